@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// Everything that a run needs to go on bit for bit, independent of the number of ranks. One HDF5 file:
+/// /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /state/* for the rest.
+struct Checkpoint {
+  struct Array {
+    std::string name;  ///< path in the file, e.g. "param/layer1.0.conv1.weight"
+    std::vector<std::int64_t> shape;
+    std::vector<float> values;
+  };
+  std::vector<Array> arrays;
+  std::map<std::string, std::vector<double>> doubles;  ///< "state/NAME": 1-D float64 dataset
+  std::map<std::string, std::int64_t> integers;        ///< "state/NAME": scalar int64 attribute of /state
+  std::map<std::string, std::string> texts;            ///< root attributes: config_toml, dat_hpc_version, git_sha1, ...
+
+  /// Error(checkpoint) where there is no such array or its shape differs.
+  [[nodiscard]] const Array& array(const std::string& name, const std::vector<std::int64_t>& shape) const;
+};
+
+/// Writes a sealed file (file.hpp). Error(io).
+void write_checkpoint(const std::string& path, const Checkpoint&);
+/// Checks the seal, then reads. Error(checkpoint) with the file's name and what is wrong with it.
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
+
+/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest.
+class CheckpointFolder {
+ public:
+  /// Creates the folder if need be and removes temporary files that a killed writer left. Error(io).
+  explicit CheckpointFolder(std::string folder);
+  /// Writes step-NNNNNNNNN.h5, then removes all but it and the two before it: later ones, damaged or of a run that was
+  /// not gone on with, too. Free space is checked first. Error(io).
+  void save(std::int64_t step, const Checkpoint&) const;
+  /// The newest whole checkpoint. A damaged one is named to `warn` and the previous one is taken. Empty: there is none
+  /// at all. Error(checkpoint): there are some, and all are damaged.
+  [[nodiscard]] std::optional<Checkpoint> newest(const std::function<void(const std::string&)>& warn) const;
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace dat

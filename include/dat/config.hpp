@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/dataset.hpp"
+
+namespace dat {
+
+/// Options of `train` and `validate`: one field per option, named like it (`_` for `-`). A value that an option calls
+/// "auto" is the sentinel given here.
+struct TrainOptions {
+  std::vector<std::string> data;  ///< files of one pool; empty: the built-in synthetic set
+  std::int64_t limit_train = 0;   ///< first N samples; 0: all
+  std::int64_t limit_test = 0;
+  bool augment = true;
+
+  std::string network = "preact_resnet18";
+  int width = 64;                         ///< base channels
+  std::string bn_statistics = "average";  ///< average: running statistics are averaged over ranks each step | local
+
+  std::string attack = "pgd";
+  int attack_steps = 10;
+  double eps = 8.0 / 255;          ///< L-infinity radius, images in [0, 1]
+  double alpha = 0;                ///< step size; 0: the attack's own
+  std::string attack_bn = "auto";  ///< auto (the attack's own) | eval | train
+  double lambda = 0;               ///< weight of the clean loss
+  int eval_attack_steps = 10;
+
+  std::string optimizer = "lamb";
+  double lr = 0.01;
+  double momentum = 0.9;
+  double weight_decay = -1;  ///< -1: the optimizer's own
+  double clamp_low = 0, clamp_high = 10;
+  std::string importance = "inside";  ///< inside | outside
+  std::string schedule = "step";
+  std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up, increasing
+  double lr_decay = 0.1;
+  int epochs = -1;         ///< after the warm-up; never -1 in a parsed command
+  int warmup_epochs = -1;  ///< never -1 in a parsed command
+  int batch = 128;         ///< images per rank and step
+  int micro_batch = 0;     ///< 0: batch; else it divides batch
+
+  std::string selector = "exp3";
+  double budget = 0;  ///< mean number of active layers; 0: 40/54 of the layers
+  double p_min = 0.1;
+  std::string granularity = "tensor";    ///< tensor | module | block
+  std::string resample = "step";         ///< step | epoch | a number of steps
+  std::string bandit_loss = "selfnorm";  ///< paper | shiftfree | minshift | selfnorm
+  double bandit_rate = 0;                ///< 0: the loss's own
+
+  std::string out;                    ///< empty: the run names its folder by time or job
+  std::int64_t max_steps = 0;         ///< 0: no limit
+  int eval_every = 10;                ///< epochs; 0: only at the end
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: every epoch
+  std::string resume = "auto";        ///< auto | never | path of a checkpoint
+  std::uint64_t seed = 1;
+  std::string device = "auto";    ///< auto | cpu | cuda
+  int threads = 0;                ///< per rank; 0: the cores of the node shared fairly
+  bool overlap = false;           ///< send gradients while the backward pass runs
+  std::int64_t bucket = 8388608;  ///< elements of one message
+  int check_every = 10;           ///< steps between replica checks; 0: never
+  double progress = 10;           ///< seconds between progress lines
+  bool quiet = false, verbose = false;
+
+  friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
+};
+
+/// Options of `eval`.
+struct EvalOptions {
+  std::string checkpoint;         ///< a checkpoint file, or the folder of a run: its newest
+  std::vector<std::string> data;  ///< empty: the data that the network was trained on
+  std::string split = "test";     ///< test | train
+  std::int64_t limit = 0;         ///< first N samples; 0: all
+  std::string attack = "pgd";
+  int attack_steps = 10;
+  double eps = 8.0 / 255;
+  double alpha = 0;                ///< 0: the attack's own
+  std::string attack_bn = "eval";  ///< auto | eval | train
+  int batch = 128;                 ///< images per rank and step
+  std::uint64_t seed = 1;
+  std::string device = "auto";
+  int threads = 0;
+  bool quiet = false;
+
+  friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
+};
+
+/// Options of `data synthetic`.
+struct SyntheticCommand {
+  SyntheticOptions set;
+  std::string output;
+};
+
+/// Options of `plot`.
+struct PlotOptions {
+  std::vector<std::string> runs;  ///< folders
+  std::string format = "svg";     ///< svg | png
+};
+
+/// What the command line asks for. Only the options of the verb are meaningful.
+struct Command {
+  enum class Verb : std::uint8_t {
+    train,
+    eval,
+    validate,
+    data_convert,
+    data_synthetic,
+    data_inspect,
+    plot,
+    version,
+    print
+  };
+  Verb verb = Verb::train;
+  TrainOptions train{};  ///< train, validate
+  EvalOptions eval{};
+  ConvertOptions convert{};
+  SyntheticCommand synthetic{};
+  std::vector<std::string> inspect{};  ///< data files
+  PlotOptions plot{};
+  std::string resolved_toml{};  ///< train, validate, eval: every option, `key = value` a line, readable with --config
+  std::string text{};           ///< print: help or configuration, to be printed instead of running
+};
+
+/// Reads the command line and the file that --config names; the command line wins. Calls neither MPI nor a device.
+/// Error(usage): unknown or misspelt option or key, wrong type, value out of range, options that do not fit together;
+/// the message names the option, or the file and the line.
+[[nodiscard]] Command parse_command_line(int argc, const char* const* argv);
+
+/// The options written in `toml` (as by `resolved_toml`), defaults for the rest. `where` names the text in messages.
+[[nodiscard]] TrainOptions parse_train_options(const std::string& toml, const std::string& where);
+
+}  // namespace dat

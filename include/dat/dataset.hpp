@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// What a data file says about itself.
+struct DatasetInfo {
+  int size = 0;                          ///< height = width of the images
+  int channels = 3;                      ///< 1..4
+  int classes = 0;                       ///< 2..256
+  std::vector<std::string> class_names;  ///< [classes]
+};
+
+/// Labelled uint8 images of one split ("train" or "test") from one or more files: one pool, in the order given.
+/// Labels are in memory; pixels are read from disk when asked for (the page cache is shared by the ranks of a node).
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual const DatasetInfo& info() const = 0;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  [[nodiscard]] virtual std::uint8_t label(std::int64_t index) const = 0;
+  /// Pixels [size][size][channels] of one sample. Thread-safe. Error(data) where the file has become short.
+  virtual void read(std::int64_t index, std::uint8_t* pixels) const = 0;
+};
+
+/// Opens `/split/images` uint8 [n,s,s,c] and `/split/labels` integer [n] of all files (data/README.md). The classes are
+/// those named in a file; where no file names any, the highest label of all splits + 1. Error(data): a file is missing,
+/// no HDF5, damaged (files made by write_synthetic and convert_dataset are sealed: file.hpp), has no such split, has
+/// other shapes or types than said, labels out of range, or files that do not fit together. limit > 0: the first
+/// `limit` samples only.
+[[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
+                                                    std::int64_t limit);
+
+/// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
+/// function of (seed, split, i) alone.
+struct SyntheticOptions {
+  int classes = 10, size = 32;
+  std::int64_t train = 2000, test = 500;
+  std::uint64_t seed = 1;
+};
+[[nodiscard]] std::unique_ptr<Dataset> synthetic_dataset(const SyntheticOptions&, const std::string& split);
+
+/// Writes the synthetic set as a data file. Error(io).
+void write_synthetic(const SyntheticOptions&, const std::string& path);
+
+/// Converts a folder of binary records (CIFAR-10: `data_batch_*.bin`, `test_batch.bin`; label bytes, then CHW pixels)
+/// to a data file. Error(data): a missing, short or damaged record file, a label >= classes. Error(io).
+struct ConvertOptions {
+  std::string folder, output;
+  int size = 32;        ///< height = width
+  int label_bytes = 1;  ///< the last one counts (CIFAR-100: 2)
+  int classes = 0;      ///< 0: from batches.meta.txt (fine_label_names.txt), else 10
+};
+void convert_dataset(const ConvertOptions&);
+
+/// Text about a data file for a person: shapes, classes with counts, source, hash checked.
+[[nodiscard]] std::string inspect_dataset(const std::string& path);
+
+}  // namespace dat

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace dat {
+
+/// The reason behind an errno, for messages: "disk full" for ENOSPC and EDQUOT, else the system's words.
+[[nodiscard]] std::string system_reason(int error_number);
+
+/// Writes `path` so that a reader sees the old file or the new one, never a part: `write` fills a temporary file in the
+/// same folder, which is fsync'ed and renamed. Error(io) with the reason (disk full, no permission); the old file
+/// stays.
+void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
+
+/// The same for an HDF5 file that was created with a user block of kSealBytes: the block receives a magic word, the
+/// file's length and the SHA-256 of everything after the block.
+constexpr std::size_t kSealBytes = 512;
+void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write);
+
+/// Checks the seal with plain reads, before any HDF5 call. Returns an empty string where the file is whole, else what
+/// is wrong with it.
+[[nodiscard]] std::string check_seal(const std::string& path);
+
+/// Whether a file begins as a sealed one does.
+[[nodiscard]] bool has_seal(const std::string& path);
+
+[[nodiscard]] std::string sha256_hex(const void* data, std::size_t bytes);
+
+/// SHA-256 over several pieces.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void add(const void* data, std::size_t bytes);
+  [[nodiscard]] std::string hex();  ///< ends the hash
+
+ private:
+  void* context_;
+};
+
+}  // namespace dat

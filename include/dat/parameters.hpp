@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// What counts as one "layer" of JointSpar. `tensor` is the literature's unit (54 layers of PreActResNet-18).
+enum class Granularity : std::uint8_t { tensor, module, block };
+
+[[nodiscard]] Granularity granularity_from(const std::string& name);
+
+/// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` is
+/// PyTorch's [out, in, kh, kw], which is also the order in files.
+struct Segment {
+  std::string name;        ///< PyTorch's name, e.g. "layer1.0.conv1.weight"
+  std::vector<int> shape;  ///< PyTorch's shape
+  std::string module;      ///< the convolution or linear layer it belongs to, with its batch norm
+  std::string block;       ///< the residual block (or stem, head) it belongs to
+  std::int64_t begin = 0;  ///< first element in the flat block
+  std::int64_t size = 0;   ///< elements
+  int layer = 0;           ///< JointSpar's layer
+};
+
+/// The model's parameters as one flat block. Owns nothing: the blocks belong to the backend.
+struct Parameters {
+  std::vector<Segment> segments;
+  std::vector<std::string> layer_names;    ///< [layers]
+  std::vector<std::int64_t> layer_sizes;   ///< [layers], elements
+  std::int64_t size = 0;                   ///< elements of all segments
+  float* values = nullptr;                 ///< [size], on the device
+  float* gradients = nullptr;              ///< [size], on the device
+  std::uint64_t version = 1;               ///< raised whenever `values` changes: packed copies are refreshed by it
+
+  [[nodiscard]] int layers() const { return static_cast<int>(layer_names.size()); }
+};
+
+/// Numbers the layers of all segments by `granularity` and fills layer_names and layer_sizes.
+void assign_layers(Parameters& parameters, Granularity granularity);
+
+/// PyTorch's [out, in, kh, kw] to our [out][kh][kw][in] and back; vectors and matrices are copied as they are.
+void to_memory_order(const Segment& segment, const float* file, float* memory);
+void to_file_order(const Segment& segment, const float* memory, float* file);
+
+/// The layers that take part in one step. scale = 0: inactive (no weight gradient, not sent, stands still);
+/// otherwise 1/p, the importance weight that keeps the gradient unbiased.
+struct ActiveSet {
+  std::vector<float> scale;  ///< [layers]
+
+  [[nodiscard]] bool active(int layer) const { return scale[static_cast<std::size_t>(layer)] != 0.0F; }
+  [[nodiscard]] static ActiveSet all(int layers) { return {std::vector<float>(static_cast<std::size_t>(layers), 1.0F)}; }
+};
+
+/// A run of at most kChunk elements of one segment: the unit in which many-tensor kernels work. Fixed, so that sums have
+/// the same order at any number of threads.
+struct Chunk {
+  std::int64_t begin = 0;
+  std::int32_t size = 0;
+  std::int32_t segment = 0;
+};
+constexpr std::int32_t kChunk = 8192;
+
+/// The chunks of the active segments, kept in storage that is allocated once.
+class ChunkTable {
+ public:
+  explicit ChunkTable(const Parameters& parameters);
+  /// The chunks of the segments of active layers, in order. Valid until the next call. Allocates nothing.
+  [[nodiscard]] std::span<const Chunk> select(const ActiveSet& active);
+  [[nodiscard]] std::int64_t largest() const { return static_cast<std::int64_t>(all_.size()); }
+
+ private:
+  const Parameters* parameters_;
+  std::vector<Chunk> all_, selected_;
+};
+
+}  // namespace dat

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dat/network.hpp"
+#include "dat/planner.hpp"
+
+namespace dat {
+
+/// The network as the attack and the evaluation see it: constants. Batch norm with running statistics is folded into the
+/// convolutions, ReLU and residual additions are fused into them, only the ReLU masks are kept for the way back, and the
+/// only gradient is that of the input. Samples do not influence each other.
+class FrozenProgram {
+ public:
+  /// For n samples at a time. Asks the backend for workspace: call backend.commit_workspace() before the first run.
+  FrozenProgram(Model& model, int n);
+  ~FrozenProgram();
+
+  /// Folds and packs the weights if the model has changed since the last time.
+  void refresh();
+  /// logits() of x [n] images (image layout).
+  void forward(const float* x);
+  /// dx [n] images from dlogits(), of the last forward call.
+  void backward(float* dx);
+
+  [[nodiscard]] int n() const { return n_; }
+  [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes]
+  [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes]
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
+  [[nodiscard]] std::vector<std::string> implementations() const;  ///< one line per convolution
+
+ private:
+  struct Step;
+  void lower();
+  [[nodiscard]] float* at(Planner::Buffer buffer) const;
+  [[nodiscard]] std::uint16_t* mask_at(Planner::Buffer buffer) const;
+
+  Model& model_;
+  int n_;
+  std::vector<Step> steps_;
+  Planner planner_;
+  std::size_t workspace_bytes_ = 0;
+  float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
+  std::uint64_t version_ = 0;
+};
+
+/// What a backward pass of the training program shall compute.
+struct GradientRequest {
+  const ActiveSet* weights = nullptr;  ///< weight gradients of the active layers; null: none
+  bool accumulate = false;             ///< add to parameters.gradients instead of overwriting
+  float* input = nullptr;              ///< where the input gradient goes [n] images; null: not wanted
+  /// Called when the gradient of a segment is complete, last layer first; may be empty.
+  const std::function<void(int segment)>* ready = nullptr;
+};
+
+/// The network as it learns: batch norm with the statistics of these n samples, activations kept, weight gradients.
+/// The backward pass computes what is asked for and stops below the lowest active layer.
+class TrainingProgram {
+ public:
+  TrainingProgram(Model& model, int n);
+  ~TrainingProgram();
+
+  void refresh();  ///< packs the weights if they have changed
+  /// logits() of x [n] images; x must stay until backward.
+  void forward(const float* x);
+  void backward(const float* x, const GradientRequest& request);
+
+  [[nodiscard]] int n() const { return n_; }
+  [[nodiscard]] float* logits() const { return logits_; }
+  [[nodiscard]] float* dlogits() const { return dlogits_; }
+  /// Of the last forward call, [graph.statistics]: the variance is biased.
+  [[nodiscard]] const float* batch_mean() const { return mean_; }
+  [[nodiscard]] const float* batch_variance() const { return variance_; }
+  /// n*h*w/(n*h*w - 1) of each batch norm [norms]: biased to unbiased variance.
+  [[nodiscard]] const std::vector<float>& unbiased_factor() const { return unbiased_; }
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
+  [[nodiscard]] std::vector<std::string> implementations() const;
+
+ private:
+  struct Step;
+  void lower();
+  [[nodiscard]] float* at(Planner::Buffer buffer) const;
+
+  Model& model_;
+  int n_;
+  std::vector<Step> steps_;
+  Planner planner_;
+  std::size_t workspace_bytes_ = 0;
+  float *logits_ = nullptr, *dlogits_ = nullptr, *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr;
+  std::vector<float> unbiased_;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace dat

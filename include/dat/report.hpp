@@ -1,0 +1,125 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// The lines of a training step, and what stands between steps. Seconds are booked under one of them.
+enum class Phase : std::uint8_t { data, attack, train, reduce, select, update, evaluate, checkpoint };
+constexpr int kPhases = 8;
+constexpr std::array<const char*, kPhases> kPhaseNames = {"data",   "attack", "train",    "reduce",
+                                                          "select", "update", "evaluate", "checkpoint"};
+
+/// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
+struct StepRecord {
+  std::int64_t step = 0;  ///< counted from 1: the number of updates made
+  int epoch = 0;
+  double wall_time = 0;  ///< seconds of training so far, over restarts
+  double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
+  std::int64_t images = 0;                                                  ///< of all ranks
+  std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
+  std::int64_t bytes_sent = 0;                                              ///< gradient message of one rank
+  std::int64_t bytes_statistics = 0;                                        ///< batch-norm statistics, losses, flags
+  std::int64_t active_elements = 0;
+  std::int64_t weight_gradients = 0;           ///< convolution weight-gradient primitives executed on rank 0
+  const std::vector<float>* scale = nullptr;   ///< [layers] 1/p of active layers, 0 of inactive ones
+  const std::vector<double>* p = nullptr;      ///< [layers] inclusion probabilities of this step's draw
+  const std::vector<double>* norms = nullptr;  ///< [layers] gradient norms of active layers; null: not measured
+};
+
+struct EvaluationRecord {
+  std::int64_t step = 0;
+  int epoch = 0;
+  double wall_time = 0, clean_acc = 0, adv_acc = 0, clean_loss = 0, adv_loss = 0;
+  int attack_steps = 0;
+  std::int64_t images = 0;
+};
+
+/// Seconds and bytes of every rank since the last such record.
+struct RankRecord {
+  std::int64_t step = 0;
+  std::vector<double> seconds;  ///< [ranks][kPhases]
+  std::vector<double> bytes;    ///< [ranks] sent
+};
+
+/// What does not change during a run.
+struct RunFacts {
+  std::string folder;       ///< --out
+  std::string config_toml;  ///< resolved, reloadable
+  std::string provenance_json;
+  std::vector<std::string> layer_names;   ///< [layers]
+  std::vector<std::int64_t> layer_sizes;  ///< [layers]
+  int ranks = 1;
+  std::int64_t total_steps = 0;
+  double progress_seconds = 10;  ///< between progress lines when the output is no terminal
+  bool quiet = false;
+};
+
+/// The last line of SUMMARY.txt.
+struct FinalResult {
+  double clean_acc = 0, adv_acc = 0, time_s = 0, comm_s = 0;
+  int attack_steps = 10;
+  bool valid = true;  ///< INVALID where an evaluation was skipped or a loss was not finite
+  std::string weights_hash;
+  std::vector<std::string> remarks;  ///< lines above the final one
+};
+
+/// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
+///
+/// metrics.jsonl is the live record: one JSON object a line, written with one write() each, "kind" = run (the first
+/// line: layers and format) | step | evaluation | ranks. results.h5 is made from it by write_results. Nothing is
+/// allocated by step().
+class Report {
+ public:
+  /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
+  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. Removes a results.h5 and SUMMARY.txt that
+  /// were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`.
+  Report(RunFacts facts, std::int64_t resume_bytes);
+  ~Report();
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
+  void step(const StepRecord&);              ///< also the progress line, when it is time for one
+  void evaluation(const EvaluationRecord&);  ///< prints a line
+  void ranks(const RankRecord&);
+  void message(const std::string& line);  ///< to the terminal and run.log
+  /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
+  [[nodiscard]] std::int64_t metrics_bytes() const;
+  /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.
+  std::string finish(const FinalResult&);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void write_line(std::size_t length);  // the first `length` bytes of line_
+  void log(const char* text);
+  void print(const char* text);
+  void progress(const StepRecord&);
+
+  RunFacts facts_;
+  int metrics_ = -1;  // file descriptor
+  std::FILE* log_ = nullptr;
+  std::int64_t metrics_bytes_ = 0;
+  std::vector<char> line_;
+  Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
+  std::int64_t first_step_ = -1, images_since_ = 0;
+  bool terminal_ = false, progress_shown_ = false;
+};
+
+/// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):
+/// history/step/*, history/evaluation/*, jointspar/{layer_name,layer_elements,step,p,active,norm},
+/// ranks/{step,t_*,bytes}, root attributes filetype, format_version, config_toml, provenance. NaN: not measured, or a
+/// rank that was not there. Error(data): a damaged record, by line; Error(io).
+void write_results(const RunFacts& facts);
+
+/// Draws a run's folder through gnuplot into folder/plots/: accuracy against seconds, seconds by phase, p per layer
+/// over steps; each with its .gp script and .csv data. format: "svg" or "png". Returns the paths of the pictures. p is
+/// left out where it is 1 throughout, or for less than 2 steps or layers. Error(data): no run there. Error(usage):
+/// format. Error(device): gnuplot is missing or fails; the scripts are written all the same.
+[[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
+
+}  // namespace dat

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dat/parameters.hpp"
+#include "dat/registry.hpp"
+
+namespace dat {
+
+struct SelectorOptions {
+  int layers = 0;                          ///< D
+  double budget = 0;                       ///< s: the mean number of active layers; p_min*D <= s <= D
+  double p_min = 0.1;                      ///< lowest inclusion probability
+  std::string bandit_loss = "selfnorm";    ///< paper | shiftfree | minshift | selfnorm
+  double bandit_rate = 0;                  ///< alpha_p; 0 = the loss's own default
+  std::uint64_t seed = 0;
+};
+
+/// Chooses the layers of the next step (rank 0 only) and learns from their gradient norms. The whole state is in
+/// `state()`, a flat vector of doubles, so that a checkpoint can restore it bit for bit.
+class LayerSelector {
+ public:
+  virtual ~LayerSelector() = default;
+
+  /// Draws the active layers; a pure function of (seed, draw number, p). Allocates nothing.
+  virtual void draw(std::uint64_t draw_number, ActiveSet& active) = 0;
+
+  /// norms[d] = ||g_d||_2 of the raw mean gradient (not divided by p) of each active layer d; others are ignored.
+  /// Allocates nothing.
+  virtual void learn(const ActiveSet& active, const std::vector<double>& norms) = 0;
+
+  /// Inclusion probability of each layer [layers].
+  [[nodiscard]] virtual const std::vector<double>& probabilities() const = 0;
+
+  [[nodiscard]] virtual std::vector<double> state() const = 0;
+  /// Error(checkpoint) where the size does not fit.
+  virtual void restore(const std::vector<double>& state) = 0;
+};
+
+[[nodiscard]] const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors();
+
+/// min D_KL(q || w) over sum q = budget, p_min <= q <= 1: q_d = clip(c*w_d, p_min, 1). Exact, in the log domain.
+/// log_w [D] -> q [D]. Error(usage) unless D*p_min <= budget <= D. `scratch` [2D] makes the call free of allocation.
+void project_kl(const std::vector<double>& log_w, double budget, double p_min, std::vector<double>& q,
+                std::vector<double>& scratch);
+
+}  // namespace dat

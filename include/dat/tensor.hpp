@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Functions marked DAT_HD run on the host and on the device.
+#ifdef __CUDACC__
+#define DAT_HD __host__ __device__
+#else
+#define DAT_HD
+#endif
+
+namespace dat {
+
+enum class DType : std::uint8_t { f32, f16, bf16, u8 };
+
+[[nodiscard]] constexpr std::size_t size_of(DType type) {
+  return type == DType::f32 ? 4 : type == DType::u8 ? 1 : 2;
+}
+
+/// How the activations of one sample lie in memory: [c/block][h][w][block]. block = 1 is CHW, block = c is HWC,
+/// block = 16 is the blocked layout of CPU libraries. The backend decides; point-wise kernels only ask for `channel`.
+struct Layout {
+  int c = 0, h = 0, w = 0, block = 1;
+
+  [[nodiscard]] DAT_HD std::int64_t elements() const { return std::int64_t{c} * h * w; }
+
+  /// Channel of the element at `index` (counted over the whole batch).
+  [[nodiscard]] DAT_HD int channel(std::int64_t index) const {
+    const std::int64_t row = index / block;
+    return static_cast<int>((row / (std::int64_t{h} * w)) % (c / block)) * block + static_cast<int>(index - row * block);
+  }
+
+  [[nodiscard]] DAT_HD std::int64_t offset(std::int64_t n, int channel, int y, int x) const {
+    return (((n * (c / block) + channel / block) * h + y) * w + x) * block + channel % block;
+  }
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+/// A view of [n] samples in `layout`. Never owns.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  int n = 0;
+  Layout layout;
+
+  [[nodiscard]] float* f32() const { return static_cast<float*>(data); }
+  [[nodiscard]] std::int64_t elements() const { return n * layout.elements(); }
+};
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+/// Where a kernel runs: the kind, and the stream it is queued on (null on the CPU, where calls return when done).
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  void* stream = nullptr;
+};
+
+}  // namespace dat

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "launch.hpp"
+
+namespace dat {
+
+/// Where an augmented image is cut from the zero-padded original, and whether it is mirrored. {0, 0, 0}: as it is.
+struct Crop {
+  std::int8_t top = 0, left = 0;  ///< of the cut, relative to the original: -padding .. padding
+  std::int8_t flip = 0;
+};
+
+}  // namespace dat
+
+namespace dat::kernels {
+
+/// uint8 [n, h, w, c] -> float in [0, 1] in the image layout: cut, mirror, divide by 255. Runs over n*h*w.
+struct Augment {
+  const std::uint8_t* pixels;
+  const Crop* crops;  // [n]
+  float* x;
+  Layout layout;
+  DAT_HD void operator()(std::int64_t i) const {
+    const int h = layout.h, w = layout.w;
+    const std::int64_t n = i / (h * w);
+    const int y = static_cast<int>(i / w % h), column = static_cast<int>(i % w);
+    const Crop crop = crops[n];
+    const int from_y = y + crop.top, from_x = (crop.flip != 0 ? w - 1 - column : column) + crop.left;
+    const bool inside = from_y >= 0 && from_y < h && from_x >= 0 && from_x < w;
+    const std::uint8_t* from = pixels + ((n * h + from_y) * w + from_x) * layout.c;
+    for (int c = 0; c < layout.c; ++c)
+      x[layout.offset(n, c, y, column)] = inside ? static_cast<float>(from[c]) / 255.0F : 0.0F;
+  }
+};
+
+}  // namespace dat::kernels

@@ -1,0 +1,72 @@
+// Instantiates every kernel for the CPU: OpenMP over fixed pieces of work, the compiler's vector code inside.
+
+#include <algorithm>
+
+#include "all.hpp"
+
+namespace dat {
+
+namespace {
+constexpr std::int64_t kGrain = 1024;        // elements worth a thread's attention
+constexpr int kLanes = 16;                   // independent partial sums: vector code with a fixed order
+}  // namespace
+
+template <class F>
+void cpu_each(std::int64_t n, const F& f) {
+  const std::int64_t pieces = (n + kGrain - 1) / kGrain;
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const F local = f;
+    const std::int64_t end = std::min(n, (piece + 1) * kGrain);
+    for (std::int64_t i = piece * kGrain; i < end; ++i) local(i);
+  }
+}
+
+template <class F>
+void cpu_each_chunk(std::span<const Chunk> chunks, const F& f) {
+  const auto count = static_cast<std::int64_t>(chunks.size());
+#pragma omp parallel for schedule(static) if (count > 1)
+  for (std::int64_t k = 0; k < count; ++k) {
+    const F local = f;
+    const Chunk chunk = chunks[static_cast<std::size_t>(k)];
+    for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.size; ++i) local(chunk.segment, i);
+  }
+}
+
+template <class F>
+void cpu_sum(std::span<const Chunk> chunks, const F& f, double* partial, double* out, int segments) {
+  const auto count = static_cast<std::int64_t>(chunks.size());
+#pragma omp parallel for schedule(static) if (count > 1)
+  for (std::int64_t k = 0; k < count; ++k) {
+    const F local = f;
+    const Chunk chunk = chunks[static_cast<std::size_t>(k)];
+    double lanes[kSums][kLanes] = {};
+    std::int64_t i = chunk.begin;
+    const std::int64_t end = chunk.begin + chunk.size;
+    for (; i + kLanes <= end; i += kLanes)
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const Sums s = local(chunk.segment, i + lane);
+        for (int j = 0; j < kSums; ++j) lanes[j][lane] += s.v[j];
+      }
+    for (int lane = 0; i < end; ++i, ++lane) {
+      const Sums s = local(chunk.segment, i);
+      for (int j = 0; j < kSums; ++j) lanes[j][lane] += s.v[j];
+    }
+    for (int j = 0; j < kSums; ++j) {
+      double total = 0;
+      for (int lane = 0; lane < kLanes; ++lane) total += lanes[j][lane];
+      partial[k * kSums + j] = total;
+    }
+  }
+  std::fill(out, out + std::int64_t{segments} * kSums, 0.0);
+  for (std::int64_t k = 0; k < count; ++k)
+    for (int j = 0; j < kSums; ++j)
+      out[std::int64_t{chunks[static_cast<std::size_t>(k)].segment} * kSums + j] += partial[k * kSums + j];
+}
+
+#define DAT_EACH(F) template void cpu_each<kernels::F>(std::int64_t, const kernels::F&);
+#define DAT_EACH_CHUNK(F) template void cpu_each_chunk<kernels::F>(std::span<const Chunk>, const kernels::F&);
+#define DAT_SUM(F) template void cpu_sum<kernels::F>(std::span<const Chunk>, const kernels::F&, double*, double*, int);
+#include "kernels.def"
+
+}  // namespace dat

@@ -1,0 +1,31 @@
+// Linked instead of cuda.cu where the build has no CUDA.
+
+#include "all.hpp"
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+[[noreturn]] void absent() { fail(ExitCode::device, "this dat_hpc was built without CUDA"); }
+}  // namespace
+
+template <class F>
+void cuda_each(void*, std::int64_t, const F&) {
+  absent();
+}
+template <class F>
+void cuda_each_chunk(void*, std::span<const Chunk>, const F&) {
+  absent();
+}
+template <class F>
+void cuda_sum(void*, std::span<const Chunk>, const F&, double*, double*, int) {
+  absent();
+}
+
+#define DAT_EACH(F) template void cuda_each<kernels::F>(void*, std::int64_t, const kernels::F&);
+#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(void*, std::span<const Chunk>, const kernels::F&);
+#define DAT_SUM(F) \
+  template void cuda_sum<kernels::F>(void*, std::span<const Chunk>, const kernels::F&, double*, double*, int);
+#include "kernels.def"
+
+}  // namespace dat

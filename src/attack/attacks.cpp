@@ -1,0 +1,26 @@
+#include "attack/attacks.hpp"
+
+#include "perturb.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
+  static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all(
+      "attack", {{"none", make_none}, {"fgsm", make_fgsm}, {"pgd", make_pgd}});
+  return all;
+}
+
+void start(Objective& o, double eps) {
+  if (o.start != nullptr) {
+    const std::int64_t n = o.n * o.layout.elements();
+    each(o.device, kernels::groups(n), kernels::Add{o.start, nullptr, o.eta, n});
+    each(o.device, kernels::groups(n), kernels::Add{o.clean, o.eta, o.x_adv, n});
+    return;
+  }
+  each(o.device, o.n * ((o.layout.elements() + 3) / 4),
+       kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
+                            static_cast<float>(eps)});
+}
+
+}  // namespace dat

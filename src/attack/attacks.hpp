@@ -1,0 +1,14 @@
+#pragma once
+
+#include "dat/attack.hpp"
+
+namespace dat {
+
+[[nodiscard]] std::unique_ptr<Attack> make_none(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_fgsm(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_pgd(const AttackOptions&);
+
+/// eta = objective.start, or U(-eps, eps) where there is none; x_adv = x + eta.
+void start(Objective& objective, double eps);
+
+}  // namespace dat

@@ -1,0 +1,38 @@
+#include "attack/attacks.hpp"
+#include "perturb.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Projected gradient descent in the L-infinity ball (Madry et al. 2018), with DAT's order of clamps: see kernels::PgdStep.
+class Pgd final : public Attack {
+ public:
+  explicit Pgd(const AttackOptions& options)
+      : eps_(options.eps), alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255), steps_(options.steps) {}
+
+  void perturb(Objective& o) const override {
+    const std::int64_t n = o.n * o.layout.elements();
+    const auto eps = static_cast<float>(eps_), alpha = static_cast<float>(alpha_);
+    start(o, eps_);
+    for (int k = 0; k < steps_; ++k) {
+      o.gradient();
+      each(o.device, n, kernels::PgdStep{o.clean, o.dx, o.eta, o.x_adv, alpha, eps});
+    }
+    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+  }
+  [[nodiscard]] int gradient_evaluations() const override { return steps_; }
+
+ private:
+  double eps_, alpha_;
+  int steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attack> make_pgd(const AttackOptions& options) {
+  require(options.steps >= 1, ExitCode::usage, "pgd needs at least one attack step");
+  return std::make_unique<Pgd>(options);
+}
+
+}  // namespace dat

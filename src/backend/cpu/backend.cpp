@@ -1,0 +1,64 @@
+#include "backend/cpu/backend.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace dat::cpu {
+
+CpuBackend::CpuBackend(int threads) 
+    : threads_(threads),
+      block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
+      engine_(dnnl::engine::kind::cpu, 0),
+      stream_(engine_) {
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+}
+
+std::string CpuBackend::description() const {
+  const dnnl_version_t* version = dnnl_version();
+  return "cpu: oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch) + (block_ == 16 ? ", AVX-512" : ", no AVX-512") + ", " + std::to_string(threads_) +
+         (threads_ == 1 ? " thread" : " threads");
+}
+
+Layout CpuBackend::activation_layout(int c, int h, int w) const {
+  return {c, h, w, c % block_ == 0 ? block_ : c};
+}
+
+CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purpose) {
+  const std::size_t rounded = std::max<std::size_t>((bytes + 63) / 64 * 64, 64);
+  Memory memory(std::aligned_alloc(64, rounded));
+  require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
+          "; take a smaller --micro-batch");
+  std::memset(memory.get(), 0, rounded);
+  return memory;
+}
+
+void* CpuBackend::allocate(std::size_t bytes, const std::string& purpose) {
+  memory_.push_back(zeroed(bytes, purpose));
+  allocations_.push_back({purpose, bytes});
+  return memory_.back().get();
+}
+
+void CpuBackend::commit(Shared& shared, Memory& memory, const std::string& purpose) {
+  if (shared.wanted <= shared.bytes && shared.data != nullptr) return;
+  memory.reset();
+  memory = zeroed(shared.wanted, purpose);
+  shared.data = memory.get();
+  shared.bytes = shared.wanted;
+  std::erase_if(allocations_, [&](const Allocation& a) { return a.purpose == purpose; });
+  allocations_.push_back({purpose, shared.bytes});
+}
+
+void CpuBackend::commit_workspace() {
+  commit(workspace_, workspace_memory_, "activations");
+  commit(scratch_, scratch_memory_, "library scratch");
+}
+
+void CpuBackend::copy_to_device(void* device, const void* host, std::size_t bytes) { std::memcpy(device, host, bytes); }
+void CpuBackend::copy_to_host(void* host, const void* device, std::size_t bytes) { std::memcpy(host, device, bytes); }
+
+}  // namespace dat::cpu

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/onednn.hpp"
+#include "dat/backend.hpp"
+
+namespace dat::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads);
+
+  [[nodiscard]] Device device() const override { return {DeviceKind::cpu, nullptr}; }
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] Layout activation_layout(int c, int h, int w) const override;
+  [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, 1}; }
+
+  [[nodiscard]] void* allocate(std::size_t bytes, const std::string& purpose) override;
+  [[nodiscard]] std::vector<Allocation> allocations() const override { return allocations_; }
+  void request_workspace(std::size_t bytes) override { workspace_.request(bytes); }
+  void commit_workspace() override;
+  [[nodiscard]] void* workspace() const override { return workspace_.data; }
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override;
+  void wait() override {}
+
+  [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
+  [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;
+  [[nodiscard]] std::unique_ptr<Linear> linear(int n, int in, int out) override;
+
+  /// Channels that lie together in activations: one vector register.
+  [[nodiscard]] int block() const { return block_; }
+  [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
+  [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
+  /// Memory for the inside of one library call, shared by all of them; exists after commit_workspace.
+  void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
+  [[nodiscard]] void* scratch() const { return scratch_.data; }
+
+ private:
+  struct Shared {
+    std::size_t bytes = 0, wanted = 0;
+    void* data = nullptr;
+    void request(std::size_t size) { wanted = size > wanted ? size : wanted; }
+  };
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  using Memory = std::unique_ptr<void, Free>;
+  [[nodiscard]] static Memory zeroed(std::size_t bytes, const std::string& purpose);
+  void commit(Shared& shared, Memory& memory, const std::string& purpose);
+
+  int threads_, block_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::vector<Memory> memory_;
+  std::vector<Allocation> allocations_;
+  Shared workspace_, scratch_;
+  Memory workspace_memory_, scratch_memory_;
+};
+
+}  // namespace dat::cpu

@@ -1,0 +1,85 @@
+#include "backend/cpu/backend.hpp"
+
+namespace dat::cpu {
+
+namespace {
+
+class CpuBatchNorm final : public BatchNorm {
+ public:
+  CpuBatchNorm(CpuBackend& backend, const BatchNormSpec& spec) : backend_(backend) {
+    using Flags = dnnl::normalization_flags;
+    const auto x = activation_desc(spec.n, backend.activation_layout(spec.c, spec.h, spec.w));
+    const auto channel = plain_desc({spec.c}, Tag::x);
+    const auto flags = Flags::use_scale | Flags::use_shift | (spec.relu ? Flags::fuse_norm_relu : Flags::none);
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::batch_normalization_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, x, spec.epsilon, flags}, attr, backend.engine());
+    const dnnl::batch_normalization_backward::primitive_desc backward(
+        {dnnl::prop_kind::backward, x, x, spec.epsilon, flags}, attr, backend.engine(), forward);
+    forward_ = Primitive(backend.engine(), forward, "batch norm");
+    f_x_ = forward_.add(DNNL_ARG_SRC, x);
+    f_gamma_ = forward_.add(DNNL_ARG_SCALE, channel);
+    f_beta_ = forward_.add(DNNL_ARG_SHIFT, channel);
+    f_y_ = forward_.add(DNNL_ARG_DST, x);
+    f_mean_ = forward_.add(DNNL_ARG_MEAN, channel);
+    f_variance_ = forward_.add(DNNL_ARG_VARIANCE, channel);
+    backward_ = Primitive(backend.engine(), backward, "the gradient of batch norm");
+    b_x_ = backward_.add(DNNL_ARG_SRC, x);
+    b_dy_ = backward_.add(DNNL_ARG_DIFF_DST, x);
+    b_gamma_ = backward_.add(DNNL_ARG_SCALE, channel);
+    b_beta_ = backward_.add(DNNL_ARG_SHIFT, channel);
+    b_mean_ = backward_.add(DNNL_ARG_MEAN, channel);
+    b_variance_ = backward_.add(DNNL_ARG_VARIANCE, channel);
+    b_dx_ = backward_.add(DNNL_ARG_DIFF_SRC, x);
+    b_dgamma_ = backward_.add(DNNL_ARG_DIFF_SCALE, channel);
+    b_dbeta_ = backward_.add(DNNL_ARG_DIFF_SHIFT, channel);
+    if (spec.relu) {
+      // The library's own record of where the ReLU was open.
+      const auto mask = forward.workspace_desc();
+      void* memory = backend.allocate(mask.get_size(), "ReLU masks");
+      forward_.bind(forward_.add(DNNL_ARG_WORKSPACE, mask), memory);
+      backward_.bind(backward_.add(DNNL_ARG_WORKSPACE, mask), memory);
+    }
+    backend.request_scratch(forward_.scratch_bytes());
+    backend.request_scratch(backward_.scratch_bytes());
+  }
+
+  void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* variance) override {
+    forward_.bind(f_x_, x);
+    forward_.bind(f_gamma_, gamma);
+    forward_.bind(f_beta_, beta);
+    forward_.bind(f_y_, y);
+    forward_.bind(f_mean_, mean);
+    forward_.bind(f_variance_, variance);
+    forward_.run(backend_.stream(), backend_.scratch());
+  }
+
+  void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance, float* dx,
+                float* dgamma, float* dbeta) override {
+    backward_.bind(b_x_, x);
+    backward_.bind(b_dy_, dy);
+    backward_.bind(b_gamma_, gamma);
+    backward_.bind(b_beta_, gamma);  // demanded, but no gradient depends on beta
+    backward_.bind(b_mean_, mean);
+    backward_.bind(b_variance_, variance);
+    backward_.bind(b_dx_, dx);
+    backward_.bind(b_dgamma_, dgamma);
+    backward_.bind(b_dbeta_, dbeta);
+    backward_.run(backend_.stream(), backend_.scratch());
+  }
+
+ private:
+  CpuBackend& backend_;
+  Primitive forward_, backward_;
+  int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
+  int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0, b_dbeta_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchNorm> CpuBackend::batch_norm(const BatchNormSpec& spec) {
+  return std::make_unique<CpuBatchNorm>(*this, spec);
+}
+
+}  // namespace dat::cpu

@@ -1,0 +1,107 @@
+#pragma once
+
+// The one door to oneDNN.
+
+#include <dnnl.hpp>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "dat/tensor.hpp"
+
+namespace dat::cpu {
+
+using Tag = dnnl::memory::format_tag;
+
+[[nodiscard]] inline dnnl::memory::desc plain_desc(const dnnl::memory::dims& dims, Tag tag) {
+  return {dims, dnnl::memory::data_type::f32, tag};
+}
+
+/// Descriptor of [n] activations in `layout`.
+[[nodiscard]] inline dnnl::memory::desc activation_desc(int n, const Layout& layout) {
+  const Tag tag = layout.block == 16         ? Tag::nChw16c
+                  : layout.block == 8        ? Tag::nChw8c
+                  : layout.block == layout.c ? Tag::nhwc
+                                             : Tag::nchw;
+  return plain_desc({n, layout.c, layout.h, layout.w}, tag);
+}
+
+/// A primitive with its arguments in place: run() changes pointers and executes, nothing else.
+class Primitive {
+ public:
+  Primitive() = default;
+
+  template <class PrimitiveDesc>
+  Primitive(const dnnl::engine& engine, const PrimitiveDesc& desc, const std::string& what)
+      : engine_(engine), primitive_(desc.get()), implementation_(desc.impl_info_str()) {
+    require(implementation_.find("ref") == std::string::npos, ExitCode::device, "oneDNN has only its slow reference code for ",
+            what, " (", implementation_, "); choose a width that is a multiple of 16");
+    if (const auto scratch = desc.scratchpad_desc(); scratch.get_size() > 0) {
+      scratch_bytes_ = scratch.get_size();
+      scratch_index_ = add(DNNL_ARG_SCRATCHPAD, scratch);
+    }
+  }
+
+  /// Declares an argument; the result names it in `bind`.
+  int add(int argument, const dnnl::memory::desc& desc) {
+    memories_.emplace_back(desc, engine_, nullptr);
+    arguments_.push_back({argument, memories_.back().get()});
+    return static_cast<int>(memories_.size()) - 1;
+  }
+  void bind(int index, const void* data) {
+    memories_[static_cast<std::size_t>(index)].set_data_handle(const_cast<void*>(data));
+  }
+  void run(const dnnl::stream& stream, void* scratch) {
+    if (scratch_index_ >= 0) bind(scratch_index_, scratch);
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()),
+                                                   arguments_.data()),
+                            "oneDNN could not execute a primitive");
+  }
+
+  [[nodiscard]] explicit operator bool() const { return !implementation_.empty(); }
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
+  [[nodiscard]] const std::string& implementation() const { return implementation_; }
+
+ private:
+  dnnl::engine engine_;
+  dnnl::primitive primitive_;
+  std::string implementation_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+  std::size_t scratch_bytes_ = 0;
+  int scratch_index_ = -1;
+};
+
+/// Moves one array from one format to another, optionally adding to what is there.
+class Reorder {
+ public:
+  Reorder() = default;
+  Reorder(const dnnl::engine& engine, const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate,
+          const std::string& what) {
+    dnnl::primitive_attr attributes;
+    if (accumulate) {
+      dnnl::post_ops post;
+      post.append_sum(1.0F);
+      attributes.set_post_ops(post);
+    }
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc desc(engine, from, engine, to, attributes);
+    primitive_ = Primitive(engine, desc, what);
+    from_ = primitive_.add(DNNL_ARG_FROM, from);
+    to_ = primitive_.add(DNNL_ARG_TO, to);
+  }
+  void run(const dnnl::stream& stream, const void* from, void* to, void* scratch) {
+    primitive_.bind(from_, from);
+    primitive_.bind(to_, to);
+    primitive_.run(stream, scratch);
+  }
+  [[nodiscard]] std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
+
+ private:
+  Primitive primitive_;
+  int from_ = 0, to_ = 0;
+};
+
+}  // namespace dat::cpu

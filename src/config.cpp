@@ -1,0 +1,740 @@
+#include "dat/config.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <type_traits>
+
+#include "dat/attack.hpp"
+#include "dat/error.hpp"
+#include "dat/network.hpp"
+#include "dat/optimizer.hpp"
+#include "dat/selector.hpp"
+
+namespace dat {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+int edit_distance(const std::string& a, const std::string& b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    int diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const int substituted = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({substituted, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// "; did you mean 'lr'?" for the name most like `word`, or nothing.
+std::string hint(const std::string& word, const std::vector<std::string>& known, const std::string& prefix = "") {
+  int least = std::max(1, static_cast<int>(word.size() + 1) / 3) + 1;
+  std::string best;
+  for (const std::string& name : known) {
+    const bool longer = name.size() >= 3 && word.starts_with(name);
+    const int distance = longer ? 1 : edit_distance(word, name);
+    if (distance < least) {
+      least = distance;
+      best = name;
+    }
+  }
+  return best.empty() ? "" : "; did you mean '" + prefix + best + "'?";
+}
+
+template <class T>
+bool read_number(const std::string& text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool read_fraction(const std::string& text, double& value) {
+  const std::size_t slash = text.find('/');
+  double denominator = 1;
+  if (slash != std::string::npos && !read_number(text.substr(slash + 1), denominator)) return false;
+  if (!read_number(text.substr(0, slash), value)) return false;
+  value /= denominator;
+  return std::isfinite(value);
+}
+
+template <class T>
+std::string number_text(T value) {
+  char buffer[32];
+  const auto shortest = std::to_chars(buffer, buffer + sizeof buffer, value);
+  std::string text(buffer, shortest.ptr);
+  if constexpr (std::is_floating_point_v<T>) {
+    const double k = std::round(value * 255);  // radii and step sizes are given in grey levels
+    if (text.size() > 8 && k / 255 == value) text = number_text(static_cast<std::int64_t>(k)) + "/255";
+  }
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      result += "\\n";
+    } else {
+      if (c == '"' || c == '\\') result += '\\';
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+std::string join(const std::vector<std::string>& words, const std::string& separator) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : separator) + word;
+  return all;
+}
+
+/// One value as it was written: on the command line, or in the file without or with quotes.
+struct Value {
+  enum class Form : std::uint8_t { argument, bare, quoted };
+  std::string text;
+  Form form = Form::argument;
+};
+
+struct Entry {
+  int line = 0;
+  std::string key;
+  bool list = false;
+  std::vector<Value> values;
+};
+
+/// Reads `key = value` lines: TOML without tables, plus fractions (8/255) as values. CLI11's own reader tells no line
+/// numbers, cuts strings at '#' and passes over repeated keys and lines that it does not understand.
+class FileReader {
+ public:
+  FileReader(std::string text, std::string name) : text_(std::move(text)), name_(std::move(name)) {}
+
+  std::vector<Entry> read() {
+    std::vector<Entry> entries;
+    std::set<std::string> seen;
+    for (skip(true); more(); skip(true)) {
+      check(text_[at_] != '[', "there are no sections here; write the options as plain 'key = value' lines");
+      Entry entry{line_, word("="), false, {}};
+      check(!entry.key.empty() && take('='), "expected 'key = value'");
+      check(seen.insert(entry.key).second, "'" + entry.key + "' is set a second time; keep one of the lines");
+      skip(false);
+      entry.list = take('[');
+      if (entry.list) {
+        for (skip(true); !take(']'); skip(true)) {
+          entry.values.push_back(value());
+          skip(true);
+          check(take(',') || (more() && text_[at_] == ']'), "expected ',' or ']' in the list '" + entry.key + "'");
+        }
+      } else {
+        entry.values.push_back(value());
+      }
+      skip(false);
+      check(!more() || text_[at_] == '\n', "unexpected text after the value of '" + entry.key + "'");
+      entries.push_back(std::move(entry));
+    }
+    return entries;
+  }
+
+ private:
+  [[nodiscard]] bool more() const { return at_ < text_.size(); }
+
+  void check(bool condition, const std::string& message) const {
+    require(condition, ExitCode::usage, name_, ":", line_, ": ", message);
+  }
+
+  bool take(char c) {
+    const bool is_next = more() && text_[at_] == c;
+    if (is_next) ++at_;
+    return is_next;
+  }
+
+  void skip(bool newlines) {
+    for (; more(); ++at_) {
+      if (text_[at_] == '#') at_ = std::min(text_.find('\n', at_), text_.size());
+      if (!more() || (text_[at_] == '\n' ? !newlines : std::string(" \t\r").find(text_[at_]) == std::string::npos))
+        return;
+      line_ += text_[at_] == '\n';
+    }
+  }
+
+  std::string word(const std::string& stops) {
+    const std::size_t begin = at_;
+    at_ = std::min(text_.find_first_of(" \t\r\n#" + stops, at_), text_.size());
+    std::string result = text_.substr(begin, at_ - begin);
+    skip(false);
+    return result;
+  }
+
+  Value value() {
+    if (!more() || (text_[at_] != '"' && text_[at_] != '\'')) {
+      Value bare{word(",]"), Value::Form::bare};
+      check(!bare.text.empty(), "a value is missing");
+      return bare;
+    }
+    const char quote = text_[at_++];
+    Value string{"", Value::Form::quoted};
+    for (; more() && text_[at_] != '\n'; ++at_) {
+      if (take(quote)) return string;
+      if (quote == '"' && take('\\')) {
+        check(more() && std::string("\"\\nt").find(text_[at_]) != std::string::npos,
+              "unknown escape in a string; for a plain backslash use '...' quotes");
+        string.text += text_[at_] == 'n' ? '\n' : text_[at_] == 't' ? '\t' : text_[at_];
+      } else {
+        string.text += text_[at_];
+      }
+    }
+    fail(ExitCode::usage, name_, ":", line_, ": a string is not closed");
+  }
+
+  std::string text_, name_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+};
+
+/// What values an option takes, and how the help shows them.
+struct Rule {
+  std::string label{};                 ///< e.g. PATH; empty: by type or choices
+  std::vector<std::string> choices{};  ///< strings: the only values, if any
+  bool number_too = false;             ///< strings: or a whole number of at least 1
+  double low = -kInfinity, high = kInfinity;
+  bool above = false;                 ///< `low` itself is out
+  bool below = false;                 ///< `high` itself is out
+  std::optional<double> automatic{};  ///< the number that stands for the word "auto"
+};
+
+template <class T>
+std::string expectation(const Rule& rule) {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (rule.choices.empty()) return "a string in quotes";
+    return "one of " + join(rule.choices, ", ") + (rule.number_too ? " or a whole number of at least 1" : "");
+  }
+  std::string text = std::is_integral_v<T> ? "a whole number" : "a number (fractions such as 8/255 too)";
+  if (rule.low > -kInfinity) text += (rule.above ? " above " : " of at least ") + number_text(rule.low);
+  if (std::is_integral_v<T> && rule.high == kInfinity)
+    text += " below 2^" + std::to_string(std::numeric_limits<T>::digits);
+  if (rule.high < kInfinity) text += (rule.below ? " and below " : " and at most ") + number_text(rule.high);
+  return text + (rule.automatic ? " or \"auto\"" : "");
+}
+
+bool convert(const Value& source, const Rule&, bool& value) {
+  value = source.text == "true";
+  return source.form != Value::Form::quoted && (value || source.text == "false");
+}
+
+bool convert(const Value& source, const Rule& rule, std::string& value) {
+  value = source.text;
+  std::int64_t number = 0;
+  if (rule.number_too && read_number(value, number) && number >= 1) return true;
+  return source.form != Value::Form::bare &&
+         (rule.choices.empty() || std::find(rule.choices.begin(), rule.choices.end(), value) != rule.choices.end());
+}
+
+template <class T>
+bool convert(const Value& source, const Rule& rule, T& value) {
+  if (rule.automatic) {
+    const bool by_word = source.text == "auto";
+    const bool by_number = read_number(source.text, value) && static_cast<double>(value) == *rule.automatic;
+    if (by_word || by_number) {
+      value = static_cast<T>(*rule.automatic);
+      return true;
+    }
+  }
+  if constexpr (std::is_integral_v<T>) {
+    if (source.form == Value::Form::quoted || !read_number(source.text, value)) return false;
+  } else {
+    if (!read_fraction(source.text, value)) return false;
+  }
+  const double number = static_cast<double>(value);
+  return (rule.above ? number > rule.low : number >= rule.low) &&
+         (rule.below ? number < rule.high : number <= rule.high);
+}
+
+template <class T>
+void assign(const Value& source, const Rule& rule, const std::string& where, T& value) {
+  if (convert(source, rule, value)) return;
+  if (source.form != Value::Form::argument && convert(Value{source.text}, rule, value)) {
+    fail(ExitCode::usage, where, " must stand ", source.form == Value::Form::bare ? "in" : "without", " quotes");
+  }
+  fail(ExitCode::usage, where, " must be ", expectation<T>(rule), ", not '", source.text, "'",
+       hint(source.text, rule.choices));
+}
+
+template <class T>
+void assign_all(const std::vector<Value>& sources, const Rule& rule, const std::string& where, T& value) {
+  require(sources.size() == 1, ExitCode::usage, where, " takes one value, not ", sources.size());
+  assign(sources[0], rule, where, value);
+}
+
+template <class T>
+void assign_all(const std::vector<Value>& sources, const Rule& rule, const std::string& where, std::vector<T>& values) {
+  values.assign(sources.size(), T{});
+  for (std::size_t i = 0; i < sources.size(); ++i) assign(sources[i], rule, where, values[i]);
+}
+
+template <class T>
+std::string value_text(const T& value, const Rule& rule, bool toml) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return toml ? quoted(value) : value;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    if (rule.automatic && static_cast<double>(value) == *rule.automatic) return toml ? "\"auto\"" : "auto";
+    const std::string text = number_text(value);
+    return toml && text.find('/') != std::string::npos ? quoted(text) : text;  // plain TOML has no fractions
+  } else {
+    std::vector<std::string> words;
+    for (const auto& element : value) words.push_back(value_text(element, rule, toml));
+    return toml ? "[" + join(words, ", ") + "]" : join(words, ",");
+  }
+}
+
+template <class T>
+constexpr bool kIsList = false;
+template <class T>
+constexpr bool kIsList<std::vector<T>> = true;
+
+/// Help of at most 80 columns: names and values on the left, wrapped description and default on the right.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool positional) const override {
+    constexpr std::size_t kColumn = 30, kWidth = 80;
+    std::string left = "  " + option->get_name(positional, !positional);
+    if (const std::size_t brace = left.find("{false}"); brace != std::string::npos) left.erase(brace);
+    if (!positional && !option->get_type_name().empty()) left += " " + option->get_type_name();
+    std::istringstream words(option->get_description() +
+                             (option->get_default_str().empty() ? "" : " [" + option->get_default_str() + "]"));
+    std::string text = left.size() + 2 > kColumn ? left + "\n" : left, line = text == left ? left : "";
+    text.erase(text.size() - line.size());
+    line.resize(kColumn, ' ');
+    for (std::string word; words >> word;) {
+      if (line.size() + 1 + word.size() > kWidth) {
+        text += line + "\n";
+        line.assign(kColumn, ' ');
+      }
+      line += (line.back() == ' ' ? "" : " ") + word;
+    }
+    return text + line + "\n";
+  }
+
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+    return text;
+  }
+};
+
+/// The options of one verb: each is one `add` line, from which the command line, the file, the help and the resolved
+/// configuration follow.
+class Options {
+ public:
+  Options(const std::string& verb, const std::string& description)
+      : app_(description, "dat_hpc " + verb), name_("dat_hpc " + verb) {
+    app_.formatter(std::make_shared<HelpFormatter>());
+    app_.allow_extras();
+    app_.set_help_flag("-h,--help", "print this help and exit");
+    app_.add_flag("--version", version_, "print the versions of program and libraries, exit");
+  }
+
+  void group(const std::string& name) { group_ = name; }
+
+  void footer(const std::string& text) { app_.footer(text); }
+
+  /// --config and --print-config: for verbs whose options may stand in a file.
+  void configurable() {
+    app_.add_option("--config", config_file_, "TOML file: the options below as key = value lines; command line wins")
+        ->type_name("FILE");
+    app_.add_flag("--print-config", print_config_, "print the complete configuration as such a file and exit");
+  }
+
+  /// names: as CLI11 takes them ("-q,--quiet", "--augment,!--no-augment"; without dashes: a positional, required).
+  template <class T>
+  void add(const std::string& names, T& value, const std::string& about, Rule rule = {}) {
+    constexpr bool kFlag = std::is_same_v<T, bool>;
+    const bool positional = names[0] != '-';
+    Field& field = fields_.emplace_back();
+    field.about = about;
+    field.group = group_;
+    field.list = kIsList<T>;
+    field.set = [&value, rule](const std::vector<Value>& sources, const std::string& where) {
+      assign_all(sources, rule, where, value);
+    };
+    field.toml = [&value, rule] { return value_text(value, rule, true); };
+    if constexpr (kFlag) {
+      field.option = app_.add_flag(names, value, about);
+    } else {
+      field.option = app_.add_option(
+          names,
+          [&field, positional](const CLI::results_t& results) {
+            std::vector<Value> sources;
+            for (const std::string& text : results) sources.push_back({text});
+            field.set(sources, positional ? field.name : "option '--" + field.name + "'");
+            return true;
+          },
+          about);
+      const std::string type = std::is_same_v<T, double> ? "NUMBER" : std::is_same_v<T, std::string> ? "TEXT" : "N";
+      field.option->type_name(!rule.label.empty()    ? rule.label
+                              : rule.choices.empty() ? type
+                                                     : join(rule.choices, "|"))
+          ->default_str(value_text(value, rule, false))
+          ->required(positional)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // `set` says what is wrong with repeated options
+      if (field.list) field.option->expected(1, -1)->allow_extra_args();
+      if constexpr (std::is_same_v<T, std::vector<int>>) field.option->delimiter(',');
+    }
+    field.option->group(group_);
+    field.name = positional ? field.option->get_name(true) : field.option->get_lnames()[0];
+  }
+
+  /// Reads the arguments after the verb, then the file they name. Sets `command.verb` and `.text` where something is to
+  /// be printed instead.
+  void parse(std::vector<std::string> arguments, Command& command) {
+    std::reverse(arguments.begin(), arguments.end());
+    const std::string advice = "; see '" + name_ + " --help'";
+    try {
+      app_.parse(arguments);
+    } catch (const CLI::CallForHelp&) {
+      command.verb = Command::Verb::print;
+      command.text = app_.help();
+      return;
+    } catch (const CLI::ParseError& error) {
+      // --version and wrong or missing arguments at once: versions are all that was asked for.
+      if (!version_) fail(ExitCode::usage, error.what(), advice);
+    }
+    if (version_) {
+      command.verb = Command::Verb::version;
+      return;
+    }
+    if (!app_.remaining().empty()) {
+      const std::string word = app_.remaining()[0];
+      require(word[0] == '-', ExitCode::usage, "unexpected argument '", word, "'", advice);
+      const std::string name = word.substr(0, word.find('='));
+      const std::string guess = hint(name.substr(std::min(name.find_first_not_of('-'), name.size())), names(), "--");
+      fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
+    }
+    if (config_file_.empty()) return;
+    std::ifstream file(config_file_);
+    file.peek();  // finds out about folders
+    require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", config_file_,
+            "'; check the path given to --config");
+    std::ostringstream text;
+    text << file.rdbuf();
+    read_file(text.str(), config_file_);
+  }
+
+  /// Options that the command line has set are left alone.
+  void read_file(const std::string& text, const std::string& name) {
+    for (const Entry& entry : FileReader(text, name).read()) {
+      const std::string where = name + ":" + std::to_string(entry.line) + ": '" + entry.key + "'";
+      const auto field =
+          std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == entry.key; });
+      if (field == fields_.end()) {
+        const std::string guess = hint(entry.key, names());
+        fail(ExitCode::usage, where, " is no option of '", name_, "'", guess.empty() ? "; see its --help" : guess);
+      }
+      require(field->list || !entry.list, ExitCode::usage, where, " takes one value, not a list");
+      if (field->option->count() == 0) field->set(entry.values, where);
+    }
+  }
+
+  [[nodiscard]] std::string toml(bool commented) const {
+    std::string text, group;
+    for (const Field& field : fields_) {
+      if (field.group != group) text += (text.empty() ? "# " : "\n# ") + field.group + "\n";
+      group = field.group;
+      if (commented) text += "# " + field.about + "\n";
+      text += field.name + " = " + field.toml() + "\n";
+    }
+    return text;
+  }
+
+  /// To be called when the values are final.
+  void finish(Command& command) const {
+    command.resolved_toml = toml(false);
+    if (!print_config_) return;
+    command.verb = Command::Verb::print;
+    command.text = toml(true);
+  }
+
+ private:
+  struct Field {
+    std::string name, about, group;
+    bool list = false;
+    CLI::Option* option = nullptr;
+    std::function<void(const std::vector<Value>&, const std::string& where)> set;
+    std::function<std::string()> toml;
+  };
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Field& field : fields_) all.push_back(field.name);
+    return all;
+  }
+
+  CLI::App app_;
+  std::string name_, group_ = "Options", config_file_;
+  bool version_ = false, print_config_ = false;
+  std::deque<Field> fields_;  // references stay valid
+};
+
+const Rule kPath{.label = "PATH"};
+const Rule kPaths{.label = "PATH..."};
+const Rule kCount{.low = 0};     // 0 has a meaning of its own
+const Rule kPositive{.low = 1};  // whole numbers
+const Rule kEps{.low = 0, .high = 1, .above = true};
+const Rule kAutoAlpha{.low = 0, .high = 1, .automatic = 0};
+const Rule kAutoCount{.low = 1, .automatic = 0};
+const Rule kAutoEpochs{.low = 0, .automatic = -1};
+
+Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+
+void describe_machine(Options& options, std::string& device, int& threads, std::uint64_t& seed, bool& quiet) {
+  options.add("--device", device, "where to compute", one_of({"auto", "cpu", "cuda"}));
+  options.add("--threads", threads, "CPU threads per rank; auto: this rank's share of the node's cores", kAutoCount);
+  options.add("--seed", seed, "of every random number", kCount);
+  options.add("-q,--quiet", quiet, "only warnings and the result");
+}
+
+void describe(Options& options, TrainOptions& o) {
+  options.configurable();
+  options.group("Data");
+  options.add("--data", o.data, "files made by 'dat_hpc data', together one pool; none: a built-in synthetic set",
+              kPaths);
+  options.add("--limit-train", o.limit_train, "train on the first N images only; 0: all", kCount);
+  options.add("--limit-test", o.limit_test, "evaluate on the first N images only; 0: all", kCount);
+  options.add("--augment,!--no-augment", o.augment, "random crops and flips (on unless --no-augment)");
+
+  options.group("Network");
+  options.add("--network", o.network, "architecture", one_of(networks().names()));
+  options.add("--width", o.width, "base channels", kPositive);
+  options.add("--bn-statistics", o.bn_statistics,
+              "running statistics: averaged over ranks each step, or each rank its own (rank 0's count)",
+              one_of({"average", "local"}));
+
+  options.group("Attack");
+  options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
+  options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
+  options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
+  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--attack-bn", o.attack_bn,
+              "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
+              one_of({"auto", "eval", "train"}));
+  options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
+  options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
+
+  options.group("Optimizer");
+  options.add("--optimizer", o.optimizer, "update rule", one_of(optimizers().names()));
+  options.add("--lr", o.lr, "learning rate at the end of the warm-up", {.low = 0, .above = true});
+  options.add("--momentum", o.momentum, "of sgd and lars", {.low = 0, .high = 1, .below = true});
+  options.add("--weight-decay", o.weight_decay, "auto: sgd 5e-4, lars and lamb 1e-4", {.low = 0, .automatic = -1});
+  options.add("--clamp-low", o.clamp_low, "lower bound of the weight norm in lars' and lamb's trust ratio", kCount);
+  options.add("--clamp-high", o.clamp_high, "upper bound of it", {.low = 0, .above = true});
+  options.add("--importance", o.importance, "JointSpar's 1/p multiplies the gradient (inside) or the step (outside)",
+              one_of({"inside", "outside"}));
+  options.add("--schedule", o.schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
+  options.add("--milestones", o.milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
+              {.label = "N,N,...", .low = 0});
+  options.add("--lr-decay", o.lr_decay, "factor at each milestone", kEps);
+  options.add("--epochs", o.epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs);
+  options.add("--warmup-epochs", o.warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
+  options.add("--batch", o.batch, "images per rank and step", kPositive);
+  options.add("--micro-batch", o.micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
+
+  options.group("JointSpar");
+  options.add("--selector", o.selector, "which layers a step trains: all, or drawn by the EXP3 bandit",
+              one_of(selectors().names()));
+  options.add("--budget", o.budget, "mean number of active layers; auto: 40/54 of them",
+              {.low = 0, .above = true, .automatic = 0});
+  options.add("--p-min", o.p_min, "lowest probability of a layer", kEps);
+  options.add("--granularity", o.granularity, "what counts as a layer", one_of({"tensor", "module", "block"}));
+  options.add("--resample", o.resample, "draw the active layers anew every step, every epoch, or every N steps",
+              {.label = "step|epoch|N", .choices = {"step", "epoch"}, .number_too = true});
+  options.add("--bandit-loss", o.bandit_loss, "what the bandit learns from",
+              one_of({"paper", "shiftfree", "minshift", "selfnorm"}));
+  options.add("--bandit-rate", o.bandit_rate, "its learning rate; auto: the loss's own",
+              {.low = 0, .above = true, .automatic = 0});
+
+  options.group("Run");
+  options.add("--out", o.out, "folder for results; none: runs/ and the time or Slurm job", {.label = "DIR"});
+  options.add("--max-steps", o.max_steps, "end after N steps in all; 0: when the epochs are done", kCount);
+  options.add("--eval-every", o.eval_every, "epochs between evaluations; 0: only at the end", kCount);
+  options.add("--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: every epoch", kCount);
+  options.add("--resume", o.resume,
+              "go on from the newest checkpoint in --out if there is one, never, or from this one",
+              {.label = "auto|never|PATH"});
+  describe_machine(options, o.device, o.threads, o.seed, o.quiet);
+  options.add("-v,--verbose", o.verbose, "more messages");
+  options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
+  options.add("--bucket", o.bucket, "largest message, in gradient elements of 4 bytes", kPositive);
+  options.add("--check-every", o.check_every, "steps between comparisons of the ranks' weights; 0: never", kCount);
+  options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
+}
+
+void describe(Options& options, EvalOptions& o) {
+  options.configurable();
+  options.group("Data");
+  options.add("--checkpoint", o.checkpoint, "a checkpoint, or the folder of a run: its newest one", kPath);
+  options.add("--data", o.data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
+  options.add("--split", o.split, "which images", one_of({"test", "train"}));
+  options.add("--limit", o.limit, "the first N images only; 0: all", kCount);
+  options.group("Attack");
+  options.add("--attack", o.attack, "how images are perturbed", one_of(attacks().names()));
+  options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
+  options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
+  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--attack-bn", o.attack_bn, "batch norm during the attack: running (eval) or batch (train) statistics",
+              one_of({"auto", "eval", "train"}));
+  options.group("Run");
+  options.add("--batch", o.batch, "images per rank and step", kPositive);
+  describe_machine(options, o.device, o.threads, o.seed, o.quiet);
+}
+
+/// Sets what depends on other options, and checks what concerns several of them.
+void resolve(TrainOptions& o) {
+  const auto check = [](bool condition, const auto&... parts) { require(condition, ExitCode::usage, parts...); };
+  if (o.epochs < 0) o.epochs = o.data.empty() ? 3 : 100;
+  if (o.warmup_epochs < 0) o.warmup_epochs = o.data.empty() ? 1 : 5;
+  check(o.epochs + o.warmup_epochs > 0, "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");
+  check(o.micro_batch == 0 || o.batch % o.micro_batch == 0, "--batch ", o.batch, " is no multiple of --micro-batch ",
+        o.micro_batch, "; choose a divisor of the batch");
+  check(o.clamp_low <= o.clamp_high, "--clamp-low ", o.clamp_low, " is above --clamp-high ", o.clamp_high,
+        "; swap or change them");
+  check(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
+        "--milestones must increase, e.g. 75,90,95");
+  check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
+}
+
+const char* const kVerbs =
+    "Verbs (each has its own --help):\n"
+    "  train             train a network; the default\n"
+    "  eval              clean and robust accuracy of a checkpoint\n"
+    "  validate          check options and data, print sizes and memory; no training\n"
+    "  data convert      a folder of binary image records -> a data file\n"
+    "  data synthetic    write a synthetic data file\n"
+    "  data inspect      describe data files\n"
+    "  plot              draw the results of runs\n"
+    "\n"
+    "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
+    "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
+    "6 communication, 7 not finite, 8 ranks disagree, 9 disk,\n"
+    "75 stopped early with a checkpoint: run the same command again.";
+
+Command parse_train(Command::Verb verb, const std::vector<std::string>& arguments) {
+  const bool train = verb == Command::Verb::train;
+  Command command{.verb = verb};
+  Options options(train ? "train" : "validate", train ? "Distributed adversarial training of image classifiers."
+                                                      : "Checks what 'train' with the same options would do.");
+  if (train) options.footer(kVerbs);
+  describe(options, command.train);
+  options.parse(arguments, command);
+  if (command.verb != verb) return command;
+  resolve(command.train);
+  options.finish(command);
+  return command;
+}
+
+Command parse_eval(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::eval};
+  Options options("eval", "Clean and robust accuracy of a trained network.");
+  describe(options, command.eval);
+  options.parse(arguments, command);
+  if (command.verb != Command::Verb::eval) return command;
+  options.finish(command);
+  require(command.verb == Command::Verb::print || !command.eval.checkpoint.empty(), ExitCode::usage,
+          "eval needs a network; give --checkpoint PATH");
+  return command;
+}
+
+Command parse_data(const std::string& verb, const std::vector<std::string>& arguments) {
+  const Rule classes{.low = 2, .high = 256}, size{.low = 4, .high = 4096};
+  Command command;
+  if (verb == "convert") {
+    command.verb = Command::Verb::data_convert;
+    ConvertOptions& o = command.convert;
+    Options options("data convert", "Makes a data file from a folder of binary records, e.g. CIFAR-10's.");
+    options.add("FOLDER", o.folder, "with data_batch_*.bin and test_batch.bin");
+    options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
+    options.add("--size", o.size, "height and width of the images in pixels", size);
+    options.add("--label-bytes", o.label_bytes, "bytes before the pixels; the last one is the label",
+                {.low = 1, .high = 16});
+    options.add("--classes", o.classes, "auto: as many as the folder names, else 10",
+                {.low = 2, .high = 256, .automatic = 0});
+    options.parse(arguments, command);
+  } else if (verb == "synthetic") {
+    command.verb = Command::Verb::data_synthetic;
+    SyntheticOptions& o = command.synthetic.set;
+    Options options("data synthetic", "Writes a procedural, learnable set: coloured shapes on clutter.");
+    options.add("OUTPUT", command.synthetic.output, "the file to write, e.g. shapes.h5");
+    options.add("--classes", o.classes, "kinds of images", classes);
+    options.add("--size", o.size, "height and width of the images in pixels", size);
+    options.add("--train", o.train, "training images", kPositive);
+    options.add("--test", o.test, "test images", kPositive);
+    options.add("--seed", o.seed, "of every random number", kCount);
+    options.parse(arguments, command);
+  } else {
+    command.verb = Command::Verb::data_inspect;
+    Options options("data inspect", "Describes data files: shapes, classes, source, hash.");
+    options.add("FILES", command.inspect, "data files");
+    options.parse(arguments, command);
+  }
+  return command;
+}
+
+Command parse_plot(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::plot};
+  Options options("plot", "Draws accuracy, phases and layer probabilities into RUN/plots.");
+  options.add("RUNS", command.plot.runs, "folders of runs (--out of train)");
+  options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
+  options.parse(arguments, command);
+  return command;
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  const auto next_word = [&arguments]() -> std::string {
+    if (arguments.empty() || arguments[0].starts_with('-')) return "";
+    std::string word = arguments[0];
+    arguments.erase(arguments.begin());
+    return word;
+  };
+  const std::string verb = next_word();
+  if (verb.empty() || verb == "train") return parse_train(Command::Verb::train, arguments);
+  if (verb == "validate") return parse_train(Command::Verb::validate, arguments);
+  if (verb == "eval") return parse_eval(arguments);
+  if (verb == "plot") return parse_plot(arguments);
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot"});
+  require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
+          guess.empty() ? "; see 'dat_hpc --help'" : guess);
+  const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};
+  const std::string kind = next_word();
+  if (kind.empty() && !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+    return {.verb = Command::Verb::print, .text = std::string(kVerbs) + "\n"};
+  }
+  require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(), ExitCode::usage, "'data' needs one of ",
+          join(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
+  return parse_data(kind, arguments);
+}
+
+TrainOptions parse_train_options(const std::string& toml, const std::string& where) {
+  TrainOptions result;
+  Options options("train", "");
+  describe(options, result);
+  options.read_file(toml, where);
+  resolve(result);
+  return result;
+}
+
+}  // namespace dat

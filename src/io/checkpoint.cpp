@@ -1,0 +1,187 @@
+#include "dat/checkpoint.hpp"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "io/hdf5.hpp"
+
+namespace dat {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kFormat = 1;
+constexpr std::size_t kKept = 3;
+const std::string kPrefix = "step-", kSuffix = ".h5";
+
+std::string file_name(std::int64_t step) {
+  std::string number = std::to_string(step);
+  number.insert(0, number.size() < 9 ? 9 - number.size() : 0, '0');
+  return kPrefix + number + kSuffix;
+}
+
+// step and path, newest first
+std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::string& folder) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    std::int64_t step = 0;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+    if (name == file_name(step)) found.emplace_back(step, entry.path().string());
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "[";
+  for (const std::int64_t dim : shape) text += (text.size() > 1 ? "," : "") + std::to_string(dim);
+  return text + "]";
+}
+
+// Datasets of float32 below `group`, in the order in which they were written.
+void read_arrays(const Hdf5File& file, const std::string& group, std::vector<Checkpoint::Array>& arrays) {
+  for (const std::string& name : file.list(group)) {
+    const std::string path = group + "/" + name;
+    if (file.is_group(path)) {
+      read_arrays(file, path, arrays);
+      continue;
+    }
+    Checkpoint::Array array;
+    array.name = path;
+    array.values = file.read<float>(path, array.shape);
+    arrays.push_back(std::move(array));
+  }
+}
+
+std::int64_t bytes_needed(const Checkpoint& checkpoint) {
+  constexpr std::size_t kPerObject = 1024, kFile = 1 << 16;  // HDF5's headers and trees, generously
+  std::size_t bytes = kFile;
+  for (const auto& array : checkpoint.arrays) bytes += array.values.size() * sizeof(float) + kPerObject;
+  for (const auto& [name, values] : checkpoint.doubles) bytes += values.size() * sizeof(double) + kPerObject;
+  for (const auto& [name, value] : checkpoint.texts) bytes += value.size() + kPerObject;
+  return static_cast<std::int64_t>(bytes + checkpoint.integers.size() * kPerObject);
+}
+
+}  // namespace
+
+const Checkpoint::Array& Checkpoint::array(const std::string& name, const std::vector<std::int64_t>& shape) const {
+  const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const Array& array) { return array.name == name; });
+  require(found != arrays.end(), ExitCode::checkpoint, "the checkpoint has no array ", name,
+          "; it belongs to another network or optimizer");
+  require(found->shape == shape, ExitCode::checkpoint, "the checkpoint's array ", name, " has the shape ",
+          shape_text(found->shape), ", not ", shape_text(shape), "; it belongs to another network");
+  return *found;
+}
+
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  write_sealed(path, [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    file.set_text("/", "filetype", "checkpoint");
+    file.set_integer("/", "format_version", kFormat);
+    for (const auto& [name, value] : checkpoint.texts) file.set_text("/", name, value);
+    for (const auto& array : checkpoint.arrays) file.write(array.name, array.shape, array.values);
+    for (const auto& [name, values] : checkpoint.doubles) {
+      file.write("state/" + name, {static_cast<std::int64_t>(values.size())}, values);
+    }
+    for (const auto& [name, value] : checkpoint.integers) file.set_integer("state", name, value);
+    file.close();
+  });
+}
+
+Checkpoint read_checkpoint(const std::string& path) {
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::checkpoint, path, ": the checkpoint ", damage);
+  const Hdf5File file = Hdf5File::open(path, ExitCode::checkpoint);
+  const std::string kind = file.text("/", "filetype").value_or("unknown");
+  require(kind == "checkpoint", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not a checkpoint");
+  const std::int64_t version = file.integer("/", "format_version").value_or(0);
+  require(version == kFormat, ExitCode::checkpoint, path, ": has the checkpoint format ", version,
+          ", this program knows ", kFormat);
+
+  Checkpoint checkpoint;
+  for (const std::string& name : file.attribute_names("/")) {
+    if (name == "filetype" || name == "format_version") continue;
+    if (auto value = file.text("/", name)) checkpoint.texts[name] = std::move(*value);
+  }
+  for (const std::string& group : file.list("/")) {
+    if (group != "state") read_arrays(file, group, checkpoint.arrays);
+  }
+  if (file.has("state")) {
+    for (const std::string& name : file.list("state")) {
+      Shape shape;
+      checkpoint.doubles[name] = file.read<double>("state/" + name, shape);
+    }
+    for (const std::string& name : file.attribute_names("state")) {
+      if (const auto value = file.integer("state", name)) checkpoint.integers[name] = *value;
+    }
+  }
+  return checkpoint;
+}
+
+CheckpointFolder::CheckpointFolder(std::string folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  require(!error, ExitCode::io, folder_, ": cannot create the folder: ", system_reason(error.value()));
+  std::vector<fs::path> left_over;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) left_over.push_back(entry.path());
+  }
+  require(!error, ExitCode::io, folder_, ": cannot list the folder: ", system_reason(error.value()));
+  for (const fs::path& path : left_over) fs::remove(path, error);
+}
+
+void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
+  struct statvfs space {};
+  const std::int64_t needed = bytes_needed(checkpoint);
+  if (::statvfs(folder_.c_str(), &space) == 0) {
+    const double available = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
+    require(available >= static_cast<double>(needed), ExitCode::io, folder_, ": disk full: a checkpoint needs ",
+            needed >> 10, " KiB, ", static_cast<std::int64_t>(available / 1024), " KiB are free");
+  }
+  const std::string name = file_name(step), path = (fs::path(folder_) / name).string();
+  write_checkpoint(path, checkpoint);
+  const std::string latest = (fs::path(folder_) / "latest").string();
+  write_atomically(latest, [&](const std::string& temporary) {
+    std::ofstream file(temporary);
+    file << name << "\n";
+    file.close();
+    require(file.good(), ExitCode::io, temporary, ": cannot write the file");
+  });
+
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::io, path, ": the checkpoint just written ", damage);
+  std::size_t kept = 0;
+  for (const auto& [other, old] : checkpoints_in(folder_)) {
+    if (other <= step && kept++ < kKept) continue;
+    std::error_code ignored;  // one too many does no harm
+    fs::remove(old, ignored);
+  }
+}
+
+std::optional<Checkpoint> CheckpointFolder::newest(const std::function<void(const std::string&)>& warn) const {
+  const auto found = checkpoints_in(folder_);
+  if (found.empty()) return std::nullopt;
+  for (const auto& [step, path] : found) {
+    try {
+      return read_checkpoint(path);
+    } catch (const Error& error) {
+      warn(std::string(error.what()) + "; trying the one before it");
+    }
+  }
+  fail(ExitCode::checkpoint, folder_, ": none of the ", found.size(),
+       " checkpoints is whole; restore one, or start anew with --resume never");
+}
+
+}  // namespace dat

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dat/dataset.hpp"
+#include "dat/file.hpp"
+#include "io/hdf5.hpp"
+
+namespace dat {
+
+constexpr const char* kSplits[] = {"train", "test"};
+constexpr std::int64_t kDatasetFormat = 1;
+
+/// "class 0", "class 1", ...
+[[nodiscard]] std::vector<std::string> numbered_classes(int classes);
+
+/// Opens a data file for reading: its seal, if it has one, is checked, then its kind and version. Error(data).
+[[nodiscard]] Hdf5File open_data_file(const std::string& path);
+
+/// Writes a data file split by split, block by block: no more than a block is in memory. For the inside of
+/// write_sealed. Error(io).
+class DataFileWriter {
+ public:
+  DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source);
+  void begin(const std::string& split, std::int64_t samples);
+  /// The next samples of the split: pixels [labels.size()][size][size][channels].
+  void add(const std::vector<std::uint8_t>& pixels, const std::vector<std::uint8_t>& labels);
+  void end();    ///< of the split; all its samples were added
+  void close();  ///< of the file
+
+ private:
+  Hdf5File file_;
+  DatasetInfo info_;
+  std::string split_;
+  std::optional<Sha256> hash_;
+  std::vector<std::uint8_t> labels_;
+  std::int64_t samples_ = 0;
+};
+
+}  // namespace dat

@@ -1,0 +1,193 @@
+#include "dat/file.hpp"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <system_error>
+#include <vector>
+
+#include "dat/error.hpp"
+
+namespace dat {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file descriptor that is closed at the end.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void sync_to_disk(const std::string& path) {
+  const Descriptor file(path, O_RDONLY);
+  require(file.get() >= 0 && ::fsync(file.get()) == 0, ExitCode::io, path,
+          ": cannot bring it to disk: ", system_reason(errno));
+}
+
+constexpr std::string_view kMagic = "dat_hpc sealed file 1\nbytes ";
+
+// The block is text, filled up with zeros, so that `head -1` on a file tells what it is.
+std::array<char, kSealBytes> seal_block(std::int64_t bytes, const std::string& hash) {
+  std::array<char, kSealBytes> block{};
+  std::snprintf(block.data(), block.size(), "%s%lld\nsha256 %s\n", kMagic.data(), static_cast<long long>(bytes),
+                hash.c_str());
+  return block;
+}
+
+// Hash of what follows the block. Empty where reading failed (errno) or the file ended before `bytes`.
+std::string hash_after_block(int fd, std::int64_t bytes) {
+  Sha256 hash;
+  std::vector<char> buffer(std::size_t{1} << 20);
+  for (std::int64_t at = kSealBytes; at < bytes;) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return {};
+    hash.add(buffer.data(), static_cast<std::size_t>(std::min<std::int64_t>(got, bytes - at)));
+    at += got;
+  }
+  return hash.hex();
+}
+
+void seal(const std::string& path) {
+  const Descriptor file(path, O_RDWR);
+  struct stat status {};
+  require(file.get() >= 0 && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
+          ": cannot seal it: ", system_reason(errno));
+  require(status.st_size > static_cast<off_t>(kSealBytes), ExitCode::io, path, ": has no room for a seal");
+  const std::string hash = hash_after_block(file.get(), status.st_size);
+  require(!hash.empty(), ExitCode::io, path, ": cannot read back what was written: ", system_reason(errno));
+  const auto block = seal_block(status.st_size, hash);
+  const ssize_t written = ::pwrite(file.get(), block.data(), block.size(), 0);
+  require(written == static_cast<ssize_t>(block.size()), ExitCode::io, path,
+          ": cannot seal it: ", system_reason(errno));
+}
+
+EVP_MD_CTX* evp(void* context) { return static_cast<EVP_MD_CTX*>(context); }
+
+}  // namespace
+
+std::string system_reason(int error_number) {
+  if (error_number == ENOSPC || error_number == EDQUOT) return "disk full";
+  return std::generic_category().message(error_number);
+}
+
+void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write) {
+  const fs::path target(path);
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  std::random_device random;
+  std::array<char, 32> unique{};
+  std::snprintf(unique.data(), unique.size(), ".tmp-%08x%08x", random(), random());
+  const std::string temporary = (fs::path(folder) / ("." + target.filename().string() + unique.data())).string();
+
+  struct stat status {};
+  require(::stat(folder.c_str(), &status) == 0, ExitCode::io, path, ": cannot write into the folder ", folder, ": ",
+          system_reason(errno));
+  std::error_code ignored;
+  const fs::file_status old = fs::status(target, ignored);
+  require(!fs::exists(old) || fs::is_regular_file(old), ExitCode::io, path, ": is there already and is not a file");
+  // A writer that gave up may still hold the file open: without the cut, its space would not become free.
+  const auto remove = [&] { static_cast<void>(::truncate(temporary.c_str(), 0) + ::unlink(temporary.c_str())); };
+  try {
+    write(temporary);
+    sync_to_disk(temporary);
+    require(std::rename(temporary.c_str(), path.c_str()) == 0, ExitCode::io, path,
+            ": cannot be replaced: ", system_reason(errno));
+  } catch (const Error& error) {
+    remove();
+    std::string message = error.what();
+    if (const auto at = message.find(temporary); at != std::string::npos) message.replace(at, temporary.size(), path);
+    throw Error(error.code(), message);
+  } catch (...) {
+    remove();
+    throw;
+  }
+  sync_to_disk(folder);
+}
+
+void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write) {
+  write_atomically(path, [&](const std::string& temporary) {
+    write(temporary);
+    seal(temporary);
+  });
+}
+
+bool has_seal(const std::string& path) {
+  const Descriptor file(path, O_RDONLY);
+  std::array<char, kMagic.size()> begin{};
+  const ssize_t got = ::pread(file.get(), begin.data(), begin.size(), 0);
+  return got == static_cast<ssize_t>(begin.size()) && std::equal(kMagic.begin(), kMagic.end(), begin.begin());
+}
+
+std::string check_seal(const std::string& path) {
+  const Descriptor file(path, O_RDONLY);
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
+  if (!S_ISREG(status.st_mode)) return "is not a file";
+  std::array<char, kSealBytes> block{};
+  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size())) {
+    return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
+  }
+  std::int64_t bytes = 0;
+  const char* number = block.data() + kMagic.size();
+  const auto [end, error] = std::from_chars(number, block.data() + block.size(), bytes);
+  if (!std::equal(kMagic.begin(), kMagic.end(), block.begin()) || error != std::errc()) {
+    return "has no seal: it is of another kind, or its first bytes are damaged";
+  }
+  if (bytes != status.st_size) {
+    return "has " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(bytes);
+  }
+  const std::string hash = hash_after_block(file.get(), bytes);
+  if (hash.empty()) return "cannot be read: " + system_reason(errno);
+  if (seal_block(bytes, hash) != block) return "is damaged: its SHA-256 is not the one in its seal";
+  return {};
+}
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  require(context_ != nullptr && EVP_DigestInit_ex(evp(context_), EVP_sha256(), nullptr) == 1, ExitCode::device,
+          "OpenSSL offers no SHA-256");
+}
+
+Sha256::~Sha256() { EVP_MD_CTX_free(evp(context_)); }
+
+void Sha256::add(const void* data, std::size_t bytes) { EVP_DigestUpdate(evp(context_), data, bytes); }
+
+std::string Sha256::hex() {
+  std::array<unsigned char, 32> digest{};
+  EVP_DigestFinal_ex(evp(context_), digest.data(), nullptr);
+  std::string text;
+  for (const unsigned char byte : digest) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+std::string sha256_hex(const void* data, std::size_t bytes) {
+  Sha256 hash;
+  hash.add(data, bytes);
+  return hash.hex();
+}
+
+}  // namespace dat

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/report.hpp"
+
+namespace dat {
+
+constexpr std::array<const char*, kPhases> kPhaseSeries = {"t_data",   "t_attack", "t_train",    "t_reduce",
+                                                           "t_select", "t_update", "t_evaluate", "t_checkpoint"};
+
+/// Calls field(name, value, unit) for each number of a record: the one list behind metrics.jsonl, its reader and
+/// results.h5. `Record` may be const.
+template <class Record, class Field>
+void for_each_step_field(Record& record, Field&& field) {
+  field("step", record.step, "");
+  field("epoch", record.epoch, "");
+  field("wall_time", record.wall_time, "s");
+  field("lr", record.lr, "");
+  field("loss_adv", record.loss_adv, "");
+  field("loss_clean", record.loss_clean, "");
+  field("acc_adv", record.acc_adv, "");
+  field("acc_clean", record.acc_clean, "");
+  field("images", record.images, "");
+  for (std::size_t i = 0; i < kPhases; ++i) field(kPhaseSeries[i], record.seconds[i], "s");
+  field("bytes_sent", record.bytes_sent, "byte");
+  field("bytes_statistics", record.bytes_statistics, "byte");
+  field("active_elements", record.active_elements, "");
+  field("weight_gradients", record.weight_gradients, "");
+}
+
+template <class Record, class Field>
+void for_each_evaluation_field(Record& record, Field&& field) {
+  field("step", record.step, "");
+  field("epoch", record.epoch, "");
+  field("wall_time", record.wall_time, "s");
+  field("clean_acc", record.clean_acc, "");
+  field("adv_acc", record.adv_acc, "");
+  field("clean_loss", record.clean_loss, "");
+  field("adv_loss", record.adv_loss, "");
+  field("attack_steps", record.attack_steps, "");
+  field("images", record.images, "");
+}
+
+constexpr int kResultsFormat = 1;  ///< of metrics.jsonl and results.h5
+
+/// metrics.jsonl in memory. NaN stands for null.
+struct History {
+  std::vector<std::string> layer_names;   ///< [layers]
+  std::vector<std::int64_t> layer_sizes;  ///< [layers], elements
+  std::vector<StepRecord> steps;          ///< their pointers are null
+  std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
+  std::vector<std::uint8_t> active;       ///< [steps][layers]
+  std::vector<EvaluationRecord> evaluations;
+  std::vector<RankRecord> ranks;
+
+  [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
+  [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
+};
+
+/// Reads folder/metrics.jsonl. A last line without newline (a killed writer) is left out. Error(data): no such file, or
+/// a damaged line, by number.
+[[nodiscard]] History read_history(const std::string& folder);
+
+/// write_results from what was read already.
+void write_results(const RunFacts& facts, const History& history);
+
+}  // namespace dat

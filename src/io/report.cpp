@@ -1,0 +1,357 @@
+#include "dat/report.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdarg>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "io/history.hpp"
+
+namespace dat {
+namespace {
+
+constexpr std::size_t kNumberBytes = 26;  // the longest shortest form of a double, and a comma
+
+/// Writes one JSON object into a buffer that is large enough. Numbers have the shortest form that reads back exactly.
+class JsonLine {
+ public:
+  JsonLine(std::vector<char>& buffer, std::string_view kind)
+      : begin_(buffer.data()), at_(begin_), end_(begin_ + buffer.size()) {
+    text("{\"kind\":\"");
+    text(kind);
+    text("\"");
+  }
+
+  void text(std::string_view characters) {
+    assert(characters.size() <= static_cast<std::size_t>(end_ - at_));
+    at_ = std::copy(characters.begin(), characters.end(), at_);
+  }
+
+  void key(std::string_view name) {
+    text(",\"");
+    text(name);
+    text("\":");
+  }
+
+  template <class Number>
+  void number(Number value) {
+    if constexpr (std::is_floating_point_v<Number>) {
+      if (!std::isfinite(value)) return text("null");
+    }
+    const auto [end, error] = std::to_chars(at_, end_, value);
+    assert(error == std::errc{});
+    at_ = end;
+  }
+
+  template <class Number>
+  void field(std::string_view name, Number value) {
+    key(name);
+    number(value);
+  }
+
+  /// "name":[value(0),...,value(count - 1)]
+  template <class Value>
+  void array(std::string_view name, std::size_t count, const Value& value) {
+    key(name);
+    text("[");
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0) text(",");
+      number(value(i));
+    }
+    text("]");
+  }
+
+  [[nodiscard]] std::size_t close() {
+    text("}\n");
+    return static_cast<std::size_t>(at_ - begin_);
+  }
+
+ private:
+  char *begin_, *at_, *end_;
+};
+
+__attribute__((format(printf, 1, 2))) std::string formatted(const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return text;
+}
+
+/// Width of the terminal that a person looks at, or 0. A launcher's pseudo-terminal (mpirun) has no width.
+int terminal_columns() {
+  winsize size{};
+  return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  write_atomically(path, [&](const std::string& temporary) {
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.close();
+    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", std::strerror(errno));
+  });
+}
+
+std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
+  std::array<double, kPhases> seconds{};
+  double images = 0, bytes = 0, statistics = 0, active = 0;
+  for (std::size_t i = 0; i < history.steps.size(); ++i) {
+    const StepRecord& r = history.steps[i];
+    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[phase] += r.seconds[phase];
+    images += static_cast<double>(r.images);
+    bytes += static_cast<double>(r.bytes_sent);
+    statistics += static_cast<double>(r.bytes_statistics);
+    active += static_cast<double>(history.active_layers(i));
+  }
+  double total = 0, training = 0;
+  for (std::size_t phase = 0; phase < kPhases; ++phase) {
+    total += seconds[phase];
+    if (phase < static_cast<std::size_t>(Phase::evaluate)) training += seconds[phase];
+  }
+  double dense = 0;
+  for (const std::int64_t size : facts.layer_sizes) dense += static_cast<double>(size) * sizeof(float);
+
+  std::string text = "Run " + facts.folder + "\n\n";
+  text += formatted("%-16s%lld of %lld\n", "steps",
+                    history.steps.empty() ? 0LL : static_cast<long long>(history.steps.back().step),
+                    static_cast<long long>(facts.total_steps));
+  text += formatted("%-16s%d\n", "ranks", facts.ranks);
+  if (!history.steps.empty()) {
+    const auto n = static_cast<double>(history.steps.size());
+    if (training > 0)
+      text += formatted("%-16s%.1f images/s, all ranks, without evaluation\n", "speed", images / training);
+    text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), statistics %.4g kB\n",
+                      "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());
+  }
+  if (!history.evaluations.empty()) {
+    text += formatted("\n%8s%10s%12s%10s%10s%12s%12s\n", "epoch", "step", "seconds", "clean %", "pgd %", "clean loss",
+                      "pgd loss");
+    for (const EvaluationRecord& r : history.evaluations)
+      text += formatted("%8d%10lld%12.1f%10.2f%10.2f%12.4f%12.4f\n", r.epoch, static_cast<long long>(r.step),
+                        r.wall_time, 100 * r.clean_acc, 100 * r.adv_acc, r.clean_loss, r.adv_loss);
+  }
+  if (total > 0) {
+    text += formatted("\n%-12s%12s%10s\n", "phase", "seconds", "share");
+    for (std::size_t phase = 0; phase < kPhases; ++phase)
+      text += formatted("%-12s%12.2f%8.1f %%\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
+    text += formatted("%-12s%12.2f\n", "sum, rank 0", total);
+  }
+  text += "\n";
+  if (!result.weights_hash.empty()) text += formatted("%-16s", "weights") + result.weights_hash + "\n";
+  for (const std::string& remark : result.remarks) text += remark + "\n";
+  return text;
+}
+
+}  // namespace
+
+Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(facts)) {
+  const std::string& folder = facts_.folder;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
+  for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
+
+  const bool fresh = resume_bytes < 0;
+  const std::string path = folder + "/metrics.jsonl";
+  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0666);
+  require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", std::strerror(errno));
+  // The destructor does not run when a constructor throws.
+  try {
+    if (!fresh) {
+      struct stat status {};
+      require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", std::strerror(errno));
+      require(status.st_size >= resume_bytes, ExitCode::checkpoint, path, " has ", status.st_size,
+              " bytes, but the checkpoint was written after ", resume_bytes,
+              "; restore the file, or start afresh with --resume never");
+      require(ftruncate(metrics_, resume_bytes) == 0, ExitCode::io, "cannot cut ", path, ": ", std::strerror(errno));
+      metrics_bytes_ = resume_bytes;
+    }
+    const std::string log_path = folder + "/run.log";
+    log_ = std::fopen(log_path.c_str(), fresh ? "we" : "ae");
+    require(log_ != nullptr, ExitCode::io, "cannot open ", log_path, ": ", std::strerror(errno));
+    write_text(folder + "/config.resolved.toml", facts_.config_toml);
+    write_text(folder + "/provenance.json", facts_.provenance_json);
+    if (metrics_bytes_ == 0) {
+      const std::string header = nlohmann::ordered_json{{"kind", "run"},
+                                                        {"format_version", kResultsFormat},
+                                                        {"layer_name", facts_.layer_names},
+                                                        {"layer_elements", facts_.layer_sizes}}
+                                     .dump() +
+                                 "\n";
+      line_.assign(header.begin(), header.end());
+      write_line(line_.size());
+    }
+  } catch (...) {
+    if (log_ != nullptr) std::fclose(log_);
+    close(metrics_);
+    throw;
+  }
+  const std::size_t layers = facts_.layer_names.size();
+  line_.resize(2048 + kNumberBytes * std::max(3 * layers, static_cast<std::size_t>(facts_.ranks) * (kPhases + 1)));
+  terminal_ = terminal_columns() > 0;
+}
+
+Report::~Report() {
+  if (progress_shown_) std::fputs("\n", stdout);
+  std::fclose(log_);
+  close(metrics_);
+}
+
+std::int64_t Report::metrics_bytes() const {
+  require(fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", facts_.folder,
+          "/metrics.jsonl: ", std::strerror(errno));
+  return metrics_bytes_;
+}
+
+void Report::write_line(std::size_t length) {
+  for (std::size_t done = 0; done < length;) {
+    const ssize_t written = ::write(metrics_, line_.data() + done, length - done);
+    if (written < 0 && errno == EINTR) continue;
+    require(written >= 0, ExitCode::io, "cannot write ", facts_.folder, "/metrics.jsonl: ", std::strerror(errno));
+    done += static_cast<std::size_t>(written);
+  }
+  metrics_bytes_ += static_cast<std::int64_t>(length);
+}
+
+void Report::log(const char* text) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  const bool good = std::fprintf(log_, "%s %s\n", stamp, text) >= 0 && std::fflush(log_) == 0;
+  require(good, ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", std::strerror(errno));
+}
+
+void Report::print(const char* text) {
+  std::printf("%s%s\n", progress_shown_ ? "\r\033[K" : "", text);
+  std::fflush(stdout);
+  progress_shown_ = false;
+  log(text);
+}
+
+void Report::message(const std::string& line) { print(line.c_str()); }
+
+void Report::step(const StepRecord& record) {
+  assert(record.scale != nullptr && record.p != nullptr);
+  const std::size_t layers = facts_.layer_names.size();
+  const auto active = [&](std::size_t layer) { return (*record.scale)[layer] != 0.0F; };
+
+  JsonLine line(line_, "step");
+  for_each_step_field(record, [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+  std::int64_t n_active = 0;
+  for (std::size_t layer = 0; layer < layers; ++layer) n_active += active(layer);
+  line.field("n_active", n_active);
+  line.key("active");
+  line.text("\"");
+  for (std::size_t layer = 0; layer < layers; ++layer) line.text(active(layer) ? "1" : "0");
+  line.text("\"");
+  line.array("p", layers, [&](std::size_t layer) { return static_cast<float>((*record.p)[layer]); });
+  line.array("norm", layers, [&](std::size_t layer) {
+    return record.norms != nullptr && active(layer) ? static_cast<float>((*record.norms)[layer]) : std::nanf("");
+  });
+  write_line(line.close());
+  progress(record);
+}
+
+void Report::progress(const StepRecord& record) {
+  const Clock::time_point now = Clock::now();
+  if (first_step_ < 0) {
+    first_step_ = record.step;
+    started_ = last_progress_ = last_logged_ = now;
+  } else {
+    images_since_ += record.images;
+  }
+  const bool last = record.step == facts_.total_steps;
+  const bool due = last || seconds_between(last_logged_, now) >= facts_.progress_seconds;
+  const double since = seconds_between(last_progress_, now);
+  if (!due && !(terminal_ && !facts_.quiet && since >= 1)) return;
+
+  char speed[32] = "", rest[32] = "";
+  if (record.step > first_step_) {
+    std::snprintf(speed, sizeof speed, "  %.4g images/s", static_cast<double>(images_since_) / since);
+    const auto left =
+        static_cast<long long>(seconds_between(started_, now) / static_cast<double>(record.step - first_step_) *
+                               static_cast<double>(facts_.total_steps - record.step));
+    std::snprintf(rest, sizeof rest, "  ETA %lld:%02lld:%02lld", left / 3600, left / 60 % 60, left % 60);
+  }
+  char text[256];
+  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d  loss %.4f  acc %.2f %%%s%s",
+                static_cast<long long>(record.step), static_cast<long long>(facts_.total_steps), record.epoch,
+                record.loss_adv, 100 * record.acc_adv, speed, rest);
+  images_since_ = 0;
+  last_progress_ = now;
+  if (terminal_ && !facts_.quiet) {
+    std::printf("\r%.*s\033[K", std::max(terminal_columns() - 1, 0), text);
+    std::fflush(stdout);
+    progress_shown_ = true;
+  }
+  if (!due) return;
+  last_logged_ = now;
+  if (terminal_ || facts_.quiet)
+    log(text);
+  else
+    print(text);
+}
+
+void Report::evaluation(const EvaluationRecord& record) {
+  JsonLine line(line_, "evaluation");
+  for_each_evaluation_field(record, [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+  write_line(line.close());
+  print(formatted("evaluation at step %lld  epoch %d  clean %.2f %%  pgd%d %.2f %%  loss %.4f / %.4f  (%lld images)",
+                  static_cast<long long>(record.step), record.epoch, 100 * record.clean_acc, record.attack_steps,
+                  100 * record.adv_acc, record.clean_loss, record.adv_loss, static_cast<long long>(record.images))
+            .c_str());
+}
+
+void Report::ranks(const RankRecord& record) {
+  const std::size_t ranks = record.bytes.size();
+  assert(record.seconds.size() == ranks * kPhases);
+  JsonLine line(line_, "ranks");
+  line.field("step", record.step);
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    line.array(kPhaseSeries[phase], ranks, [&](std::size_t rank) { return record.seconds[rank * kPhases + phase]; });
+  line.array("bytes", ranks, [&](std::size_t rank) { return record.bytes[rank]; });
+  write_line(line.close());
+}
+
+std::string Report::finish(const FinalResult& result) {
+  const History history = read_history(facts_.folder);
+  write_results(facts_, history);
+  // fabs: a NaN may carry a sign, which printf would show.
+  const std::string last = formatted("Final: clean_acc=%.4f pgd%d_acc=%.4f time_s=%.1f comm_s=%.1f %s",
+                                     std::fabs(result.clean_acc), result.attack_steps, std::fabs(result.adv_acc),
+                                     result.time_s, result.comm_s, result.valid ? "VALID" : "INVALID");
+  const std::string text = table(facts_, history, result) + last + "\n";
+  write_text(facts_.folder + "/SUMMARY.txt", text);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    message(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return last;
+}
+
+}  // namespace dat

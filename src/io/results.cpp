@@ -1,0 +1,169 @@
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "io/hdf5.hpp"
+#include "io/history.hpp"
+
+namespace dat {
+namespace {
+
+using nlohmann::json;
+
+double number_or_nan(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+/// A field reader for for_each_*_field.
+auto fields_of(const json& record) {
+  return [&record](const char* name, auto& value, const char*) {
+    if constexpr (std::is_same_v<decltype(value), double&>)
+      value = number_or_nan(record.at(name));
+    else
+      record.at(name).get_to(value);
+  };
+}
+
+void append_layers(const json& values, std::size_t layers, std::vector<float>& out) {
+  require(values.size() == layers, ExitCode::data, values.size(), " values for ", layers, " layers");
+  for (const json& value : values) out.push_back(static_cast<float>(number_or_nan(value)));
+}
+
+void append(const json& record, History& history) {
+  const std::string& kind = record.at("kind").get_ref<const std::string&>();
+  if (kind == "step") {
+    for_each_step_field(history.steps.emplace_back(), fields_of(record));
+    const std::string& active = record.at("active").get_ref<const std::string&>();
+    require(active.size() == history.layers(), ExitCode::data, active.size(), " marks for ", history.layers(),
+            " layers");
+    for (const char mark : active) history.active.push_back(mark == '1');
+    append_layers(record.at("p"), history.layers(), history.p);
+    append_layers(record.at("norm"), history.layers(), history.norms);
+  } else if (kind == "evaluation") {
+    for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(record));
+  } else if (kind == "ranks") {
+    RankRecord& ranks = history.ranks.emplace_back();
+    record.at("step").get_to(ranks.step);
+    for (const json& value : record.at("bytes")) ranks.bytes.push_back(number_or_nan(value));
+    ranks.seconds.resize(ranks.bytes.size() * kPhases);
+    for (std::size_t phase = 0; phase < kPhases; ++phase)
+      for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
+        ranks.seconds[rank * kPhases + phase] = number_or_nan(record.at(kPhaseSeries[phase]).at(rank));
+  } else if (kind == "run") {
+    require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
+            record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);
+    record.at("layer_name").get_to(history.layer_names);
+    record.at("layer_elements").get_to(history.layer_sizes);
+  } else {
+    fail(ExitCode::data, "unknown kind '", kind, "'");
+  }
+}
+
+/// One 1-D dataset per field of `records`, in `group`.
+template <class Record, class ForEach>
+void write_series(Hdf5File& file, const std::string& group, const std::vector<Record>& records, ForEach for_each) {
+  const Record first{};
+  std::size_t column = 0;
+  for_each(first, [&](const char* name, const auto& example, const char* unit) {
+    using Value = std::conditional_t<std::is_floating_point_v<std::decay_t<decltype(example)>>, double, std::int64_t>;
+    std::vector<Value> values;
+    values.reserve(records.size());
+    for (const Record& record : records) {
+      std::size_t at = 0;
+      for_each(record, [&](const char*, const auto& value, const char*) {
+        if (at++ == column) values.push_back(static_cast<Value>(value));
+      });
+    }
+    ++column;
+    const std::string path = group + "/" + name;
+    file.write(path, {static_cast<std::int64_t>(values.size())}, values);
+    if (*unit != '\0') file.set_text(path, "units", unit);
+  });
+}
+
+void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
+  std::vector<std::int64_t> steps;
+  std::size_t ranks = 0;
+  for (const RankRecord& record : records) {
+    steps.push_back(record.step);
+    ranks = std::max(ranks, record.bytes.size());
+  }
+  file.write("ranks/step", {static_cast<std::int64_t>(steps.size())}, steps);
+  const auto write = [&](const std::string& name, const char* unit, auto value) {
+    std::vector<double> values(records.size() * ranks, std::numeric_limits<double>::quiet_NaN());
+    for (std::size_t i = 0; i < records.size(); ++i)
+      for (std::size_t rank = 0; rank < records[i].bytes.size(); ++rank)
+        values[i * ranks + rank] = value(records[i], rank);
+    file.write("ranks/" + name, {static_cast<std::int64_t>(records.size()), static_cast<std::int64_t>(ranks)}, values);
+    file.set_text("ranks/" + name, "units", unit);
+  };
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    write(kPhaseSeries[phase], "s",
+          [phase](const RankRecord& record, std::size_t rank) { return record.seconds[rank * kPhases + phase]; });
+  write("bytes", "byte", [](const RankRecord& record, std::size_t rank) { return record.bytes[rank]; });
+}
+
+}  // namespace
+
+std::int64_t History::active_layers(std::size_t step) const {
+  std::int64_t count = 0;
+  for (std::size_t layer = 0; layer < layers(); ++layer) count += active[step * layers() + layer];
+  return count;
+}
+
+History read_history(const std::string& folder) {
+  const std::string path = folder + "/metrics.jsonl";
+  std::ifstream file(path);
+  require(file.is_open(), ExitCode::data, "no run in ", folder, ": cannot open metrics.jsonl");
+  History history;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    try {
+      append(json::parse(line), history);
+    } catch (const std::exception& error) {
+      fail(ExitCode::data, path, ", line ", number, " is damaged: ", error.what());
+    }
+  }
+  require(!file.bad(), ExitCode::io, "cannot read ", path);
+  return history;
+}
+
+void write_results(const RunFacts& facts, const History& history) {
+  write_sealed(facts.folder + "/results.h5", [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    file.set_text("/", "filetype", "results");
+    file.set_integer("/", "format_version", kResultsFormat);
+    file.set_text("/", "config_toml", facts.config_toml);
+    file.set_text("/", "provenance", facts.provenance_json);
+
+    const auto rows = static_cast<std::int64_t>(history.steps.size());
+    const auto layers = static_cast<std::int64_t>(history.layers());
+    write_series(file, "history/step", history.steps,
+                 [](const StepRecord& record, auto&& field) { for_each_step_field(record, field); });
+    std::vector<std::int64_t> n_active, steps;
+    for (std::size_t i = 0; i < history.steps.size(); ++i) {
+      n_active.push_back(history.active_layers(i));
+      steps.push_back(history.steps[i].step);
+    }
+    file.write("history/step/n_active", {rows}, n_active);
+    write_series(file, "history/evaluation", history.evaluations,
+                 [](const EvaluationRecord& record, auto&& field) { for_each_evaluation_field(record, field); });
+
+    file.write_texts("jointspar/layer_name", history.layer_names);
+    file.write("jointspar/layer_elements", {layers}, history.layer_sizes);
+    file.write("jointspar/step", {rows}, steps);
+    file.write("jointspar/p", {rows, layers}, history.p);
+    file.write("jointspar/active", {rows, layers}, history.active);
+    file.write("jointspar/norm", {rows, layers}, history.norms);
+
+    write_ranks(file, history.ranks);
+    file.close();
+  });
+}
+
+void write_results(const RunFacts& facts) { write_results(facts, read_history(facts.folder)); }
+
+}  // namespace dat

@@ -1,0 +1,86 @@
+#include "dat/network.hpp"
+
+namespace dat {
+
+std::vector<std::vector<int>> Graph::consumers() const {
+  std::vector<std::vector<int>> all(nodes.size());
+  for (std::size_t k = 0; k < nodes.size(); ++k)
+    for (const int input : nodes[k].inputs) all[static_cast<std::size_t>(input)].push_back(static_cast<int>(k));
+  return all;
+}
+
+double Graph::macs() const {
+  double total = 0;
+  for (const Node& node : nodes)
+    if (node.op == Op::convolution)
+      total += double(node.c) * node.h * node.w * nodes[static_cast<std::size_t>(node.inputs[0])].c * node.kernel * node.kernel;
+  return total;
+}
+
+NetworkBuilder::NetworkBuilder(const NetworkOptions& options) {
+  require(options.width >= 1 && options.width <= 4096, ExitCode::usage, "--width must be between 1 and 4096, not ",
+          options.width);
+  require(options.size >= 8, ExitCode::data, "images of ", options.size, " pixels are too small: at least 8");
+  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size});
+}
+
+int NetworkBuilder::push(Node node) {
+  graph_.nodes.push_back(std::move(node));
+  return static_cast<int>(graph_.nodes.size()) - 1;
+}
+
+int NetworkBuilder::segment(const std::string& name, std::vector<int> shape) {
+  std::int64_t size = 1;
+  for (const int extent : shape) size *= extent;
+  graph_.segments.push_back({name, std::move(shape), module_, block_, graph_.parameters, size, 0});
+  graph_.parameters += size;
+  return static_cast<int>(graph_.segments.size()) - 1;
+}
+
+int NetworkBuilder::convolution(const std::string& name, int x, int channels, int kernel, int stride) {
+  const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
+  const int pad = kernel / 2;
+  Node node{.op = Op::convolution,
+            .inputs = {x},
+            .c = channels,
+            .h = (from.h + 2 * pad - kernel) / stride + 1,
+            .w = (from.w + 2 * pad - kernel) / stride + 1,
+            .kernel = kernel,
+            .stride = stride,
+            .pad = pad};
+  node.weight = segment(name + ".weight", {channels, from.c, kernel, kernel});
+  return push(std::move(node));
+}
+
+int NetworkBuilder::batch_norm(const std::string& name, int x) {
+  const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
+  Node node{.op = Op::batch_norm, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w};
+  node.weight = segment(name + ".weight", {from.c});
+  node.bias = segment(name + ".bias", {from.c});
+  node.norm = static_cast<int>(graph_.norms.size());
+  graph_.norms.push_back({name, from.c, graph_.statistics});
+  graph_.statistics += from.c;
+  return push(std::move(node));
+}
+
+int NetworkBuilder::relu(int x) {
+  const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
+  return push({.op = Op::relu, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w});
+}
+
+int NetworkBuilder::add(int a, int b) {
+  const Node& from = graph_.nodes[static_cast<std::size_t>(a)];
+  return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w});
+}
+
+int NetworkBuilder::pool(int x) { return push({.op = Op::pool, .inputs = {x}, .c = channels(x)}); }
+
+int NetworkBuilder::linear(const std::string& name, int x, int classes) {
+  Node node{.op = Op::linear, .inputs = {x}, .c = classes};
+  const int in = channels(x);
+  node.weight = segment(name + ".weight", {classes, in});
+  node.bias = segment(name + ".bias", {classes});
+  return push(std::move(node));
+}
+
+}  // namespace dat

@@ -1,0 +1,61 @@
+#include <cmath>
+
+#include "dat/network.hpp"
+#include "dat/random.hpp"
+
+namespace dat {
+
+Model::Model(Backend& where, Graph description, Granularity granularity)
+    : backend(where), graph(std::move(description)) {
+  parameters.segments = graph.segments;
+  parameters.size = graph.parameters;
+  assign_layers(parameters, granularity);
+  parameters.values = backend.allocate_floats(parameters.size, "weights");
+  parameters.gradients = backend.allocate_floats(parameters.size, "gradients");
+  running_mean = backend.allocate_floats(graph.statistics, "running statistics");
+  running_variance = backend.allocate_floats(graph.statistics, "running statistics");
+}
+
+void Model::initialize(std::uint64_t seed) {
+  for (std::size_t k = 0; k < parameters.segments.size(); ++k) {
+    const Segment& segment = parameters.segments[k];
+    std::vector<float> values(static_cast<std::size_t>(segment.size), 0.0F);
+    // A bias is drawn with the fan-in of the weights before it; a vector after a vector is a batch norm's beta.
+    const bool vector = segment.shape.size() == 1;
+    const Segment* weights = vector ? (k > 0 ? &parameters.segments[k - 1] : nullptr) : &segment;
+    const bool linear_bias = vector && weights != nullptr && weights->shape.size() == 2;
+    if (!vector || linear_bias) {
+      double fan_in = 1;
+      for (std::size_t d = 1; d < weights->shape.size(); ++d) fan_in *= weights->shape[d];
+      const auto bound = static_cast<float>(1.0 / std::sqrt(fan_in));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(i / 4));
+        values[i] = (2.0F * uniform(words.v[i % 4]) - 1.0F) * bound;
+      }
+    } else if (segment.name.ends_with(".weight")) {
+      values.assign(values.size(), 1.0F);
+    }
+    upload(segment, values, parameters.values);
+  }
+  const auto bytes = static_cast<std::size_t>(graph.statistics) * sizeof(float);
+  const std::vector<float> zero(static_cast<std::size_t>(graph.statistics), 0.0F), one(zero.size(), 1.0F);
+  backend.copy_to_device(running_mean, zero.data(), bytes);
+  backend.copy_to_device(running_variance, one.data(), bytes);
+  batches_tracked = 0;
+}
+
+std::vector<float> Model::download(const Segment& segment, const float* from) const {
+  std::vector<float> memory(static_cast<std::size_t>(segment.size)), file(memory.size());
+  backend.copy_to_host(memory.data(), from + segment.begin, memory.size() * sizeof(float));
+  to_file_order(segment, memory.data(), file.data());
+  return file;
+}
+
+void Model::upload(const Segment& segment, const std::vector<float>& values, float* to) {
+  std::vector<float> memory(values.size());
+  to_memory_order(segment, values.data(), memory.data());
+  backend.copy_to_device(to + segment.begin, memory.data(), memory.size() * sizeof(float));
+  ++parameters.version;
+}
+
+}  // namespace dat

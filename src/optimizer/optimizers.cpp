@@ -1,0 +1,33 @@
+#include "dat/optimizer.hpp"
+
+namespace dat {
+
+std::unique_ptr<Optimizer> make_sgd(Backend&, Parameters&, const OptimizerOptions&);
+std::unique_ptr<Optimizer> make_lars(Backend&, Parameters&, const OptimizerOptions&);
+std::unique_ptr<Optimizer> make_lamb(Backend&, Parameters&, const OptimizerOptions&);
+
+namespace {
+
+using Make = std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&);
+
+std::function<Make> checked(Make* make, double weight_decay) {
+  return [make, weight_decay](Backend& backend, Parameters& parameters, OptimizerOptions options) {
+    require(options.importance == "inside" || options.importance == "outside", ExitCode::usage, "unknown importance '",
+            options.importance, "'; known: inside, outside");
+    for (const double decay : {options.momentum, options.beta1, options.beta2})
+      require(0 <= decay && decay < 1, ExitCode::usage, "momentum, beta1 and beta2 must be in [0, 1), not ", decay);
+    if (options.weight_decay < 0) options.weight_decay = weight_decay;
+    return make(backend, parameters, options);
+  };
+}
+
+}  // namespace
+
+const Registry<Make>& optimizers() {
+  static const Registry<Make> registry(
+      "optimizer",
+      {{"sgd", checked(make_sgd, 5e-4)}, {"lars", checked(make_lars, 1e-4)}, {"lamb", checked(make_lamb, 1e-4)}});
+  return registry;
+}
+
+}  // namespace dat

@@ -1,0 +1,110 @@
+#include "dat/provenance.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "dat/backend.hpp"
+#include "dat/communicator.hpp"
+#include "io/hdf5.hpp"
+
+#ifndef DAT_VERSION
+#define DAT_VERSION "unknown"
+#endif
+#ifndef DAT_GIT_SHA1
+#define DAT_GIT_SHA1 "unknown"
+#endif
+#ifndef DAT_GIT_DIRTY
+#define DAT_GIT_DIRTY 0
+#endif
+#ifndef DAT_BUILD_TYPE
+#define DAT_BUILD_TYPE "unknown"
+#endif
+#ifndef DAT_COMPILER
+#define DAT_COMPILER "unknown"
+#endif
+#ifndef DAT_CUDA_VERSION
+#define DAT_CUDA_VERSION "not built"
+#endif
+
+namespace dat {
+namespace {
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  std::string mpi = Communicator::library_version();
+  mpi.resize(std::min(mpi.find_first_of(std::string("\n\0", 2)), mpi.size()));
+  return {{"oneDNN", onednn_version()},
+          {"HDF5", std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release)},
+          {"MPI", mpi},
+          {"CUDA", DAT_CUDA_VERSION}};
+}
+
+int openmp_threads() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
+
+std::string version_text() {
+  std::ostringstream text;
+  text << "dat_hpc " << DAT_VERSION << "\ncommit    " << DAT_GIT_SHA1 << (DAT_GIT_DIRTY ? " (with local changes)" : "")
+       << "\nbuild     " << DAT_BUILD_TYPE << "\ncompiler  " << DAT_COMPILER;
+  for (const auto& [name, version] : library_versions()) {
+    text << '\n' << name << std::string(10 - name.size(), ' ') << version;
+  }
+  text << "\nOpenMP    " << openmp_threads() << " threads\n";
+  return text.str();
+}
+
+std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,
+                            const std::string& backend_description) {
+  using nlohmann::ordered_json;
+  ordered_json libraries, environment = ordered_json::object();
+  for (const auto& [name, version] : library_versions()) libraries[name] = version;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view line = *entry;
+    for (const std::string_view prefix : {"OMP_", "GOMP_", "KMP_", "DNNL_", "ONEDNN_", "SLURM_", "NCCL_", "CUDA_"}) {
+      const std::size_t equals = line.find('=');
+      if (line.starts_with(prefix) && equals != std::string_view::npos) {
+        environment[std::string(line.substr(0, equals))] = std::string(line.substr(equals + 1));
+      }
+    }
+  }
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  char started[32] = "";
+  std::tm utc{};
+  if (gmtime_r(&now, &utc) != nullptr) std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  const ordered_json all = {{"program", "dat_hpc"},
+                            {"version", DAT_VERSION},
+                            {"git_sha1", DAT_GIT_SHA1},
+                            {"git_dirty", DAT_GIT_DIRTY != 0},
+                            {"build_type", DAT_BUILD_TYPE},
+                            {"compiler", DAT_COMPILER},
+                            {"libraries", libraries},
+                            {"started", started},
+                            {"backend", backend_description},
+                            {"openmp_threads", openmp_threads()},
+                            {"ranks", hosts.size()},
+                            {"hosts", hosts},
+                            {"command_line", std::vector<std::string>(argv, argv + argc)},
+                            {"environment", environment}};
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dat

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+/// Calls of operator new in this program so far, on all threads. A test that wants none should first see that the
+/// counter moves. The operators are weak so that several test files of one program may include this.
+inline std::atomic<std::int64_t> allocations{0};
+
+// Not inlined: the compiler would take the pair of malloc and delete for a mistake.
+#define DAT_REPLACEMENT __attribute__((weak, noinline))
+
+DAT_REPLACEMENT void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+DAT_REPLACEMENT void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+DAT_REPLACEMENT void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  const auto a = static_cast<std::size_t>(alignment);
+  if (void* memory = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return memory;
+  throw std::bad_alloc();
+}
+DAT_REPLACEMENT void operator delete(void* memory) noexcept { std::free(memory); }
+DAT_REPLACEMENT void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+DAT_REPLACEMENT void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+DAT_REPLACEMENT void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+DAT_REPLACEMENT void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+#undef DAT_REPLACEMENT

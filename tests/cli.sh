@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Tests of the built program's command line: what it prints, where, and its exit codes.
+# Usage: DAT_HPC=path/to/dat_hpc bash tests/cli.sh
+set -u
+program=$(realpath "${DAT_HPC:?set DAT_HPC to the path of the program}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+passed=0
+failed=0
+
+# check NAME CODE STDOUT-PATTERN STDERR-PATTERN COMMAND...: patterns are extended regular expressions; '' = no output.
+check() {
+  local name=$1 code=$2 out=$3 err=$4 actual problem=''
+  shift 4
+  "$@" >out.txt 2>err.txt </dev/null
+  actual=$?
+  [ "$actual" -eq "$code" ] || problem="exit code $actual, not $code"
+  if [ -z "$out" ]; then [ -s out.txt ] && problem="$problem; unexpected output"
+  else grep -Eq -- "$out" out.txt || problem="$problem; output lacks '$out'"; fi
+  if [ -z "$err" ]; then [ -s err.txt ] && problem="$problem; unexpected message"
+  else grep -Eq -- "$err" err.txt || problem="$problem; message lacks '$err'"; fi
+  if [ -z "$problem" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name: $problem" >&2
+    head -n 5 out.txt err.txt >&2
+  fi
+}
+
+# refuse CODE PATTERN ARGUMENTS...: exactly one line, on standard error, that starts as all errors do.
+refuse() {
+  local code=$1 pattern=$2
+  shift 2
+  check "refuses '$*'" "$code" '' "^dat_hpc: error: .*$pattern" "$program" "$@"
+  [ "$(wc -l <err.txt)" -eq 1 ] || { failed=$((failed + 1)) && echo "FAILED: '$*' prints not one line" >&2; }
+}
+
+# Where this variable breaks MPI_Init, verbs that pass under it do not call MPI_Init.
+export OMPI_MCA_pml=none_such
+if "$program" --version | grep -q 'Open MPI'; then
+  "$program" train --max-steps 1 --out mpi >/dev/null 2>&1 && failed=$((failed + 1)) &&
+    echo "FAILED: training ran without a working MPI" >&2
+fi
+
+check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
+for verb in train eval validate plot 'data convert' 'data synthetic' 'data inspect'; do
+  # shellcheck disable=SC2086
+  check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
+done
+check 'version' 0 '^oneDNN +[0-9]+\.' '' "$program" --version
+check 'version names the commit' 0 '^commit +[0-9a-z]+' '' "$program" --version
+check 'printed configuration' 0 '^eps = "4/255"$' '' "$program" --eps 4/255 --network small_cnn --print-config
+cp out.txt run.toml
+check 'the printed configuration reloads' 0 '^network = "small_cnn"$' '' "$program" --config run.toml --print-config
+cmp -s out.txt run.toml || { failed=$((failed + 1)) && echo 'FAILED: the reloaded configuration differs' >&2; }
+check 'validate' 0 'step' '' "$program" validate --config run.toml
+
+refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
+refuse 2 "unknown verb 'tarin'; did you mean 'train'\?" tarin
+refuse 2 "'--batch' must be a whole number of at least 1" --batch 0
+refuse 2 "--micro-batch 30" --batch 128 --micro-batch 30
+printf 'lr = 0.1\nepoch = 3\n' >bad.toml
+refuse 2 "bad.toml:2: 'epoch' .*did you mean 'epochs'\?" --config bad.toml
+refuse 2 "'none.toml'" --config none.toml
+refuse 2 'give --checkpoint' eval
+refuse 2 'OUTPUT is required' data convert folder
+refuse 3 'none.h5' data inspect none.h5
+refuse 3 'none' data convert none out.h5
+refuse 3 'none' plot none
+refuse 3 'none.h5' validate --data none.h5
+refuse 9 'no/such/folder' data synthetic no/such/folder/set.h5 --train 10 --test 10
+help_to_full_disk() { "$program" --help >/dev/full; }
+check 'a full disk' 9 '' 'standard output' help_to_full_disk
+
+check 'other ranks fail silently' 2 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --ltr 0.1
+check 'other ranks print no help' 0 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --help
+
+check 'a synthetic set' 0 'set.h5' '' "$program" data synthetic set.h5 --classes 3 --train 12 --test 6 --size 16
+check 'its description' 0 '16' '' "$program" data inspect set.h5
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,238 @@
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <bit>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/checkpoint.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/random.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+Checkpoint example(std::int64_t step) {
+  Checkpoint checkpoint;
+  for (const char* group : {"param", "optim/m", "bn"}) {
+    for (const char* name : {"layer2.0.conv1.weight", "layer1.0.conv1.weight", "bn1.running_mean"}) {
+      Checkpoint::Array array{std::string(group) + "/" + name, {3, 2, 5}, {}};
+      const std::uint64_t key = checkpoint.arrays.size();
+      for (std::uint32_t i = 0; i < 30; ++i) {
+        // any bits but NaN
+        const std::uint32_t bits = random_words(static_cast<std::uint64_t>(step), Purpose::shuffle, 0, key, i).v[0];
+        const float value = std::bit_cast<float>(bits);
+        array.values.push_back(value == value ? value : -0.0F);
+      }
+      array.values[0] = std::numeric_limits<float>::denorm_min();
+      array.values[1] = -std::numeric_limits<float>::infinity();
+      checkpoint.arrays.push_back(std::move(array));
+    }
+  }
+  checkpoint.arrays.push_back({"bn/num_batches", {}, {7.0F}});
+  checkpoint.doubles["log_weights"] = {0.1, -1e300, 5e-324};
+  checkpoint.doubles["nothing"] = {};
+  checkpoint.integers["step"] = step;
+  checkpoint.integers["seed"] = std::numeric_limits<std::int64_t>::min();
+  checkpoint.texts["config_toml"] = "lr = 0.1 # für alle\n" + std::string(100000, 'x');
+  checkpoint.texts["empty"] = "";
+  return checkpoint;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+void check_same(const Checkpoint& a, const Checkpoint& b) {
+  REQUIRE(a.arrays.size() == b.arrays.size());
+  for (const Checkpoint::Array& array : a.arrays)
+    CHECK(same_bits(array.values, b.array(array.name, array.shape).values));
+  CHECK(a.doubles == b.doubles);
+  CHECK(a.integers == b.integers);
+  CHECK(a.texts == b.texts);
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("A checkpoint is read back bit for bit, arrays in their order, and the same content gives the same file") {
+  const TemporaryFolder folder;
+  const Checkpoint written = example(3);
+  write_checkpoint(folder / "a.h5", written);
+  write_checkpoint(folder / "b.h5", written);
+  const Checkpoint read = read_checkpoint(folder / "a.h5");
+  check_same(written, read);
+  for (std::size_t i = 0; i < written.arrays.size(); ++i) CHECK(written.arrays[i].name == read.arrays[i].name);
+  CHECK(read_bytes(folder / "a.h5") == read_bytes(folder / "b.h5"));
+  CHECK(check_seal(folder / "a.h5").empty());
+}
+
+TEST_CASE("An array that is missing or has another shape is Error(checkpoint)") {
+  const Checkpoint checkpoint = example(1);
+  CHECK(contains(error_of([&] { static_cast<void>(checkpoint.array("param/fc.weight", {3, 2, 5})); }), "4: "));
+  const std::string error = error_of([&] { static_cast<void>(checkpoint.array("bn/bn1.running_mean", {30})); });
+  CHECK(contains(error, "has the shape [3,2,5], not [30]"));
+}
+
+TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, header or data are detected before HDF5") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "damaged.h5";
+  write_checkpoint(folder / "whole.h5", example(5));
+  const std::string whole = read_bytes(folder / "whole.h5");
+  std::vector<std::size_t> lengths;
+  for (std::size_t i = 0; i < 64; ++i) {
+    lengths.insert(lengths.end(), {i, i * whole.size() / 64, whole.size() - 1 - i});
+  }
+  for (std::size_t i = 0; i < 8; ++i) lengths.push_back(kSealBytes - 4 + i);
+  for (const std::size_t length : lengths) {
+    write_bytes(path, whole.substr(0, length));
+    CAPTURE(length);
+    CHECK(!check_seal(path).empty());
+    CHECK(error_of([&] { static_cast<void>(read_checkpoint(path)); }).substr(0, 3) == "4: ");
+  }
+  write_bytes(path, whole + "x");
+  CHECK(contains(check_seal(path), "bytes instead of"));
+  write_bytes(path, whole.substr(0, kSealBytes) + std::string(whole.size() - kSealBytes, '\0'));
+  CHECK(!check_seal(path).empty());
+
+  std::vector<std::size_t> bits(8 * (kSealBytes + 64));
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = i;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    bits.push_back(random_words(1, Purpose::shuffle, 0, 0, i).v[0] % (8 * whole.size()));
+  }
+  std::string damaged = whole;
+  int undetected = 0;
+  for (const std::size_t bit : bits) {
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    write_bytes(path, damaged);
+    undetected += check_seal(path).empty();
+    damaged[bit / 8] = whole[bit / 8];
+  }
+  CHECK(undetected == 0);
+  write_bytes(path, damaged);
+  CHECK(check_seal(path).empty());
+}
+
+TEST_CASE("A sealed file of another kind is no checkpoint") {
+  const TemporaryFolder folder;
+  write_sealed(folder / "other.h5", [](const std::string& path) { write_bytes(path, std::string(600, 'x')); });
+  CHECK(check_seal(folder / "other.h5").empty());
+  CHECK(contains(error_of([&] { static_cast<void>(read_checkpoint(folder / "other.h5")); }), "not a whole HDF5 file"));
+  CHECK(contains(error_of([&] { static_cast<void>(read_checkpoint(folder / "none.h5")); }), "4: "));
+}
+
+TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder / "ckpt");
+  const auto silent = [](const std::string& warning) { FAIL(warning); };
+  CHECK(!checkpoints.newest(silent).has_value());
+  for (const std::int64_t step : {8, 9, 10, 100, 1000}) {
+    checkpoints.save(step, example(step));
+    check_same(example(step), checkpoints.newest(silent).value());
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt")) {
+    names.push_back(entry.path().filename().string());
+  }
+  CHECK(sorted(names) ==
+        std::vector<std::string>{"latest", "step-000000010.h5", "step-000000100.h5", "step-000001000.h5"});
+  CHECK(read_bytes(folder / "ckpt/latest") == "step-000001000.h5\n");
+}
+
+TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all damaged is Error(checkpoint)") {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path());
+  const std::vector<std::string> names = {"step-000000010.h5", "step-000000020.h5", "step-000000030.h5"};
+  for (const std::int64_t step : {10, 20, 30}) checkpoints.save(step, example(step));
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& warning) { warnings.push_back(warning); };
+
+  std::filesystem::resize_file(folder / names[2], 1000);
+  check_same(example(20), checkpoints.newest(warn).value());
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], names[2]));
+
+  write_bytes(folder / names[1], "");
+  warnings.clear();
+  check_same(example(10), checkpoints.newest(warn).value());
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[1], names[1]));
+
+  SECTION("all damaged") {
+    std::string bytes = read_bytes(folder / names[0]);
+    bytes[bytes.size() / 2] ^= 4;
+    write_bytes(folder / names[0], bytes);
+    const std::string error = error_of([&] { static_cast<void>(checkpoints.newest(warn)); });
+    CHECK(error.substr(0, 3) == "4: ");
+    CHECK(contains(error, folder.path()));
+  }
+  SECTION("the run goes on from the whole one, and the damaged later ones do not push it out") {
+    checkpoints.save(15, example(15));
+    CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000010.h5", "step-000000015.h5"});
+    check_same(example(15), checkpoints.newest(warn).value());
+  }
+  SECTION("a stale `latest` misleads nobody") {
+    write_bytes(folder / "latest", "step-000000099.h5\n");
+    check_same(example(10), checkpoints.newest(warn).value());
+  }
+}
+
+TEST_CASE("What a killed writer left is removed, and other files are not touched") {
+  const TemporaryFolder folder;
+  write_bytes(folder / ".step-000000007.h5.tmp-0123456789abcdef", "half");
+  write_bytes(folder / "step-7.h5", "not ours");
+  write_bytes(folder / "notes.txt", "mine");
+  const CheckpointFolder checkpoints(folder.path());
+  CHECK(sorted(folder.names()) == std::vector<std::string>{"notes.txt", "step-7.h5"});
+  CHECK(!checkpoints.newest([](const std::string&) {}).has_value());
+}
+
+TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old ones and no part of itself") {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path());
+  checkpoints.save(1, example(1));
+  const auto size = std::filesystem::file_size(folder / "step-000000001.h5");
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  for (rlim_t part = 0; part < 20; ++part) {
+    const rlimit small{part * size / 20, limit.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    const std::string error = error_of([&] { checkpoints.save(2, example(2)); });
+    setrlimit(RLIMIT_FSIZE, &limit);
+    CAPTURE(part, error);
+    CHECK(error.substr(0, 3) == "9: ");
+    CHECK(contains(error, "step-000000002.h5"));
+    CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000001.h5"});
+  }
+  std::signal(SIGXFSZ, handler);
+  const auto silent = [](const std::string& warning) { FAIL(warning); };
+  check_same(example(1), checkpoints.newest(silent).value());
+  checkpoints.save(3, example(3));
+  check_same(example(3), checkpoints.newest(silent).value());
+  CHECK(error_of([] { CheckpointFolder("/proc/none"); }).substr(0, 3) == "9: ");
+}

@@ -1,0 +1,406 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.hpp"
+#include "dat/config.hpp"
+#include "dat/error.hpp"
+#include "dat/provenance.hpp"
+
+using namespace dat;
+
+namespace {
+
+Command parse(std::vector<std::string> arguments) {
+  std::vector<const char*> argv = {"dat_hpc"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  return parse_command_line(static_cast<int>(argv.size()), argv.data());
+}
+
+/// The message of the Error(usage) that must be thrown.
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::usage);
+    return error.what();
+  }
+  FAIL("nothing was refused");
+  return "";
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  return refusal([&] { parse(arguments); });
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// A file that is gone after the test.
+class File {
+ public:
+  explicit File(const std::string& text) {
+    std::string name = (std::filesystem::temp_directory_path() / "dat_config_XXXXXX").string();
+    const int descriptor = mkstemp(name.data());
+    REQUIRE(descriptor >= 0);
+    path = name;
+    std::ofstream(path) << text;
+  }
+  ~File() { std::filesystem::remove(path); }
+  std::string path;
+};
+
+Command parse_file(const std::string& text, std::vector<std::string> more = {}) {
+  const File file(text);
+  more.insert(more.end(), {"--config", file.path});
+  return parse(more);
+}
+
+/// The message about a file, with FILE for its name.
+std::string file_refusal(const std::string& text) {
+  const File file(text);
+  std::string message = refusal({"--config", file.path});
+  const std::size_t at = message.find(file.path);
+  return at == std::string::npos ? message : message.replace(at, file.path.size(), "FILE");
+}
+
+}  // namespace
+
+TEST_CASE("the bare program trains with the defaults of the structure") {
+  TrainOptions defaults;
+  defaults.epochs = 3;
+  defaults.warmup_epochs = 1;
+  for (const auto& arguments : {std::vector<std::string>{}, {"train"}}) {
+    const Command command = parse(arguments);
+    CHECK(command.verb == Command::Verb::train);
+    CHECK(command.train == defaults);
+  }
+}
+
+TEST_CASE("with data of one's own the run is as long as in the papers, unless told otherwise") {
+  CHECK(parse({"--data", "a.h5"}).train.epochs == 100);
+  CHECK(parse({"--data", "a.h5"}).train.warmup_epochs == 5);
+  CHECK(parse({"--data", "a.h5", "--epochs", "auto"}).train.epochs == 100);
+  CHECK(parse({"--data", "a.h5", "--epochs", "-1"}).train.epochs == 100);
+  CHECK(parse({"--data", "a.h5", "--epochs", "0"}).train.epochs == 0);
+  CHECK(parse_file("data = [\"a.h5\"]\n").train.epochs == 100);
+}
+
+TEST_CASE("the first word chooses the verb") {
+  using Verb = Command::Verb;
+  CHECK(parse({"validate", "--lr", "0.5"}).verb == Verb::validate);
+  CHECK(parse({"validate", "--lr", "0.5"}).train.lr == 0.5);
+  CHECK(parse({"--lr", "0.5"}).verb == Verb::train);
+  const Command eval = parse({"eval", "--checkpoint", "runs/a", "--attack-steps", "20", "--split", "train"});
+  CHECK(eval.verb == Verb::eval);
+  CHECK(eval.eval.checkpoint == "runs/a");
+  CHECK(eval.eval.attack_steps == 20);
+  CHECK(eval.eval.split == "train");
+  const Command convert = parse({"data", "convert", "in", "out.h5", "--label-bytes", "2", "--classes", "100"});
+  CHECK(convert.verb == Verb::data_convert);
+  CHECK(convert.convert.folder == "in");
+  CHECK(convert.convert.output == "out.h5");
+  CHECK(convert.convert.label_bytes == 2);
+  CHECK(convert.convert.classes == 100);
+  const Command synthetic = parse({"data", "synthetic", "set.h5", "--train", "123", "--size", "48"});
+  CHECK(synthetic.verb == Verb::data_synthetic);
+  CHECK(synthetic.synthetic.output == "set.h5");
+  CHECK(synthetic.synthetic.set.train == 123);
+  CHECK(synthetic.synthetic.set.size == 48);
+  CHECK(parse({"data", "inspect", "a", "b"}).inspect == std::vector<std::string>{"a", "b"});
+  const Command plot = parse({"plot", "a", "b", "--format", "png"});
+  CHECK(plot.verb == Verb::plot);
+  CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
+  CHECK(plot.plot.format == "png");
+  CHECK(parse({"--version"}).verb == Verb::version);
+  CHECK(parse({"plot", "--version"}).verb == Verb::version);
+}
+
+TEST_CASE("numbers may be fractions, on the command line and in the file") {
+  CHECK(parse({"--eps", "4/255"}).train.eps == 4.0 / 255);
+  CHECK(parse({"--eps=1/16"}).train.eps == 0.0625);
+  CHECK(parse_file("eps = 4/255\nlr = \"1/8\"\n").train.eps == 4.0 / 255);
+  CHECK(parse_file("eps = 4/255\nlr = \"1/8\"\n").train.lr == 0.125);
+  CHECK(contains(refusal({"--lr", "1/0"}), "'1/0'"));
+  CHECK(contains(refusal({"--lr", "1/2/3"}), "'1/2/3'"));
+  CHECK(contains(refusal({"--lr", "nan"}), "'nan'"));
+}
+
+TEST_CASE("the resolved configuration restores every option") {
+  // Each option differs from its default, so that one that is left out or misread shows.
+  const Command command = parse({"--data",
+                                 "a b.h5",
+                                 "quote\"back\\slash#,.h5",
+                                 "--limit-train",
+                                 "11",
+                                 "--limit-test",
+                                 "12",
+                                 "--no-augment",
+                                 "--network",
+                                 "small_cnn",
+                                 "--width",
+                                 "8",
+                                 "--bn-statistics",
+                                 "local",
+                                 "--attack",
+                                 "fgsm",
+                                 "--attack-steps",
+                                 "3",
+                                 "--eps",
+                                 "5/255",
+                                 "--alpha",
+                                 "0.0123456789012345678",
+                                 "--attack-bn",
+                                 "train",
+                                 "--lambda",
+                                 "1/3",
+                                 "--eval-attack-steps",
+                                 "20",
+                                 "--optimizer",
+                                 "lars",
+                                 "--lr",
+                                 "1e-5",
+                                 "--momentum",
+                                 "0.8",
+                                 "--weight-decay",
+                                 "0",
+                                 "--clamp-low",
+                                 "0.5",
+                                 "--clamp-high",
+                                 "7",
+                                 "--importance",
+                                 "outside",
+                                 "--schedule",
+                                 "cosine",
+                                 "--milestones",
+                                 "1,2",
+                                 "--lr-decay",
+                                 "0.2",
+                                 "--epochs",
+                                 "7",
+                                 "--warmup-epochs",
+                                 "0",
+                                 "--batch",
+                                 "64",
+                                 "--micro-batch",
+                                 "32",
+                                 "--selector",
+                                 "all",
+                                 "--budget",
+                                 "20.5",
+                                 "--p-min",
+                                 "0.05",
+                                 "--granularity",
+                                 "block",
+                                 "--resample",
+                                 "17",
+                                 "--bandit-loss",
+                                 "paper",
+                                 "--bandit-rate",
+                                 "0.3",
+                                 "--out",
+                                 "runs/x",
+                                 "--max-steps",
+                                 "5000000000",
+                                 "--eval-every",
+                                 "2",
+                                 "--checkpoint-every",
+                                 "9",
+                                 "--resume",
+                                 "never",
+                                 "--seed",
+                                 "18446744073709551615",
+                                 "--device",
+                                 "cpu",
+                                 "--threads",
+                                 "3",
+                                 "--overlap",
+                                 "--bucket",
+                                 "1000",
+                                 "--check-every",
+                                 "0",
+                                 "--progress",
+                                 "2.5",
+                                 "--verbose"});
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(parse_file(command.resolved_toml).train == command.train);
+  CHECK(parse_file(command.resolved_toml).resolved_toml == command.resolved_toml);
+  CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
+
+  // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose).
+  std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
+  int options = 0;
+  for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
+    if (a.empty() || a[0] == '#' || a.starts_with("quiet")) continue;
+    INFO(a);
+    CHECK(a != b);
+    ++options;
+  }
+  CHECK(options >= 45);
+}
+
+TEST_CASE("the resolved configuration of eval restores every option") {
+  const Command command = parse(
+      {"eval", "--checkpoint",   "c.h5", "--data",   "d.h5",  "--split",   "train", "--limit",     "7",     "--attack",
+       "fgsm", "--attack-steps", "3",    "--eps",    "1/255", "--alpha",   "0.1",   "--attack-bn", "train", "--batch",
+       "9",    "--seed",         "4",    "--device", "cpu",   "--threads", "2",     "--quiet"});
+  CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
+  CHECK(!(command.eval == EvalOptions{}));
+}
+
+TEST_CASE("what --print-config prints is a configuration file with the same options") {
+  const Command command = parse({"--lr", "0.3", "--data", "a.h5", "--print-config"});
+  CHECK(command.verb == Command::Verb::print);
+  CHECK(parse_file(command.text).train == command.train);
+  CHECK(parse({"eval", "--print-config"}).verb == Command::Verb::print);
+}
+
+TEST_CASE("the command line overrides the file") {
+  const Command command = parse_file("lr = 0.3\nepochs = 9\ndata = [\"a\", \"b\"]\naugment = false\n",
+                                     {"--lr", "0.4", "--data", "c", "--augment"});
+  CHECK(command.train.lr == 0.4);
+  CHECK(command.train.epochs == 9);
+  CHECK(command.train.data == std::vector<std::string>{"c"});
+  CHECK(command.train.augment);
+}
+
+TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and Windows line ends") {
+  const TrainOptions o = parse_train_options(
+      "# a comment = 1\r\n"
+      "milestones = [5, # five\n  6,\n]   # end\n"
+      "\tout=\"a#b \\\"c\\\"\"\n"
+      "data = 'one\\file'\n"
+      "epochs = \"auto\"\n"
+      "overlap = true\r\n"
+      "resample = 20",
+      "text");
+  CHECK(o.milestones == std::vector<int>{5, 6});
+  CHECK(o.out == "a#b \"c\"");
+  CHECK(o.data == std::vector<std::string>{"one\\file"});
+  CHECK(o.epochs == 100);
+  CHECK(o.overlap);
+  CHECK(o.resample == "20");
+  CHECK(parse_train_options("data = []\n", "text").data.empty());
+  CHECK(parse_file("").train == parse({}).train);
+}
+
+TEST_CASE("misspelt options and keys are refused with the nearest name") {
+  CHECK(refusal({"--ltr", "0.1"}) == "unknown option '--ltr'; did you mean '--lr'?");
+  CHECK(contains(refusal({"--micro_batch=3"}), "did you mean '--micro-batch'?"));
+  CHECK(contains(refusal({"--batch-size", "3"}), "did you mean '--batch'?"));
+  CHECK(contains(refusal({"-x"}), "unknown option '-x'; see 'dat_hpc train --help'"));
+  CHECK(contains(refusal({"tarin"}), "did you mean 'train'?"));
+  CHECK(contains(refusal({"data", "convrt"}), "did you mean 'convert'?"));
+  CHECK(contains(refusal({"--attack", "pgdd"}), ", not 'pgdd'; did you mean 'pgd'?"));
+  CHECK(file_refusal("lr = 0.1\n\n# a comment\nepoch = 3\n") ==
+        "FILE:4: 'epoch' is no option of 'dat_hpc train'; did you mean 'epochs'?");
+  CHECK(contains(file_refusal("checkpoint = 'a'\n"), "FILE:1: 'checkpoint' is no option"));
+  CHECK(contains(file_refusal("config = 'a'\n"), "FILE:1: 'config' is no option"));
+}
+
+TEST_CASE("wrong types and values out of range are refused by name, with the range") {
+  const std::vector<std::vector<std::string>> refused = {
+      {"--batch", "0"},         {"--batch", "1.5"},     {"--batch", "12abc"},     {"--batch", "99999999999"},
+      {"--width", "-1"},        {"--eps", "0"},         {"--eps", "2"},           {"--alpha", "-0.1"},
+      {"--attack-steps", "0"},  {"--lr", "0"},          {"--lr", "fast"},         {"--momentum", "1"},
+      {"--weight-decay", "-2"}, {"--lambda", "-1"},     {"--clamp-high", "0"},    {"--p-min", "0"},
+      {"--p-min", "1.01"},      {"--budget", "-1"},     {"--resample", "0"},      {"--resample", "week"},
+      {"--seed", "-1"},         {"--epochs", "-2"},     {"--device", "tpu"},      {"--milestones", "a,b"},
+      {"--progress", "0"},      {"--bucket", "0"},      {"--max-steps", "-1"},    {"--network", "vgg"},
+      {"--importance", "on"},   {"--bandit-loss", "x"}, {"--granularity", "net"}, {"--lr", "--batch"}};
+  for (const auto& arguments : refused) {
+    const std::string message = refusal(arguments);
+    INFO(message);
+    CHECK(contains(message, "option '" + arguments[0] + "' must be "));
+    CHECK(contains(message, "not '"));
+  }
+  CHECK(file_refusal("lr = 0.1\neps = 2\n").starts_with("FILE:2: 'eps' must be a number"));
+  CHECK(file_refusal("overlap = 1\n").starts_with("FILE:1: 'overlap' must be true or false"));
+  CHECK(file_refusal("batch = \"128\"\n") == "FILE:1: 'batch' must stand without quotes");
+  CHECK(file_refusal("network = small_cnn\n") == "FILE:1: 'network' must stand in quotes");
+  CHECK(file_refusal("lr = [0.1]\n") == "FILE:1: 'lr' takes one value, not a list");
+  CHECK(refusal({"--lr", "0.1", "--lr", "0.2"}) == "option '--lr' takes one value, not 2");
+  CHECK(contains(refusal({"--lr"}), "--lr"));
+  CHECK(contains(refusal({"train", "extra"}), "unexpected argument 'extra'"));
+  CHECK(contains(refusal({"data", "convert", "in"}), "OUTPUT is required"));
+  CHECK(contains(refusal({"data"}), "convert, synthetic, inspect"));
+  CHECK(contains(refusal({"eval"}), "--checkpoint"));
+  CHECK(contains(refusal({"--config", "/no/such/file"}), "'/no/such/file'"));
+  CHECK(contains(refusal({"--config", "/"}), "cannot read the configuration file '/'"));
+}
+
+TEST_CASE("a file that is not plain key = value lines is refused with the line") {
+  CHECK(file_refusal("lr = 0.1\n[train]\n").starts_with("FILE:2: there are no sections"));
+  CHECK(file_refusal("lr = 0.1\nlr = 0.2\n") == "FILE:2: 'lr' is set a second time; keep one of the lines");
+  CHECK(file_refusal("lr\n").starts_with("FILE:1: expected 'key = value'"));
+  CHECK(file_refusal("lr =\n").starts_with("FILE:1: a value is missing"));
+  CHECK(file_refusal("lr = 1 2\n").starts_with("FILE:1: unexpected text"));
+  CHECK(file_refusal("milestones = [1, 2\nlr = 3\n").starts_with("FILE:2: expected ',' or ']'"));
+  CHECK(file_refusal("\nout = \"a\nlr = 1\n").starts_with("FILE:2: a string is not closed"));
+  CHECK(file_refusal("out = \"a\\q\"\n").starts_with("FILE:1: unknown escape"));
+}
+
+TEST_CASE("options that do not fit together are refused") {
+  CHECK(contains(refusal({"--batch", "128", "--micro-batch", "100"}), "--micro-batch 100"));
+  CHECK(contains(refusal({"--milestones", "90,75"}), "--milestones must increase"));
+  CHECK(contains(refusal({"--milestones", "75,75"}), "--milestones must increase"));
+  CHECK(contains(refusal({"--clamp-low", "11"}), "--clamp-high 10"));
+  CHECK(contains(refusal({"--epochs", "0", "--warmup-epochs", "0"}), "nothing to train"));
+  CHECK(contains(refusal({"-q", "-v"}), "--quiet and --verbose"));
+  CHECK(parse({"--batch", "128", "--micro-batch", "32"}).train.micro_batch == 32);
+}
+
+TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
+  const std::vector<std::vector<std::string>> verbs = {{},
+                                                       {"train"},
+                                                       {"eval"},
+                                                       {"validate"},
+                                                       {"data"},
+                                                       {"data", "convert"},
+                                                       {"data", "synthetic"},
+                                                       {"data", "inspect"},
+                                                       {"plot"}};
+  for (std::vector<std::string> arguments : verbs) {
+    arguments.push_back("--help");
+    const Command command = parse(arguments);
+    CHECK(command.verb == Command::Verb::print);
+    CHECK(command.text.size() > 200);
+    std::istringstream lines(command.text);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.size() <= 80);
+    }
+  }
+  const std::string help = parse({"--help"}).text;
+  std::istringstream lines(parse({}).resolved_toml);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const std::string option = "--" + line.substr(0, line.find(' '));
+    INFO(option);
+    CHECK(contains(help, option));
+  }
+  for (const char* part : {"[8/255]", "[preact_resnet18]", "[75,90,95]", "[auto]", "Data:", "JointSpar:", "Run:"}) {
+    CHECK(contains(help, part));
+  }
+}
+
+TEST_CASE("provenance is one JSON object that names build, libraries, hosts and the command line") {
+  char program[] = "dat_hpc", option[] = "--out=\xff\"x\"";  // not UTF-8: must not break the file
+  char* argv[] = {program, option};
+  setenv("OMP_NUM_THREADS", "2", 1);
+  const auto json = nlohmann::json::parse(provenance_json({"node1", "node2"}, 2, argv, "cpu: two threads"));
+  CHECK(json["ranks"] == 2);
+  CHECK(json["hosts"][1] == "node2");
+  CHECK(json["backend"] == "cpu: two threads");
+  CHECK(json["command_line"].size() == 2);
+  CHECK(json["environment"]["OMP_NUM_THREADS"] == "2");
+  for (const char* key : {"version", "git_sha1", "git_dirty", "build_type", "compiler", "started", "openmp_threads"}) {
+    CHECK(json.contains(key));
+  }
+  for (const char* library : {"oneDNN", "HDF5", "MPI", "CUDA"}) {
+    CHECK(!json["libraries"][library].get<std::string>().empty());
+    CHECK(contains(version_text(), library));
+  }
+}

@@ -1,0 +1,602 @@
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/random.hpp"
+#include "io/hdf5.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+// "code: message" of the error that `action` throws, or "none".
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::uint8_t> pixels_of(const Dataset& set, std::int64_t index) {
+  const auto size = static_cast<std::size_t>(set.info().size);
+  std::vector<std::uint8_t> pixels(size * size * static_cast<std::size_t>(set.info().channels));
+  set.read(index, pixels.data());
+  return pixels;
+}
+
+// Pixel bytes that depend on everything.
+std::uint8_t pixel(std::int64_t sample, int channel, int y, int x) {
+  return static_cast<std::uint8_t>(sample * 89 + channel * 61 + y * 17 + x * 3);
+}
+
+// A record: label bytes of which the last one counts, then planes.
+std::string record(std::int64_t sample, int label, int label_bytes, int size) {
+  std::string bytes(static_cast<std::size_t>(label_bytes - 1), '\x7f');
+  bytes += static_cast<char>(label);
+  for (int c = 0; c < 3; ++c) {
+    for (int y = 0; y < size; ++y) {
+      for (int x = 0; x < size; ++x) bytes += static_cast<char>(pixel(sample, c, y, x));
+    }
+  }
+  return bytes;
+}
+
+std::vector<std::uint8_t> image(std::int64_t sample, int size) {
+  std::vector<std::uint8_t> pixels;
+  for (int y = 0; y < size; ++y) {
+    for (int x = 0; x < size; ++x) {
+      for (int c = 0; c < 3; ++c) pixels.push_back(pixel(sample, c, y, x));
+    }
+  }
+  return pixels;
+}
+
+// What a user may put into a data file.
+struct Contents {
+  Shape images = {4, 6, 6, 3};
+  std::vector<std::int64_t> labels = {0, 2, 1, 2};
+};
+
+void write_split(Hdf5File& file, const std::string& split, const Contents& contents) {
+  std::int64_t elements = 1;
+  for (const std::int64_t dim : contents.images) elements *= dim;
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(elements));
+  std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
+  file.write(split + "/images", contents.images, pixels);
+  file.write(split + "/labels", {static_cast<std::int64_t>(contents.labels.size())}, contents.labels);
+}
+
+void write_data_file(const std::string& path, const Contents& train = {}, std::size_t user_block = 0) {
+  Hdf5File file = Hdf5File::create(path, user_block);
+  write_split(file, "train", train);
+  write_split(file, "test", {});
+  file.close();
+}
+
+}  // namespace
+
+TEST_CASE("SHA-256 gives the digests of FIPS 180-2") {
+  CHECK(sha256_hex("abc", 3) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Sha256 pieces;
+  pieces.add("a", 1);
+  pieces.add("", 0);
+  pieces.add("bc", 2);
+  CHECK(pieces.hex() == sha256_hex("abc", 3));
+}
+
+TEST_CASE("A converted folder holds the records' labels and pixels in the batches' numerical order") {
+  const int size = GENERATE(1, 5, 32);
+  const TemporaryFolder folder;
+  for (int batch = 1; batch <= 11; ++batch) {
+    write_bytes(folder / ("data_batch_" + std::to_string(batch) + ".bin"),
+                record(2 * batch, batch % 10, 1, size) + record(2 * batch + 1, (batch + 3) % 10, 1, size));
+  }
+  write_bytes(folder / "test_batch.bin", record(100, 9, 1, size));
+  ConvertOptions options;
+  options.folder = folder.path();
+  options.output = folder / "data.h5";
+  options.size = size;
+  convert_dataset(options);
+
+  const auto train = open_dataset({options.output}, "train", 0);
+  REQUIRE(train->size() == 22);
+  CHECK(train->info().size == size);
+  CHECK(train->info().channels == 3);
+  CHECK(train->info().classes == 10);
+  CHECK(train->info().class_names[3] == (size == 32 ? "cat" : "class 3"));
+  for (int i = 0; i < 22; ++i) {
+    CHECK(train->label(i) == (i / 2 + 1 + (i % 2) * 3) % 10);
+    CHECK(pixels_of(*train, i) == image(i + 2, size));
+  }
+  const auto test = open_dataset({options.output}, "test", 0);
+  REQUIRE(test->size() == 1);
+  CHECK(test->label(0) == 9);
+  CHECK(pixels_of(*test, 0) == image(100, size));
+  CHECK(contains(inspect_dataset(options.output), "(as recorded)"));
+}
+
+TEST_CASE("Records with two label bytes, up to 256 classes and named classes pass through the same code") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "train.bin", record(0, 255, 2, 4) + record(1, 0, 2, 4));
+  write_bytes(folder / "test.bin", record(2, 254, 2, 4));
+  std::string names;
+  for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
+  write_bytes(folder / "fine_label_names.txt", names + "\n");
+  ConvertOptions options;
+  options.folder = folder.path();
+  options.output = folder / "data.h5";
+  options.size = 4;
+  options.label_bytes = 2;
+  convert_dataset(options);
+  const auto train = open_dataset({options.output}, "train", 0);
+  CHECK(train->info().classes == 256);
+  CHECK(train->info().class_names[255] == "kind255");
+  CHECK(train->label(0) == 255);
+  CHECK(pixels_of(*train, 1) == image(1, 4));
+}
+
+TEST_CASE("A damaged folder of records is refused with the file's name, and leaves no file behind") {
+  const TemporaryFolder folder, output;
+  const std::string good = record(0, 1, 1, 8) + record(1, 9, 1, 8);
+  write_bytes(folder / "data_batch_1.bin", good);
+  write_bytes(folder / "data_batch_2.bin", good);
+  write_bytes(folder / "test_batch.bin", good);
+  ConvertOptions options;
+  options.folder = folder.path();
+  options.output = output / "data.h5";
+  options.size = 8;
+  const auto error = [&] { return error_of([&] { convert_dataset(options); }); };
+
+  SECTION("a short file") {
+    write_bytes(folder / "data_batch_2.bin", good.substr(0, good.size() - 1));
+    CHECK(contains(error(), "data_batch_2.bin: has 385 bytes"));
+  }
+  SECTION("an empty file") {
+    write_bytes(folder / "test_batch.bin", "");
+    CHECK(contains(error(), "test_batch.bin: has 0 bytes"));
+  }
+  SECTION("a missing test file") {
+    std::filesystem::remove(folder / "test_batch.bin");
+    CHECK(contains(error(), "test_batch.bin"));
+  }
+  SECTION("a missing batch") {
+    std::filesystem::remove(folder / "data_batch_1.bin");
+    CHECK(contains(error(), "data_batch_1.bin is missing"));
+  }
+  SECTION("a label out of range") {
+    write_bytes(folder / "data_batch_2.bin", good + record(2, 10, 1, 8));
+    CHECK(contains(error(), "data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9"));
+  }
+  SECTION("another number of classes than names") {
+    write_bytes(folder / "batches.meta.txt", "cat\ndog\n");
+    options.classes = 10;
+    CHECK(contains(error(), "names 2 classes, but 10"));
+  }
+  SECTION("no folder") {
+    options.folder = folder / "nothing";
+    CHECK(contains(error(), "there is no such folder"));
+  }
+  CHECK(error().substr(0, 3) == "3: ");
+  CHECK(output.names().empty());
+}
+
+TEST_CASE("A file that cannot be written is Error(io), and the old one stays as it was") {
+  const TemporaryFolder folder;
+  SyntheticOptions options;
+  CHECK(error_of([&] { write_synthetic(options, folder / "none/data.h5"); }).substr(0, 3) == "9: ");
+  CHECK(contains(error_of([&] { write_synthetic(options, folder.path()); }), "is there already and is not a file"));
+
+  write_bytes(folder / "data.h5", "old");
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{700}, rlim_t{5000}, rlim_t{1} << 20, rlim_t{6} << 20}) {
+    const rlimit small{bytes, limit.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    const std::string error = error_of([&] { write_synthetic(options, folder / "data.h5"); });
+    setrlimit(RLIMIT_FSIZE, &limit);
+    CAPTURE(bytes, error);
+    CHECK(error.substr(0, 3) == "9: ");
+    CHECK(contains(error, "File too large"));
+    CHECK(folder.names() == std::vector<std::string>{"data.h5"});
+    CHECK(read_bytes(folder / "data.h5") == "old");
+  }
+  std::signal(SIGXFSZ, handler);
+  CHECK(system_reason(ENOSPC) == "disk full");
+}
+
+TEST_CASE("A user's file without attributes is accepted: int64 labels, a user block, classes from the highest label") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "data.h5", {}, GENERATE(0, 512));
+  const auto set = open_dataset({folder / "data.h5"}, "train", 0);
+  REQUIRE(set->size() == 4);
+  CHECK(set->info().size == 6);
+  CHECK(set->info().classes == 3);
+  CHECK(set->info().class_names[2] == "class 2");
+  CHECK(set->label(3) == 2);
+  std::vector<std::uint8_t> expected(108);
+  std::iota(expected.begin(), expected.end(), static_cast<std::uint8_t>(2 * 108));
+  CHECK(pixels_of(*set, 2) == expected);
+  CHECK(contains(inspect_dataset(folder / "data.h5"), "none recorded"));
+}
+
+TEST_CASE("The highest label of either split counts as a class, and there are at least two classes") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "more.h5", {{2, 6, 6, 3}, {7, 0}});
+  CHECK(open_dataset({folder / "more.h5"}, "test", 0)->info().classes == 8);
+  {
+    Hdf5File file = Hdf5File::create(folder / "one.h5", 0);
+    write_split(file, "test", {{1, 6, 6, 1}, {0}});
+  }
+  const auto set = open_dataset({folder / "one.h5"}, "test", 0);
+  CHECK(set->info().classes == 2);
+  CHECK(set->info().channels == 1);
+}
+
+TEST_CASE("Chunked, compressed images read the same as contiguous ones") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "plain.h5");
+  std::vector<std::uint8_t> pixels(4 * 108);
+  std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
+  {
+    Hdf5File file = Hdf5File::create(folder / "packed.h5", 0);
+    file.write("train/labels", {4}, std::vector<std::int64_t>{0, 2, 1, 2});
+  }
+  const hid_t file = H5Fopen((folder / "packed.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const std::array<hsize_t, 4> dims = {4, 6, 6, 3}, chunk = {3, 4, 4, 2};
+  const hid_t space = H5Screate_simple(4, dims.data(), nullptr), creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, 4, chunk.data());
+  H5Pset_deflate(creation, 6);
+  const hid_t set = H5Dcreate2(file, "train/images", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  REQUIRE(H5Dwrite(set, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, pixels.data()) >= 0);
+  H5Dclose(set);
+  H5Pclose(creation);
+  H5Sclose(space);
+  H5Fclose(file);
+
+  const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
+  const auto packed = open_dataset({folder / "packed.h5"}, "train", 0);
+  REQUIRE(packed->size() == plain->size());
+  for (int i = 0; i < 4; ++i) {
+    CHECK(pixels_of(*packed, i) == pixels_of(*plain, i));
+    CHECK(packed->label(i) == plain->label(i));
+  }
+}
+
+TEST_CASE("Data of a wrong shape, type or range are refused with the names of file and dataset") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "data.h5";
+  const auto error = [&](const std::string& split = "train") {
+    return error_of([&] { static_cast<void>(open_dataset({path}, split, 0)); });
+  };
+  const auto refused = [&](const std::string& reason) {
+    const std::string text = error();
+    CAPTURE(text);
+    CHECK(text.substr(0, 3) == "3: ");
+    CHECK(contains(text, path));
+    CHECK(contains(text, reason));
+  };
+  const auto with = [&](const std::function<void(Hdf5File&)>& write) {
+    Hdf5File file = Hdf5File::create(path, 0);
+    write(file);
+  };
+
+  refused("no such file");
+  write_bytes(path, "nothing of the kind");
+  refused("not a whole HDF5 file");
+  write_bytes(path, "");
+  refused("not a whole HDF5 file");
+  write_data_file(path, {{4, 6, 6, 3}, {0, 2, 1, 256}});
+  refused("label 256 of sample 3 in /train/labels is not in 0..255");
+  write_data_file(path, {{4, 6, 6, 3}, {0, -1, 1, 2}});
+  refused("label -1 of sample 1 in /train/labels");
+  write_data_file(path, {{4, 6, 6, 3}, {0, 1, 2}});
+  refused("/train/labels must hold one number for each of the 4 images");
+  write_data_file(path, {{4, 6, 5, 3}, {0, 1, 2, 0}});
+  refused("square images");
+  write_data_file(path, {{4, 3, 6, 6}, {0, 1, 2, 0}});
+  refused("square images");
+  write_data_file(path, {{4, 6, 6, 5}, {0, 1, 2, 0}});
+  refused("1 to 4 channels");
+  write_data_file(path, {{4, 108}, {0, 1, 2, 0}});
+  refused("has 2 dimensions");
+  write_data_file(path, {{0, 6, 6, 3}, {}});
+  refused("holds no image");
+  with([](Hdf5File& file) { write_split(file, "test", {}); });
+  refused("there is no dataset /train/images");
+  with([](Hdf5File& file) {
+    file.write("train/images", {1, 2, 2, 3}, std::vector<float>(12));
+    file.write("train/labels", {1}, std::vector<std::int64_t>{0});
+  });
+  refused("/train/images must be of type uint8");
+  with([](Hdf5File& file) {
+    file.write("train/images", {1, 2, 2, 3}, std::vector<std::uint8_t>(12));
+    file.write("train/labels", {1}, std::vector<float>{0});
+  });
+  refused("/train/labels must hold integers");
+  with([](Hdf5File& file) {
+    write_split(file, "train", {});
+    file.set_texts("/", "class_names", {"cat", "dog"});
+  });
+  refused("label 2 of sample 1 in /train/labels is not in 0..1");
+  with([](Hdf5File& file) {
+    write_split(file, "train", {});
+    file.set_text("/", "filetype", "checkpoint");
+  });
+  refused("is a file of kind 'checkpoint'");
+  write_data_file(path);
+  CHECK(error() == "none");
+  CHECK(contains(error("validation"), "/validation/images"));
+}
+
+TEST_CASE("A file cut off anywhere before the end of its data is refused when it is opened") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "whole.h5", {{40, 6, 6, 3}, std::vector<std::int64_t>(40, 1)});
+  const std::string whole = read_bytes(folder / "whole.h5");
+  for (int part = 0; part < 64; ++part) {
+    write_bytes(folder / "cut.h5", whole.substr(0, whole.size() * static_cast<std::size_t>(part) / 64));
+    const std::string error = error_of([&] { static_cast<void>(open_dataset({folder / "cut.h5"}, "train", 0)); });
+    CAPTURE(part, error);
+    CHECK(error.substr(0, 3) == "3: ");
+  }
+}
+
+TEST_CASE("A file that becomes shorter after it was opened is Error(data), not garbage") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "data.h5");
+  const auto set = open_dataset({folder / "data.h5"}, "train", 0);
+  std::filesystem::resize_file(folder / "data.h5", 100);
+  const std::string error = error_of([&] { static_cast<void>(pixels_of(*set, 3)); });
+  CHECK(contains(error, "3: "));
+  CHECK(contains(error, "has become shorter"));
+}
+
+TEST_CASE("A small file that claims huge data, or that points to other files, is refused before memory is taken") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "data.h5";
+  {
+    Hdf5File file = Hdf5File::create(path, 0);
+    file.write("train/labels", {4}, std::vector<std::int64_t>{0, 2, 1, 2});
+  }
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), creation = H5Pcreate(H5P_DATASET_CREATE);
+  std::array<hsize_t, 4> dims = {hsize_t{1} << 40, 6, 6, 3};
+  std::string reason;
+  SECTION("contiguous") { reason = "claims"; }
+  SECTION("chunked, beyond 2^63 bytes") {
+    dims[1] = dims[2] = 60000;
+    const std::array<hsize_t, 4> chunk = {16, 6, 6, 3};
+    H5Pset_chunk(creation, 4, chunk.data());
+    reason = "impossible size";
+  }
+  SECTION("chunked, nothing stored") {
+    const std::array<hsize_t, 4> chunk = {16, 6, 6, 3};
+    H5Pset_chunk(creation, 4, chunk.data());
+    reason = "claims";
+  }
+  SECTION("stored in another file") {
+    dims[0] = 4;
+    write_bytes(folder / "secret", std::string(4 * 108, 'x'));
+    H5Pset_external(creation, (folder / "secret").c_str(), 0, 4 * 108);
+    reason = "lies in other files";
+  }
+  SECTION("a link to another file") {
+    write_data_file(folder / "other.h5");
+    H5Lcreate_external((folder / "other.h5").c_str(), "train/images", file, "train/images", H5P_DEFAULT, H5P_DEFAULT);
+    reason = "/train/images";
+  }
+  const hid_t space = H5Screate_simple(4, dims.data(), nullptr);
+  const hid_t set = H5Dcreate2(file, "train/images", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  if (set >= 0) H5Dclose(set);
+  H5Sclose(space);
+  H5Pclose(creation);
+  H5Fclose(file);
+  const std::string error = error_of([&] { static_cast<void>(open_dataset({path}, "train", 0)); });
+  CAPTURE(error);
+  CHECK(error.substr(0, 3) == "3: ");
+  CHECK(contains(error, reason));
+}
+
+TEST_CASE("Several files are one pool in the order given, and must fit together") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "a.h5");
+  write_data_file(folder / "b.h5", {{2, 6, 6, 3}, {5, 4}});
+  write_data_file(folder / "large.h5", {{2, 8, 8, 3}, {0, 1}});
+  const auto named = [&](const std::string& name, const std::vector<std::string>& classes) {
+    Hdf5File file = Hdf5File::create(folder / name, 0);
+    write_split(file, "train", {});
+    file.set_texts("/", "class_names", classes);
+  };
+  named("cat.h5", {"cat", "dog", "cow"});
+  named("elk.h5", {"elk", "dog", "cow"});
+
+  const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "a.h5"}, "train", 0);
+  REQUIRE(pool->size() == 10);
+  CHECK(pool->info().classes == 6);
+  const std::vector<int> labels = {0, 2, 1, 2, 5, 4, 0, 2, 1, 2};
+  for (int i = 0; i < 10; ++i) CHECK(pool->label(i) == labels[static_cast<std::size_t>(i)]);
+  CHECK(pixels_of(*pool, 4) == pixels_of(*pool, 0));
+  CHECK(pixels_of(*pool, 5) == pixels_of(*pool, 1));
+  CHECK(pixels_of(*pool, 9) == pixels_of(*pool, 3));
+  CHECK(pixels_of(*pool, 3) != pixels_of(*pool, 4));
+
+  const auto limited = open_dataset({folder / "a.h5", folder / "b.h5"}, "train", 5);
+  CHECK(limited->size() == 5);
+  CHECK(limited->info().classes == 6);
+  CHECK(open_dataset({folder / "a.h5"}, "train", 100)->size() == 4);
+
+  const auto error = [&](const std::vector<std::string>& names) {
+    std::vector<std::string> paths;
+    for (const std::string& name : names) paths.push_back(folder / name);
+    return error_of([&] { static_cast<void>(open_dataset(paths, "train", 0)); });
+  };
+  CHECK(contains(error({"a.h5", "large.h5"}), "large.h5: has images of 8 x 8 x 3"));
+  CHECK(contains(error({"cat.h5", "elk.h5"}), "elk.h5: has other class names than"));
+  CHECK(contains(error({"b.h5", "cat.h5"}), "has the label 5"));
+  CHECK(open_dataset({folder / "a.h5", folder / "cat.h5"}, "train", 0)->info().class_names[0] == "cat");
+}
+
+TEST_CASE("Threads that read at the same time read what one thread reads") {
+  const TemporaryFolder folder;
+  SyntheticOptions options;
+  options.train = 200;
+  options.test = 1;
+  options.size = 8;
+  write_synthetic(options, folder / "data.h5");
+  const auto set = open_dataset({folder / "data.h5"}, "train", 0);
+  std::vector<std::vector<std::uint8_t>> alone;
+  for (int i = 0; i < 200; ++i) alone.push_back(pixels_of(*set, i));
+  std::array<int, 4> wrong{};
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < wrong.size(); ++t) {
+      threads.emplace_back([&, t] {
+        for (std::size_t i = 0; i < 1000; ++i) {
+          const std::size_t sample = (i * 37 + t * 11) % 200;
+          if (pixels_of(*set, static_cast<std::int64_t>(sample)) != alone[sample]) ++wrong[t];
+        }
+      });
+    }
+  }
+  CHECK(wrong == std::array<int, 4>{});
+}
+
+TEST_CASE("A synthetic sample is a function of seed, split and number alone, in memory and in a file") {
+  const TemporaryFolder folder;
+  SyntheticOptions options;
+  options.train = 300;
+  options.test = 50;
+  const auto train = synthetic_dataset(options, "train"), test = synthetic_dataset(options, "test");
+  CHECK(pixels_of(*train, 7) == pixels_of(*train, 7));
+  CHECK(pixels_of(*train, 7) != pixels_of(*train, 17));
+  CHECK(pixels_of(*train, 7) != pixels_of(*test, 7));
+  SyntheticOptions other = options;
+  other.train = 8;
+  CHECK(pixels_of(*synthetic_dataset(other, "train"), 7) == pixels_of(*train, 7));
+  other.seed = 2;
+  CHECK(pixels_of(*synthetic_dataset(other, "train"), 7) != pixels_of(*train, 7));
+
+  write_synthetic(options, folder / "a.h5");
+  write_synthetic(options, folder / "b.h5");
+  CHECK(read_bytes(folder / "a.h5") == read_bytes(folder / "b.h5"));
+  for (const auto& [split, memory] : {std::pair{"train", train.get()}, std::pair{"test", test.get()}}) {
+    const auto file = open_dataset({folder / "a.h5"}, split, 0);
+    REQUIRE(file->size() == memory->size());
+    CHECK(file->info().class_names == memory->info().class_names);
+    for (std::int64_t i = 0; i < file->size(); ++i) {
+      REQUIRE(file->label(i) == memory->label(i));
+      REQUIRE(pixels_of(*file, i) == pixels_of(*memory, i));
+    }
+  }
+}
+
+TEST_CASE("The synthetic classes are balanced and differ: the nearest mean image names them far better than chance") {
+  SyntheticOptions options;
+  options.classes = GENERATE(2, 10, 32);
+  options.size = 16;
+  options.train = 1280;
+  options.test = 640;
+  const auto train = synthetic_dataset(options, "train"), test = synthetic_dataset(options, "test");
+  const auto classes = static_cast<std::size_t>(options.classes);
+  CHECK(std::set<std::string>(train->info().class_names.begin(), train->info().class_names.end()).size() == classes);
+  std::vector<std::vector<double>> means(classes, std::vector<double>(768));
+  std::vector<std::int64_t> counts(classes);
+  for (std::int64_t i = 0; i < train->size(); ++i) {
+    const auto pixels = pixels_of(*train, i);
+    ++counts[train->label(i)];
+    for (std::size_t k = 0; k < pixels.size(); ++k) means[train->label(i)][k] += pixels[k];
+  }
+  const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
+  CHECK(*most - *fewest <= 1);
+  for (std::size_t c = 0; c < classes; ++c) {
+    for (double& value : means[c]) value /= static_cast<double>(counts[c]);
+  }
+  int right = 0;
+  for (std::int64_t i = 0; i < test->size(); ++i) {
+    const auto pixels = pixels_of(*test, i);
+    std::vector<double> distances(classes);
+    for (std::size_t c = 0; c < classes; ++c) {
+      for (std::size_t k = 0; k < pixels.size(); ++k) {
+        distances[c] += (pixels[k] - means[c][k]) * (pixels[k] - means[c][k]);
+      }
+    }
+    right += std::min_element(distances.begin(), distances.end()) - distances.begin() == test->label(i);
+  }
+  // Of 640 guesses, n/640 are right by chance; five standard deviations of that binomial are below 10 %.
+  CHECK(right / 640.0 > 1.0 / options.classes + 0.1);
+}
+
+TEST_CASE("Synthetic options out of range are usage errors, and 256 classes have 256 names") {
+  SyntheticOptions options;
+  options.classes = 257;
+  CHECK(contains(error_of([&] { static_cast<void>(synthetic_dataset(options, "train")); }), "2: "));
+  options.classes = 256;
+  const auto set = synthetic_dataset(options, "test");
+  CHECK(std::set<std::string>(set->info().class_names.begin(), set->info().class_names.end()).size() == 256);
+  options.size = 7;
+  CHECK(contains(error_of([&] { static_cast<void>(synthetic_dataset(options, "train")); }), "2: "));
+}
+
+TEST_CASE("Any flipped bit and any cut of a file made here is refused when it is opened") {
+  const TemporaryFolder folder;
+  SyntheticOptions options;
+  options.train = options.test = 10;
+  options.size = 8;
+  write_synthetic(options, folder / "data.h5");
+  const std::string whole = read_bytes(folder / "data.h5");
+  const auto refused = [&](const std::string& bytes) {
+    write_bytes(folder / "bad.h5", bytes);
+    return error_of([&] { static_cast<void>(open_dataset({folder / "bad.h5"}, "test", 0)); }).starts_with("3: ");
+  };
+  CHECK(!refused(whole));
+  for (std::uint32_t i = 0; i < 500; ++i) {
+    // Beyond the seal's magic word: without it the file counts as a user's own.
+    const std::size_t bit = 240 + random_words(1, Purpose::shuffle, 0, 0, i).v[0] % (8 * whole.size() - 240);
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    CAPTURE(bit);
+    CHECK(refused(bytes));
+    CHECK(refused(whole.substr(0, bit / 8)));
+  }
+}
+
+TEST_CASE("Inspection tells a changed pixel from the recorded hash, in a file without a seal too") {
+  const TemporaryFolder folder;
+  SyntheticOptions options;
+  options.train = 20;
+  options.test = 10;
+  options.classes = 3;
+  write_synthetic(options, folder / "data.h5");
+  const std::string text = inspect_dataset(folder / "data.h5");
+  CHECK(contains(text, "20 images of 32 x 32 x 3, 3 classes"));
+  CHECK(contains(text, "    0         7         4  disc, hue 0"));
+  CHECK(contains(text, "seed 1"));
+  CHECK(!contains(text, "NOT AS RECORDED"));
+
+  std::string bytes = read_bytes(folder / "data.h5");
+  const auto offset = Hdf5File::open(folder / "data.h5", ExitCode::data).info("test/images").offset;
+  bytes[static_cast<std::size_t>(offset) + 5000] ^= 1;
+  write_bytes(folder / "data.h5", bytes);
+  CHECK(contains(error_of([&] { static_cast<void>(inspect_dataset(folder / "data.h5")); }), "is damaged"));
+  std::fill_n(bytes.begin(), kSealBytes, '\0');
+  write_bytes(folder / "data.h5", bytes);
+  CHECK(contains(inspect_dataset(folder / "data.h5"), "NOT AS RECORDED"));
+}

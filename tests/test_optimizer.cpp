@@ -1,0 +1,350 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/backend.hpp"
+#include "dat/optimizer.hpp"
+#include "io/hdf5.hpp"
+
+using namespace dat;
+
+namespace {
+
+constexpr double kEpsilon = 0x1p-24;  // rounding of one float operation
+
+/// Parameters with one layer per segment, and one optimizer on them.
+struct Model {
+  Model(const std::string& name, const std::vector<std::int64_t>& sizes, const OptimizerOptions& options = {},
+        int threads = 1)
+      : backend(make_backend({"cpu", threads, 0})) {
+    for (const std::int64_t size : sizes) {
+      const std::string segment = "segment" + std::to_string(parameters.segments.size());
+      parameters.segments.push_back({segment, {static_cast<int>(size)}, segment, segment, parameters.size, size, 0});
+      parameters.size += size;
+    }
+    assign_layers(parameters, Granularity::tensor);
+    parameters.values = backend->allocate_floats(parameters.size, "values");
+    parameters.gradients = backend->allocate_floats(parameters.size, "gradients");
+    optimizer = optimizers().at(name)(*backend, parameters, options);
+  }
+  void set(float* to, const std::vector<float>& from) {
+    backend->copy_to_device(to, from.data(), from.size() * sizeof(float));
+  }
+  [[nodiscard]] std::vector<float> get(const float* from) {
+    std::vector<float> all(static_cast<std::size_t>(parameters.size));
+    backend->wait();
+    backend->copy_to_host(all.data(), from, all.size() * sizeof(float));
+    return all;
+  }
+  [[nodiscard]] std::vector<float> theta() { return get(parameters.values); }
+
+  std::unique_ptr<Backend> backend;
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+std::vector<float> random_floats(std::int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> all(static_cast<std::size_t>(count));
+  for (float& x : all) x = normal(generator);
+  return all;
+}
+
+template <class Call>
+ExitCode code_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ExitCode::done;
+}
+
+const auto kNames = {"sgd", "lars", "lamb"};
+
+}  // namespace
+
+TEST_CASE("Five steps agree with PyTorch in double precision", "[optimizer]") {
+  const auto file = Hdf5File::open(std::string(DAT_TEST_DATA) + "/golden/optimizer.h5", ExitCode::data);
+  Shape shape;
+  const auto sizes = file.read<std::int64_t>("sizes", shape);
+  const auto lr = file.read<double>("lr", shape);
+  const auto scale = file.read<float>("scale", shape);
+  const auto theta = file.read<float>("theta", shape);
+  const auto gradients = file.read<float>("gradients", shape);
+
+  for (const std::string golden :
+       {"lamb_inside", "lamb_outside", "lars_inside", "lars_outside", "sgd", "sgd_nesterov"}) {
+    const auto expected = file.read<double>(golden, shape);
+    OptimizerOptions options;
+    options.nesterov = golden == "sgd_nesterov";
+    if (golden.ends_with("outside")) options.importance = "outside";
+    Model model(golden.substr(0, golden.find('_')), sizes, options);
+    const std::size_t n = theta.size();
+    REQUIRE(expected.size() == lr.size() * n);
+    model.set(model.parameters.values, theta);
+
+    std::vector<double> tolerance(sizes.size());
+    for (std::size_t step = 0; step < lr.size(); ++step) {
+      const auto first = static_cast<std::ptrdiff_t>(step * n);
+      model.set(model.parameters.gradients,
+                {gradients.begin() + first, gradients.begin() + first + static_cast<std::ptrdiff_t>(n)});
+      const auto row = scale.begin() + static_cast<std::ptrdiff_t>(step * sizes.size());
+      model.optimizer->step({{row, row + static_cast<std::ptrdiff_t>(sizes.size())}}, lr[step]);
+
+      const auto actual = model.theta();
+      for (std::size_t k = 0, i = 0; k < sizes.size(); ++k) {
+        // A step rounds theta once. Its increment u*step carries about ten roundings per step so far (moments, root,
+        // quotient, trust ratio), relative to the largest increment of the segment.
+        double largest = 0, increment = 0;
+        const std::size_t end = i + static_cast<std::size_t>(sizes[k]);
+        for (std::size_t j = i; j < end; ++j) {
+          const double before = step == 0 ? double(theta[j]) : expected[(step - 1) * n + j];
+          largest = std::max(largest, std::fabs(before));
+          increment = std::max(increment, std::fabs(expected[step * n + j] - before));
+        }
+        tolerance[k] += kEpsilon * (largest + increment + 10 * double(step + 1) * increment);
+        for (; i < end; ++i) {
+          INFO(golden << ", step " << step << ", segment " << k << ", element " << i);
+          CHECK(std::fabs(double(actual[i]) - expected[step * n + i]) <= tolerance[k]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Two steps of LAMB by hand", "[optimizer]") {
+  Model model("lamb", {2});
+  model.set(model.parameters.values, {3, 4});
+  model.set(model.parameters.gradients, {.1F, -.2F});
+  const double expected[2][2] = {{2.9646435413, 4.0353542194}, {2.9292355462, 4.0707603401}};
+  for (const auto& theta : expected) {
+    model.optimizer->step(ActiveSet::all(1), .01);
+    // Two steps, each with the rounding of theta < 8 and of an increment far smaller.
+    for (std::size_t i = 0; i < 2; ++i) CHECK(std::fabs(double(model.theta()[i]) - theta[i]) < 2 * 4 * 2 * kEpsilon);
+  }
+}
+
+TEST_CASE("The trust ratio clamps the norm of the weights, not the ratio", "[optimizer]") {
+  for (const std::string name : {"lars", "lamb"}) {
+    const auto moved = [&](float a, float b, double low) {
+      OptimizerOptions options;
+      options.clamp_low = low;
+      Model model(name, {2}, options);
+      model.set(model.parameters.values, {a, b});
+      model.set(model.parameters.gradients, {.3F, -.2F});
+      model.optimizer->step(ActiveSet::all(1), .5);
+      const auto theta = model.theta();
+      return std::hypot(double(theta[0]) - a, double(theta[1]) - b);
+    };
+    CHECK(std::fabs(moved(3, 4, 0) - .5 * 5) < 32 * 8 * kEpsilon);
+    CHECK(std::fabs(moved(30, 40, 0) - .5 * 10) < 32 * 64 * kEpsilon);
+    CHECK(std::fabs(moved(.3F, .4F, 2) - .5 * 2) < 32 * kEpsilon);
+    // Weights of norm 0: ratio 1, so the step is lr*u.
+    const double g = std::hypot(.3, .2), u = name == "lamb" ? .1 * std::sqrt(2 / .001) : g;
+    // LAMB's epsilon takes a part of at most 1e-6 / (sqrt(.001) * .2) = 1.6e-4 away.
+    CHECK(std::fabs(moved(0, 0, 0) - .5 * u) < (name == "lamb" ? .5 * 1.6e-4 * u : 32 * kEpsilon));
+  }
+}
+
+TEST_CASE("A segment of many chunks has one trust ratio, the same bits at any number of threads", "[optimizer]") {
+  const std::vector<std::int64_t> sizes = {3 * kChunk + 17, 5, 2 * kChunk};
+  for (const std::string name : kNames) {
+    Model one(name, sizes), two(name, sizes, {}, 2);
+    const auto theta = random_floats(one.parameters.size, 1);
+    for (Model* model : {&one, &two}) model->set(model->parameters.values, theta);
+    for (unsigned step = 0; step < 3; ++step)
+      for (Model* model : {&one, &two}) {
+        model->set(model->parameters.gradients, random_floats(one.parameters.size, 2 + step));
+        model->optimizer->step({{1.5F, 1, 2}}, .1);
+      }
+    CHECK(one.theta() == two.theta());
+  }
+
+  OptimizerOptions options;
+  options.clamp_high = 1e6;
+  options.weight_decay = 0;
+  Model model("lars", sizes, options);
+  const auto theta = random_floats(model.parameters.size, 1), gradient = random_floats(model.parameters.size, 2);
+  model.set(model.parameters.values, theta);
+  model.set(model.parameters.gradients, gradient);
+  model.optimizer->step(ActiveSet::all(3), .1);
+  const auto moved = model.theta();
+  for (const Segment& segment : model.parameters.segments) {
+    const auto begin = static_cast<std::size_t>(segment.begin), end = begin + static_cast<std::size_t>(segment.size);
+    double weights = 0, norm = 0, worst = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      weights += double(theta[i]) * theta[i];
+      norm += double(gradient[i]) * gradient[i];
+    }
+    for (std::size_t i = begin; i < end; ++i)
+      worst = std::max(worst, std::fabs(theta[i] - .1 * std::sqrt(weights / norm) * gradient[i] - double(moved[i])));
+    // |theta| and |gradient| < 8; three roundings.
+    CHECK(worst < 3 * 8 * kEpsilon);
+  }
+}
+
+TEST_CASE("Inactive segments and their state stand still, whatever their gradient holds", "[optimizer]") {
+  for (const std::string name : kNames) {
+    Model model(name, {10, kChunk + 1, 4});
+    model.set(model.parameters.values, random_floats(model.parameters.size, 1));
+    model.set(model.parameters.gradients, random_floats(model.parameters.size, 2));
+    model.optimizer->step(ActiveSet::all(3), .1);
+
+    std::vector<std::vector<float>> before = {model.theta()};
+    for (const auto& state : model.optimizer->state()) before.push_back(model.get(state.data));
+    auto gradient = random_floats(model.parameters.size, 3);
+    std::fill_n(gradient.begin() + 10, kChunk + 1, std::numeric_limits<float>::quiet_NaN());
+    model.set(model.parameters.gradients, gradient);
+    const auto version = model.parameters.version;
+    model.optimizer->step({{2, 0, 1.25F}}, .1);
+    CHECK(model.parameters.version > version);
+
+    std::vector<std::vector<float>> after = {model.theta()};
+    for (const auto& state : model.optimizer->state()) after.push_back(model.get(state.data));
+    for (std::size_t array = 0; array < before.size(); ++array)
+      for (std::size_t i = 0; i < before[array].size(); ++i) {
+        const bool active = i < 10 || i >= 10 + kChunk + 1;
+        if (!std::isfinite(after[array][i]) || (after[array][i] != before[array][i]) != active)
+          FAIL(name << ", array " << array << ", element " << i);
+      }
+  }
+}
+
+TEST_CASE("Importance inside cancels in a normalised step; outside it multiplies the step", "[optimizer]") {
+  const auto first_step = [](const std::string& name, const std::string& importance, float scale) {
+    OptimizerOptions options;
+    options.weight_decay = 0;
+    options.epsilon = 1e-12;  // so small that LAMB, too, forgets the gradient's scale
+    options.importance = importance;
+    Model model(name, {50}, options);
+    model.set(model.parameters.values, random_floats(50, 1));
+    model.set(model.parameters.gradients, random_floats(50, 2));
+    model.optimizer->step({{scale}}, .1);
+    auto theta = model.theta();
+    const auto before = random_floats(50, 1);
+    for (std::size_t i = 0; i < 50; ++i) theta[i] -= before[i];
+    return theta;
+  };
+  const auto differ = [](const std::vector<float>& a, const std::vector<float>& b, float factor) {
+    double largest = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(double(factor) * a[i] - b[i]));
+    return largest;
+  };
+  // The differences of weights below 4 are rounded at 4 * 2^-24.
+  for (const std::string name : {"lars", "lamb"})
+    CHECK(differ(first_step(name, "inside", 1), first_step(name, "inside", 4), 1) < 4 * 4 * kEpsilon);
+  CHECK(differ(first_step("lars", "outside", 1), first_step("lars", "outside", 4), 4) < 4 * 16 * kEpsilon);
+  CHECK(differ(first_step("lamb", "outside", 1), first_step("lamb", "outside", 4), 4) < 4 * 16 * kEpsilon);
+  // Nothing is normalised in SGD: both multiply.
+  CHECK(first_step("sgd", "outside", 4) == first_step("sgd", "inside", 4));
+  CHECK(differ(first_step("sgd", "inside", 1), first_step("sgd", "inside", 4), 4) < 4 * 16 * kEpsilon);
+}
+
+TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[optimizer]") {
+  for (const std::string name : kNames) {
+    Model whole(name, {100, 7}), other(name, {100, 7});
+    whole.set(whole.parameters.values, random_floats(107, 1));
+    const auto step = [](Model& model, unsigned k) {
+      model.set(model.parameters.gradients, random_floats(107, 10 + k));
+      model.optimizer->step({{1, k % 2 == 0 ? 0 : 2.0F}}, .1);
+    };
+    for (unsigned k = 0; k < 3; ++k) step(whole, k);
+    other.set(other.parameters.values, whole.theta());
+    const auto from = whole.optimizer->state(), to = other.optimizer->state();
+    for (std::size_t k = 0; k < from.size(); ++k) {
+      CHECK(from[k].name == to[k].name);
+      other.set(to[k].data, whole.get(from[k].data));
+    }
+    for (unsigned k = 3; k < 6; ++k) {
+      step(whole, k);
+      step(other, k);
+    }
+    CHECK(whole.theta() == other.theta());
+  }
+}
+
+TEST_CASE("A step allocates nothing", "[optimizer]") {
+  for (const std::string name : kNames) {
+    Model model(name, {10, 3 * kChunk, 4});
+    const ActiveSet active = ActiveSet::all(3);
+    const auto on_device = model.backend->allocations().size();
+    const auto before = allocations.load();
+    model.optimizer->step(active, .1);
+    CHECK(allocations.load() == before);
+    (void)model.optimizer->state();
+    CHECK(allocations.load() > before);
+    CHECK(model.backend->allocations().size() == on_device);
+  }
+}
+
+TEST_CASE("Impossible optimizer options are refused", "[optimizer]") {
+  const auto code = [](const std::string& name, auto change) {
+    return code_of([&] {
+      OptimizerOptions options;
+      change(options);
+      Model model(name, {3}, options);
+    });
+  };
+  CHECK(code("lamb", [](auto&) {}) == ExitCode::done);
+  CHECK(code("nonsense", [](auto&) {}) == ExitCode::usage);
+  CHECK(code("sgd", [](auto& o) { o.importance = "sideways"; }) == ExitCode::usage);
+  CHECK(code("sgd", [](auto& o) { o.momentum = 1; }) == ExitCode::usage);
+  CHECK(code("lamb", [](auto& o) { o.epsilon = 0; }) == ExitCode::usage);
+  CHECK(code("lars", [](auto& o) { o.clamp_low = 11; }) == ExitCode::usage);
+}
+
+TEST_CASE("Every schedule warms up linearly per iteration", "[optimizer]") {
+  ScheduleOptions options;
+  options.lr = .01;
+  options.steps_per_epoch = 7;
+  for (const auto& name : schedules().names()) {
+    const auto schedule = schedules().at(name)(options);
+    for (std::int64_t k = 0; k < 35; ++k) CHECK(schedule->lr(k) == Approx(.01 * double(k + 1) / 35).epsilon(1e-14));
+    CHECK(schedule->lr(35) == Approx(.01).epsilon(1e-14));
+  }
+  options.warmup_epochs = 0;
+  for (const auto& name : schedules().names()) CHECK(schedules().at(name)(options)->lr(0) == .01);
+  CHECK(code_of([] { (void)schedules().at("nonsense"); }) == ExitCode::usage);
+  options.steps_per_epoch = 0;
+  CHECK(code_of([&] { (void)schedules().at("step")(options); }) == ExitCode::usage);
+}
+
+TEST_CASE("The step schedule decays at milestones counted after the warm-up", "[optimizer]") {
+  ScheduleOptions options;
+  options.lr = 1;
+  options.steps_per_epoch = 3;
+  const auto schedule = schedules().at("step")(options);
+  CHECK(schedule->lr(80 * 3 - 1) == 1);
+  CHECK(schedule->lr(80 * 3) == Approx(.1).epsilon(1e-14));
+  CHECK(schedule->lr(95 * 3 - 1) == Approx(.1).epsilon(1e-14));
+  CHECK(schedule->lr(95 * 3) == Approx(.01).epsilon(1e-14));
+  CHECK(schedule->lr(100 * 3) == Approx(.001).epsilon(1e-14));
+}
+
+TEST_CASE("The cosine and linear schedules reach zero at the end of the run", "[optimizer]") {
+  ScheduleOptions options;
+  options.lr = 2;
+  options.steps_per_epoch = 10;
+  options.warmup_epochs = 2;
+  options.epochs = 8;
+  for (const std::int64_t total : {0, 60, 500}) {
+    options.total_steps = total;
+    const std::int64_t end = total == 60 ? 60 : 100, half = 20 + (end - 20) / 2, quarter = 20 + (end - 20) / 4;
+    const auto cosine = schedules().at("cosine")(options), linear = schedules().at("linear")(options);
+    CHECK(linear->lr(quarter) == Approx(1.5).epsilon(1e-14));
+    CHECK(linear->lr(half) == Approx(1).epsilon(1e-14));
+    CHECK(cosine->lr(quarter) == Approx(1 + std::sqrt(.5)).epsilon(1e-14));
+    CHECK(cosine->lr(half) == Approx(1).epsilon(1e-14));
+    for (const auto* schedule : {cosine.get(), linear.get()}) {
+      CHECK(schedule->lr(end - 1) > 0);
+      CHECK(schedule->lr(end - 1) < .06);
+      CHECK(schedule->lr(end) == 0);
+      for (std::int64_t k = 20; k < end; ++k) CHECK(schedule->lr(k + 1) < schedule->lr(k));
+    }
+  }
+}

@@ -1,0 +1,456 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/report.hpp"
+#include "io/hdf5.hpp"
+
+using namespace dat;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// A folder that is gone after the test.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "dat report's XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  [[nodiscard]] std::string operator/(const std::string& file) const { return (path / file).string(); }
+};
+
+RunFacts facts_in(const std::string& folder) {
+  RunFacts facts;
+  facts.folder = folder;
+  facts.config_toml = "lr = 0.1\n";
+  facts.provenance_json = "{\"git_sha1\":\"abc\"}\n";
+  facts.layer_names = {"conv1.weight", "layer1.0.conv1.weight", "linear.bias"};
+  facts.layer_sizes = {432, 2304, 10};
+  facts.ranks = 2;
+  facts.total_steps = 5;
+  facts.quiet = true;
+  return facts;
+}
+
+/// A step whose numbers need all digits, with the vectors that it points to.
+struct Step {
+  StepRecord record;
+  std::vector<float> scale;
+  std::vector<double> p, norms;
+
+  explicit Step(std::int64_t number) {
+    const auto x = static_cast<double>(number);
+    record.step = number;
+    record.epoch = static_cast<int>(number / 3);
+    record.wall_time = x / 3;
+    record.lr = 0.1 * x;
+    record.loss_adv = std::exp(x / 7);
+    record.loss_clean = number % 2 == 0 ? kNaN : std::sqrt(x);
+    record.acc_adv = 1 / (1 + x);
+    record.acc_clean = 2 / (3 + x);
+    record.images = 128;
+    for (std::size_t i = 0; i < kPhases; ++i) record.seconds[i] = x * std::sin(static_cast<double>(i) + 1) + 10;
+    record.active_elements = 432 + (number % 2) * 2304;
+    record.bytes_sent = 4 * record.active_elements;
+    record.bytes_statistics = (std::int64_t{1} << 40) + number;
+    record.weight_gradients = number + 7;
+    p = {1.0, 0.3 + 0.01 * x, 0.1};
+    scale = {1.0F, static_cast<float>(number % 2 == 0 ? 0 : 1 / p[1]), 0.0F};
+    norms = {x / 11, x / 13, 99};
+  }
+  [[nodiscard]] const StepRecord& get() {
+    record.scale = &scale;
+    record.p = &p;
+    record.norms = &norms;
+    return record;
+  }
+};
+
+EvaluationRecord evaluation_at(std::int64_t step) { return {step, 1, 12.3, 1.0 / 3, 2.0 / 7, 1.1, kNaN, 10, 10000}; }
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<double> reals(const Hdf5File& file, const std::string& name) {
+  Shape shape;
+  return file.read<double>(name, shape);
+}
+std::vector<std::int64_t> integers(const Hdf5File& file, const std::string& name) {
+  Shape shape;
+  return file.read<std::int64_t>(name, shape);
+}
+
+template <class Action>
+std::pair<ExitCode, std::string> error_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {ExitCode::done, ""};
+}
+
+/// Sends the terminal's lines to a file while it lives.
+class CapturedOutput {
+ public:
+  explicit CapturedOutput(const std::string& path) : saved_((std::fflush(stdout), dup(STDOUT_FILENO))) {
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    dup2(fileno(file), STDOUT_FILENO);
+    std::fclose(file);
+  }
+  ~CapturedOutput() {
+    std::fflush(stdout);
+    dup2(saved_, STDOUT_FILENO);
+    close(saved_);
+  }
+
+ private:
+  int saved_;
+};
+
+}  // namespace
+
+TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "a/new/run");
+  Report report(facts, -1);
+  std::vector<Step> steps;
+  for (std::int64_t i = 1; i <= 5; ++i) report.step(steps.emplace_back(i).get());
+  report.evaluation(evaluation_at(5));
+  report.ranks({3, std::vector<double>(kPhases, 0.1), {1e12}});
+  std::vector<double> seconds;
+  for (int i = 0; i < 2 * kPhases; ++i) seconds.push_back(i / 3.0);
+  report.ranks({5, seconds, {12345678901234, 7}});
+  write_results(facts);
+
+  const std::string path = facts.folder + "/results.h5";
+  REQUIRE(check_seal(path).empty());
+  const Hdf5File file = Hdf5File::open(path, ExitCode::data);
+  CHECK(file.text("/", "filetype") == "results");
+  CHECK(file.integer("/", "format_version") == 1);
+  CHECK(file.text("/", "config_toml") == facts.config_toml);
+  CHECK(file.text("/", "provenance") == facts.provenance_json);
+  CHECK(file.text("history/step/wall_time", "units") == "s");
+  CHECK(file.text("history/step/bytes_sent", "units") == "byte");
+  CHECK(file.read_texts("jointspar/layer_name") == facts.layer_names);
+  CHECK(integers(file, "jointspar/layer_elements") == facts.layer_sizes);
+
+  const std::string group = "history/step/";
+  for (const auto& [name, value] : std::map<std::string, double StepRecord::*>{{"wall_time", &StepRecord::wall_time},
+                                                                               {"lr", &StepRecord::lr},
+                                                                               {"loss_adv", &StepRecord::loss_adv},
+                                                                               {"loss_clean", &StepRecord::loss_clean},
+                                                                               {"acc_adv", &StepRecord::acc_adv},
+                                                                               {"acc_clean", &StepRecord::acc_clean}}) {
+    INFO(name);
+    const std::vector<double> values = reals(file, group + name);
+    REQUIRE(values.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const double expected = steps[i].record.*value;
+      CHECK((std::isnan(expected) ? std::isnan(values[i]) : values[i] == expected));
+    }
+  }
+  for (const auto& [name, value] :
+       std::map<std::string, std::int64_t StepRecord::*>{{"step", &StepRecord::step},
+                                                         {"images", &StepRecord::images},
+                                                         {"bytes_sent", &StepRecord::bytes_sent},
+                                                         {"bytes_statistics", &StepRecord::bytes_statistics},
+                                                         {"active_elements", &StepRecord::active_elements},
+                                                         {"weight_gradients", &StepRecord::weight_gradients}}) {
+    INFO(name);
+    const std::vector<std::int64_t> values = integers(file, group + name);
+    REQUIRE(values.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) CHECK(values[i] == steps[i].record.*value);
+  }
+  for (std::size_t phase = 0; phase < kPhases; ++phase) {
+    const std::vector<double> values = reals(file, group + "t_" + kPhaseNames[phase]);
+    REQUIRE(values.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) CHECK(values[i] == steps[i].record.seconds[phase]);
+  }
+  CHECK(integers(file, group + "epoch") == std::vector<std::int64_t>{0, 0, 1, 1, 1});
+  CHECK(integers(file, group + "n_active") == std::vector<std::int64_t>{2, 1, 2, 1, 2});
+
+  Shape shape;
+  const std::vector<float> p = file.read<float>("jointspar/p", shape);
+  CHECK(shape == Shape{5, 3});
+  const std::vector<float> norm = file.read<float>("jointspar/norm", shape);
+  CHECK(shape == Shape{5, 3});
+  const std::vector<std::uint8_t> active = file.read<std::uint8_t>("jointspar/active", shape);
+  CHECK(shape == Shape{5, 3});
+  for (std::size_t i = 0; i < 5; ++i) {
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+      const std::size_t at = i * 3 + layer;
+      CHECK(p[at] == static_cast<float>(steps[i].p[layer]));
+      CHECK((active[at] == 1) == (steps[i].scale[layer] != 0));
+      if (active[at] == 1)
+        CHECK(norm[at] == static_cast<float>(steps[i].norms[layer]));
+      else
+        CHECK(std::isnan(norm[at]));
+    }
+  }
+
+  CHECK(reals(file, "history/evaluation/clean_acc") == std::vector<double>{1.0 / 3});
+  CHECK(reals(file, "history/evaluation/adv_acc") == std::vector<double>{2.0 / 7});
+  CHECK(std::isnan(reals(file, "history/evaluation/adv_loss").at(0)));
+  CHECK(integers(file, "history/evaluation/images") == std::vector<std::int64_t>{10000});
+
+  CHECK(integers(file, "ranks/step") == std::vector<std::int64_t>{3, 5});
+  const std::vector<double> update = file.read<double>("ranks/t_update", shape);
+  CHECK(shape == Shape{2, 2});
+  CHECK(update[0] == 0.1);
+  CHECK(std::isnan(update[1]));  // there was one rank before the restart
+  CHECK(update[2] == 5 / 3.0);
+  CHECK(update[3] == (5 + kPhases) / 3.0);
+  CHECK(reals(file, "ranks/bytes").at(2) == 12345678901234);
+}
+
+TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  RunFacts facts = facts_in(folder / "run");
+  facts.progress_seconds = 0;  // a progress line at every step
+  facts.quiet = false;
+  Report report(facts, -1);
+  Step first(1), second(2);
+  report.step(first.get());
+  const StepRecord& record = second.get();
+  std::int64_t before = allocations;
+  facts.folder.reserve(1000);
+  REQUIRE(allocations == before + 1);  // the counter counts
+  before = allocations;
+  report.step(record);
+  CHECK(allocations == before);
+
+  const std::string text = contents(facts.folder + "/metrics.jsonl");
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+  const std::string line = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  CHECK(line.starts_with("{\"kind\":\"step\",\"step\":2,\"epoch\":0,"));
+  CHECK(line.find("\"loss_clean\":null,") != std::string::npos);
+  CHECK(line.find("\"n_active\":1,\"active\":\"100\",\"p\":[1,0.32,0.1],\"norm\":[0.18181819,null,null]}") !=
+        std::string::npos);
+}
+
+TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  std::int64_t at_checkpoint = 0;
+  {
+    Report report(facts, -1);
+    report.step(Step(1).get());
+    report.step(Step(2).get());
+    at_checkpoint = report.metrics_bytes();
+    report.step(Step(3).get());
+    report.step(Step(4).get());
+    CHECK(report.metrics_bytes() == static_cast<std::int64_t>(fs::file_size(facts.folder + "/metrics.jsonl")));
+  }
+  {
+    Report report(facts, at_checkpoint);
+    report.step(Step(3).get());
+  }
+  write_results(facts);
+  CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step") ==
+        std::vector<std::int64_t>{1, 2, 3});
+
+  const auto [code, what] = error_of([&] { Report(facts, 1000000); });
+  CHECK(code == ExitCode::checkpoint);
+  CHECK(what.find("metrics.jsonl") != std::string::npos);
+  fs::remove(facts.folder + "/metrics.jsonl");
+  CHECK(error_of([&] { Report(facts, at_checkpoint); }).first == ExitCode::checkpoint);
+}
+
+TEST_CASE("A new run in an old folder starts with empty records and without the old results", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  {
+    Report report(facts, -1);
+    report.step(Step(1).get());
+    report.finish({});
+  }
+  REQUIRE(fs::exists(facts.folder + "/SUMMARY.txt"));
+  Report report(facts, -1);
+  CHECK(!fs::exists(facts.folder + "/SUMMARY.txt"));
+  CHECK(!fs::exists(facts.folder + "/results.h5"));
+  write_results(facts);
+  CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step").empty());
+}
+
+TEST_CASE("A damaged record is named by its line; a line that a killed writer left is not read", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  {
+    Report report(facts, -1);
+    for (std::int64_t i = 1; i <= 3; ++i) report.step(Step(i).get());
+  }
+  const std::string path = facts.folder + "/metrics.jsonl";
+  const std::string whole = contents(path);
+  const std::size_t second = whole.find('\n') + 1;
+
+  std::ofstream(path) << whole.substr(0, whole.size() - 1);
+  write_results(facts);
+  CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step") ==
+        std::vector<std::int64_t>{1, 2});
+
+  const std::vector<std::pair<std::string, std::string>> damages = {{"\"epoch\":0", "\"epoch\":"},  // no JSON
+                                                                    {"\"epoch\":0,", ""},  // a field is missing
+                                                                    {"\"epoch\":0", "\"epoch\":\"0\""},  // another type
+                                                                    {"\"p\":[1,", "\"p\":["},  // a layer is missing
+                                                                    {"\"kind\":\"step\"", "\"kind\":\"stop\""}};
+  for (const auto& [from, to] : damages) {
+    std::string text = whole;
+    const std::size_t at = text.find(from, second);
+    REQUIRE(at != std::string::npos);
+    std::ofstream(path) << text.replace(at, from.size(), to);
+    const auto [code, what] = error_of([&] { write_results(facts); });
+    INFO(to << ": " << what);
+    CHECK(code == ExitCode::data);
+    CHECK(what.find("metrics.jsonl, line 2 is damaged") != std::string::npos);
+  }
+  CHECK(error_of([&] { write_results(facts_in(folder / "nowhere")); }).first == ExitCode::data);
+}
+
+TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the same", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  FinalResult result;
+  result.clean_acc = 0.52344;
+  result.adv_acc = 0.34116;
+  result.time_s = 123.44;
+  result.comm_s = 1.21;
+  result.attack_steps = 20;
+  result.weights_hash = "0123abcd";
+  result.remarks = {"a remark"};
+  std::string last;
+  {
+    CapturedOutput output(folder / "output");
+    Report report(facts, -1);
+    report.step(Step(1).get());
+    report.step(Step(2).get());
+    report.evaluation(evaluation_at(2));
+    last = report.finish(result);
+  }
+  CHECK(last == "Final: clean_acc=0.5234 pgd20_acc=0.3412 time_s=123.4 comm_s=1.2 VALID");
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  CHECK(summary.ends_with("a remark\n" + last + "\n"));
+  CHECK(summary.find("Final:") == summary.rfind("Final:"));
+  CHECK(summary.find("0123abcd") != std::string::npos);
+  CHECK(summary.find("33.33     28.57") != std::string::npos);  // the evaluation, per cent
+  CHECK(summary.find("1.5 of 3 in the mean") != std::string::npos);
+  CHECK(summary.find("0.006336 MB per step") != std::string::npos);  // 4 * (432 + 2304 + 432) / 2 bytes
+  CHECK(contents(folder / "output").ends_with(summary));
+  const std::string log = contents(facts.folder + "/run.log");
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, end = 0;
+  const std::string logged = log.substr(log.rfind('\n', log.size() - 2) + 1);
+  CHECK(std::sscanf(logged.c_str(), "%4d-%2d-%2dT%2d:%2d:%2dZ %n", &year, &month, &day, &hour, &minute, &second,
+                    &end) == 6);
+  CHECK(logged.substr(static_cast<std::size_t>(end)) == last + "\n");
+
+  CapturedOutput output(folder / "output");
+  result.valid = false;
+  result.clean_acc = -kNaN;
+  Report report(facts, -1);
+  CHECK(report.finish(result) == "Final: clean_acc=nan pgd20_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+}
+
+TEST_CASE("Progress is plain lines without a terminal, and nothing where it is unwanted", "[report]") {
+  const Folder folder;
+  RunFacts facts = facts_in(folder / "run");
+  facts.progress_seconds = 0;
+  for (const bool quiet : {false, true}) {
+    facts.quiet = quiet;
+    {
+      CapturedOutput output(folder / "output");
+      Report report(facts, -1);
+      for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+      report.evaluation(evaluation_at(5));
+    }
+    const std::string text = contents(folder / "output");
+    CHECK(text.find_first_of("\r\033") == std::string::npos);
+    CHECK(std::count(text.begin(), text.end(), '\n') == (quiet ? 1 : 6));
+    CHECK(text.find("evaluation at step 5  epoch 1  clean 33.33 %  pgd10 28.57 %") != std::string::npos);
+    const std::size_t progress = text.find("step 5/5  epoch 1  loss 2.0427  acc 16.67 %  ");
+    CHECK((progress == std::string::npos) == quiet);
+    CHECK((text.find(" images/s  ETA 0:00:00\n", progress) == std::string::npos) == quiet);
+  }
+}
+
+TEST_CASE("A full disk ends in an error of the right kind", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  fs::create_directories(facts.folder);
+  fs::create_symlink("/dev/full", facts.folder + "/metrics.jsonl");
+  const auto [code, what] = error_of([&] { Report(facts, -1); });
+  CHECK(code == ExitCode::io);
+  CHECK(what.find("No space left") != std::string::npos);
+  CHECK(error_of([&] { Report(facts_in("/dev/null/run"), -1); }).first == ExitCode::io);
+}
+
+TEST_CASE("A run that was stopped early is drawn as far as it got", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  Report report(facts_in(folder / "run"), -1);
+  CHECK(error_of([&] { (void)plot_run(folder / "run", "svg"); }).first == ExitCode::data);
+  report.step(Step(1).get());
+  CHECK(plot_run(folder / "run", "svg").size() == 2);
+  report.evaluation(evaluation_at(1));
+  report.step(Step(2).get());
+  CHECK(plot_run(folder / "run", "svg").size() == 3);
+}
+
+TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "it's a \"run\" `false` $(false)");
+  {
+    Report report(facts, -1);
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    report.evaluation(evaluation_at(3));
+    report.evaluation(evaluation_at(5));
+  }
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) {
+    CHECK(error_of([&] { (void)plot_run(facts.folder, "svg"); }).first == ExitCode::device);
+  } else {
+    for (const std::string format : {"svg", "png"}) {
+      const std::vector<std::string> pictures = plot_run(facts.folder, format);
+      REQUIRE(pictures.size() == 3);
+      for (const std::string& picture : pictures) {
+        const std::string text = contents(picture);
+        CHECK((format == "svg" ? text.find("</svg>") != std::string::npos : text.substr(1, 3) == "PNG"));
+      }
+    }
+    CHECK(contents(facts.folder + "/plots/layers.svg").find("layer1.0.conv1.weight") != std::string::npos);
+  }
+  for (const std::string name : {"accuracy", "phases", "layers"})
+    for (const std::string kind : {".gp", ".csv"}) CHECK(fs::exists(facts.folder + "/plots/" + name + kind));
+  CHECK(contents(facts.folder + "/plots/layers.csv")
+            .starts_with("step,\"conv1.weight\",\"layer1.0.conv1.weight\",\"linear.bias\"\n1,1,0.31,0.1\n"));
+  CHECK(error_of([&] { (void)plot_run(folder / "nowhere", "svg"); }).first == ExitCode::data);
+  CHECK(error_of([&] { (void)plot_run(facts.folder, "bmp"); }).first == ExitCode::usage);
+}

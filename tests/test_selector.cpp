@@ -1,0 +1,358 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/selector.hpp"
+
+using namespace dat;
+
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector project(const Vector& log_w, double budget, double p_min) {
+  Vector q, scratch;
+  project_kl(log_w, budget, p_min, q, scratch);
+  return q;
+}
+
+Vector logs(const Vector& w) {
+  Vector all;
+  for (const double x : w) all.push_back(std::log(x));
+  return all;
+}
+
+double sum(const Vector& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
+
+double largest_difference(const Vector& a, const Vector& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t d = 0; d < a.size(); ++d) largest = std::max(largest, std::fabs(a[d] - b[d]));
+  return largest;
+}
+
+/// clip(exp(log_w + lambda), p_min, 1) with lambda found by bisection: the optimality conditions, solved the slow way.
+Vector project_by_bisection(const Vector& log_w, double budget, double p_min) {
+  const auto at = [&](double lambda) {
+    Vector q;
+    for (const double x : log_w) q.push_back(std::clamp(std::exp(std::min(x + lambda, 0.0)), p_min, 1.0));
+    return q;
+  };
+  double low = -*std::max_element(log_w.begin(), log_w.end()) + std::log(p_min);
+  double high = -*std::min_element(log_w.begin(), log_w.end());
+  for (int i = 0; i < 200; ++i) {
+    const double middle = low + (high - low) / 2;
+    (sum(at(middle)) < budget ? low : high) = middle;
+  }
+  return at(high);
+}
+
+SelectorOptions options(int layers, double budget, double p_min, const std::string& loss = "selfnorm") {
+  SelectorOptions all;
+  all.layers = layers;
+  all.budget = budget;
+  all.p_min = p_min;
+  all.bandit_loss = loss;
+  all.seed = 7;
+  return all;
+}
+
+std::unique_ptr<LayerSelector> exp3(const SelectorOptions& all) { return selectors().at("exp3")(all); }
+
+template <class Call>
+ExitCode code_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ExitCode::done;
+}
+
+const auto kLosses = {"paper", "shiftfree", "minshift", "selfnorm"};
+
+}  // namespace
+
+TEST_CASE("The KL projection scales and clips", "[selector]") {
+  const struct {
+    Vector w;
+    double budget, p_min;
+    Vector q;
+  } cases[] = {{{.2, .4, .6, .8}, 2, .1, {.2, .4, .6, .8}},
+               {{1, 1, 1, 1}, 2.5, .05, {.625, .625, .625, .625}},
+               {{.01, .02, 5, 9}, 2.2, .1, {.1, .1, 1, 1}},
+               {{1e-30, 1e-5, .5, .5, .9}, 3, .2, {.2, .2, .8, .8, 1}},
+               {{.3, .3, .3}, 3, .1, {1, 1, 1}},
+               {{.5, .25, .125, .0625}, .8, .1, {.4, .2, .1, .1}},
+               {{.3, .9, .1}, .3, .1, {.1, .1, .1}}};
+  for (const auto& c : cases) {
+    const Vector q = project(logs(c.w), c.budget, c.p_min);
+    CHECK(largest_difference(q, c.q) < 1e-14);
+  }
+}
+
+TEST_CASE("The KL projection meets its constraints and the optimality conditions for any weights", "[selector]") {
+  std::mt19937_64 generator(1);
+  const auto random = [&](double low, double high) { return std::uniform_real_distribution<>(low, high)(generator); };
+  const double spreads[] = {0, 1e-9, 1, 30, 1e4};
+  for (int trial = 0; trial < 2000; ++trial) {
+    const auto layers = static_cast<std::size_t>(random(1, 80));
+    const double p_min = std::exp(random(std::log(1e-6), 0));
+    const double floor = p_min * static_cast<double>(layers);
+    const double where[] = {0, 1, random(0, 1), random(0, 1), random(0, 1e-6)};
+    const double budget = std::lerp(floor, static_cast<double>(layers), where[trial % 5]);
+    const double spread = spreads[trial / 5 % 5];
+    Vector log_w;
+    for (std::size_t d = 0; d < layers; ++d) log_w.push_back(random(-spread, 0));
+
+    const Vector q = project(log_w, budget, p_min);
+    INFO("trial " << trial << ", layers " << layers << ", p_min " << p_min << ", budget " << budget);
+    CHECK(std::fabs(sum(q) - budget) < 1e-9);
+    CHECK(*std::min_element(q.begin(), q.end()) >= p_min);
+    CHECK(*std::max_element(q.begin(), q.end()) <= 1);
+    // log_w + lambda is rounded at 2^-53 * 1e4, and 80 such errors meet in the sum.
+    CHECK(largest_difference(q, project_by_bisection(log_w, budget, p_min)) < 80 * 4 * 0x1p-53 * 1e4);
+  }
+}
+
+TEST_CASE("A budget that no probabilities can meet is refused", "[selector]") {
+  CHECK(code_of([] { (void)project({0, 0, 0}, 3.1, .1); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)project({0, 0, 0}, .29, .1); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)project({0, 0, 0}, 1, 0); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)exp3(options(54, 55, .1)); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)exp3(options(54, 5, .1)); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)exp3(options(54, 40, .1, "nonsense")); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)selectors().at("nonsense"); }) == ExitCode::usage);
+  CHECK(code_of([] { (void)exp3(options(3, .3, .1)); }) == ExitCode::done);  // 3 * .1 > .3 in double
+  CHECK(code_of([] { (void)exp3(options(54, 54, 1)); }) == ExitCode::done);
+  try {
+    (void)exp3(options(54, 5, .1));
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("at least 5.4") != std::string::npos);
+  }
+}
+
+TEST_CASE("One EXP3 update with each bandit loss", "[selector]") {
+  const ActiveSet active{{1.6F, 1.6F, 0, 1.6F}};
+  const Vector norms = {1, 2, std::numeric_limits<double>::quiet_NaN(), .5};
+  const auto updated = [&](const std::string& loss) {
+    const auto selector = exp3(options(4, 2.5, .1, loss));
+    CHECK(selector->probabilities() == Vector(4, .625));
+    selector->learn(active, norms);
+    return selector->probabilities();
+  };
+  // The figures have eight digits.
+  CHECK(largest_difference(updated("shiftfree"), {.61570845, .69621154, .59099855, .59708146}) < 6e-9);
+  CHECK(largest_difference(updated("paper"), {.62399047, .62406715, .62797109, .6239713}) < 6e-9);
+  CHECK(largest_difference(updated("selfnorm"), {.61963723, .66789715, .60433834, .60812728}) < 6e-9);
+
+  // minshift: l = max (g/p)^2 - (g/p)^2 = 10.24 - {2.56, 10.24, -, .64}, alpha = 1e-3.
+  const Vector w = {.625 * std::exp(-1e-3 * 7.68 / .625), .625, .625, .625 * std::exp(-1e-3 * 9.6 / .625)};
+  CHECK(largest_difference(updated("minshift"), project_by_bisection(logs(w), 2.5, .1)) < 1e-14);
+}
+
+TEST_CASE("The paper's loss uses the largest norm seen so far", "[selector]") {
+  const ActiveSet active{{2, 2, 0}};
+  const auto once = exp3(options(3, 1.5, .1, "paper"));
+  once->learn(active, {1, 4, 0});
+  const Vector p = once->probabilities();
+  once->learn(active, {1, 1, 0});
+  Vector log_w = logs(p);
+  for (const std::size_t d : {0U, 1U}) log_w[d] -= 1e-5 * (16 / .01 - 1 / (p[d] * p[d])) / p[d];
+  CHECK(largest_difference(once->probabilities(), project_by_bisection(log_w, 1.5, .1)) < 1e-14);
+}
+
+TEST_CASE("A layer whose norm is zero or not finite is left out of the bandit's update", "[selector]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  for (const std::string loss : kLosses) {
+    const auto odd = exp3(options(6, 3, .1, loss));
+    const auto plain = exp3(options(6, 3, .1, loss));
+    odd->learn({{2, 2, 2, 2, 2, 0}}, {1, nan, 0, infinity, 1e-170, 5});
+    plain->learn({{2, 0, 0, 0, 0, 0}}, {1, 1, 1, 1, 1, 5});
+    CHECK(odd->state() == plain->state());
+  }
+}
+
+TEST_CASE("The probabilities sum to the budget and keep their bounds after any update", "[selector]") {
+  std::mt19937_64 generator(2);
+  std::uniform_real_distribution<> exponent(-30, 30);
+  for (const std::string loss : kLosses) {
+    const auto selector = exp3(options(54, 20, .05, loss));
+    ActiveSet active;
+    Vector norms(54);
+    for (std::uint64_t t = 0; t < 200; ++t) {
+      selector->draw(t, active);
+      for (double& norm : norms) norm = std::pow(10.0, t < 100 ? exponent(generator) / 30 : exponent(generator));
+      selector->learn(active, norms);
+      const Vector& p = selector->probabilities();
+      INFO(loss << " " << t);
+      CHECK(std::fabs(sum(p) - 20) < 1e-9);
+      CHECK(*std::min_element(p.begin(), p.end()) >= .05);
+      CHECK(*std::max_element(p.begin(), p.end()) <= 1);
+    }
+  }
+}
+
+TEST_CASE("The sparsified gradient is unbiased: the mean of Z/p is 1, and layers are drawn independently",
+          "[selector]") {
+  // The chance of an empty set, which would be drawn again, is below exp(-20).
+  const auto selector = exp3(options(54, 20, .05));
+  ActiveSet active = ActiveSet::all(54);
+  Vector norms(54);
+  for (std::size_t d = 0; d < 54; ++d) norms[d] = static_cast<double>(d + 1);
+  for (int t = 0; t < 20; ++t) selector->learn(active, norms);
+  const Vector p = selector->probabilities();
+  REQUIRE(*std::max_element(p.begin(), p.end()) > 2 * *std::min_element(p.begin(), p.end()));
+
+  constexpr int kDraws = 20000;
+  Vector mean(54);
+  double size = 0, square = 0;
+  for (int t = 0; t < kDraws; ++t) {
+    selector->draw(static_cast<std::uint64_t>(t), active);
+    double count = 0;
+    for (std::size_t d = 0; d < 54; ++d) {
+      mean[d] += double(active.scale[d]) / kDraws;
+      count += active.scale[d] != 0;
+      if (active.scale[d] != 0) CHECK(active.scale[d] == static_cast<float>(1 / p[d]));
+    }
+    size += count / kDraws;
+    square += count * count / kDraws;
+  }
+  // Five standard deviations; 2e-7 for the float's rounding where p = 1.
+  for (std::size_t d = 0; d < 54; ++d) CHECK(std::fabs(mean[d] - 1) <= 5 * std::sqrt((1 / p[d] - 1) / kDraws) + 2e-7);
+  double variance = 0;
+  for (const double x : p) variance += x * (1 - x);
+  CHECK(std::fabs(size - 20) < 5 * std::sqrt(variance / kDraws));
+  // |S| is nearly normal: its sample variance has a relative deviation of sqrt(2/draws).
+  CHECK(std::fabs((square - size * size) / variance - 1) < 5 * std::sqrt(2.0 / kDraws));
+}
+
+TEST_CASE("A draw depends on the seed, the draw number and p alone, and is never empty", "[selector]") {
+  auto all = options(54, 20, .05);
+  const auto a = exp3(all);
+  const auto b = exp3(all);
+  all.seed += std::uint64_t{1} << 32;
+  const auto other_seed = exp3(all);
+  ActiveSet x, y, z;
+  a->draw(3, x);
+  b->draw(9, y);
+  CHECK(x.scale != y.scale);
+  b->draw(3, y);
+  CHECK(x.scale == y.scale);
+  other_seed->draw(3, z);
+  CHECK(x.scale != z.scale);
+
+  const auto rare = exp3(options(2, .2, .1));
+  for (std::uint64_t t = 0; t < 1000; ++t) {
+    rare->draw(t, x);
+    CHECK((x.active(0) || x.active(1)));
+  }
+}
+
+namespace {
+
+/// sum of norm^2/p over its least value, at the mean of p over the second half of `steps` updates.
+double excess_variance(const SelectorOptions& all, const Vector& norms, std::uint64_t steps, double& distance) {
+  const Vector best = project(logs(norms), all.budget, all.p_min);
+  const auto selector = exp3(all);
+  ActiveSet active;
+  Vector mean(norms.size());
+  for (std::uint64_t t = 0; t < steps; ++t) {
+    selector->draw(t, active);
+    selector->learn(active, norms);
+    if (t >= steps / 2)
+      for (std::size_t d = 0; d < norms.size(); ++d)
+        mean[d] += selector->probabilities()[d] / static_cast<double>(steps / 2);
+  }
+  distance = largest_difference(mean, best);
+  const auto variance = [&](const Vector& p) {
+    double total = 0;
+    for (std::size_t d = 0; d < p.size(); ++d) total += norms[d] * norms[d] / p[d];
+    return total;
+  };
+  const Vector uniform(norms.size(), all.budget / all.layers);
+  REQUIRE(variance(uniform) > 1.4 * variance(best));
+  return variance(mean) / variance(best);
+}
+
+}  // namespace
+
+TEST_CASE("With constant norms the bandit converges to clip(c*norm), which has the least variance", "[selector]") {
+  // The losses without self-normalisation are unbiased gradients of the variance: what is left is noise.
+  Vector norms;
+  for (int d = 0; d < 12; ++d) norms.push_back(std::pow(0.7, d));
+  double distance = 0;
+  for (const std::string loss : {"shiftfree", "minshift"}) {
+    auto all = options(12, 5, .1, loss);
+    all.bandit_rate = 1e-4;
+    CHECK(excess_variance(all, norms, 80000, distance) < 1.001);
+    CHECK(distance < 0.02);
+  }
+}
+
+TEST_CASE("The self-normalised bandit comes near the least variance with its default rate at any scale", "[selector]") {
+  std::mt19937_64 generator(3);
+  std::normal_distribution<> normal;
+  Vector norms(54);
+  for (double& norm : norms) norm = std::exp(normal(generator));
+  Vector tiny = norms;
+  for (double& norm : tiny) norm *= 0x1p-60;
+  double distance = 0, distance_tiny = 0;
+  const double excess = excess_variance(options(54, 20, .05), norms, 4000, distance);
+  // The maximum over the drawn layers depends on the draw, so a few per cent remain whatever the rate.
+  CHECK(excess < 1.05);
+  CHECK(std::fabs(excess_variance(options(54, 20, .05), tiny, 4000, distance_tiny) - excess) < 1e-12);
+}
+
+TEST_CASE("A restored selector continues bit for bit", "[selector]") {
+  for (const std::string loss : kLosses) {
+    const auto run = [](LayerSelector& selector, std::uint64_t from, std::uint64_t to) {
+      ActiveSet active;
+      for (std::uint64_t t = from; t < to; ++t) {
+        selector.draw(t, active);
+        Vector norms(12);
+        for (std::size_t d = 0; d < 12; ++d) norms[d] = 1 + std::sin(static_cast<double>(t * 12 + d));
+        selector.learn(active, norms);
+      }
+      return active.scale;
+    };
+    const auto whole = exp3(options(12, 6, .1, loss));
+    const auto first = exp3(options(12, 6, .1, loss));
+    const auto second = exp3(options(12, 6, .1, loss));
+    const auto last = run(*whole, 0, 40);
+    run(*first, 0, 17);
+    second->restore(first->state());
+    CHECK(run(*second, 17, 40) == last);
+    CHECK(second->state() == whole->state());
+    CHECK(code_of([&] { second->restore(Vector(12)); }) == ExitCode::checkpoint);
+  }
+}
+
+TEST_CASE("Drawing and learning allocate nothing", "[selector]") {
+  for (const std::string name : {"all", "exp3"}) {
+    const auto selector = selectors().at(name)(options(54, 40, .1));
+    ActiveSet active = ActiveSet::all(54);
+    const Vector norms(54, 2.0);
+    const auto before = allocations.load();
+    selector->draw(0, active);
+    selector->learn(active, norms);
+    CHECK(allocations.load() == before);
+    exp3(options(54, 40, .1));
+    CHECK(allocations.load() > before);
+  }
+}
+
+TEST_CASE("Selector 'all' takes every layer with weight 1 and learns nothing", "[selector]") {
+  const auto selector = selectors().at("all")(options(5, 2, .1));
+  ActiveSet active;
+  selector->draw(4, active);
+  selector->learn(active, {1, 2, 3, 4, 5});
+  CHECK(active.scale == std::vector<float>(5, 1.0F));
+  CHECK(selector->probabilities() == Vector(5, 1.0));
+  selector->restore(selector->state());
+  CHECK(code_of([&] { selector->restore({1}); }) == ExitCode::checkpoint);
+}
