@@ -4,16 +4,6 @@
 
 #include "launch.hpp"
 
-namespace dat {
-
-/// Where an augmented image is cut from the zero-padded original, and whether it is mirrored. {0, 0, 0}: as it is.
-struct Crop {
-  std::int8_t top = 0, left = 0;  ///< of the cut, relative to the original: -padding .. padding
-  std::int8_t flip = 0;
-};
-
-}  // namespace dat
-
 namespace dat::kernels {
 
 /// uint8 [n, h, w, c] -> float in [0, 1] in the image layout: cut, mirror, divide by 255. Runs over n*h*w.

@@ -49,6 +49,12 @@ struct Tensor {
   [[nodiscard]] std::int64_t elements() const { return n * layout.elements(); }
 };
 
+/// Where an augmented image is cut from the zero-padded original, and whether it is mirrored. {0, 0, 0}: as it is.
+struct Crop {
+  std::int8_t top = 0, left = 0;  ///< of the cut, relative to the original: -padding .. padding
+  std::int8_t flip = 0;
+};
+
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
 /// Where a kernel runs: the kind, and the stream it is queued on (null on the CPU, where calls return when done).

@@ -170,8 +170,9 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
   }
 }
 
-std::optional<Checkpoint> CheckpointFolder::newest(const std::function<void(const std::string&)>& warn) const {
-  const auto found = checkpoints_in(folder_);
+std::optional<Checkpoint> CheckpointFolder::newest(const std::string& folder,
+                                                   const std::function<void(const std::string&)>& warn) {
+  const auto found = checkpoints_in(folder);
   if (found.empty()) return std::nullopt;
   for (const auto& [step, path] : found) {
     try {
@@ -180,7 +181,7 @@ std::optional<Checkpoint> CheckpointFolder::newest(const std::function<void(cons
       warn(std::string(error.what()) + "; trying the one before it");
     }
   }
-  fail(ExitCode::checkpoint, folder_, ": none of the ", found.size(),
+  fail(ExitCode::checkpoint, folder, ": none of the ", found.size(),
        " checkpoints is whole; restore one, or start anew with --resume never");
 }
 

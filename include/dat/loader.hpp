@@ -1,0 +1,64 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "dat/dataset.hpp"
+#include "dat/sampler.hpp"
+#include "dat/tensor.hpp"
+
+namespace dat {
+
+/// One rank's samples of one step, on the host.
+struct HostBatch {
+  int count = 0;
+  std::vector<std::uint8_t> pixels;    ///< [count, size, size, channels]
+  std::vector<std::int32_t> labels;    ///< [count]
+  std::vector<std::int64_t> ids;       ///< [count] sample numbers: keys of the random start
+  std::vector<Crop> crops;             ///< [count]
+};
+
+struct LoaderOptions {
+  int batch = 1, micro_batch = 1;
+  bool augment = true;       ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
+  int warmup_epochs = 0;     ///< they share the shuffle of the first epoch, as in DAT
+  std::uint64_t seed = 0;
+  std::int64_t first_step = 0;
+};
+
+/// Reads the batches of the coming steps in a thread of its own, one ahead.
+class Loader {
+ public:
+  Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The batch of the next step; valid until the next call. Waits for it where it is not there yet. Throws what the
+  /// reading threw.
+  const HostBatch& next();
+  [[nodiscard]] const Sampler& sampler() const { return sampler_; }
+
+ private:
+  void fill(HostBatch& batch, std::int64_t step);
+  void work();
+
+  const Dataset& dataset_;
+  LoaderOptions options_;
+  Sampler sampler_;
+  std::int64_t shuffled_ = -1;
+  std::vector<std::int64_t> indices_;
+  HostBatch batches_[2];
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t produced_, consumed_;  ///< steps
+  std::exception_ptr failure_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dat

@@ -1,0 +1,98 @@
+#include "dat/loader.hpp"
+
+#include "dat/random.hpp"
+
+namespace dat {
+
+Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
+    : dataset_(dataset),
+      options_(options),
+      sampler_(dataset.size(), ranks, rank, options.batch, options.micro_batch, options.seed),
+      produced_(options.first_step),
+      consumed_(options.first_step) {
+  const auto batch = static_cast<std::size_t>(options.batch);
+  const auto bytes = static_cast<std::size_t>(dataset.info().size) * static_cast<std::size_t>(dataset.info().size) *
+                     static_cast<std::size_t>(dataset.info().channels);
+  indices_.resize(batch);
+  for (HostBatch& b : batches_) {
+    b.pixels.resize(batch * bytes);
+    b.labels.resize(batch);
+    b.ids.resize(batch);
+    b.crops.resize(batch);
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Loader::fill(HostBatch& batch, std::int64_t step) {
+  const std::int64_t steps = sampler_.steps_per_epoch(), epoch = step / steps;
+  const std::int64_t shuffle = epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;
+  if (shuffle != shuffled_) {
+    sampler_.shuffle(static_cast<std::uint32_t>(shuffle));
+    shuffled_ = shuffle;
+  }
+  batch.count = sampler_.batch(step % steps, indices_.data());
+  const auto bytes = batch.pixels.size() / batch.labels.size();
+  for (int i = 0; i < batch.count; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    const std::int64_t sample = indices_[k];
+    dataset_.read(sample, batch.pixels.data() + k * bytes);
+    batch.labels[k] = dataset_.label(sample);
+    batch.ids[k] = sample;
+    batch.crops[k] = {};
+    if (!options_.augment) continue;
+    constexpr int kPadding = 4;
+    const Philox4 words = random_words(options_.seed, Purpose::augmentation, static_cast<std::uint32_t>(epoch),
+                                       static_cast<std::uint64_t>(sample), 0);
+    const auto shift = [](std::uint32_t word) {
+      return static_cast<std::int8_t>(static_cast<int>(word % (2 * kPadding + 1)) - kPadding);
+    };
+    batch.crops[k] = {shift(words.v[0]), shift(words.v[1]), static_cast<std::int8_t>(words.v[2] & 1U)};
+  }
+}
+
+void Loader::work() {
+  for (;;) {
+    std::int64_t step = 0;
+    {
+      std::unique_lock lock(mutex_);
+      // The batch handed out last is still in use: one further ahead, no more.
+      changed_.wait(lock, [this] { return stop_ || produced_ < consumed_ + 1; });
+      if (stop_) return;
+      step = produced_;
+    }
+    try {
+      fill(batches_[step % 2], step);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      ++produced_;
+      if (failure_) stop_ = true;
+    }
+    changed_.notify_all();
+  }
+}
+
+const HostBatch& Loader::next() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return produced_ > consumed_; });
+  if (failure_) std::rethrow_exception(failure_);
+  const HostBatch& batch = batches_[consumed_ % 2];
+  ++consumed_;
+  lock.unlock();
+  changed_.notify_all();
+  return batch;
+}
+
+}  // namespace dat

@@ -1,0 +1,139 @@
+// The trainer's state as a checkpoint, and back.
+
+#include "train/trainer.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::vector<std::int64_t> shape_of(const Segment& segment) { return {segment.shape.begin(), segment.shape.end()}; }
+
+}  // namespace
+
+void load_network(const Checkpoint& checkpoint, Model& model) {
+  for (const Segment& segment : model.parameters.segments)
+    model.upload(segment, checkpoint.array("param/" + segment.name, shape_of(segment)).values, model.parameters.values);
+  for (const Norm& norm : model.graph.norms) {
+    const auto load = [&](const std::string& name, float* to) {
+      const auto& values = checkpoint.array("bn/" + norm.name + name, {norm.channels}).values;
+      model.backend.copy_to_device(to + norm.begin, values.data(), values.size() * sizeof(float));
+    };
+    load(".running_mean", model.running_mean);
+    load(".running_var", model.running_variance);
+  }
+}
+
+std::int64_t Trainer::checkpoint_bytes() const {
+  const auto arrays = static_cast<std::int64_t>(1 + optimizer_->state().size());
+  return static_cast<std::int64_t>(sizeof(float)) * (arrays * model_->parameters.size + 2 * model_->graph.statistics);
+}
+
+Checkpoint Trainer::capture() {
+  // Where every rank keeps its own running statistics, all of them belong to the state.
+  std::vector<double> local;
+  const auto count = static_cast<std::size_t>(model_->graph.statistics);
+  std::vector<float> mean(count), variance(count);
+  backend_->copy_to_host(mean.data(), model_->running_mean, count * sizeof(float));
+  backend_->copy_to_host(variance.data(), model_->running_variance, count * sizeof(float));
+  if (options_.bn_statistics == "local") {
+    std::vector<double> mine(mean.begin(), mean.end());
+    mine.insert(mine.end(), variance.begin(), variance.end());
+    local = world_.gather(mine);
+  }
+  Checkpoint checkpoint;
+  if (!world_.root()) return checkpoint;
+
+  for (const Segment& segment : model_->parameters.segments) {
+    checkpoint.arrays.push_back(
+        {"param/" + segment.name, shape_of(segment), model_->download(segment, model_->parameters.values)});
+    for (const Optimizer::State& state : optimizer_->state())
+      checkpoint.arrays.push_back(
+          {"optim/" + state.name + "/" + segment.name, shape_of(segment), model_->download(segment, state.data)});
+  }
+  for (const Norm& norm : model_->graph.norms) {
+    const auto slice = [&](const std::vector<float>& all) {
+      return std::vector<float>(all.begin() + norm.begin, all.begin() + norm.begin + norm.channels);
+    };
+    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_mean", {norm.channels}, slice(mean)});
+    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_var", {norm.channels}, slice(variance)});
+  }
+  checkpoint.doubles["selector"] = selector_->state();
+  checkpoint.doubles["p"] = p_;
+  checkpoint.doubles["active_scale"] = {active_.scale.begin(), active_.scale.end()};
+  if (!local.empty()) checkpoint.doubles["bn_local"] = local;
+  checkpoint.doubles["seconds"] = {wall_time()};
+  checkpoint.integers["step"] = step_;
+  checkpoint.integers["steps_per_epoch"] = steps_per_epoch_;
+  checkpoint.integers["ranks"] = world_.size();
+  checkpoint.integers["threads"] = choose_threads(options_.threads, world_.node_size());
+  checkpoint.integers["train_images"] = train_->size();
+  checkpoint.integers["batches_tracked"] = model_->batches_tracked;
+  return checkpoint;
+}
+
+void Trainer::restore(const Checkpoint& checkpoint) {
+  const auto integer = [&](const std::string& name) {
+    const auto found = checkpoint.integers.find(name);
+    require(found != checkpoint.integers.end(), ExitCode::checkpoint, "the checkpoint has no number '", name, "'");
+    return found->second;
+  };
+  const auto doubles = [&](const std::string& name) -> const std::vector<double>& {
+    const auto found = checkpoint.doubles.find(name);
+    require(found != checkpoint.doubles.end(), ExitCode::checkpoint, "the checkpoint has no array '", name, "'");
+    return found->second;
+  };
+  require(integer("train_images") == train_->size(), ExitCode::usage, "the checkpoint was trained on ",
+          integer("train_images"), " images, --data and --limit-train give ", train_->size());
+  step_ = integer("step");
+  // With another number of ranks an epoch has another number of steps: go on at the same place of the epoch.
+  if (const std::int64_t then = integer("steps_per_epoch"); then != steps_per_epoch_)
+    step_ = step_ / then * steps_per_epoch_ + (step_ % then) * steps_per_epoch_ / then;
+  load_network(checkpoint, *model_);
+  for (const Segment& segment : model_->parameters.segments)
+    for (const Optimizer::State& state : optimizer_->state())
+      model_->upload(segment, checkpoint.array("optim/" + state.name + "/" + segment.name, shape_of(segment)).values,
+                     state.data);
+  selector_->restore(doubles("selector"));
+  const auto layers = active_.scale.size();
+  require(doubles("p").size() == layers && doubles("active_scale").size() == layers, ExitCode::checkpoint,
+          "the checkpoint has other layers than --network and --granularity say");
+  p_ = doubles("p");
+  std::copy(doubles("active_scale").begin(), doubles("active_scale").end(), active_.scale.begin());
+  earlier_seconds_ = doubles("seconds").at(0);
+  model_->batches_tracked = integer("batches_tracked");
+  if (const auto local = checkpoint.doubles.find("bn_local"); local != checkpoint.doubles.end())
+    local_statistics_ = local->second;
+}
+
+void Trainer::share_state() {
+  const auto share = [&](float* device, std::int64_t count) {
+    std::vector<float> host(static_cast<std::size_t>(count));
+    backend_->copy_to_host(host.data(), device, host.size() * sizeof(float));
+    constexpr std::size_t kPiece = 1 << 28;
+    for (std::size_t at = 0; at < host.size(); at += kPiece)
+      world_.broadcast(host.data() + at, std::min(kPiece, host.size() - at) * sizeof(float));
+    backend_->copy_to_device(device, host.data(), host.size() * sizeof(float));
+  };
+  share(model_->parameters.values, model_->parameters.size);
+  for (const Optimizer::State& state : optimizer_->state()) share(state.data, model_->parameters.size);
+  share(model_->running_mean, model_->graph.statistics);
+  share(model_->running_variance, model_->graph.statistics);
+  world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+  std::int64_t numbers[] = {step_, model_->batches_tracked, static_cast<std::int64_t>(local_statistics_.size())};
+  world_.broadcast(numbers, sizeof numbers);
+  step_ = numbers[0];
+  model_->batches_tracked = numbers[1];
+  world_.broadcast(&earlier_seconds_, sizeof earlier_seconds_);
+  local_statistics_.resize(static_cast<std::size_t>(numbers[2]));
+  world_.broadcast(local_statistics_.data(), local_statistics_.size() * sizeof(double));
+  const auto count = static_cast<std::size_t>(model_->graph.statistics);
+  if (local_statistics_.size() == 2 * count * static_cast<std::size_t>(world_.size())) {
+    const double* mine = local_statistics_.data() + 2 * count * static_cast<std::size_t>(world_.rank());
+    const std::vector<float> values(mine, mine + 2 * count);
+    backend_->copy_to_device(model_->running_mean, values.data(), count * sizeof(float));
+    backend_->copy_to_device(model_->running_variance, values.data() + count, count * sizeof(float));
+  }
+  ++model_->parameters.version;
+}
+
+}  // namespace dat

@@ -1,0 +1,419 @@
+#include "train/trainer.hpp"
+
+#include <omp.h>
+#include <sched.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "optimizer.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The set that a run without --data trains on: small enough for a first try on a few cores.
+[[nodiscard]] SyntheticOptions built_in_set(const TrainOptions& options) {
+  return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
+}
+
+enum Message : std::uint8_t { kLossAdv, kCorrectAdv, kLossClean, kCorrectClean, kImages, kStop, kScalars };
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split, std::int64_t limit) {
+  return options.data.empty() ? synthetic_dataset(built_in_set(options), split) : open_dataset(options.data, split, limit);
+}
+
+int choose_threads(int wanted, int ranks_on_node) {
+  if (wanted > 0) return wanted;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  const int all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  // Bound to some cores: they are this rank's alone. Not bound: all ranks of the node share what there is.
+  return std::max(1, mine < all ? mine : all / std::max(1, ranks_on_node));
+}
+
+/// The attack's view of the network in training mode: batch statistics, which also enter the running ones.
+class Trainer::BatchObjective final : public Objective {
+ public:
+  explicit BatchObjective(Trainer& trainer) : trainer_(trainer) {
+    device = trainer.backend_->device();
+    layout = trainer.images_->layout;
+    clean = trainer.images_->clean;
+    x_adv = trainer.images_->x_adv;
+    eta = trainer.images_->eta;
+    dx = trainer.images_->dx;
+    sample_ids = trainer.images_->ids;
+    loss_ = trainer.backend_->allocate_floats(trainer.images_->capacity, "losses");
+  }
+  void prepare(std::uint64_t key, std::uint32_t when, float weight) {
+    n = trainer_.images_->count;
+    seed = key;
+    time = when;
+    pass_ = 0;
+    weight_ = weight;
+  }
+  void gradient() override {
+    TrainingProgram& program = trainer_.program(n);
+    program.refresh();
+    program.forward(x_adv);
+    cross_entropy(*trainer_.backend_, program.logits(), trainer_.images_->labels, n, trainer_.classes_, loss_, loss_,
+                  program.dlogits(), 1.0F);
+    program.backward(x_adv, {.input = trainer_.images_->dx});
+    trainer_.add_statistics(program, pass_++, weight_, trainer_.first_micro_batch_);
+  }
+
+ private:
+  Trainer& trainer_;
+  float* loss_;
+  int pass_ = 0;
+  float weight_ = 1;
+};
+
+Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(world), options_(options) {
+  train_ = open_split(options, "train", options.limit_train);
+  test_ = open_split(options, "test", options.limit_test);
+  const DatasetInfo& info = train_->info();
+  require(test_->info().size == info.size && test_->info().channels == info.channels &&
+              test_->info().classes <= info.classes,
+          ExitCode::data, "the test images do not fit the training images");
+  classes_ = info.classes;
+
+  backend_ = make_backend({.device = options.device,
+                           .threads = choose_threads(options.threads, world.node_size()),
+                           .node_rank = world.node_rank()});
+  model_ = std::make_unique<Model>(
+      *backend_,
+      networks().at(options.network)(
+          {.width = options.width, .size = info.size, .channels = info.channels, .classes = info.classes}),
+      granularity_from(options.granularity));
+  model_->initialize(options.seed);
+
+  // A rank never has more samples than this in one step; batch norm works on micro-batches.
+  const std::int64_t per_rank = (train_->size() + world.size() - 1) / world.size();
+  micro_batch_ = options.micro_batch > 0 ? options.micro_batch : options.batch;
+  const int largest = static_cast<int>(std::min<std::int64_t>(micro_batch_, per_rank));
+  steps_per_epoch_ = (per_rank + options.batch - 1) / options.batch;
+  warmup_steps_ = options.warmup_epochs * steps_per_epoch_;
+  total_steps_ = warmup_steps_ + options.epochs * steps_per_epoch_;
+  if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
+
+  images_ = std::make_unique<Images>(*backend_, info, largest);
+  frozen_ = std::make_unique<FrozenProgram>(*model_, largest);
+  training_[largest] = std::make_unique<TrainingProgram>(*model_, largest);
+  if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0 && rest != largest)
+    training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
+
+  const AttackOptions attack{.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps};
+  attack_ = attacks().at(options.attack)(attack);
+  evaluation_attack_ = attacks().at("pgd")({.eps = options.eps,
+                                            .alpha = options.attack == "pgd" ? options.alpha : 0,
+                                            .steps = options.eval_attack_steps});
+  const bool batch_statistics =
+      options.attack_bn == "train" || (options.attack_bn == "auto" && attack_->prefers_batch_statistics());
+  objective_ = std::make_unique<FrozenObjective>(*images_, *frozen_, classes_);
+  if (batch_statistics) {
+    batch_objective_ = std::make_unique<BatchObjective>(*this);
+    attack_passes_ = attack_->gradient_evaluations();
+  }
+  passes_ = attack_passes_ + 1 + (options.lambda > 0 ? 1 : 0);
+  evaluator_ = std::make_unique<Evaluator>(world, *test_, *images_, *objective_);
+
+  const int layers = model_->parameters.layers();
+  selector_ = selectors().at(options.selector)({.layers = layers,
+                                                .budget = options.budget > 0 ? options.budget : layers * 40.0 / 54.0,
+                                                .p_min = options.p_min,
+                                                .bandit_loss = options.bandit_loss,
+                                                .bandit_rate = options.bandit_rate,
+                                                .seed = options.seed});
+  draw_period_ = options.resample == "step"    ? 1
+                 : options.resample == "epoch" ? steps_per_epoch_
+                                               : std::stoll(options.resample);
+  reducer_ = std::make_unique<GradientReducer>(
+      *backend_, world, model_->parameters,
+      ReducerOptions{.bucket_elements = options.bucket, .overlap = options.overlap});
+  ready_ = [this](int segment) { reducer_->ready(segment); };
+  optimizer_ = optimizers().at(options.optimizer)(*backend_, model_->parameters,
+                                                  {.momentum = options.momentum,
+                                                   .weight_decay = options.weight_decay,
+                                                   .clamp_low = options.clamp_low,
+                                                   .clamp_high = options.clamp_high,
+                                                   .importance = options.importance});
+  schedule_ = schedules().at(options.schedule)({.lr = options.lr,
+                                                .steps_per_epoch = steps_per_epoch_,
+                                                .warmup_epochs = options.warmup_epochs,
+                                                .epochs = options.epochs,
+                                                .milestones = options.milestones,
+                                                .decay = options.lr_decay,
+                                                .total_steps = options.max_steps});
+  chunks_ = std::make_unique<ChunkTable>(model_->parameters);
+  partial_.resize(static_cast<std::size_t>(chunks_->largest()) * kSums);
+  sums_.resize(model_->parameters.segments.size() * kSums);
+  active_ = ActiveSet::all(layers);
+  p_.assign(static_cast<std::size_t>(layers), 1.0);
+  norms_.assign(static_cast<std::size_t>(layers), std::numeric_limits<double>::quiet_NaN());
+
+  const auto batch = static_cast<std::int64_t>(options.batch);
+  losses_ = backend_->allocate_floats(2 * batch, "losses");
+  corrects_ = backend_->allocate_floats(2 * batch, "losses");
+  host_losses_.resize(static_cast<std::size_t>(2 * batch));
+  const std::int64_t statistics = 2 * model_->graph.statistics * passes_;
+  statistics_ = backend_->allocate_floats(statistics, "batch statistics");
+  host_statistics_.resize(static_cast<std::size_t>(statistics));
+  message_.resize(kScalars + (options.bn_statistics == "average" ? host_statistics_.size() : 0));
+  backend_->commit_workspace();
+  record_.scale = &active_.scale;
+  record_.p = &p_;
+  record_.norms = &norms_;
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::start() {
+  loader_ = std::make_unique<Loader>(*train_, world_.size(), world_.rank(),
+                                     LoaderOptions{.batch = options_.batch,
+                                                   .micro_batch = micro_batch_,
+                                                   .augment = options_.augment,
+                                                   .warmup_epochs = options_.warmup_epochs,
+                                                   .seed = options_.seed,
+                                                   .first_step = step_});
+  started_ = last_lap_ = std::chrono::steady_clock::now();
+}
+
+double Trainer::wall_time() const {
+  return earlier_seconds_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+}
+
+void Trainer::lap(Phase phase) {
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_lap_).count();
+  last_lap_ = now;
+  record_.seconds[static_cast<std::size_t>(phase)] += seconds;
+  seconds_[static_cast<std::size_t>(phase)] += seconds;
+}
+
+void Trainer::book(Phase phase, double seconds) {
+  carried_[static_cast<std::size_t>(phase)] += seconds;
+  seconds_[static_cast<std::size_t>(phase)] += seconds;
+}
+
+const StepRecord& Trainer::step(bool stop) {
+  record_.seconds = carried_;
+  carried_ = {};
+  last_lap_ = std::chrono::steady_clock::now();
+  record_.epoch = static_cast<int>(step_ / steps_per_epoch_);
+  record_.lr = schedule_->lr(step_);
+  const std::int64_t weight_gradients = backend_->counters.conv_backward_weights;
+
+  const HostBatch& batch = loader_->next();
+  lap(Phase::data);
+  choose_layers();
+  reducer_->begin(active_);
+  lap(Phase::select);
+
+  first_micro_batch_ = true;
+  for (int first = 0; first < batch.count; first += images_->count) {
+    images_->load(batch, first, std::min(micro_batch_, batch.count - first));
+    lap(Phase::data);
+    const float share = static_cast<float>(images_->count) / static_cast<float>(batch.count);
+    if (batch_objective_) {
+      batch_objective_->prepare(options_.seed, static_cast<std::uint32_t>(record_.epoch), share);
+      attack_->perturb(*batch_objective_);
+    } else {
+      objective_->prepare(options_.seed, Purpose::attack_start, static_cast<std::uint32_t>(record_.epoch));
+      attack_->perturb(*objective_);
+    }
+    lap(Phase::attack);
+    const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
+    TrainingProgram& network = program(images_->count);
+    network.refresh();
+    train_pass(network, images_->x_adv, first, batch.count, 0, 1.0F, last && !clean);
+    if (clean) train_pass(network, images_->clean, first, batch.count, 1, static_cast<float>(options_.lambda), last);
+    first_micro_batch_ = false;
+    lap(Phase::train);
+  }
+
+  reducer_->finish();
+  share_statistics(batch, stop);
+  lap(Phase::reduce);
+  const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
+  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
+          ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
+
+  learn();
+  lap(Phase::select);
+  optimizer_->step(active_, record_.lr);
+  update_running_statistics();
+  lap(Phase::update);
+
+  record_.step = ++step_;
+  record_.wall_time = wall_time();
+  record_.bytes_sent = reducer_->bytes_sent();
+  record_.active_elements = record_.bytes_sent / std::int64_t{sizeof(float)};
+  record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double));
+  record_.weight_gradients = backend_->counters.conv_backward_weights - weight_gradients;
+  bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
+  return record_;
+}
+
+bool Trainer::draw_due(std::int64_t step) const {
+  return step >= warmup_steps_ && (step - warmup_steps_) % draw_period_ == 0;
+}
+
+void Trainer::choose_layers() {
+  if (!draw_due(step_)) return;
+  if (world_.root()) {
+    selector_->draw(static_cast<std::uint64_t>(step_), active_);
+    p_ = selector_->probabilities();
+  }
+  world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+}
+
+void Trainer::train_pass(TrainingProgram& network, const float* x, int first, int batch, int pass, float weight,
+                         bool last) {
+  network.forward(x);
+  const std::int64_t at = std::int64_t{pass} * options_.batch + first;
+  cross_entropy(*backend_, network.logits(), images_->labels, network.n(), classes_, losses_ + at, corrects_ + at,
+                network.dlogits(), weight / static_cast<float>(batch));
+  add_statistics(network, attack_passes_ + pass, static_cast<float>(network.n()) / static_cast<float>(batch),
+                 first_micro_batch_);
+  network.backward(x, {.weights = &active_,
+                       .accumulate = !(first_micro_batch_ && pass == 0),
+                       .ready = last ? &ready_ : nullptr});
+}
+
+void Trainer::add_statistics(const TrainingProgram& network, int pass, float weight, bool first) {
+  const Graph& graph = model_->graph;
+  float* sum = statistics_ + 2 * graph.statistics * pass;
+  for (std::size_t k = 0; k < graph.norms.size(); ++k) {
+    const Norm& norm = graph.norms[k];
+    each(backend_->device(), norm.channels,
+         kernels::Scale{network.batch_mean() + norm.begin, sum + norm.begin, weight, !first});
+    each(backend_->device(), norm.channels,
+         kernels::Scale{network.batch_variance() + norm.begin, sum + graph.statistics + norm.begin,
+                        weight * network.unbiased_factor()[k], !first});
+  }
+}
+
+void Trainer::share_statistics(const HostBatch& batch, bool stop) {
+  backend_->copy_to_host(host_statistics_.data(), statistics_, host_statistics_.size() * sizeof(float));
+  std::fill(message_.begin(), message_.begin() + kScalars, 0.0);
+  const auto total = [&](const float* device, double& sum) {
+    backend_->copy_to_host(host_losses_.data(), device, static_cast<std::size_t>(batch.count) * sizeof(float));
+    for (int i = 0; i < batch.count; ++i) sum += double(host_losses_[static_cast<std::size_t>(i)]);
+  };
+  total(losses_, message_[kLossAdv]);
+  total(corrects_, message_[kCorrectAdv]);
+  if (options_.lambda > 0) {
+    total(losses_ + options_.batch, message_[kLossClean]);
+    total(corrects_ + options_.batch, message_[kCorrectClean]);
+  }
+  message_[kImages] = batch.count;
+  message_[kStop] = stop ? 1 : 0;
+  std::copy_n(host_statistics_.begin(), message_.size() - kScalars, message_.begin() + kScalars);
+  world_.sum(message_.data(), static_cast<std::int64_t>(message_.size()));
+  for (std::size_t i = kScalars; i < message_.size(); ++i)
+    host_statistics_[i - kScalars] = static_cast<float>(message_[i] / world_.size());
+  const double images = message_[kImages], nan = std::numeric_limits<double>::quiet_NaN();
+  record_.images = static_cast<std::int64_t>(images);
+  record_.loss_adv = message_[kLossAdv] / images;
+  record_.acc_adv = message_[kCorrectAdv] / images;
+  record_.loss_clean = options_.lambda > 0 ? message_[kLossClean] / images : nan;
+  record_.acc_clean = options_.lambda > 0 ? message_[kCorrectClean] / images : nan;
+  stop_agreed_ = message_[kStop] > 0;
+}
+
+void Trainer::learn() {
+  // Once per draw, from the last gradients that it produced.
+  if (!world_.root() || !draw_due(step_ + 1) || step_ < warmup_steps_) return;
+  const Parameters& p = model_->parameters;
+  sum(backend_->device(), chunks_->select(active_), kernels::SquaredNorm{p.gradients}, partial_.data(), sums_.data(),
+      static_cast<int>(p.segments.size()));
+  std::fill(norms_.begin(), norms_.end(), 0.0);
+  for (std::size_t k = 0; k < p.segments.size(); ++k)
+    norms_[static_cast<std::size_t>(p.segments[k].layer)] += sums_[k * kSums];
+  for (double& norm : norms_) norm = std::sqrt(norm);
+  selector_->learn(active_, norms_);
+}
+
+void Trainer::update_running_statistics() {
+  const std::int64_t count = model_->graph.statistics;
+  backend_->copy_to_device(statistics_, host_statistics_.data(), host_statistics_.size() * sizeof(float));
+  for (int pass = 0; pass < passes_; ++pass) {
+    const float* mean = statistics_ + 2 * count * pass;
+    each(backend_->device(), count, kernels::RunningStatistic{mean, model_->running_mean, Model::kMomentum});
+    each(backend_->device(), count, kernels::RunningStatistic{mean + count, model_->running_variance, Model::kMomentum});
+  }
+  model_->batches_tracked += passes_;
+  ++model_->parameters.version;
+}
+
+EvaluationRecord Trainer::evaluate() {
+  EvaluationRecord record;
+  record.step = step_;
+  record.epoch = static_cast<int>(step_ / steps_per_epoch_);
+  record.wall_time = wall_time();
+  const auto begin = std::chrono::steady_clock::now();
+  evaluator_->run(*evaluation_attack_, options_.seed, record);
+  book(Phase::evaluate, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return record;
+}
+
+std::uint64_t Trainer::replica_hash() const {
+  const auto hash = [](const void* data, std::size_t bytes, std::uint64_t seed) {
+    return XXH3_64bits_withSeed(data, bytes, seed);
+  };
+  const auto device_hash = [&](const float* data, std::int64_t count, std::uint64_t seed) {
+    if (backend_->device().kind == DeviceKind::cpu) return hash(data, static_cast<std::size_t>(count) * sizeof(float), seed);
+    std::vector<float> host(static_cast<std::size_t>(count));
+    backend_->copy_to_host(host.data(), data, host.size() * sizeof(float));
+    return hash(host.data(), host.size() * sizeof(float), seed);
+  };
+  std::uint64_t value = device_hash(model_->parameters.values, model_->parameters.size, 0);
+  if (options_.bn_statistics == "average") {
+    value = device_hash(model_->running_mean, model_->graph.statistics, value);
+    value = device_hash(model_->running_variance, model_->graph.statistics, value);
+  }
+  return hash(active_.scale.data(), active_.scale.size() * sizeof(float), value);
+}
+
+void Trainer::check_replicas() {
+  require(world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
+          " the ranks hold different weights or active layers; the last checkpoint is good: run the same command again, "
+          "and suspect a node or a library if it returns");
+}
+
+RankRecord Trainer::gather_times() {
+  std::vector<double> mine(seconds_.begin(), seconds_.end());
+  mine.push_back(bytes_);
+  const std::vector<double> all = world_.gather(mine);
+  RankRecord record;
+  record.step = step_;
+  for (std::size_t at = 0; at < all.size(); at += kPhases + 1) {
+    record.seconds.insert(record.seconds.end(), all.begin() + static_cast<std::ptrdiff_t>(at),
+                          all.begin() + static_cast<std::ptrdiff_t>(at + kPhases));
+    record.bytes.push_back(all[at + kPhases]);
+  }
+  seconds_ = {};
+  bytes_ = 0;
+  return record;
+}
+
+std::string Trainer::weights_hash() const {
+  std::vector<float> values(static_cast<std::size_t>(model_->parameters.size));
+  backend_->copy_to_host(values.data(), model_->parameters.values, values.size() * sizeof(float));
+  const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+}  // namespace dat

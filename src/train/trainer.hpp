@@ -1,0 +1,124 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "dat/checkpoint.hpp"
+#include "dat/config.hpp"
+#include "dat/loader.hpp"
+#include "dat/optimizer.hpp"
+#include "dat/reducer.hpp"
+#include "dat/report.hpp"
+#include "dat/selector.hpp"
+#include "train/evaluation.hpp"
+
+namespace dat {
+
+/// Threads of one rank: `wanted`, or, where that is 0, the cores this process may use, shared by the ranks of its node.
+[[nodiscard]] int choose_threads(int wanted, int ranks_on_node);
+
+/// The split that `train` works on: from --data, or of the built-in synthetic set.
+[[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split,
+                                                  std::int64_t limit);
+
+/// Parameters and running statistics of a checkpoint into a model. Error(checkpoint): another network.
+void load_network(const Checkpoint& checkpoint, Model& model);
+
+/// The training of one network on all ranks. Construction plans everything and calls no collective; after it nothing is
+/// allocated in step().
+class Trainer {
+ public:
+  Trainer(Communicator& world, const TrainOptions& options);
+  ~Trainer();
+
+  [[nodiscard]] std::int64_t steps_done() const { return step_; }
+  [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
+  [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  [[nodiscard]] double wall_time() const;
+  [[nodiscard]] const Model& model() const { return *model_; }
+  [[nodiscard]] Model& model() { return *model_; }
+  [[nodiscard]] Backend& backend() { return *backend_; }
+  [[nodiscard]] const Dataset& test_set() const { return *test_; }
+  [[nodiscard]] const Dataset& train_set() const { return *train_; }
+  [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
+  [[nodiscard]] std::vector<std::string> implementations() const { return frozen_->implementations(); }
+
+  /// Starts the clock and the loader, at the step restored or at 0.
+  void start();
+  /// One step: attack, gradients of the active layers, reduction, update. **Collective.** `stop` is this rank's wish to
+  /// end; stop_agreed() tells afterwards whether any rank had it. Error(numerical) on all ranks alike.
+  const StepRecord& step(bool stop);
+  [[nodiscard]] bool stop_agreed() const { return stop_agreed_; }
+
+  /// Clean and PGD accuracy on the test set. **Collective.**
+  [[nodiscard]] EvaluationRecord evaluate();
+  /// Error(integrity) where the ranks' weights, running statistics or active layers differ. **Collective.**
+  void check_replicas();
+  /// Seconds and bytes of every rank since the last call, on rank 0. **Collective.**
+  [[nodiscard]] RankRecord gather_times();
+  void book(Phase phase, double seconds);
+
+  /// The state as a checkpoint, on rank 0. **Collective.**
+  [[nodiscard]] Checkpoint capture();
+  /// Takes up a checkpoint, on rank 0; share_state then gives it to all. Error(checkpoint): it does not fit.
+  void restore(const Checkpoint& checkpoint);
+  [[nodiscard]] std::int64_t checkpoint_bytes() const;
+  /// Rank 0's state to all ranks. **Collective.**
+  void share_state();
+  [[nodiscard]] std::string weights_hash() const;
+
+ private:
+  class BatchObjective;
+  [[nodiscard]] TrainingProgram& program(int n) { return *training_.at(n); }
+  [[nodiscard]] bool draw_due(std::int64_t step) const;
+  void choose_layers();
+  void train_pass(TrainingProgram& program, const float* x, int first, int batch, int pass, float weight, bool last);
+  void add_statistics(const TrainingProgram& program, int pass, float weight, bool first);
+  void share_statistics(const HostBatch& batch, bool stop);
+  void learn();
+  void update_running_statistics();
+  void lap(Phase phase);
+  [[nodiscard]] std::uint64_t replica_hash() const;
+
+  Communicator& world_;
+  TrainOptions options_;
+  std::unique_ptr<Dataset> train_, test_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Images> images_;
+  std::unique_ptr<FrozenProgram> frozen_;
+  std::map<int, std::unique_ptr<TrainingProgram>> training_;  ///< by number of samples
+  std::unique_ptr<FrozenObjective> objective_;
+  std::unique_ptr<BatchObjective> batch_objective_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<Attack> attack_, evaluation_attack_;
+  std::unique_ptr<LayerSelector> selector_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<ChunkTable> chunks_;
+
+  int micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
+  std::int64_t step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1, warmup_steps_ = 0, draw_period_ = 1;
+  ActiveSet active_;
+  std::vector<double> p_, norms_, partial_, sums_;
+  std::function<void(int)> ready_;
+
+  float *losses_ = nullptr, *corrects_ = nullptr;  ///< [2][batch]: adversarial, clean
+  float* statistics_ = nullptr;                    ///< [passes][2][graph.statistics]: means, unbiased variances
+  bool first_micro_batch_ = true;
+  std::vector<float> host_statistics_, host_losses_;
+  std::vector<double> message_;
+  std::vector<double> local_statistics_;  ///< of all ranks, from a checkpoint, where they are not averaged
+  bool stop_agreed_ = false;
+
+  StepRecord record_;
+  std::array<double, kPhases> seconds_{}, carried_{};
+  double bytes_ = 0, earlier_seconds_ = 0;
+  std::chrono::steady_clock::time_point started_, last_lap_;
+};
+
+}  // namespace dat

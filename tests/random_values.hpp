@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "dat/backend.hpp"
+#include "dat/parameters.hpp"
+
+/// Numbers for tests: the same at every run, and their way to a device and back.
+namespace dat::test {
+
+/// Uniform in [low, high).
+[[nodiscard]] inline std::vector<float> random_values(std::int64_t count, std::uint32_t seed, float low = -1,
+                                                      float high = 1) {
+  std::mt19937 words(seed);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& v : values) v = low + (high - low) * (static_cast<float>(words() >> 8) * 0x1p-24F);
+  return values;
+}
+
+/// Each layer takes part with this probability, with a scale above 1.
+[[nodiscard]] inline ActiveSet random_active(int layers, std::uint32_t seed, float probability) {
+  ActiveSet active{random_values(layers, seed, 0, 1)};
+  for (float& s : active.scale) s = s < probability ? 1 + s : 0.0F;
+  return active;
+}
+
+template <class T>
+[[nodiscard]] T* to_device(Backend& backend, const std::vector<T>& values) {
+  auto* device = static_cast<T*>(backend.allocate(values.size() * sizeof(T), "test"));
+  backend.copy_to_device(device, values.data(), values.size() * sizeof(T));
+  return device;
+}
+
+template <class T>
+[[nodiscard]] std::vector<T> to_host(Backend& backend, const T* device, std::int64_t count) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  backend.wait();
+  backend.copy_to_host(values.data(), device, values.size() * sizeof(T));
+  return values;
+}
+
+}  // namespace dat::test

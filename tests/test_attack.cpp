@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <cmath>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/attack.hpp"
+#include "dat/error.hpp"
+#include "perturb.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+constexpr int kSamples = 3;
+
+/// Images, and a gradient that has nothing to do with them: random numbers, fresh at each call, one in eight zero.
+class RandomObjective final : public Objective {
+ public:
+  explicit RandomObjective(const Layout& l, int samples = kSamples)
+      : x(random_values(samples * l.elements(), 1, -0.2F, 1.2F)),
+        perturbed(x.size(), -1.0F),
+        perturbation(x.size(), -1.0F),
+        gradient_values(x.size()) {
+    for (float& v : x) v = std::clamp(v, 0.0F, 1.0F);  // many pixels at the edge of the box
+    for (int k = 0; k < samples; ++k) ids.push_back(100 + k);
+    layout = l;
+    n = samples;
+    clean = x.data();
+    x_adv = perturbed.data();
+    eta = perturbation.data();
+    dx = gradient_values.data();
+    sample_ids = ids.data();
+    seed = 3;
+    seen.reserve(16);
+    for (int k = 0; k < 16; ++k) gradients.push_back(random_gradient(static_cast<std::uint32_t>(k)));
+    seen.assign(16, std::vector<float>(x.size()));
+  }
+
+  void gradient() override {
+    std::copy(perturbed.begin(), perturbed.end(), seen[calls].begin());
+    std::copy(gradients[calls].begin(), gradients[calls].end(), gradient_values.begin());
+    ++calls;
+  }
+
+  std::vector<float> x, perturbed, perturbation, gradient_values;
+  std::vector<std::int64_t> ids;
+  std::vector<std::vector<float>> gradients, seen;  ///< by call: the answer, and the images it was asked at
+  std::size_t calls = 0;
+
+ private:
+  [[nodiscard]] std::vector<float> random_gradient(std::uint32_t call) const {
+    auto values = random_values(static_cast<std::int64_t>(x.size()), 10 + call);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % 8 == call % 8 ? 0.0F : values[i];
+    return values;
+  }
+};
+
+double sign(double v) { return (v > 0) - (v < 0); }
+
+const Layout kImage{3, 6, 5, 1};
+
+}  // namespace
+
+TEST_CASE("The sign of zero is zero, and a zero gradient moves nothing", "[attack]") {
+  CHECK(kernels::sign(0.0F) == 0.0F);
+  CHECK(kernels::sign(-0.0F) == 0.0F);
+  CHECK(kernels::sign(1e-38F) == 1.0F);
+  CHECK(kernels::sign(-1e-38F) == -1.0F);
+
+  RandomObjective o(kImage);
+  const std::vector<float> start(o.x.size(), 0.0F);
+  o.start = start.data();
+  for (auto& g : o.gradients) std::fill(g.begin(), g.end(), 0.0F);
+  attacks().at("pgd")({.eps = 0.03, .alpha = 0.01, .steps = 5})->perturb(o);
+  CHECK(o.perturbed == o.x);
+}
+
+TEST_CASE("PGD stays inside the ball and ends inside the box", "[attack]") {
+  const Layout layout = GENERATE(Layout{3, 6, 5, 1}, Layout{3, 6, 5, 3}, Layout{1, 7, 7, 1});
+  const double eps = GENERATE(8.0 / 255, 0.3);
+  const auto bound = static_cast<float>(eps);
+  RandomObjective o(layout);
+  const auto attack = attacks().at("pgd")({.eps = eps, .alpha = eps / 4, .steps = 7});
+  attack->perturb(o);
+  REQUIRE(o.calls == 7);
+  CHECK(attack->gradient_evaluations() == 7);
+  CHECK(!attack->prefers_batch_statistics());
+  for (std::size_t k = 0; k < o.calls; ++k)
+    for (std::size_t i = 0; i < o.x.size(); ++i) {
+      // x + eta is rounded once, and so is the box's z - x that eta comes from. The random start may leave the box.
+      REQUIRE(std::abs(double(o.seen[k][i]) - o.x[i]) <= bound + 0x1p-23);
+      if (k > 0) REQUIRE((o.seen[k][i] >= -0x1p-23F && o.seen[k][i] <= 1 + 0x1p-23F));
+    }
+  std::size_t at_edge = 0;
+  for (std::size_t i = 0; i < o.x.size(); ++i) {
+    REQUIRE(std::abs(o.perturbation[i]) <= bound);
+    REQUIRE((o.perturbed[i] >= 0.0F && o.perturbed[i] <= 1.0F));
+    REQUIRE(std::abs(o.perturbed[i] - (double(o.x[i]) + o.perturbation[i])) <= 0x1p-23);
+    at_edge += std::abs(o.perturbation[i]) == bound;
+  }
+  CHECK(at_edge > 0);
+}
+
+TEST_CASE("PGD walks from the given start: box first, ball second, each step of length alpha", "[attack]") {
+  RandomObjective o(kImage);
+  constexpr double kEps = 0.1, kAlpha = 0.04;
+  const auto start = random_values(static_cast<std::int64_t>(o.x.size()), 99, -0.1F, 0.1F);
+  o.start = start.data();
+  constexpr int kSteps = 6;
+  attacks().at("pgd")({.eps = kEps, .alpha = kAlpha, .steps = kSteps})->perturb(o);
+  std::vector<double> eta(start.begin(), start.end());
+  for (std::size_t k = 0; k < kSteps; ++k)
+    for (std::size_t i = 0; i < eta.size(); ++i) {
+      // Each iteration rounds three sums of numbers below 2.
+      REQUIRE(std::abs(o.seen[k][i] - (o.x[i] + eta[i])) <= double(3 * k + 1) * 0x1p-23);
+      const double z = std::clamp(o.x[i] + eta[i] + kAlpha * sign(o.gradients[k][i]), 0.0, 1.0);
+      eta[i] = std::clamp(z - o.x[i], -kEps, kEps);
+    }
+  for (std::size_t i = 0; i < eta.size(); ++i)
+    REQUIRE(std::abs(o.perturbed[i] - std::clamp(o.x[i] + eta[i], 0.0, 1.0)) <= (3 * kSteps + 1) * 0x1p-23);
+}
+
+TEST_CASE("PGD's default step is 2/255, FGSM's 1.25 eps", "[attack]") {
+  for (const auto& [name, eps, alpha] : {std::tuple{"pgd", 0.3, 2.0 / 255}, std::tuple{"fgsm", 0.3, 0.375}}) {
+    RandomObjective o(kImage);
+    std::fill(o.x.begin(), o.x.end(), 0.5F);
+    std::fill(o.gradients[0].begin(), o.gradients[0].end(), 1.0F);
+    const std::vector<float> start(o.x.size(), -0.2F);
+    o.start = start.data();
+    attacks().at(name)({.eps = eps, .alpha = 0, .steps = 1})->perturb(o);
+    for (const float v : o.perturbed) REQUIRE(std::abs(v - (0.5 - 0.2 + alpha)) <= 3 * 0x1p-24);
+  }
+}
+
+TEST_CASE("FGSM ignores the gradient where the start was clamped", "[attack]") {
+  RandomObjective o(kImage);
+  constexpr double kEps = 0.1, kAlpha = 0.06;
+  const auto start = random_values(static_cast<std::int64_t>(o.x.size()), 98, -0.1F, 0.1F);
+  o.start = start.data();
+  const auto attack = attacks().at("fgsm")({.eps = kEps, .alpha = kAlpha, .steps = 10});
+  attack->perturb(o);
+  REQUIRE(o.calls == 1);
+  CHECK(attack->gradient_evaluations() == 1);
+  CHECK(attack->prefers_batch_statistics());
+  std::size_t masked = 0, changed = 0;
+  for (std::size_t i = 0; i < o.x.size(); ++i) {
+    const double inside = double(o.x[i]) + start[i];
+    REQUIRE(o.seen[0][i] == static_cast<float>(std::clamp(inside, 0.0, 1.0)));
+    const bool clamped = inside < 0 || inside > 1;
+    masked += clamped;
+    const double g = clamped ? 0 : double(o.gradients[0][i]);
+    const double eta = std::clamp(start[i] + kAlpha * sign(g), -kEps, kEps);
+    REQUIRE(std::abs(o.perturbed[i] - std::clamp(o.x[i] + eta, 0.0, 1.0)) <= 3 * 0x1p-24);
+    changed += std::abs(start[i] + kAlpha * sign(o.gradients[0][i]) - eta) > 1e-3;
+  }
+  CHECK((masked > 0 && changed > 0));
+}
+
+TEST_CASE("The random start of a sample depends on its number, not on its place or the layout", "[attack]") {
+  // eta as [sample][c][y][x], from an attack on black images: x + eta is eta.
+  const auto starts = [](const Layout& layout, const std::vector<std::int64_t>& ids, std::uint64_t seed = 3,
+                         Purpose purpose = Purpose::attack_start, std::uint32_t time = 0) {
+    RandomObjective o(layout, static_cast<int>(ids.size()));
+    std::fill(o.x.begin(), o.x.end(), 0.0F);
+    o.ids = ids;
+    o.sample_ids = o.ids.data();
+    o.seed = seed;
+    o.purpose = purpose;
+    o.time = time;
+    attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1})->perturb(o);
+    std::vector<std::vector<float>> all;
+    for (int k = 0; k < o.n; ++k) {
+      std::vector<float>& one = all.emplace_back();
+      for (int c = 0; c < layout.c; ++c)
+        for (int y = 0; y < layout.h; ++y)
+          for (int x = 0; x < layout.w; ++x) one.push_back(o.seen[0][static_cast<std::size_t>(layout.offset(k, c, y, x))]);
+    }
+    return all;
+  };
+  constexpr std::int64_t kFar = std::int64_t{1} << 33;
+  const Layout chw{3, 5, 5, 1}, hwc{3, 5, 5, 3};
+  const auto three = starts(chw, {5, 9, kFar});
+  CHECK(starts(chw, {9})[0] == three[1]);
+  CHECK(starts(chw, {kFar, 5})[0] == three[2]);
+  CHECK(starts(hwc, {5, 9, kFar}) == three);
+  CHECK(three[0] != three[1]);
+  CHECK(starts(chw, {9}, 4)[0] != three[1]);
+  CHECK(starts(chw, {9}, 3, Purpose::evaluation_start)[0] != three[1]);
+  CHECK(starts(chw, {9}, 3, Purpose::attack_start, 1)[0] != three[1]);
+
+  // U(-eps, eps): mean 0 with variance eps^2/3, to five standard deviations.
+  const auto large = starts({3, 32, 32, 1}, {7})[0];
+  double total = 0;
+  for (const float v : large) {
+    REQUIRE(std::abs(v) <= 0.1F);
+    total += v;
+  }
+  const auto pixels = static_cast<double>(large.size());
+  CHECK(std::abs(total / pixels) < 5 * 0.1 / std::sqrt(3 * pixels));
+  CHECK(*std::max_element(large.begin(), large.end()) > 0.099F);
+  CHECK(*std::min_element(large.begin(), large.end()) < -0.099F);
+}
+
+TEST_CASE("No attack copies the images and asks for no gradient", "[attack]") {
+  RandomObjective o(kImage);
+  const auto attack = attacks().at("none")({});
+  attack->perturb(o);
+  CHECK(o.perturbed == o.x);
+  CHECK(o.calls == 0);
+  CHECK(attack->gradient_evaluations() == 0);
+}
+
+TEST_CASE("An attack allocates nothing", "[attack]") {
+  const std::int64_t unmoved = allocations;
+  delete new int(0);
+  REQUIRE(allocations > unmoved);
+  for (const std::string& name : attacks().names()) {
+    RandomObjective o(kImage);
+    const auto attack = attacks().at(name)({.eps = 0.1, .alpha = 0.01, .steps = 4});
+    const std::int64_t before = allocations;
+    attack->perturb(o);
+    CHECK(allocations == before);
+  }
+}
+
+TEST_CASE("Impossible attacks are refused", "[attack]") {
+  const auto code = [](const char* name, const AttackOptions& options) {
+    try {
+      (void)attacks().at(name)(options);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::done;
+  };
+  CHECK(code("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}) == ExitCode::usage);
+  CHECK(code("deepfool", {}) == ExitCode::usage);
+  CHECK_THROWS_WITH(attacks().at("deepfool"), Catch::Contains("fgsm, none, pgd"));
+}
