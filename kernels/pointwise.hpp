@@ -5,9 +5,19 @@
 
 #include "launch.hpp"
 
+// Before a loop over a group: keeps it whole until it becomes vector code; unrolled early, it ends as scalar code.
+#if defined(_OPENMP) && !defined(__CUDACC__)
+#define DAT_SIMD _Pragma("omp simd")
+#define DAT_SIMD_OR(bits) _Pragma("omp simd reduction(| : bits)")
+#else
+#define DAT_SIMD
+#define DAT_SIMD_OR(bits)
+#endif
+
 namespace dat::kernels {
 
-/// Point-wise kernels work on groups of 16 consecutive elements, whatever the layout: one 16-bit word of ReLU mask each.
+/// Point-wise kernels work on groups of 16 consecutive elements, whatever the layout: one 16-bit word of ReLU mask
+/// each.
 constexpr int kGroup = 16;
 
 [[nodiscard]] inline std::int64_t groups(std::int64_t elements) { return (elements + kGroup - 1) / kGroup; }
@@ -23,36 +33,50 @@ struct Group {
   float v[kGroup];
   DAT_HD static Group load(const float* x, int count) {
     Group a;
-    if (count == kGroup)
+    if (count == kGroup) {
+      DAT_SIMD
       for (int j = 0; j < kGroup; ++j) a.v[j] = x[j];
-    else
+    } else {
       for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? x[j] : 0.0F;
+    }
     return a;
   }
   DAT_HD void store(float* x, int count) const {
-    if (count == kGroup)
+    if (count == kGroup) {
+      DAT_SIMD
       for (int j = 0; j < kGroup; ++j) x[j] = v[j];
-    else
+    } else {
       for (int j = 0; j < count; ++j) x[j] = v[j];
+    }
   }
   DAT_HD void add(const float* x, int count) {
     const Group other = load(x, count);
+    DAT_SIMD
     for (int j = 0; j < kGroup; ++j) v[j] += other.v[j];
   }
-  DAT_HD void mask(std::uint16_t bits) {
+  DAT_HD void mask(std::uint16_t word) {
+    const std::uint32_t bits = word;
+    DAT_SIMD
     for (int j = 0; j < kGroup; ++j) v[j] = (bits & (1U << j)) != 0 ? v[j] : 0.0F;
   }
   [[nodiscard]] DAT_HD std::uint16_t positive() const {
-    std::uint32_t bits = 0;
-    for (int j = 0; j < kGroup; ++j) bits |= v[j] > 0.0F ? 1U << j : 0U;
+    std::uint32_t open[kGroup], bits = 0;
+    DAT_SIMD
+    for (int j = 0; j < kGroup; ++j) open[j] = v[j] > 0.0F ? 1U << j : 0U;
+    DAT_SIMD_OR(bits)
+    for (int j = 0; j < kGroup; ++j) bits |= open[j];
     return static_cast<std::uint16_t>(bits);
   }
 };
 
 /// Per-channel values of a group.
 [[nodiscard]] DAT_HD inline Group channel_values(const float* values, const Layout& layout, std::int64_t g, int count) {
+  if (layout.block == kGroup) {
+    // Layout::channel in 32 bits: 64-bit divisions would take longer than the rest of the kernel.
+    const auto row = static_cast<std::uint32_t>(g), pixels = static_cast<std::uint32_t>(layout.h * layout.w);
+    return Group::load(values + row / pixels % static_cast<std::uint32_t>(layout.c / kGroup) * kGroup, kGroup);
+  }
   const std::int64_t first = g * kGroup;
-  if (layout.block % kGroup == 0) return Group::load(values + layout.channel(first), kGroup);
   Group a;
   for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? values[layout.channel(first + j)] : 0.0F;
   return a;
@@ -63,9 +87,7 @@ struct MaskFromRelu {
   const float* y;
   std::uint16_t* bits;
   std::int64_t n;
-  DAT_HD void operator()(std::int64_t g) const {
-    bits[g] = Group::load(y + g * kGroup, group_size(g, n)).positive();
-  }
+  DAT_HD void operator()(std::int64_t g) const { bits[g] = Group::load(y + g * kGroup, group_size(g, n)).positive(); }
 };
 
 /// out = (dy + extra) where the ReLU was open, else 0. extra may be null; out may be dy.
@@ -98,11 +120,13 @@ struct AffineRelu {
     Group a = Group::load(x + at, count);
     if (scale != nullptr) {
       const Group s = channel_values(scale, layout, g, count), t = channel_values(shift, layout, g, count);
+      DAT_SIMD
       for (int j = 0; j < kGroup; ++j) a.v[j] = a.v[j] * s.v[j] + t.v[j];
     }
     if (relu) {
       const std::uint16_t open = a.positive();
       if (bits != nullptr) bits[g] = open;
+      DAT_SIMD
       for (int j = 0; j < kGroup; ++j) a.v[j] = a.v[j] > 0.0F ? a.v[j] : 0.0F;
     }
     a.store(y + at, count);
@@ -125,6 +149,7 @@ struct AffineReluGradient {
     if (bits != nullptr) a.mask(bits[g]);
     if (scale != nullptr) {
       const Group s = channel_values(scale, layout, g, count);
+      DAT_SIMD
       for (int j = 0; j < kGroup; ++j) a.v[j] *= s.v[j];
     }
     if (accumulate) a.add(out + at, count);
@@ -156,6 +181,7 @@ struct AddRelu {
     const std::int64_t at = g * kGroup;
     Group sum = Group::load(a + at, count);
     if (b != nullptr) sum.add(b + at, count);
+    DAT_SIMD
     for (int j = 0; j < kGroup; ++j) sum.v[j] = sum.v[j] > 0.0F ? sum.v[j] : 0.0F;
     sum.store(y + at, count);
   }
@@ -228,7 +254,9 @@ struct RunningStatistic {
   const float* statistic;
   float* running;
   float momentum;
-  DAT_HD void operator()(std::int64_t i) const { running[i] = (1.0F - momentum) * running[i] + momentum * statistic[i]; }
+  DAT_HD void operator()(std::int64_t i) const {
+    running[i] = (1.0F - momentum) * running[i] + momentum * statistic[i];
+  }
 };
 
 }  // namespace dat::kernels

@@ -548,7 +548,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--lr-decay", o.lr_decay, "factor at each milestone", kEps);
   options.add("--epochs", o.epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs);
   options.add("--warmup-epochs", o.warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
-  options.add("--batch", o.batch, "images per rank and step", kPositive);
+  options.add("--batch", o.batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
   options.add("--micro-batch", o.micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
 
   options.group("JointSpar");
@@ -593,8 +593,6 @@ void describe(Options& options, EvalOptions& o) {
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
   options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
-  options.add("--attack-bn", o.attack_bn, "batch norm during the attack: running (eval) or batch (train) statistics",
-              one_of({"auto", "eval", "train"}));
   options.group("Run");
   options.add("--batch", o.batch, "images per rank and step", kPositive);
   describe_machine(options, o.device, o.threads, o.seed, o.quiet);
@@ -603,6 +601,7 @@ void describe(Options& options, EvalOptions& o) {
 /// Sets what depends on other options, and checks what concerns several of them.
 void resolve(TrainOptions& o) {
   const auto check = [](bool condition, const auto&... parts) { require(condition, ExitCode::usage, parts...); };
+  if (o.batch == 0) o.batch = o.data.empty() ? 16 : 128;
   if (o.epochs < 0) o.epochs = o.data.empty() ? 3 : 100;
   if (o.warmup_epochs < 0) o.warmup_epochs = o.data.empty() ? 1 : 5;
   check(o.epochs + o.warmup_epochs > 0, "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");

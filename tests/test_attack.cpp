@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "allocations.hpp"
 #include "catch.hpp"
@@ -175,7 +177,8 @@ TEST_CASE("The random start of a sample depends on its number, not on its place 
       std::vector<float>& one = all.emplace_back();
       for (int c = 0; c < layout.c; ++c)
         for (int y = 0; y < layout.h; ++y)
-          for (int x = 0; x < layout.w; ++x) one.push_back(o.seen[0][static_cast<std::size_t>(layout.offset(k, c, y, x))]);
+          for (int x = 0; x < layout.w; ++x)
+            one.push_back(o.seen[0][static_cast<std::size_t>(layout.offset(k, c, y, x))]);
     }
     return all;
   };
@@ -214,7 +217,7 @@ TEST_CASE("No attack copies the images and asks for no gradient", "[attack]") {
 
 TEST_CASE("An attack allocates nothing", "[attack]") {
   const std::int64_t unmoved = allocations;
-  delete new int(0);
+  { const std::vector<int> some(10); }
   REQUIRE(allocations > unmoved);
   for (const std::string& name : attacks().names()) {
     RandomObjective o(kImage);
@@ -226,15 +229,16 @@ TEST_CASE("An attack allocates nothing", "[attack]") {
 }
 
 TEST_CASE("Impossible attacks are refused", "[attack]") {
-  const auto code = [](const char* name, const AttackOptions& options) {
+  const auto refusal = [](const char* name, const AttackOptions& options) -> std::pair<ExitCode, std::string> {
     try {
       (void)attacks().at(name)(options);
     } catch (const Error& error) {
-      return error.code();
+      return {error.code(), error.what()};
     }
-    return ExitCode::done;
+    return {ExitCode::done, ""};
   };
-  CHECK(code("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}) == ExitCode::usage);
-  CHECK(code("deepfool", {}) == ExitCode::usage);
-  CHECK_THROWS_WITH(attacks().at("deepfool"), Catch::Contains("fgsm, none, pgd"));
+  CHECK(refusal("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}).first == ExitCode::usage);
+  const auto [code, message] = refusal("deepfool", {});
+  CHECK(code == ExitCode::usage);
+  CHECK(message.find("fgsm, none, pgd") != std::string::npos);
 }

@@ -244,7 +244,7 @@ TEST_CASE("the resolved configuration restores every option") {
 TEST_CASE("the resolved configuration of eval restores every option") {
   const Command command = parse(
       {"eval", "--checkpoint",   "c.h5", "--data",   "d.h5",  "--split",   "train", "--limit",     "7",     "--attack",
-       "fgsm", "--attack-steps", "3",    "--eps",    "1/255", "--alpha",   "0.1",   "--attack-bn", "train", "--batch",
+       "fgsm", "--attack-steps", "3",    "--eps",    "1/255", "--alpha",   "0.1",   "--batch",
        "9",    "--seed",         "4",    "--device", "cpu",   "--threads", "2",     "--quiet"});
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
@@ -302,7 +302,7 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
 
 TEST_CASE("wrong types and values out of range are refused by name, with the range") {
   const std::vector<std::vector<std::string>> refused = {
-      {"--batch", "0"},         {"--batch", "1.5"},     {"--batch", "12abc"},     {"--batch", "99999999999"},
+      {"--batch", "-1"},        {"--batch", "1.5"},     {"--batch", "12abc"},     {"--batch", "99999999999"},
       {"--width", "-1"},        {"--eps", "0"},         {"--eps", "2"},           {"--alpha", "-0.1"},
       {"--attack-steps", "0"},  {"--lr", "0"},          {"--lr", "fast"},         {"--momentum", "1"},
       {"--weight-decay", "-2"}, {"--lambda", "-1"},     {"--clamp-high", "0"},    {"--p-min", "0"},

@@ -155,3 +155,36 @@ TEST_CASE("fast FGSM in training mode makes PyTorch's images", "[golden]") {
   for (std::size_t i = 0; i < ours.size(); ++i) off += std::abs(ours[i] - expected[i]) > 1e-5F;
   CHECK(off <= 2e-3 * double(ours.size()));
 }
+
+TEST_CASE("a DAT step's gradient and running statistics agree with PyTorch: adversarial pass, then lambda times clean",
+          "[golden]") {
+  const std::string name = GENERATE(values<std::string>({"small_cnn", "small_cnn_odd", "resnet18", "preact_resnet18"}));
+  Fixture f(name);
+  const ActiveSet all = ActiveSet::all(f.c.model.parameters.layers());
+  const float* const adversarial = f.c.image("expected/pgd/x_adv");
+  std::vector<std::vector<float>> mean, variance;
+  for (const Norm& norm : f.c.model.graph.norms) {
+    mean.push_back(f.c.read("bn/" + norm.name + ".running_mean"));
+    variance.push_back(f.c.read("bn/" + norm.name + ".running_var"));
+  }
+  for (int pass = 0; pass < 2; ++pass) {
+    const float* const x = pass == 0 ? adversarial : f.c.x;
+    f.training.forward(x);
+    cross_entropy(f.c, f.training, static_cast<float>(pass == 0 ? 1.0 : f.c.lambda) / static_cast<float>(f.c.n));
+    f.training.backward(x, {.weights = &all, .accumulate = pass == 1});
+    for (std::size_t k = 0; k < mean.size(); ++k) {
+      const Norm& norm = f.c.model.graph.norms[k];
+      const auto m = f.c.to_host(f.training.batch_mean() + norm.begin, norm.channels);
+      const auto v = f.c.to_host(f.training.batch_variance() + norm.begin, norm.channels);
+      for (std::size_t i = 0; i < m.size(); ++i) {
+        mean[k][i] = 0.9F * mean[k][i] + 0.1F * m[i];
+        variance[k][i] = 0.9F * variance[k][i] + 0.1F * v[i] * f.training.unbiased_factor()[k];
+      }
+    }
+  }
+  compare_gradients(f.c, "step/grad_total");
+  for (std::size_t k = 0; k < mean.size(); ++k) {
+    compare(f.c, "step/bn_after_step/" + f.c.model.graph.norms[k].name + ".running_mean", mean[k]);
+    compare(f.c, "step/bn_after_step/" + f.c.model.graph.norms[k].name + ".running_var", variance[k]);
+  }
+}

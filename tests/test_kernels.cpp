@@ -39,10 +39,13 @@ struct Fixture {
         out(random_values(n, 5)),
         before(out),
         bits(static_cast<std::size_t>(groups(n))) {
-    for (std::int64_t g = 0; g < groups(n); ++g) bits[static_cast<std::size_t>(g)] = static_cast<std::uint16_t>(40503 * (g + 1));
+    for (std::int64_t g = 0; g < groups(n); ++g)
+      bits[static_cast<std::size_t>(g)] = static_cast<std::uint16_t>(40503 * (g + 1));
   }
 
-  [[nodiscard]] bool open(std::int64_t i) const { return (bits[static_cast<std::size_t>(i / kGroup)] >> (i % kGroup) & 1) != 0; }
+  [[nodiscard]] bool open(std::int64_t i) const {
+    return (bits[static_cast<std::size_t>(i / kGroup)] >> (i % kGroup) & 1) != 0;
+  }
 
   /// Each element of `out` against reference(i), to `roundings` roundings of size(i).
   template <class Reference, class Size>
@@ -140,14 +143,15 @@ TEST_CASE("The affine map takes each channel's own scale and shift in every layo
         return relu ? std::max(y, 0.0) : y;
       };
       each(f.device, groups(f.n),
-           AffineRelu{f.a.data(), f.per_channel.data(), f.shift.data(), f.out.data(), f.bits.data(), f.layout, f.n, relu});
+           AffineRelu{f.a.data(), f.per_channel.data(), f.shift.data(), f.out.data(), f.bits.data(), f.layout, f.n,
+                      relu});
       // A product below 1, a sum below 2: three roundings of half a unit in the last place of at most 2.
-      f.check(affine, [](auto) { return 2; }, 2);
+      f.check(
+          affine, [](auto) { return 2; }, 2);
       if (relu)
         for (std::int64_t i = 0; i < f.n; ++i) REQUIRE(f.open(i) == (at(f.out, i) > 0));
 
-      each(f.device, groups(f.n),
-           AffineRelu{f.a.data(), nullptr, nullptr, f.out.data(), nullptr, f.layout, f.n, relu});
+      each(f.device, groups(f.n), AffineRelu{f.a.data(), nullptr, nullptr, f.out.data(), nullptr, f.layout, f.n, relu});
       f.check_exact([&](auto i) { return relu ? std::max(at(f.a, i), 0.0) : at(f.a, i); });
     }
 }
@@ -156,7 +160,8 @@ TEST_CASE("The gradient of the affine map, with every choice of what is given", 
   for (const Case& c : cases())
     for (int choice = 0; choice < 16; ++choice) {
       Fixture f(c);
-      const bool extra = (choice & 1) != 0, scale = (choice & 2) != 0, mask = (choice & 4) != 0, add = (choice & 8) != 0;
+      const bool extra = (choice & 1) != 0, scale = (choice & 2) != 0, mask = (choice & 4) != 0,
+                 add = (choice & 8) != 0;
       each(f.device, groups(f.n),
            AffineReluGradient{f.a.data(), extra ? f.b.data() : nullptr, scale ? f.per_channel.data() : nullptr,
                               mask ? f.bits.data() : nullptr, f.out.data(), f.layout, f.n, add});
@@ -186,14 +191,15 @@ TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
         REQUIRE(std::abs(at(pooled, k * layout.c + c) - total / pixels) <= kUnit * (pixels + 1));
       }
     each(f.device, f.n, PoolBackward{pooled.data(), f.out.data(), layout});
-    f.check_exact([&](auto i) { return at(pooled, i / f.layout.elements() * f.layout.c + f.layout.channel(i)) / pixels; });
+    f.check_exact(
+        [&](auto i) { return at(pooled, i / f.layout.elements() * f.layout.c + f.layout.channel(i)) / pixels; });
   }
 }
 
 TEST_CASE("Batch norm folds into a scale and a shift", "[kernels]") {
   constexpr int kChannels = 37;
-  const auto gamma = random_values(kChannels, 1), beta = random_values(kChannels, 2), mean = random_values(kChannels, 3),
-             variance = random_values(kChannels, 4, 0, 2);
+  const auto gamma = random_values(kChannels, 1), beta = random_values(kChannels, 2),
+             mean = random_values(kChannels, 3), variance = random_values(kChannels, 4, 0, 2);
   std::vector<float> scale(kChannels), shift(kChannels), running = mean;
   each(Device{}, kChannels,
        FoldNorm{gamma.data(), beta.data(), mean.data(), variance.data(), scale.data(), shift.data(), 1e-5F});
@@ -217,7 +223,8 @@ TEST_CASE("Softmax cross-entropy agrees with double precision, for large logits 
       for (int i = 0; i < kSamples; ++i) labels.push_back(i == 0 ? 0 : i == 1 ? classes - 1 : 7 * i % classes);
       std::vector<float> loss(kSamples), correct(kSamples), gradient(logits.size());
       each(Device{}, kSamples,
-           SoftmaxCrossEntropy{logits.data(), labels.data(), loss.data(), correct.data(), gradient.data(), classes, scale});
+           SoftmaxCrossEntropy{logits.data(), labels.data(), loss.data(), correct.data(), gradient.data(), classes,
+                               scale});
       int right = 0;
       for (int i = 0; i < kSamples; ++i) {
         const float* z = logits.data() + i * classes;
@@ -278,17 +285,20 @@ TEST_CASE("Sums over chunks agree with double precision and have the same bits a
   }
 }
 
-TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image, then a division by 255", "[kernels]") {
+TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image, then a division by 255",
+          "[kernels]") {
   constexpr int kPad = 4, kSize = 7, kPadded = kSize + 2 * kPad;
   for (const int channels : {1, 3}) {
     std::vector<Crop> crops;
     for (int top = -kPad; top <= kPad; ++top)
       for (int left = -kPad; left <= kPad; ++left)
         for (const int flip : {0, 1})
-          crops.push_back({static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
+          crops.push_back(
+              {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
     const auto n = static_cast<std::int64_t>(crops.size());
     std::vector<std::uint8_t> pixels;
-    for (const float v : random_values(n * kSize * kSize * channels, 1, 0, 256)) pixels.push_back(static_cast<std::uint8_t>(v));
+    for (const float v : random_values(n * kSize * kSize * channels, 1, 0, 256))
+      pixels.push_back(static_cast<std::uint8_t>(v));
     for (const int block : {1, channels}) {
       const Layout layout{channels, kSize, kSize, block};
       std::vector<float> x(pixels.size(), -1.0F);

@@ -61,8 +61,9 @@ TEST_CASE("Random words depend on every argument and on nothing else", "[random]
 }
 
 TEST_CASE("Numbers with different purposes are independent", "[random]") {
-  const Purpose purposes[] = {Purpose::initial_weights,  Purpose::shuffle,    Purpose::augmentation, Purpose::attack_start,
-                              Purpose::evaluation_start, Purpose::layer_draw, Purpose::synthetic_data};
+  const Purpose purposes[] = {Purpose::initial_weights, Purpose::shuffle,          Purpose::augmentation,
+                              Purpose::attack_start,    Purpose::evaluation_start, Purpose::layer_draw,
+                              Purpose::synthetic_data};
   constexpr int kDraws = 4096;
   std::vector<std::vector<double>> streams;
   for (const Purpose purpose : purposes) {
@@ -73,7 +74,8 @@ TEST_CASE("Numbers with different purposes are independent", "[random]") {
   for (std::size_t a = 0; a < streams.size(); ++a)
     for (std::size_t b = 0; b < a; ++b) {
       double product = 0;
-      for (int k = 0; k < kDraws; ++k) product += streams[a][static_cast<std::size_t>(k)] * streams[b][static_cast<std::size_t>(k)];
+      for (int k = 0; k < kDraws; ++k)
+        product += streams[a][static_cast<std::size_t>(k)] * streams[b][static_cast<std::size_t>(k)];
       CHECK(std::abs(product / kDraws * 12) < 5 / std::sqrt(kDraws));
     }
 }

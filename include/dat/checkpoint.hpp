@@ -41,8 +41,11 @@ class CheckpointFolder {
   void save(std::int64_t step, const Checkpoint&) const;
   /// The newest whole checkpoint. A damaged one is named to `warn` and the previous one is taken. Empty: there is none
   /// at all. Error(checkpoint): there are some, and all are damaged.
-  [[nodiscard]] static std::optional<Checkpoint> newest(const std::string& folder,
-                                                        const std::function<void(const std::string&)>& warn);
+  [[nodiscard]] static std::optional<Checkpoint> newest_in(const std::string& folder,
+                                                           const std::function<void(const std::string&)>& warn);
+  [[nodiscard]] std::optional<Checkpoint> newest(const std::function<void(const std::string&)>& warn) const {
+    return newest_in(folder_, warn);
+  }
 
  private:
   std::string folder_;

@@ -39,7 +39,7 @@ struct TrainOptions {
   double lr_decay = 0.1;
   int epochs = -1;         ///< after the warm-up; never -1 in a parsed command
   int warmup_epochs = -1;  ///< never -1 in a parsed command
-  int batch = 128;         ///< images per rank and step
+  int batch = 0;           ///< images per rank and step; never 0 in a parsed command
   int micro_batch = 0;     ///< 0: batch; else it divides batch
 
   std::string selector = "exp3";
@@ -77,7 +77,6 @@ struct EvalOptions {
   int attack_steps = 10;
   double eps = 8.0 / 255;
   double alpha = 0;                ///< 0: the attack's own
-  std::string attack_bn = "eval";  ///< auto | eval | train
   int batch = 128;                 ///< images per rank and step
   std::uint64_t seed = 1;
   std::string device = "auto";

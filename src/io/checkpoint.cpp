@@ -133,13 +133,7 @@ CheckpointFolder::CheckpointFolder(std::string folder) : folder_(std::move(folde
   std::error_code error;
   fs::create_directories(folder_, error);
   require(!error, ExitCode::io, folder_, ": cannot create the folder: ", system_reason(error.value()));
-  std::vector<fs::path> left_over;
-  for (const auto& entry : fs::directory_iterator(folder_, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) left_over.push_back(entry.path());
-  }
-  require(!error, ExitCode::io, folder_, ": cannot list the folder: ", system_reason(error.value()));
-  for (const fs::path& path : left_over) fs::remove(path, error);
+  remove_temporaries(folder_);
 }
 
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
@@ -170,7 +164,7 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
   }
 }
 
-std::optional<Checkpoint> CheckpointFolder::newest(const std::string& folder,
+std::optional<Checkpoint> CheckpointFolder::newest_in(const std::string& folder,
                                                    const std::function<void(const std::string&)>& warn) {
   const auto found = checkpoints_in(folder);
   if (found.empty()) return std::nullopt;
@@ -182,7 +176,7 @@ std::optional<Checkpoint> CheckpointFolder::newest(const std::string& folder,
     }
   }
   fail(ExitCode::checkpoint, folder, ": none of the ", found.size(),
-       " checkpoints is whole; restore one, or start anew with --resume never");
+       " checkpoints is whole; restore one, or start anew in another folder");
 }
 
 }  // namespace dat

@@ -1,6 +1,7 @@
 #include "dat/report.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <thread>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -104,6 +106,17 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
+/// Keeps other processes from writing into the same run. The ranks of a launcher that was killed live on for a moment:
+/// it waits for them. A file system without locks is let pass.
+bool lock(int file) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return false;
+}
+
 void write_text(const std::string& path, const std::string& text) {
   write_atomically(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary);
@@ -171,20 +184,24 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
-  for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
-
   const bool fresh = resume_bytes < 0;
   const std::string path = folder + "/metrics.jsonl";
-  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0666);
+  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", std::strerror(errno));
   // The destructor does not run when a constructor throws.
   try {
-    if (!fresh) {
+    require(lock(metrics_), ExitCode::usage, "another process is writing into the run ", folder,
+            ": wait for its end, or choose another --out");
+    remove_temporaries(folder);
+    for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
+    if (fresh) {
+      require(ftruncate(metrics_, 0) == 0, ExitCode::io, "cannot empty ", path, ": ", std::strerror(errno));
+    } else {
       struct stat status {};
       require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", std::strerror(errno));
       require(status.st_size >= resume_bytes, ExitCode::checkpoint, path, " has ", status.st_size,
               " bytes, but the checkpoint was written after ", resume_bytes,
-              "; restore the file, or start afresh with --resume never");
+              "; restore the file, or start anew in another folder");
       require(ftruncate(metrics_, resume_bytes) == 0, ExitCode::io, "cannot cut ", path, ": ", std::strerror(errno));
       metrics_bytes_ = resume_bytes;
     }

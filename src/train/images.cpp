@@ -61,10 +61,10 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   seed = key;
   purpose = what;
   time = when;
-  program_.refresh();
 }
 
 void FrozenObjective::gradient() {
+  program_.refresh();
   for (int first = 0; first < n; first += program_.n()) {
     const std::int64_t at = first * layout.elements();
     program_.forward(x_adv + at);
@@ -75,6 +75,7 @@ void FrozenObjective::gradient() {
 }
 
 void FrozenObjective::measure(const float* x, float* loss, float* correct) {
+  program_.refresh();
   for (int first = 0; first < n; first += program_.n()) {
     program_.forward(x + first * layout.elements());
     cross_entropy(images_.backend, program_.logits(), images_.labels + first, std::min(program_.n(), n - first), classes_,

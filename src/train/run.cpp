@@ -1,5 +1,6 @@
 // The verbs train, eval and validate: everything around the steps.
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -139,7 +140,8 @@ void require_same_options(const std::string& earlier, const std::string& now, co
 /// The checkpoint to go on from, on rank 0. Nothing is written here.
 [[nodiscard]] std::optional<Checkpoint> find_checkpoint(const Command& command, const std::string& folder) {
   const TrainOptions& options = command.train;
-  const bool occupied = fs::exists(folder + "/metrics.jsonl");
+  std::error_code unreadable;  // then the report says why nothing can be written there
+  const bool occupied = fs::exists(folder + "/metrics.jsonl", unreadable);
   require(options.resume == "auto" || !occupied, ExitCode::usage, "--out ", folder,
           " holds a run already: choose another folder, or --resume auto to go on");
   if (options.resume == "never") return {};
@@ -148,8 +150,8 @@ void require_same_options(const std::string& earlier, const std::string& now, co
   if (options.resume != "auto") {
     where = options.resume;
     checkpoint = read_checkpoint(where);
-  } else if (fs::exists(folder + "/ckpt")) {
-    checkpoint = CheckpointFolder::newest(folder + "/ckpt", [](const std::string& warning) {
+  } else if (fs::exists(folder + "/ckpt", unreadable)) {
+    checkpoint = CheckpointFolder::newest_in(folder + "/ckpt", [](const std::string& warning) {
       std::cerr << "dat_hpc: warning: " + warning + "\n";
     });
   }
@@ -167,6 +169,7 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   const TrainOptions& options = command.train;
   std::string folder = options.out.empty() ? default_folder() : options.out;
   world.broadcast(folder);
+  catch_signals();
 
   std::unique_ptr<Trainer> trainer;
   std::optional<Checkpoint> checkpoint;
@@ -209,44 +212,55 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
          << " an epoch" << (checkpoint ? ", going on after step " + std::to_string(trainer->steps_done()) : "");
     report->message(line.str());
   });
+  // A stop comes before the evaluation of its step, which the next part of the run makes up for.
+  std::int64_t evaluation_due = checkpoint ? checkpoint->integers["evaluation_due"] : 0;
+  world.broadcast(&evaluation_due, sizeof evaluation_due);
   checkpoint.reset();
-  catch_signals();
   trainer->start();
 
   const auto save = [&] {
     const auto begin = std::chrono::steady_clock::now();
     const RankRecord times = trainer->gather_times();
     Checkpoint state = trainer->capture();
-    if (world.root()) {
+    together(world, [&] {
+      if (!world.root()) return;
+      for (const Checkpoint::Array& array : state.arrays)
+        require(std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
+                ExitCode::numerical, array.name, " is not finite after step ", trainer->steps_done(),
+                ", which is not saved: lower --lr or raise --warmup-epochs");
       report->ranks(times);
       state.integers["metrics_bytes"] = report->metrics_bytes();
+      state.integers["evaluation_due"] = evaluation_due;
       state.texts["config_toml"] = command.resolved_toml;
       state.texts["provenance"] = provenance_json(hosts, argc, argv, trainer->backend().description());
       checkpoints->save(trainer->steps_done(), state);
-    }
+    });
     trainer->book(Phase::checkpoint, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   };
 
   const std::int64_t epoch = trainer->steps_per_epoch();
   const std::int64_t checkpoint_every = options.checkpoint_every > 0 ? options.checkpoint_every : epoch;
-  double comm = 0;
+  const auto evaluate_if_due = [&] {
+    if (evaluation_due == 0) return;
+    const EvaluationRecord evaluation = trainer->evaluate();
+    if (world.root()) report->evaluation(evaluation);
+    evaluation_due = 0;
+  };
+  evaluate_if_due();
   while (trainer->steps_done() < trainer->total_steps()) {
     const StepRecord& record = trainer->step(signals_seen != 0);
-    comm += record.seconds[static_cast<std::size_t>(Phase::reduce)];
     if (world.root()) report->step(record);
     const std::int64_t done = trainer->steps_done();
     if (options.check_every > 0 && done % options.check_every == 0) trainer->check_replicas();
     const bool finished = done == trainer->total_steps();
+    evaluation_due = !finished && options.eval_every > 0 && done % (epoch * options.eval_every) == 0;
     if (trainer->stop_agreed() && !finished) {
       save();
       if (world.root()) report->message("stopped on a signal after step " + std::to_string(done) +
                                         "; the same command goes on from here");
       return static_cast<int>(ExitCode::stopped);
     }
-    if (options.eval_every > 0 && done % (epoch * options.eval_every) == 0 && !finished) {
-      const EvaluationRecord evaluation = trainer->evaluate();
-      if (world.root()) report->evaluation(evaluation);
-    }
+    evaluate_if_due();
     if (finished || done % checkpoint_every == 0) save();
   }
 
@@ -260,7 +274,7 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     report->finish({.clean_acc = evaluation.clean_acc,
                     .adv_acc = evaluation.adv_acc,
                     .time_s = training_seconds,
-                    .comm_s = comm,
+                    .comm_s = trainer->communication_time(),
                     .attack_steps = evaluation.attack_steps,
                     .valid = evaluation.images == trainer->test_set().size() && std::isfinite(evaluation.adv_loss) &&
                              std::isfinite(evaluation.clean_loss),
@@ -297,9 +311,10 @@ int evaluate(Communicator& world, const Command& command) {
   std::string path = options.checkpoint;
   together(world, [&] {
     std::optional<Checkpoint> checkpoint;
-    if (fs::is_directory(path)) {
-      const std::string folder = fs::exists(path + "/ckpt") ? path + "/ckpt" : path;
-      checkpoint = CheckpointFolder::newest(folder, [&](const std::string& warning) {
+    std::error_code unreadable;
+    if (fs::is_directory(path, unreadable)) {
+      const std::string folder = fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
+      checkpoint = CheckpointFolder::newest_in(folder, [&](const std::string& warning) {
         if (world.root()) std::cerr << "dat_hpc: warning: " + warning + "\n";
       });
       require(checkpoint.has_value(), ExitCode::checkpoint, "there is no checkpoint in ", folder);

@@ -61,7 +61,7 @@ Checkpoint Trainer::capture() {
   checkpoint.doubles["p"] = p_;
   checkpoint.doubles["active_scale"] = {active_.scale.begin(), active_.scale.end()};
   if (!local.empty()) checkpoint.doubles["bn_local"] = local;
-  checkpoint.doubles["seconds"] = {wall_time()};
+  checkpoint.doubles["seconds"] = {wall_time(), communication_seconds_};
   checkpoint.integers["step"] = step_;
   checkpoint.integers["steps_per_epoch"] = steps_per_epoch_;
   checkpoint.integers["ranks"] = world_.size();
@@ -99,7 +99,9 @@ void Trainer::restore(const Checkpoint& checkpoint) {
           "the checkpoint has other layers than --network and --granularity say");
   p_ = doubles("p");
   std::copy(doubles("active_scale").begin(), doubles("active_scale").end(), active_.scale.begin());
-  earlier_seconds_ = doubles("seconds").at(0);
+  require(doubles("seconds").size() == 2, ExitCode::checkpoint, "the checkpoint's times are damaged");
+  earlier_seconds_ = doubles("seconds")[0];
+  communication_seconds_ = doubles("seconds")[1];
   model_->batches_tracked = integer("batches_tracked");
   if (const auto local = checkpoint.doubles.find("bn_local"); local != checkpoint.doubles.end())
     local_statistics_ = local->second;

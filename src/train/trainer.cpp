@@ -171,7 +171,6 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   backend_->commit_workspace();
   record_.scale = &active_.scale;
   record_.p = &p_;
-  record_.norms = &norms_;
 }
 
 Trainer::~Trainer() = default;
@@ -259,6 +258,7 @@ const StepRecord& Trainer::step(bool stop) {
   record_.active_elements = record_.bytes_sent / std::int64_t{sizeof(float)};
   record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double));
   record_.weight_gradients = backend_->counters.conv_backward_weights - weight_gradients;
+  communication_seconds_ += record_.seconds[static_cast<std::size_t>(Phase::reduce)];
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
 }
@@ -331,6 +331,7 @@ void Trainer::share_statistics(const HostBatch& batch, bool stop) {
 }
 
 void Trainer::learn() {
+  record_.norms = nullptr;
   // Once per draw, from the last gradients that it produced.
   if (!world_.root() || !draw_due(step_ + 1) || step_ < warmup_steps_) return;
   const Parameters& p = model_->parameters;
@@ -341,6 +342,7 @@ void Trainer::learn() {
     norms_[static_cast<std::size_t>(p.segments[k].layer)] += sums_[k * kSums];
   for (double& norm : norms_) norm = std::sqrt(norm);
   selector_->learn(active_, norms_);
+  record_.norms = &norms_;
 }
 
 void Trainer::update_running_statistics() {

@@ -36,7 +36,9 @@ class Trainer {
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
   [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Seconds since the run's first start, without the time between its parts; and those of them in the reduction.
   [[nodiscard]] double wall_time() const;
+  [[nodiscard]] double communication_time() const { return communication_seconds_; }
   [[nodiscard]] const Model& model() const { return *model_; }
   [[nodiscard]] Model& model() { return *model_; }
   [[nodiscard]] Backend& backend() { return *backend_; }
@@ -117,7 +119,7 @@ class Trainer {
 
   StepRecord record_;
   std::array<double, kPhases> seconds_{}, carried_{};
-  double bytes_ = 0, earlier_seconds_ = 0;
+  double bytes_ = 0, earlier_seconds_ = 0, communication_seconds_ = 0;
   std::chrono::steady_clock::time_point started_, last_lap_;
 };
 

@@ -59,12 +59,14 @@ template <class Make>
 class ForwardPass {
  public:
   ForwardPass() = default;
-  ForwardPass(CpuBackend& backend, const ConvSpec& s, bool accumulate, bool relu, bool bias,
-              dnnl::prop_kind kind) {
+  ForwardPass(CpuBackend& backend, const ConvSpec& s, bool accumulate, bool relu, bool bias) {
     const auto x = input_desc(backend, s), y = output_desc(backend, s);
     const auto w = plain_desc({s.c_out, s.c_in, s.kernel, s.kernel}, Tag::any);
     const auto b = plain_desc({s.c_out}, Tag::x);
     const auto attr = attributes(accumulate, relu);
+    // forward_training even for constant weights: for inference the library wants Winograd weights transformed
+    // beforehand, four times the memory, by code so slow that ten uses do not pay for it (docs/performance.md).
+    const auto kind = dnnl::prop_kind::forward_training;
     desc_ = best_algorithm(s, [&](Algorithm algorithm) {
       const Dims strides{s.stride, s.stride}, pad{s.pad, s.pad};
       return bias ? dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, b, y, strides, pad, pad}, attr,
@@ -103,8 +105,7 @@ class CpuConv2d final : public Conv2d {
     const int block = backend.block();
     require(spec.c_out % block == 0 && (spec.image || spec.c_in % block == 0), ExitCode::usage,
             "the CPU backend works on blocks of ", block, " channels: choose a --width that is a multiple of ", block);
-    const auto kind = spec.frozen ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
-    forward_ = ForwardPass(backend, spec, spec.accumulate, spec.relu, spec.frozen, kind);
+    forward_ = ForwardPass(backend, spec, spec.accumulate, spec.relu, spec.frozen);
     const dnnl::memory::dims dims{spec.c_out, spec.c_in, spec.kernel, spec.kernel};
     const auto master = plain_desc(dims, Tag::ohwi), source = plain_desc(dims, spec.frozen ? Tag::oihw : Tag::ohwi);
     pack_forward_ = reorder(source, forward_.weights_desc(), false);
@@ -213,8 +214,8 @@ class CpuConv2d final : public Conv2d {
     turned.h = spec_.h_out();
     turned.w = spec_.w_out();
     turned.pad = spec_.kernel - 1 - spec_.pad;
-    rotated_ = ForwardPass(backend_, turned, false, false, false, dnnl::prop_kind::forward_inference);
-    rotated_accumulate_ = ForwardPass(backend_, turned, true, false, false, dnnl::prop_kind::forward_inference);
+    rotated_ = ForwardPass(backend_, turned, false, false, false);
+    rotated_accumulate_ = ForwardPass(backend_, turned, true, false, false);
     require(rotated_.weights_desc() == rotated_accumulate_.weights_desc(), ExitCode::device,
             "oneDNN wants two weight formats for one convolution: ", text(spec_));
     pack_backward_ = reorder(plain_desc({spec_.c_in, spec_.c_out, spec_.kernel, spec_.kernel}, Tag::oihw),

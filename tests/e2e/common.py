@@ -1,0 +1,229 @@
+"""What the end-to-end tests share: running the program, watching it, reading what it leaves behind.
+
+Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [unittest arguments]`.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import h5py
+import numpy as np
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+LIMIT_S = 60  # no run here takes a tenth of it: a run that does hangs
+
+for name, value in {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}.items():
+    os.environ.setdefault(name, value)
+
+
+class Ended:
+    """A run that has ended: its exit code, its lines, and those of them that are errors of the program."""
+
+    def __init__(self, code, text):
+        self.code, self.text = code, text
+        self.errors = [line for line in text.splitlines() if line.startswith("dat_hpc: error: ")]
+        self.warnings = [line for line in text.splitlines() if line.startswith("dat_hpc: warning: ")]
+
+
+class Running:
+    """The program under way, alone (ranks = 0) or under mpirun."""
+
+    def __init__(self, arguments, ranks):
+        self.output = tempfile.NamedTemporaryFile(prefix="output-", dir=".", delete=False)
+        launcher = ["mpirun", "-np", str(ranks)] if ranks else []
+        self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
+                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+        self.output.close()
+        self.launched = ranks > 0
+        self.seen = set()
+
+    def ranks(self):
+        """Process ids by rank, of those alive and past exec."""
+        if not self.launched:
+            return {0: self.process.pid}
+        found = {}
+        try:
+            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+                children = [int(word) for word in file.read().split()]
+        except OSError:
+            return found
+        for pid in children:
+            try:
+                if os.readlink(f"/proc/{pid}/exe") != os.path.realpath(PROGRAM):
+                    continue
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    for entry in file.read().split(b"\0"):
+                        if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                            found[int(entry.split(b"=")[1])] = pid
+            except OSError:
+                pass
+        self.seen.update(found.values())
+        return found
+
+    def wait_for(self, condition):
+        """Until condition() is true. False where the run ended before."""
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            if self.process.poll() is not None:
+                return condition()
+            if time.monotonic() > deadline:
+                self.end()
+                raise AssertionError("waited in vain:\n" + self.text())
+            time.sleep(0.0005)
+        return True
+
+    def text(self):
+        with open(self.output.name) as file:
+            return file.read()
+
+    def end(self):
+        """Kills what is left of it, ranks without a launcher included, and waits until it is gone."""
+        for pid in {self.process.pid, *self.seen, *self.ranks().values()}:
+            kill(pid, signal.SIGKILL)
+        self.wait()
+
+    def wait(self, limit=LIMIT_S):
+        """Its end, or an AssertionError. Ranks that outlive their launcher are waited for."""
+        deadline = time.monotonic() + limit
+        try:
+            self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise AssertionError(f"hangs: still running after {limit} s:\n" + self.text()) from None
+        while any(alive(pid) for pid in self.seen):
+            if time.monotonic() > deadline:
+                raise AssertionError("ranks live on without their launcher")
+            time.sleep(0.01)
+        return Ended(self.process.returncode, self.text())
+
+
+def kill(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def alive(pid):
+    """Whether the process runs: one that has ended may stay in the table until it is waited for."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def run(*arguments, ranks=0, limit=LIMIT_S):
+    return Running(arguments, ranks).wait(limit)
+
+
+def rows(folder, kind=None):
+    """The complete lines of metrics.jsonl, as far as it is written."""
+    try:
+        with open(f"{folder}/metrics.jsonl") as file:
+            text = file.read()
+    except OSError:
+        return []
+    found = [json.loads(line) for line in text.split("\n")[:-1]]
+    return [row for row in found if kind in (None, row["kind"])]
+
+
+def steps_written(folder):
+    try:
+        with open(f"{folder}/metrics.jsonl", "rb") as file:
+            return file.read().count(b'{"kind":"step"')
+    except OSError:
+        return 0
+
+
+def entries(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def checkpoints(folder):
+    """Paths of the checkpoints of a run, oldest first."""
+    return sorted(f"{folder}/ckpt/{name}" for name in entries(f"{folder}/ckpt") if name.startswith("step-"))
+
+
+def datasets(path):
+    found = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: found.__setitem__(name, item[()]) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def state(folder):
+    """All arrays of a run's newest checkpoint but the times."""
+    arrays = datasets(checkpoints(folder)[-1])
+    del arrays["state/seconds"]
+    return arrays
+
+
+def history(folder):
+    """results.h5 without times and without the tables by rank, whose rows depend on where a run was interrupted."""
+    return {name: values for name, values in datasets(f"{folder}/results.h5").items()
+            if not name.startswith("ranks/") and not name.split("/")[-1].startswith(("t_", "wall_time"))}
+
+
+def weights(folder):
+    arrays = state(folder)
+    return np.concatenate([arrays[name].ravel() for name in sorted(arrays) if name.startswith("param/")]).astype(float)
+
+
+def bits(values):
+    """What can be compared: shape and bytes of an array, texts as they are."""
+    return list(values) if values.dtype == object else (values.shape, values.dtype, values.tobytes())
+
+
+class TestCase(unittest.TestCase):
+    """A test with a folder of its own, in which it runs."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="dat-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        # What killed ranks leave behind goes with the folder.
+        os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder
+
+    def train(self, folder, *arguments, ranks=1):
+        """A whole run, that must succeed."""
+        ended = run("train", "--out", folder, *arguments, ranks=ranks)
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended
+
+    def refuse(self, code, pattern, *arguments, ranks=0):
+        """A run that must fail with one message."""
+        ended = run(*arguments, ranks=ranks)
+        self.assertEqual(ended.code, code, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
+        self.assertRegex(ended.errors[0], pattern)
+        return ended
+
+    def assert_same(self, one, other):
+        """Two dictionaries of arrays, bit for bit. NaN equals NaN."""
+        self.assertEqual(sorted(one), sorted(other))
+        self.assertEqual([name for name in one if bits(one[name]) != bits(other[name])], [])
+
+
+def synthetic(path, **options):
+    ended = run("data", "synthetic", path, *[f"--{name}={value}" for name, value in options.items()])
+    assert ended.code == 0, ended.text
+    return path

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Checks who includes whom.
+
+usage: layering.py ROOT        every #include of ROOT/{include,kernels,src} against the rules below
+       layering.py --self-test  the rules against trees that break them
+Prints each offending line; the exit code is 1 where there is one.
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# A library's headers, and the one place that may include them.
+DOORS = [
+    (r"dnnl.*|oneapi/dnnl/.*", r"src/backend/cpu/onednn\.hpp"),
+    (r"hdf5.*|H5.*", r"src/io/hdf5\.hpp"),
+    (r"mpi.*", r"include/dat/communicator\.hpp"),
+    (r"CLI/.*", r"src/config\.cpp"),
+    (r"cuda.*|cudnn.*|cublas.*", r"src/backend/cuda/.*|kernels/cuda\.cu"),
+]
+
+FLOOR = {"error", "tensor", "random", "registry"}  # headers of include/dat/ on which everything stands
+FAMILIES = {  # folder of src/ -> its headers in include/dat/
+    "attack": {"attack"},
+    "selector": {"selector"},
+    "optimizer": {"optimizer"},
+    "reduce": {"reducer"},
+    "io": {"checkpoint", "dataset", "file", "loader", "report", "sampler"},
+}
+ABOVE = {"trainer", "evaluation", "config"}  # only src/train, src/main.cpp and src/config.cpp know them
+
+
+def includes(file):
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if found:
+            yield number, line.strip(), found[1] == "<", found[2]
+
+
+def offence(path, angle, target, kernels):
+    """Why `path` (relative to the root) must not include `target`; None where it may."""
+    for library, door in DOORS:
+        if angle and re.fullmatch(library, target) and not re.fullmatch(door, path):
+            return f"only {door.replace(chr(92), '')} may include this library"
+
+    folder, *rest = path.split("/")
+    header = target[4:-4] if target.startswith("dat/") else None  # of include/dat/
+    kernel = not angle and target in kernels
+    if folder == "include":
+        name = rest[-1].removesuffix(".hpp")
+        if kernel or not angle and header is None:
+            return "a public header includes public headers only"
+        if name in FLOOR and not (header in FLOOR or angle and re.fullmatch(r"\w+", target)):
+            return "the lowest headers stand on the standard library and each other"
+        if header and name not in ABOVE and header in ABOVE:
+            return "nothing below the trainer knows it"
+        for family, own in FAMILIES.items():
+            for other in FAMILIES:
+                if other != family and name in own and header in FAMILIES[other]:
+                    return f"families do not know each other: {family}, {other}"
+    if folder == "kernels" and not angle and not kernel and header not in FLOOR | {"parameters"}:
+        return "kernels stand on error, tensor, random, registry and parameters"
+    if folder == "src":
+        part = rest[0]
+        if header in ABOVE and part not in ("train", "main.cpp", "config.cpp"):
+            return "nothing below the trainer knows it"
+        if target.startswith("train/") and part not in ("train", "main.cpp"):
+            return "nothing below the trainer knows it"
+        if part in FAMILIES:
+            for other, headers in FAMILIES.items():
+                if other != part and (target.startswith(other + "/") or header in headers):
+                    return f"families do not know each other: {part}, {other}"
+            if header in ("network", "program") or target.startswith(("network/", "backend/")):
+                return "a family does not know networks"
+    return None
+
+
+def check(root):
+    """Offending lines, as text."""
+    kernels = {f.name for f in (root / "kernels").glob("*") if f.suffix in (".hpp", ".def")}
+    found = [] if kernels else [f"{root}: no sources here"]
+    for top in ("include", "kernels", "src"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in (".hpp", ".cpp", ".cu", ".def"):
+                continue
+            path = file.relative_to(root).as_posix()
+            for number, line, angle, target in includes(file):
+                why = offence(path, angle, target, kernels)
+                if why:
+                    found.append(f"{path}:{number}: {line}: {why}")
+    return found
+
+
+GOOD = {
+    "include/dat/tensor.hpp": "#include <cstdint>\n",
+    "include/dat/random.hpp": '#include "dat/tensor.hpp"\n',
+    "include/dat/communicator.hpp": "#include <mpi.h>\n",
+    "kernels/launch.hpp": '#include "dat/parameters.hpp"\n',
+    "src/attack/pgd.cpp": '#include "launch.hpp"\n#include "dat/attack.hpp"\n',
+    "src/io/hdf5.hpp": '#include <hdf5.h>\n#include "dat/file.hpp"\n',
+    "src/train/trainer.cpp": '#include "dat/trainer.hpp"\n#include "dat/selector.hpp"\n#include "all.hpp"\n',
+    "src/config.cpp": "#include <CLI/CLI.hpp>\n",
+}
+BAD = {
+    "src/network/builder.cpp": "#include <dnnl.hpp>\n",
+    "src/io/report.cpp": "#include <hdf5.h>\n",
+    "src/reduce/reducer.cpp": "  #  include <mpi.h>\n",
+    "src/main.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/backend/cpu/backend.cpp": "#include <cuda_runtime.h>\n",
+    "include/dat/error.hpp": '#include "dat/parameters.hpp"\n',
+    "include/dat/registry.hpp": "#include <nlohmann/json.hpp>\n",
+    "include/dat/backend.hpp": '#include "launch.hpp"\n',
+    "include/dat/network.hpp": '#include "network/networks.hpp"\n',
+    "include/dat/selector.hpp": '#include "dat/optimizer.hpp"\n',
+    "include/dat/program.hpp": '#include "dat/trainer.hpp"\n',
+    "kernels/loss.hpp": '#include "dat/backend.hpp"\n',
+    "src/attack/fgsm.cpp": '#include "selector/selectors.hpp"\n',
+    "src/attack/none.cpp": '#include "dat/network.hpp"\n',
+    "src/optimizer/lamb.cpp": '#include "dat/attack.hpp"\n',
+    "src/io/dataset.cpp": '#include "dat/trainer.hpp"\n',
+}
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for path, text in GOOD.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        problems = [f"refused, but good: {line}" for line in check(root)]
+        for path, text in BAD.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+            if len(check(root)) != 1:
+                problems.append(f"accepted, but bad: {path}: {text.strip()}")
+            (root / path).unlink()
+    return problems
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    found = self_test() if sys.argv[1] == "--self-test" else check(pathlib.Path(sys.argv[1]))
+    print("\n".join(found), end="\n" if found else "")
+    sys.exit(1 if found else 0)
+
+
+main()

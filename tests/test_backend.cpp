@@ -1,0 +1,424 @@
+#include <algorithm>
+#include <cmath>
+
+#include "catch.hpp"
+#include "dat/backend.hpp"
+#include "dat/error.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+constexpr double kUnit = 0x1p-24;  // one rounding to float
+
+std::unique_ptr<Backend> backend_for_tests() { return make_backend({"cpu", 2, 0}); }
+
+/// Activations in double precision, in any order of elements: [n][c][h][w] here.
+struct Array {
+  int n, c, h, w;
+  std::vector<double> v;
+
+  Array(int samples, int channels, int height, int width)
+      : n(samples), c(channels), h(height), w(width), v(static_cast<std::size_t>(n) * c * h * w, 0.0) {}
+  [[nodiscard]] double& at(int k, int channel, int y, int x) {
+    return v[((static_cast<std::size_t>(k) * c + channel) * h + y) * w + x];
+  }
+  [[nodiscard]] double at(int k, int channel, int y, int x) const {
+    return const_cast<Array*>(this)->at(k, channel, y, x);
+  }
+  [[nodiscard]] double largest() const {
+    double most = 0;
+    for (const double one : v) most = std::max(most, std::abs(one));
+    return most;
+  }
+};
+
+/// f(index in the layout, the same element of the array).
+template <class F>
+void pairwise(const Layout& layout, Array& array, F f) {
+  for (int k = 0; k < array.n; ++k)
+    for (int c = 0; c < array.c; ++c)
+      for (int y = 0; y < array.h; ++y)
+        for (int x = 0; x < array.w; ++x) f(static_cast<std::size_t>(layout.offset(k, c, y, x)), array.at(k, c, y, x));
+}
+
+struct Activations {
+  Array exact;
+  Layout layout;
+  float* device;
+};
+
+Activations random_activations(Backend& backend, int n, const Layout& layout, std::uint32_t seed, float low = -1,
+                               float high = 1) {
+  const auto values = random_values(n * layout.elements(), seed, low, high);
+  Activations a{Array(n, layout.c, layout.h, layout.w), layout, to_device(backend, values)};
+  pairwise(layout, a.exact, [&](std::size_t i, double& v) { v = values[i]; });
+  return a;
+}
+
+/// The largest difference between activations on the device and the array.
+double difference(Backend& backend, const float* device, const Layout& layout, Array expected) {
+  const auto values = to_host(backend, device, expected.n * layout.elements());
+  double most = 0;
+  pairwise(layout, expected, [&](std::size_t i, double& v) {
+    const double d = std::abs(double(values[i]) - v);
+    most = d <= most ? most : d;  // a NaN counts
+  });
+  return most;
+}
+
+double difference(const std::vector<float>& ours, const std::vector<double>& expected) {
+  REQUIRE(ours.size() == expected.size());
+  double most = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double d = std::abs(double(ours[i]) - expected[i]);
+    most = d <= most ? most : d;
+  }
+  return most;
+}
+
+/// Calls f(k, o, y, x, i, from_y, from_x, tap) for every multiplication of a convolution.
+template <class F>
+void for_each_product(const ConvSpec& s, F f) {
+  for (int k = 0; k < s.n; ++k)
+    for (int o = 0; o < s.c_out; ++o)
+      for (int y = 0; y < s.h_out(); ++y)
+        for (int x = 0; x < s.w_out(); ++x)
+          for (int tap = 0; tap < s.kernel * s.kernel; ++tap) {
+            const int from_y = y * s.stride - s.pad + tap / s.kernel, from_x = x * s.stride - s.pad + tap % s.kernel;
+            if (from_y < 0 || from_y >= s.h || from_x < 0 || from_x >= s.w) continue;
+            for (int i = 0; i < s.c_in; ++i)
+              f(k, o, y, x, i, from_y, from_x, (static_cast<std::size_t>(o) * s.kernel * s.kernel + tap) * s.c_in + i);
+          }
+}
+
+/// What a convolution computes, and beside each result the sum of the absolute values of its terms.
+struct ConvReference {
+  Array y, y_size, dx, dx_size;
+  std::vector<double> dw, dw_size;
+
+  ConvReference(const ConvSpec& s, const Array& x, const Array& dy, const std::vector<double>& w)
+      : y(s.n, s.c_out, s.h_out(), s.w_out()),
+        y_size(y),
+        dx(s.n, s.c_in, s.h, s.w),
+        dx_size(dx),
+        dw(w.size()),
+        dw_size(w.size()) {
+    for_each_product(s, [&](int k, int o, int row, int column, int i, int from_y, int from_x, std::size_t tap) {
+      const double forth = w[tap] * x.at(k, i, from_y, from_x), back = w[tap] * dy.at(k, o, row, column);
+      const double weight = x.at(k, i, from_y, from_x) * dy.at(k, o, row, column);
+      y.at(k, o, row, column) += forth;
+      y_size.at(k, o, row, column) += std::abs(forth);
+      dx.at(k, i, from_y, from_x) += back;
+      dx_size.at(k, i, from_y, from_x) += std::abs(back);
+      dw[tap] += weight;
+      dw_size[tap] += std::abs(weight);
+    });
+  }
+};
+
+/// A float sum of `terms` products is off by at most terms * unit * (sum of their sizes). Winograd's roundings are
+/// larger one by one, by a factor of about ten, but grow with the square root of the number of terms: it stays inside
+/// the same bound, taken with the largest sum for all, where that counts the 36 numbers of its tile at least.
+double bound(int terms, double size) { return (std::max(terms, 36) + 2) * kUnit * size; }
+
+std::vector<ConvSpec> shapes(int block) {
+  std::vector<ConvSpec> all;
+  for (const int size : {9, 10}) {
+    all.push_back({.n = 2, .c_in = 3, .h = size, .w = size, .c_out = 16, .image = true});
+    all.push_back({.n = 3, .c_in = 2, .h = size, .w = size, .c_out = 32, .image = true});
+    for (const auto& [in, out] :
+         {std::pair{16, 16}, std::pair{32, 32}, std::pair{48, 48}, std::pair{64, 64}, std::pair{32, 64}})
+      all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out});
+    for (const auto& [in, out] : {std::pair{16, 32}, std::pair{48, 96}}) {
+      all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out, .stride = 2});
+      all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out, .kernel = 1, .stride = 2, .pad = 0});
+    }
+  }
+  all.push_back({.n = 5, .c_in = 64, .h = 4, .w = 4, .c_out = 64});
+  all.push_back({.n = 1, .c_in = 2 * block, .h = 2, .w = 2, .c_out = 2 * block});
+  return all;
+}
+
+std::string name(const ConvSpec& s) {
+  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + ", " +
+         std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " +
+         std::to_string(s.h) + "x" + std::to_string(s.w);
+}
+
+struct ConvFixture {
+  ConvFixture(Backend& backend, const ConvSpec& s)
+      : x(random_activations(
+            backend, s.n,
+            s.image ? backend.image_layout(s.c_in, s.h, s.w) : backend.activation_layout(s.c_in, s.h, s.w), 1)),
+        dy(random_activations(backend, s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()), 2)),
+        y(random_activations(backend, s.n, dy.layout, 3)),
+        dx(random_activations(backend, s.n, x.layout, 4)),
+        w(random_values(std::int64_t{s.c_out} * s.kernel * s.kernel * s.c_in, 5)) {}
+  Activations x, dy, y, dx;  // y and dx: what is in them before
+  std::vector<float> w;
+};
+
+Array plus(Array a, const Array& b) {
+  for (std::size_t i = 0; i < a.v.size(); ++i) a.v[i] += b.v[i];
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("A training convolution and its gradients are the sums of their definition", "[backend]") {
+  const auto backend = backend_for_tests();
+  for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+    INFO(name(s));
+    ConvFixture f(*backend, s);
+    const std::vector<double> exact_w(f.w.begin(), f.w.end());
+    const ConvReference reference(s, f.x.exact, f.dy.exact, exact_w);
+    const float* w = to_device(*backend, f.w);
+    const auto before = random_values(static_cast<std::int64_t>(f.w.size()), 6);
+    float* dw = to_device(*backend, before);
+    const auto conv = backend->conv2d(s);
+    backend->commit_workspace();
+    INFO(conv->implementation());
+    conv->load(w, nullptr, nullptr);
+
+    conv->forward(f.x.device, f.y.device);
+    const int terms = s.kernel * s.kernel * s.c_in;
+    CHECK(difference(*backend, f.y.device, f.y.layout, reference.y) <= bound(terms, reference.y_size.largest()));
+    conv->backward_data(f.dy.device, f.dx.device, false);
+    CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <=
+          bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest()));
+
+    const double size = *std::max_element(reference.dw_size.begin(), reference.dw_size.end());
+    const int pixels = s.n * s.h_out() * s.w_out();
+    conv->backward_weights(f.x.device, f.dy.device, dw, false);
+    const auto once = to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()));
+    CHECK(difference(once, reference.dw) <= bound(pixels, size));
+    backend->copy_to_device(dw, before.data(), before.size() * sizeof(float));
+    conv->backward_weights(f.x.device, f.dy.device, dw, true);
+    std::vector<double> sum(once.begin(), once.end());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
+    // Adding to what was there is one rounding more.
+    CHECK(difference(to_host(*backend, dw, static_cast<std::int64_t>(f.w.size())), sum) <= 2 * kUnit * (1 + size));
+  }
+}
+
+TEST_CASE("A frozen convolution folds scale and bias in, adds, and cuts off below zero", "[backend]") {
+  const auto backend = backend_for_tests();
+  for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+    s.frozen = true;
+    ConvFixture f(*backend, s);
+    const auto scale = random_values(s.c_out, 7, 0.5F, 1.5F), bias = random_values(s.c_out, 8);
+    std::vector<double> scaled(f.w.begin(), f.w.end());
+    const std::size_t per_channel = f.w.size() / static_cast<std::size_t>(s.c_out);
+    for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[i / per_channel];
+    const ConvReference reference(s, f.x.exact, f.dy.exact, scaled);
+    const int terms = s.kernel * s.kernel * s.c_in;
+    const float *w = to_device(*backend, f.w), *scale_device = to_device(*backend, scale),
+                *bias_device = to_device(*backend, bias);
+    for (const bool accumulate : {false, true})
+      for (const bool relu : {false, true}) {
+        s.accumulate = accumulate;
+        s.relu = relu;
+        INFO(name(s) << (accumulate ? ", adding" : "") << (relu ? ", ReLU" : ""));
+        const auto conv = backend->conv2d(s);
+        backend->commit_workspace();
+        INFO(conv->implementation());
+        conv->load(w, scale_device, bias_device);
+        Activations y = random_activations(*backend, s.n, f.y.layout, 3);
+        Array expected = accumulate ? plus(reference.y, y.exact) : reference.y;
+        for (int k = 0; k < s.n; ++k)
+          for (int c = 0; c < s.c_out; ++c)
+            for (int row = 0; row < s.h_out(); ++row)
+              for (int column = 0; column < s.w_out(); ++column) {
+                double& v = expected.at(k, c, row, column);
+                v += bias[static_cast<std::size_t>(c)];
+                v = relu ? std::max(v, 0.0) : v;
+              }
+        conv->forward(f.x.device, y.device);
+        CHECK(difference(*backend, y.device, y.layout, expected) <= bound(terms + 2, reference.y_size.largest() + 2));
+
+        const double most = bound(s.kernel * s.kernel * s.c_out + 1, reference.dx_size.largest() + 1);
+        conv->backward_data(f.dy.device, f.dx.device, false);
+        CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <= most);
+        if (!conv->backward_data_accumulates()) continue;
+        const Activations dx = random_activations(*backend, s.n, f.x.layout, 4);
+        conv->backward_data(f.dy.device, dx.device, true);
+        CHECK(difference(*backend, dx.device, dx.layout, plus(reference.dx, dx.exact)) <= most);
+      }
+  }
+}
+
+TEST_CASE("A frozen stride-1 convolution adds its input gradient to what is there", "[backend]") {
+  const auto backend = backend_for_tests();
+  CHECK(
+      backend->conv2d({.n = 1, .c_in = 32, .h = 8, .w = 8, .c_out = 32, .frozen = true})->backward_data_accumulates());
+}
+
+TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
+  const auto backend = backend_for_tests();
+  for (const bool relu : {false, true})
+    for (const auto& [n, c, size] : {std::tuple{2, 16, 9}, std::tuple{3, 48, 5}, std::tuple{7, 64, 1}}) {
+      INFO(n << " samples, " << c << " channels, " << size << "x" << size << (relu ? ", ReLU" : ""));
+      const BatchNormSpec spec{.n = n, .c = c, .h = size, .w = size, .relu = relu};
+      const Layout layout = backend->activation_layout(c, size, size);
+      const Activations x = random_activations(*backend, n, layout, 1, -1, 3);
+      const Activations dy = random_activations(*backend, n, layout, 2);
+      Activations y = random_activations(*backend, n, layout, 3), dx = random_activations(*backend, n, layout, 4);
+      const auto gamma = random_values(c, 5, 0.5F, 1.5F), beta = random_values(c, 6);
+      const float *gamma_device = to_device(*backend, gamma), *beta_device = to_device(*backend, beta);
+      float *mean = backend->allocate_floats(c, "test"), *variance = backend->allocate_floats(c, "test"),
+            *dgamma = backend->allocate_floats(c, "test"), *dbeta = backend->allocate_floats(c, "test");
+      const auto norm = backend->batch_norm(spec);
+      backend->commit_workspace();
+      norm->forward(x.device, gamma_device, beta_device, y.device, mean, variance);
+      norm->backward(x.device, dy.device, gamma_device, mean, variance, dx.device, dgamma, dbeta);
+
+      const int count = n * size * size;
+      std::vector<double> means, variances, dgammas, dbetas;
+      Array expected_y(n, c, size, size), expected_dx(n, c, size, size);
+      double largest_deviation = 0;
+      for (int channel = 0; channel < c; ++channel) {
+        const auto each_pixel = [&](auto f) {
+          for (int k = 0; k < n; ++k)
+            for (int row = 0; row < size; ++row)
+              for (int column = 0; column < size; ++column) f(k, row, column);
+        };
+        double m = 0, v = 0, dg = 0, db = 0;
+        each_pixel([&](int k, int row, int column) { m += x.exact.at(k, channel, row, column) / count; });
+        each_pixel(
+            [&](int k, int row, int column) { v += std::pow(x.exact.at(k, channel, row, column) - m, 2) / count; });
+        const double inverse = 1 / std::sqrt(v + double(spec.epsilon));
+        const double g = gamma[static_cast<std::size_t>(channel)], b = beta[static_cast<std::size_t>(channel)];
+        const auto normal = [&](int k, int row, int column) {
+          return (x.exact.at(k, channel, row, column) - m) * inverse;
+        };
+        const auto d = [&](int k, int row, int column) {
+          return relu && g * normal(k, row, column) + b <= 0 ? 0.0 : dy.exact.at(k, channel, row, column);
+        };
+        each_pixel([&](int k, int row, int column) {
+          const double plain = g * normal(k, row, column) + b;
+          REQUIRE((!relu || std::abs(plain) > 1e-5));  // nothing stands on the edge of the ReLU
+          expected_y.at(k, channel, row, column) = relu ? std::max(plain, 0.0) : plain;
+          largest_deviation = std::max(largest_deviation, std::abs(normal(k, row, column)));
+          dg += d(k, row, column) * normal(k, row, column);
+          db += d(k, row, column);
+        });
+        each_pixel([&](int k, int row, int column) {
+          expected_dx.at(k, channel, row, column) =
+              g * inverse * (d(k, row, column) - db / count - normal(k, row, column) * dg / count);
+        });
+        means.push_back(m);
+        variances.push_back(v);
+        dgammas.push_back(dg);
+        dbetas.push_back(db);
+      }
+      // |x| <= 3: sums of `count` terms of at most 3, 9 and the normalised x, each rounded once or twice; 1/std < 3.
+      const double sum_error = (count + 4) * kUnit;
+      CHECK(difference(to_host(*backend, mean, c), means) <= 3 * sum_error);
+      CHECK(difference(to_host(*backend, variance, c), variances) <= 9 * sum_error);
+      CHECK(difference(*backend, y.device, layout, expected_y) <= 3 * 9 * sum_error);
+      CHECK(difference(to_host(*backend, dgamma, c), dgammas) <= count * largest_deviation * sum_error);
+      CHECK(difference(to_host(*backend, dbeta, c), dbetas) <= count * sum_error);
+      const double dx_error = 3 * 9 * (1 + largest_deviation * largest_deviation) * sum_error;
+      CHECK(difference(*backend, dx.device, layout, expected_dx) <= dx_error);
+
+      norm->backward(x.device, dy.device, gamma_device, mean, variance, dy.device, dgamma, dbeta);  // in place
+      CHECK(difference(*backend, dy.device, layout, expected_dx) <= dx_error);
+    }
+}
+
+TEST_CASE("The linear layer and its gradients are the sums of their definition", "[backend]") {
+  const auto backend = backend_for_tests();
+  constexpr int kN = 5, kIn = 48, kOut = 10;
+  const auto x = random_values(kN * kIn, 1), w = random_values(kOut * kIn, 2), b = random_values(kOut, 3),
+             dy = random_values(kN * kOut, 4), dw_before = random_values(kOut * kIn, 5),
+             db_before = random_values(kOut, 6);
+  std::vector<double> y(kN * kOut), dx(kN * kIn), dw(kOut * kIn), db(kOut);
+  const auto value = [](const auto& matrix, int row, int columns, int column) {
+    return double(matrix[static_cast<std::size_t>(row * columns + column)]);
+  };
+  for (int n = 0; n < kN; ++n)
+    for (int o = 0; o < kOut; ++o) {
+      const double d = value(dy, n, kOut, o);
+      y[static_cast<std::size_t>(n * kOut + o)] += b[static_cast<std::size_t>(o)];
+      db[static_cast<std::size_t>(o)] += d;
+      for (int i = 0; i < kIn; ++i) {
+        y[static_cast<std::size_t>(n * kOut + o)] += value(x, n, kIn, i) * value(w, o, kIn, i);
+        dx[static_cast<std::size_t>(n * kIn + i)] += d * value(w, o, kIn, i);
+        dw[static_cast<std::size_t>(o * kIn + i)] += d * value(x, n, kIn, i);
+      }
+    }
+  const float *x_device = to_device(*backend, x), *w_device = to_device(*backend, w),
+              *b_device = to_device(*backend, b), *dy_device = to_device(*backend, dy);
+  float *y_device = backend->allocate_floats(kN * kOut, "test"),
+        *dx_device = backend->allocate_floats(kN * kIn, "test");
+  const auto linear = backend->linear(kN, kIn, kOut);
+  backend->commit_workspace();
+  linear->forward(x_device, w_device, b_device, y_device);
+  CHECK(difference(to_host(*backend, y_device, kN * kOut), y) <= bound(kIn + 1, kIn + 1));
+  linear->backward_data(dy_device, w_device, dx_device);
+  CHECK(difference(to_host(*backend, dx_device, kN * kIn), dx) <= bound(kOut, kOut));
+  for (const bool accumulate : {false, true})
+    for (const bool wants_w : {false, true})
+      for (const bool wants_b : {false, true}) {
+        float *dw_device = to_device(*backend, dw_before), *db_device = to_device(*backend, db_before);
+        linear->backward_weights(x_device, dy_device, wants_w ? dw_device : nullptr, wants_b ? db_device : nullptr,
+                                 accumulate);
+        std::vector<double> expected_w(dw_before.begin(), dw_before.end()),
+            expected_b(db_before.begin(), db_before.end());
+        for (std::size_t i = 0; i < dw.size() && wants_w; ++i) expected_w[i] = dw[i] + (accumulate ? expected_w[i] : 0);
+        for (std::size_t i = 0; i < db.size() && wants_b; ++i) expected_b[i] = db[i] + (accumulate ? expected_b[i] : 0);
+        CHECK(difference(to_host(*backend, dw_device, kOut * kIn), expected_w) <=
+              (wants_w ? bound(kN + 1, kN + 1) : 0));
+        CHECK(difference(to_host(*backend, db_device, kOut), expected_b) <= (wants_b ? bound(kN + 1, kN + 1) : 0));
+      }
+}
+
+TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is as large as the largest request",
+          "[backend]") {
+  const auto backend = backend_for_tests();
+  const auto* memory = static_cast<float*>(backend->allocate(1001 * sizeof(float), "a purpose"));
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+  CHECK(to_host(*backend, memory, 1001) == std::vector<float>(1001, 0.0F));
+  const auto allocations = backend->allocations();
+  CHECK(std::any_of(allocations.begin(), allocations.end(),
+                    [](const auto& a) { return a.purpose == "a purpose" && a.bytes == 1001 * sizeof(float); }));
+  backend->request_workspace(1000);
+  backend->request_workspace(100000);
+  backend->request_workspace(10);
+  backend->commit_workspace();
+  const std::vector<std::uint8_t> pattern(100000, 7);
+  backend->copy_to_device(backend->workspace(), pattern.data(), pattern.size());
+  CHECK(to_host(*backend, static_cast<const std::uint8_t*>(backend->workspace()), 100000) == pattern);
+  CHECK(backend->description().find("thread") != std::string::npos);
+}
+
+TEST_CASE("What a backend cannot do is refused, with the option that would help", "[backend]") {
+  const auto refusal = [](auto f) -> std::pair<ExitCode, std::string> {
+    try {
+      f();
+    } catch (const Error& error) {
+      return {error.code(), error.what()};
+    }
+    return {ExitCode::done, ""};
+  };
+  const auto backend = backend_for_tests();
+  const int block = backend->activation_layout(64, 4, 4).block;
+  for (const int width : {block / 2, block + block / 2})
+    for (const bool image : {false, true}) {
+      const auto [code, message] = refusal([&] {
+        (void)backend->conv2d({.n = 1, .c_in = image ? 3 : width, .h = 8, .w = 8, .c_out = width, .image = image});
+      });
+      INFO(width << " channels: " << message);
+      CHECK(code == ExitCode::usage);
+      CHECK(message.find("--width") != std::string::npos);
+    }
+  CHECK(refusal([] { (void)make_backend({"abacus", 1, 0}); }).first == ExitCode::usage);
+  // Where there is a GPU and the code for it, it must be what one gets.
+  std::unique_ptr<Backend> cuda;
+  const auto [code, message] = refusal([&] { cuda = make_backend({"cuda", 1, 0}); });
+  CHECK(code == (cuda ? ExitCode::done : ExitCode::device));
+  if (cuda) CHECK(cuda->device().kind == DeviceKind::cuda);
+}

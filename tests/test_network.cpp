@@ -1,0 +1,454 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "catch.hpp"
+#include "dat/program.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+/// A network of width 16 with PyTorch's initial values, and images.
+struct Fixture {
+  Fixture(const std::string& network, int samples, int size, Granularity granularity = Granularity::tensor)
+      : backend(make_backend({"cpu", 2, 0})),
+        model(*backend, networks().at(network)({.width = 16, .size = size, .channels = 3, .classes = 10}), granularity),
+        n(samples),
+        layout(backend->image_layout(3, size, size)) {
+    model.initialize(1);
+    images = random_values(n * layout.elements(), 12, 0, 1);
+    x = to_device(*backend, images);
+    dx = backend->allocate_floats(n * layout.elements(), "test");
+    direction = random_values(n * 10, 3);
+  }
+
+  [[nodiscard]] std::vector<float> gradients() const {
+    return to_host(*backend, model.parameters.gradients, model.parameters.size);
+  }
+  void fill_gradients(const std::vector<float>& values) {
+    backend->copy_to_device(model.parameters.gradients, values.data(), values.size() * sizeof(float));
+  }
+  [[nodiscard]] std::vector<float> segment_of(const std::vector<float>& flat, const Segment& segment) const {
+    return {flat.begin() + segment.begin, flat.begin() + segment.begin + segment.size};
+  }
+  [[nodiscard]] int segment(const std::string& name) const {
+    const auto& all = model.parameters.segments;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Segment& s) { return s.name == name; });
+    REQUIRE(found != all.end());
+    return static_cast<int>(found - all.begin());
+  }
+
+  /// The way there and the gradient that comes back: of the sum of direction * logits.
+  template <class Program>
+  void forward(Program& program, const float* at) {
+    program.refresh();
+    program.forward(at);
+    backend->copy_to_device(program.dlogits(), direction.data(), direction.size() * sizeof(float));
+  }
+  template <class Program>
+  [[nodiscard]] double loss(Program& program, const float* at) {
+    forward(program, at);
+    const auto logits = to_host(*backend, program.logits(), n * 10);
+    return std::inner_product(logits.begin(), logits.end(), direction.begin(), 0.0, std::plus<>(),
+                              [](double a, double b) { return a * b; });
+  }
+
+  std::unique_ptr<Backend> backend;
+  Model model;
+  int n;
+  Layout layout;
+  std::vector<float> images, direction;
+  float *x, *dx;
+};
+
+/// How far a gradient is from the central differences of the loss, relative to its length. Each of the directions moves
+/// every element by +-step: over random signs, (difference quotient - gradient * direction) is normally distributed
+/// with the distance between the two gradients as standard deviation, which is the median of its size over 0.6745. The
+/// median, because a ReLU that opens or closes within the step spoils single directions.
+template <class Loss>
+double distance_from_differences(const std::vector<float>& values, const std::vector<float>& gradient, Loss loss) {
+  constexpr float kStep = 1e-4F;
+  constexpr int kDirections = 15;
+  std::vector<double> sizes;
+  double square = 0;
+  for (const float g : gradient) square += double(g) * g;
+  for (std::uint32_t k = 0; k < kDirections; ++k) {
+    auto up = values, down = values;
+    const auto signs = random_values(std::ssize(values), 100 + k);
+    double expected = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      up[i] += std::copysign(kStep, signs[i]);
+      down[i] -= std::copysign(kStep, signs[i]);
+      expected += double(gradient[i]) * (double(up[i]) - double(down[i]));
+    }
+    sizes.push_back(std::abs(loss(up) - loss(down) - expected) / (2 * double(kStep)));
+  }
+  std::nth_element(sizes.begin(), sizes.begin() + kDirections / 2, sizes.end());
+  return sizes[kDirections / 2] / 0.6745 / std::sqrt(square);
+}
+
+/// The loss is good to some 1e-6, its difference over the step to 1 % of the gradient's length; ReLUs that change
+/// within the step make a percent more with these images. A missing or doubled contribution makes tens of percent.
+constexpr double kDifferenceTolerance = 0.05;
+
+double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {
+  double top = 0, bottom = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    top += std::pow(double(a[i]) - b[i], 2);
+    bottom += std::pow(double(b[i]), 2);
+  }
+  return std::sqrt(top / bottom);
+}
+
+}  // namespace
+
+TEST_CASE("PreActResNet-18 has 54 tensors, 11,171,146 parameters and 555,422,720 multiply-adds", "[network]") {
+  const Graph graph = networks().at("preact_resnet18")({});
+  REQUIRE(graph.segments.size() == 54);
+  CHECK(graph.parameters == 11171146);
+  CHECK(graph.macs() + 512 * 10 == 555422720);
+  struct Row {
+    std::size_t index;
+    const char* name;
+    std::vector<int> shape;
+    std::int64_t begin;
+  };
+  for (const Row& row : std::vector<Row>{{0, "conv1.weight", {64, 3, 3, 3}, 0},
+                                         {1, "layer1.0.bn1.weight", {64}, 1728},
+                                         {3, "layer1.0.conv1.weight", {64, 64, 3, 3}, 1856},
+                                         {15, "layer2.0.conv1.weight", {128, 64, 3, 3}, 149824},
+                                         {19, "layer2.0.shortcut.0.weight", {128, 64, 1, 1}, 371264},
+                                         {30, "layer3.0.bn2.bias", {256}, 970304},
+                                         {44, "layer4.0.conv2.weight", {512, 512, 3, 3}, 3955008},
+                                         {51, "layer4.1.conv2.weight", {512, 512, 3, 3}, 8806720},
+                                         {52, "linear.weight", {10, 512}, 11166016},
+                                         {53, "linear.bias", {10}, 11171136}}) {
+    const Segment& segment = graph.segments[row.index];
+    CHECK(segment.name == row.name);
+    CHECK(segment.shape == row.shape);
+    CHECK(segment.begin == row.begin);
+  }
+}
+
+TEST_CASE("ResNet-18 has 62 tensors and 11,173,962 parameters", "[network]") {
+  const Graph graph = networks().at("resnet18")({});
+  CHECK(graph.segments.size() == 62);
+  CHECK(graph.parameters == 11173962);
+  CHECK(graph.segments[1].name == "bn1.weight");
+  CHECK(graph.segments.back().name == "linear.bias");
+}
+
+TEST_CASE("Segments fill the flat block without gaps, statistics likewise, and size and classes pass through",
+          "[network]") {
+  for (const std::string& name : networks().names())
+    for (const auto& [size, classes] : {std::pair{32, 10}, std::pair{28, 100}, std::pair{64, 200}}) {
+      const Graph graph = networks().at(name)({.width = 32, .size = size, .channels = 3, .classes = classes});
+      std::int64_t next = 0, statistics = 0;
+      for (const Segment& segment : graph.segments) {
+        CHECK(segment.begin == next);
+        next += segment.size;
+      }
+      CHECK(next == graph.parameters);
+      for (const Norm& norm : graph.norms) {
+        CHECK(norm.begin == statistics);
+        statistics += norm.channels;
+      }
+      CHECK(statistics == graph.statistics);
+      CHECK(graph.nodes.back().c == classes);
+      CHECK(graph.nodes[0].h == size);
+    }
+}
+
+TEST_CASE("A network counts its tensors, its modules or its 10 blocks as layers", "[network]") {
+  for (const auto& [name, tensors] : {std::pair{"preact_resnet18", 54}, std::pair{"resnet18", 62}})
+    for (const auto& [granularity, layers] : {std::pair{Granularity::tensor, tensors},
+                                              std::pair{Granularity::module, 21}, std::pair{Granularity::block, 10}}) {
+      Parameters p;
+      p.segments = networks().at(name)({}).segments;
+      assign_layers(p, granularity);
+      CHECK(p.layers() == layers);
+      CHECK(std::accumulate(p.layer_sizes.begin(), p.layer_sizes.end(), std::int64_t{0}) ==
+            p.segments.back().begin + p.segments.back().size);
+    }
+}
+
+TEST_CASE("Initial values are PyTorch's: uniform within 1/sqrt(fan-in), batch norms neutral", "[network]") {
+  Fixture f("resnet18", 1, 16);
+  const auto& segments = f.model.parameters.segments;
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    const Segment& segment = segments[k];
+    const auto values = f.model.download(segment, f.model.parameters.values);
+    INFO(segment.name);
+    if (segment.shape.size() == 1 && segment.name != "linear.bias") {
+      CHECK(values == std::vector<float>(values.size(), segment.name.ends_with("weight") ? 1.0F : 0.0F));
+      continue;
+    }
+    const Segment& weights = segment.name == "linear.bias" ? segments[k - 1] : segment;
+    const double bound = 1 / std::sqrt(double(weights.size / weights.shape[0])), count = double(values.size());
+    double mean = 0, square = 0;
+    for (const float v : values) {
+      REQUIRE(std::abs(v) <= static_cast<float>(bound));
+      mean += v / bound / count;
+      square += v / bound * v / bound / count;
+    }
+    // U(-1, 1): mean 0 with variance 1/3, mean square 1/3 with variance 4/45; five standard deviations.
+    CHECK(std::abs(mean) < 5 * std::sqrt(1.0 / 3 / count));
+    CHECK(std::abs(square - 1.0 / 3) < 5 * std::sqrt(4.0 / 45 / count));
+  }
+  const auto statistics = f.model.graph.statistics;
+  CHECK(to_host(*f.backend, f.model.running_mean, statistics) ==
+        std::vector<float>(static_cast<std::size_t>(statistics), 0.0F));
+  CHECK(to_host(*f.backend, f.model.running_variance, statistics) ==
+        std::vector<float>(static_cast<std::size_t>(statistics), 1.0F));
+
+  const auto values = to_host(*f.backend, f.model.parameters.values, f.model.parameters.size);
+  f.model.initialize(1);
+  CHECK(to_host(*f.backend, f.model.parameters.values, f.model.parameters.size) == values);
+  f.model.initialize(2);
+  CHECK(to_host(*f.backend, f.model.parameters.values, f.model.parameters.size) != values);
+}
+
+TEST_CASE("Weights make the round trip between PyTorch's order and memory, and a change raises the version",
+          "[network]") {
+  Fixture f("small_cnn", 1, 8);
+  const Segment& segment = f.model.parameters.segments[static_cast<std::size_t>(f.segment("conv2.weight"))];
+  const auto file = random_values(segment.size, 4);
+  const std::uint64_t version = f.model.parameters.version;
+  f.model.upload(segment, file, f.model.parameters.values);
+  CHECK(f.model.parameters.version > version);
+  CHECK(f.model.download(segment, f.model.parameters.values) == file);
+  const auto memory = to_host(*f.backend, f.model.parameters.values + segment.begin, segment.size);
+  const int in = segment.shape[1];
+  for (int o = 0; o < segment.shape[0]; ++o)
+    for (int i = 0; i < in; ++i)
+      for (int tap = 0; tap < 9; ++tap)
+        REQUIRE(memory[static_cast<std::size_t>((o * 9 + tap) * in + i)] ==
+                file[static_cast<std::size_t>((o * in + i) * 9 + tap)]);
+}
+
+TEST_CASE("The training program's gradients are the central differences of its loss", "[network]") {
+  Fixture f("small_cnn", 4, 8);
+  TrainingProgram program(f.model, f.n);
+  f.backend->commit_workspace();
+  const Parameters& p = f.model.parameters;
+  const ActiveSet all = ActiveSet::all(p.layers());
+  f.forward(program, f.x);
+  program.backward(f.x, {.weights = &all, .input = f.dx});
+  const auto gradients = f.gradients(), input_gradient = to_host(*f.backend, f.dx, f.n * f.layout.elements());
+  const auto values = to_host(*f.backend, p.values, p.size);
+  for (const Segment& segment : p.segments) {
+    const auto begin = values.begin() + segment.begin;
+    const double distance = distance_from_differences(
+        {begin, begin + segment.size}, f.segment_of(gradients, segment), [&](const std::vector<float>& moved) {
+          f.backend->copy_to_device(p.values + segment.begin, moved.data(), moved.size() * sizeof(float));
+          ++f.model.parameters.version;
+          return f.loss(program, f.x);
+        });
+    f.backend->copy_to_device(p.values, values.data(), values.size() * sizeof(float));
+    INFO(segment.name << ": " << distance);
+    CHECK(distance < kDifferenceTolerance);
+  }
+  ++f.model.parameters.version;
+  float* moved_x = to_device(*f.backend, f.images);
+  const double distance = distance_from_differences(f.images, input_gradient, [&](const std::vector<float>& moved) {
+    f.backend->copy_to_device(moved_x, moved.data(), moved.size() * sizeof(float));
+    return f.loss(program, moved_x);
+  });
+  INFO("input: " << distance);
+  CHECK(distance < kDifferenceTolerance);
+}
+
+TEST_CASE("The frozen program's input gradient is the central difference of its loss", "[network]") {
+  const std::string name = GENERATE(values<std::string>({"preact_resnet18", "resnet18", "small_cnn"}));
+  Fixture f(name, 2, 16);
+  // Statistics that are not neutral: a fold that forgets one of them shows.
+  const auto count = f.model.graph.statistics;
+  const auto mean = random_values(count, 5, -0.1F, 0.1F), variance = random_values(count, 6, 0.2F, 0.6F);
+  f.backend->copy_to_device(f.model.running_mean, mean.data(), mean.size() * sizeof(float));
+  f.backend->copy_to_device(f.model.running_variance, variance.data(), variance.size() * sizeof(float));
+  FrozenProgram program(f.model, f.n);
+  f.backend->commit_workspace();
+  f.forward(program, f.x);
+  program.backward(f.dx);
+  const auto gradient = to_host(*f.backend, f.dx, f.n * f.layout.elements());
+  float* moved_x = to_device(*f.backend, f.images);
+  const double distance = distance_from_differences(f.images, gradient, [&](const std::vector<float>& moved) {
+    f.backend->copy_to_device(moved_x, moved.data(), moved.size() * sizeof(float));
+    return f.loss(program, moved_x);
+  });
+  INFO(name << ": " << distance);
+  CHECK(distance < kDifferenceTolerance);
+}
+
+TEST_CASE("Samples of the frozen program do not influence each other", "[network]") {
+  const std::string name = GENERATE(values<std::string>({"preact_resnet18", "resnet18"}));
+  constexpr int kSamples = 5;
+  Fixture f(name, kSamples, 16);
+  FrozenProgram program(f.model, kSamples), single(f.model, 1);
+  f.backend->commit_workspace();
+  struct Result {
+    std::vector<float> logits, dx;
+  };
+  const std::int64_t pixels = f.layout.elements();
+  // Sample k of the batch is image order[k].
+  const auto run = [&](FrozenProgram& p, const std::vector<int>& order) {
+    std::vector<float> images, direction;
+    for (const int k : order) {
+      images.insert(images.end(), f.images.begin() + k * pixels, f.images.begin() + (k + 1) * pixels);
+      direction.insert(direction.end(), f.direction.begin() + k * 10, f.direction.begin() + (k + 1) * 10);
+    }
+    const float* x = to_device(*f.backend, images);
+    p.refresh();
+    p.forward(x);
+    f.backend->copy_to_device(p.dlogits(), direction.data(), direction.size() * sizeof(float));
+    p.backward(f.dx);
+    return Result{to_host(*f.backend, p.logits(), std::ssize(direction)),
+                  to_host(*f.backend, f.dx, std::ssize(images))};
+  };
+  const std::vector<int> shuffled = {3, 0, 4, 2, 1};
+  const Result plain = run(program, {0, 1, 2, 3, 4}), permuted = run(program, shuffled);
+  for (int k = 0; k < kSamples; ++k) {
+    const int image = shuffled[static_cast<std::size_t>(k)];
+    const auto part = [](const std::vector<float>& all, int index, std::int64_t size) {
+      return std::vector<float>(all.begin() + index * size, all.begin() + (index + 1) * size);
+    };
+    CHECK(part(permuted.logits, k, 10) == part(plain.logits, image, 10));
+    CHECK(part(permuted.dx, k, pixels) == part(plain.dx, image, pixels));
+    // Alone, a sample may take other library code: twenty layers deep, each with Winograd's rounding of some 1e-6.
+    const Result alone = run(single, {image});
+    CHECK(relative_l2(alone.logits, part(plain.logits, image, 10)) < 2e-5);
+    CHECK(relative_l2(alone.dx, part(plain.dx, image, pixels)) < 2e-5);
+  }
+}
+
+TEST_CASE("For any active set, active gradients have the full pass's bits and the others are not touched",
+          "[network]") {
+  const std::string name = GENERATE(values<std::string>({"preact_resnet18", "resnet18", "small_cnn"}));
+  const Granularity granularity = GENERATE(Granularity::tensor, Granularity::module, Granularity::block);
+  Fixture f(name, 2, 16, granularity);
+  TrainingProgram program(f.model, f.n);
+  f.backend->commit_workspace();
+  const Parameters& p = f.model.parameters;
+  const ActiveSet all = ActiveSet::all(p.layers());
+  f.forward(program, f.x);
+  program.backward(f.x, {.weights = &all, .input = f.dx});
+  const auto full = f.gradients(), full_dx = to_host(*f.backend, f.dx, f.n * f.layout.elements());
+  for (const float g : full) REQUIRE(std::isfinite(g));
+
+  const std::vector<float> untouched(full.size(), std::numeric_limits<float>::quiet_NaN());
+  for (std::uint32_t draw = 0; draw < 9; ++draw) {
+    const ActiveSet active = random_active(p.layers(), draw, static_cast<float>(draw) / 8);
+    const bool with_input = draw % 2 == 0;
+    f.forward(program, f.x);
+    f.fill_gradients(untouched);
+    std::vector<int> announced;
+    bool final_when_announced = true;
+    const std::function<void(int)> ready = [&](int index) {
+      announced.push_back(index);
+      const Segment& segment = p.segments[static_cast<std::size_t>(index)];
+      final_when_announced &=
+          to_host(*f.backend, p.gradients + segment.begin, segment.size) == f.segment_of(full, segment);
+    };
+    const Counters before = f.backend->counters;
+    program.backward(f.x, {.weights = &active, .input = with_input ? f.dx : nullptr, .ready = &ready});
+    const auto gradients = f.gradients();
+    std::vector<int> expected;
+    std::int64_t convolutions = 0;
+    for (int k = static_cast<int>(p.segments.size()) - 1; k >= 0; --k) {
+      const Segment& segment = p.segments[static_cast<std::size_t>(k)];
+      const auto ours = f.segment_of(gradients, segment);
+      INFO(name << ", draw " << draw << ", " << segment.name);
+      if (active.active(segment.layer)) {
+        expected.push_back(k);
+        convolutions += segment.shape.size() == 4;
+        CHECK(ours == f.segment_of(full, segment));
+      } else {
+        CHECK(std::all_of(ours.begin(), ours.end(), [](float g) { return std::isnan(g); }));
+      }
+    }
+    CHECK(announced == expected);
+    CHECK(final_when_announced);
+    CHECK(f.backend->counters.conv_backward_weights - before.conv_backward_weights == convolutions);
+    if (with_input) CHECK(to_host(*f.backend, f.dx, f.n * f.layout.elements()) == full_dx);
+  }
+}
+
+TEST_CASE("The backward pass stops below the lowest active layer", "[network]") {
+  Fixture f("preact_resnet18", 2, 16);
+  TrainingProgram program(f.model, f.n);
+  f.backend->commit_workspace();
+  // Convolutions whose input gradient and whose weight gradient are computed.
+  const auto passes = [&](const std::vector<std::string>& names, float* input = nullptr) {
+    ActiveSet active{std::vector<float>(static_cast<std::size_t>(f.model.parameters.layers()), 0.0F)};
+    for (const std::string& name : names) active.scale[static_cast<std::size_t>(f.segment(name))] = 2;
+    f.forward(program, f.x);
+    const Counters before = f.backend->counters;
+    program.backward(f.x, {.weights = &active, .input = input});
+    return std::pair{f.backend->counters.conv_backward_data - before.conv_backward_data,
+                     f.backend->counters.conv_backward_weights - before.conv_backward_weights};
+  };
+  using Passes = std::pair<std::int64_t, std::int64_t>;
+  CHECK(passes({}) == Passes{0, 0});
+  CHECK(passes({"linear.bias"}) == Passes{0, 0});
+  CHECK(passes({"layer4.1.conv2.weight"}) == Passes{0, 1});
+  CHECK(passes({"layer4.1.bn2.weight"}) == Passes{1, 0});
+  CHECK(passes({"layer4.1.conv1.weight", "linear.weight"}) == Passes{1, 1});
+  CHECK(passes({"layer4.1.bn1.bias"}) == Passes{2, 0});
+  CHECK(passes({"layer4.0.shortcut.0.weight"}) == Passes{2, 1});
+  CHECK(passes({"layer4.0.conv1.weight"}) == Passes{3, 1});
+  CHECK(passes({"layer4.0.bn1.weight"}) == Passes{5, 0});
+  CHECK(passes({"conv1.weight"}) == Passes{19, 1});
+  CHECK(passes({}, f.dx) == Passes{20, 0});
+}
+
+TEST_CASE("An input gradient alone leaves the weight gradients alone", "[network]") {
+  Fixture f("resnet18", 2, 16);
+  TrainingProgram program(f.model, f.n);
+  f.backend->commit_workspace();
+  const auto before = random_values(f.model.parameters.size, 7);
+  f.fill_gradients(before);
+  f.forward(program, f.x);
+  program.backward(f.x, {.input = f.dx});
+  CHECK(f.gradients() == before);
+  CHECK(f.backend->counters.conv_backward_weights == 0);
+  CHECK(f.backend->counters.linear_backward_weights == 0);
+}
+
+TEST_CASE("Accumulated gradients add to what was there", "[network]") {
+  Fixture f("preact_resnet18", 2, 16);
+  TrainingProgram program(f.model, f.n);
+  f.backend->commit_workspace();
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  f.forward(program, f.x);
+  program.backward(f.x, {.weights = &all});
+  const auto once = f.gradients();
+  const auto before = random_values(f.model.parameters.size, 7);
+  f.fill_gradients(before);
+  f.forward(program, f.x);
+  program.backward(f.x, {.weights = &all, .accumulate = true});
+  const auto sum = f.gradients();
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double expected = double(before[i]) + once[i];
+    REQUIRE(std::abs(sum[i] - expected) <= 0x1p-24 * std::abs(expected));  // one rounding
+  }
+}
+
+TEST_CASE("A program follows the weights when their version says that they changed", "[network]") {
+  Fixture f("small_cnn", 2, 8);
+  FrozenProgram frozen(f.model, f.n);
+  TrainingProgram training(f.model, f.n);
+  f.backend->commit_workspace();
+  const double frozen_before = f.loss(frozen, f.x), training_before = f.loss(training, f.x);
+  CHECK(f.loss(frozen, f.x) == frozen_before);
+  CHECK(f.loss(training, f.x) == training_before);
+  f.model.initialize(2);
+  CHECK(f.loss(frozen, f.x) != frozen_before);
+  CHECK(f.loss(training, f.x) != training_before);
+  f.model.initialize(1);
+  CHECK(f.loss(frozen, f.x) == frozen_before);
+  CHECK(f.loss(training, f.x) == training_before);
+}
