@@ -22,16 +22,16 @@ class Server:
 
     def __init__(self, command):
         self.process = subprocess.Popen(
-            [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(word) for word in command] + ["--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def step(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"compare.py: {self.process.args[0]} stopped with code {self.process.wait()}")
-        return json.loads(line)
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            sys.exit(f"compare.py: {' '.join(self.process.args)} stopped with code {self.process.wait()}")
 
     def close(self):
         self.process.stdin.close()

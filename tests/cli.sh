@@ -59,7 +59,7 @@ check 'validate' 0 'step' '' "$program" validate --config run.toml
 
 refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
 refuse 2 "unknown verb 'tarin'; did you mean 'train'\?" tarin
-refuse 2 "'--batch' must be a whole number of at least 1" --batch 0
+refuse 2 "'--batch' must be a whole number of at least 1" --batch -1
 refuse 2 "--micro-batch 30" --batch 128 --micro-batch 30
 printf 'lr = 0.1\nepoch = 3\n' >bad.toml
 refuse 2 "bad.toml:2: 'epoch' .*did you mean 'epochs'\?" --config bad.toml

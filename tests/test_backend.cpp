@@ -132,6 +132,7 @@ std::vector<ConvSpec> shapes(int block) {
     for (const auto& [in, out] :
          {std::pair{16, 16}, std::pair{32, 32}, std::pair{48, 48}, std::pair{64, 64}, std::pair{32, 64}})
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out});
+    all.push_back({.n = 6, .c_in = 32, .h = size, .w = size, .c_out = 64});  // enough tiles for Winograd
     for (const auto& [in, out] : {std::pair{16, 32}, std::pair{48, 96}}) {
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out, .stride = 2});
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out, .kernel = 1, .stride = 2, .pad = 0});

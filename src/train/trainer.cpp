@@ -27,7 +27,13 @@ enum Message : std::uint8_t { kLossAdv, kCorrectAdv, kLossClean, kCorrectClean, 
 }  // namespace
 
 std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split, std::int64_t limit) {
-  return options.data.empty() ? synthetic_dataset(built_in_set(options), split) : open_dataset(options.data, split, limit);
+  if (!options.data.empty()) return open_dataset(options.data, split, limit);
+  SyntheticOptions set = built_in_set(options);
+  if (limit > 0) {
+    set.train = std::min(set.train, limit);
+    set.test = std::min(set.test, limit);
+  }
+  return synthetic_dataset(set, split);
 }
 
 int choose_threads(int wanted, int ranks_on_node) {
@@ -96,19 +102,22 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
       granularity_from(options.granularity));
   model_->initialize(options.seed);
 
-  // A rank never has more samples than this in one step; batch norm works on micro-batches.
+  // A rank never has more samples than its share in one step; batch norm works on micro-batches.
   const std::int64_t per_rank = (train_->size() + world.size() - 1) / world.size();
-  micro_batch_ = options.micro_batch > 0 ? options.micro_batch : options.batch;
-  const int largest = static_cast<int>(std::min<std::int64_t>(micro_batch_, per_rank));
-  steps_per_epoch_ = (per_rank + options.batch - 1) / options.batch;
+  const auto at_most = [](int wanted, std::int64_t limit) {
+    return static_cast<int>(std::min<std::int64_t>(wanted, limit));
+  };
+  micro_batch_ = at_most(options.micro_batch > 0 ? options.micro_batch : options.batch, per_rank);
+  options_.batch = at_most(options.batch, (per_rank + micro_batch_ - 1) / micro_batch_ * micro_batch_);
+  steps_per_epoch_ = (per_rank + options_.batch - 1) / options_.batch;
   warmup_steps_ = options.warmup_epochs * steps_per_epoch_;
   total_steps_ = warmup_steps_ + options.epochs * steps_per_epoch_;
   if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
 
-  images_ = std::make_unique<Images>(*backend_, info, largest);
-  frozen_ = std::make_unique<FrozenProgram>(*model_, largest);
-  training_[largest] = std::make_unique<TrainingProgram>(*model_, largest);
-  if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0 && rest != largest)
+  images_ = std::make_unique<Images>(*backend_, info, micro_batch_);
+  frozen_ = std::make_unique<FrozenProgram>(*model_, micro_batch_);
+  training_[micro_batch_] = std::make_unique<TrainingProgram>(*model_, micro_batch_);
+  if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0)
     training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
 
   const AttackOptions attack{.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps};
@@ -160,7 +169,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   p_.assign(static_cast<std::size_t>(layers), 1.0);
   norms_.assign(static_cast<std::size_t>(layers), std::numeric_limits<double>::quiet_NaN());
 
-  const auto batch = static_cast<std::int64_t>(options.batch);
+  const auto batch = static_cast<std::int64_t>(options_.batch);
   losses_ = backend_->allocate_floats(2 * batch, "losses");
   corrects_ = backend_->allocate_floats(2 * batch, "losses");
   host_losses_.resize(static_cast<std::size_t>(2 * batch));

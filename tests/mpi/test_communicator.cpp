@@ -21,18 +21,17 @@ TEST_CASE("Ranks are numbered, and the launcher's environment tells the same num
 
 TEST_CASE("A sum is over all ranks, element by element, for every type", "[communicator]") {
   const int size = world().size(), triangle = size * (size + 1) / 2;
-  constexpr std::int64_t kCount = 1000;
+  constexpr std::size_t kCount = 1000;
   const auto check = [&](auto zero) {
-    std::vector<decltype(zero)> values(kCount);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<decltype(zero)>(i) * (zero + world().rank() + 1);
+    using T = decltype(zero);
+    std::vector<T> values(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<T>(i) * static_cast<T>(world().rank() + 1);
     world().sum(values.data(), kCount - 1);
     // Whole numbers below 2^24: exact in any order.
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i + 1 < values.size(); ++i)
-      wrong += values[i] != static_cast<decltype(zero)>(i) * static_cast<decltype(zero)>(triangle);
+    for (std::size_t i = 0; i + 1 < kCount; ++i) wrong += values[i] != static_cast<T>(i) * static_cast<T>(triangle);
     CHECK(wrong == 0);
-    CHECK(values.back() == static_cast<decltype(zero)>(kCount - 1) * (zero + world().rank() + 1));
+    CHECK(values.back() == static_cast<T>(kCount - 1) * static_cast<T>(world().rank() + 1));
   };
   check(0.0F);
   check(0.0);

@@ -10,10 +10,13 @@ namespace {
 using Algorithm = dnnl::algorithm;
 using Dims = dnnl::memory::dims;
 
-/// Winograd F(4x4, 3x3) is asked for by name: the library's own choice leaves some passes direct. It pays from 32
-/// channels on (docs/performance.md) and exists for stride 1 with AVX-512 only.
+/// Winograd F(4x4, 3x3) is asked for by name: the library's own choice leaves some passes direct. Each call transforms
+/// the weights, so it pays from 32 channels and about 48 tiles of 4x4 pixels on (docs/performance.md). It exists for
+/// stride 1 with AVX-512 only.
 [[nodiscard]] bool winograd_pays(const ConvSpec& s) {
-  return s.kernel == 3 && s.stride == 1 && s.c_in >= 32 && s.c_out >= 32 && s.c_in % 16 == 0 && s.c_out % 16 == 0;
+  const int tiles = s.n * ((s.h_out() + 3) / 4) * ((s.w_out() + 3) / 4);
+  return s.kernel == 3 && s.stride == 1 && tiles >= 48 && s.c_in >= 32 && s.c_out >= 32 && s.c_in % 16 == 0 &&
+         s.c_out % 16 == 0;
 }
 
 /// make(algorithm) with Winograd where it pays and exists, direct otherwise.
@@ -38,7 +41,8 @@ template <class Make>
 }
 
 [[nodiscard]] dnnl::memory::desc input_desc(const CpuBackend& backend, const ConvSpec& s) {
-  return activation_desc(s.n, s.image ? backend.image_layout(s.c_in, s.h, s.w) : backend.activation_layout(s.c_in, s.h, s.w));
+  return activation_desc(
+      s.n, s.image ? backend.image_layout(s.c_in, s.h, s.w) : backend.activation_layout(s.c_in, s.h, s.w));
 }
 
 [[nodiscard]] dnnl::memory::desc output_desc(const CpuBackend& backend, const ConvSpec& s) {
@@ -111,7 +115,8 @@ class CpuConv2d final : public Conv2d {
     pack_forward_ = reorder(source, forward_.weights_desc(), false);
     packed_ = allocate(forward_.weights_desc(), "packed weights");
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
-    if (spec.input_gradient) spec.frozen && spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
+    if (spec.input_gradient)
+      spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
     if (!spec.frozen) plan_backward_weights(master);
     backend.request_scratch(weight_bytes() + pack_scratch_);
   }
@@ -159,7 +164,8 @@ class CpuConv2d final : public Conv2d {
 
   [[nodiscard]] std::string implementation() const override {
     std::string all = forward_.implementation();
-    if (spec_.input_gradient) all += " / " + (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
+    if (spec_.input_gradient)
+      all += " / " + (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
     if (backward_weights_) all += " / " + backward_weights_.implementation();
     return all;
   }
@@ -198,8 +204,8 @@ class CpuConv2d final : public Conv2d {
         for (int tap = 0; tap < taps; ++tap) {
           const float* from = weights + (std::int64_t{o} * taps + tap) * in;
           for (int i = begin; i < end; ++i)
-            staging[rotate ? (std::int64_t{i} * out + o) * taps + taps - 1 - tap : (std::int64_t{o} * in + i) * taps + tap] =
-                from[i] * s;
+            staging[rotate ? (std::int64_t{i} * out + o) * taps + taps - 1 - tap
+                           : (std::int64_t{o} * in + i) * taps + tap] = from[i] * s;
         }
       }
     }
@@ -232,9 +238,8 @@ class CpuConv2d final : public Conv2d {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
     const auto desc = best_algorithm(spec_, [&](Algorithm algorithm) {
-      return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, pad, pad},
-                                                             attributes(false, false), backend_.engine(),
-                                                             hint(algorithm, dx));
+      return dnnl::convolution_backward_data::primitive_desc(
+          {algorithm, dx, w, dy, strides, pad, pad}, attributes(false, false), backend_.engine(), hint(algorithm, dx));
     });
     backward_data_ = Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_));
     bd_dy_ = backward_data_.add(DNNL_ARG_DIFF_DST, dy);
@@ -258,9 +263,8 @@ class CpuConv2d final : public Conv2d {
     const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
     const auto desc = best_algorithm(spec_, [&](Algorithm algorithm) {
-      return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, pad, pad},
-                                                                attributes(false, false), backend_.engine(),
-                                                                hint(algorithm, x));
+      return dnnl::convolution_backward_weights::primitive_desc(
+          {algorithm, x, dw, dy, strides, pad, pad}, attributes(false, false), backend_.engine(), hint(algorithm, x));
     });
     backward_weights_ = Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_));
     bw_x_ = backward_weights_.add(DNNL_ARG_SRC, x);

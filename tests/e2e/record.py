@@ -1,0 +1,218 @@
+"""What a run leaves behind tells what happened: bytes, layers, probabilities, times, evaluations, pictures."""
+
+import json
+import os
+import re
+import unittest
+
+import h5py
+import numpy as np
+
+import common
+
+TRAIN = ["--data", "set.h5", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval-every", 1,
+         "--eval-attack-steps", 2]
+
+
+class Results(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", train=48, test=14, size=16, classes=4)
+
+    def record(self, *arguments, ranks=2, network="small_cnn"):
+        self.train("run", *TRAIN, "--network", network, *arguments, ranks=ranks)
+        found = common.datasets("run/results.h5")
+        names = [name.decode() for name in found["jointspar/layer_name"]]
+        return found, names
+
+    def assert_bytes(self, found):
+        """A step sends the gradients of the active layers, 4 bytes each, and of no other."""
+        elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
+        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements)
+        np.testing.assert_array_equal(found["history/step/active_elements"], elements)
+        np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
+        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
+        np.testing.assert_array_equal(found["ranks/bytes"].sum(0), sent)
+
+    def assert_weight_gradients(self, found, names, passes):
+        """An inactive convolution's weight gradient is not computed."""
+        shapes = {name[len("param/"):]: values.shape for name, values in common.state("run").items()
+                  if name.startswith("param/")}
+        convolutions = np.array([len(shapes[name]) == 4 for name in names])
+        expected = found["jointspar/active"][:, convolutions].sum(1) * passes
+        np.testing.assert_array_equal(found["history/step/weight_gradients"], expected)
+        return convolutions.sum()
+
+    def assert_probabilities(self, found, budget, p_min, warmup):
+        p = found["jointspar/p"][warmup:].astype(float)
+        self.assertGreater(len(p), 3)
+        np.testing.assert_allclose(p.sum(1), budget, rtol=1e-6)
+        self.assertGreaterEqual(p.min(), p_min * (1 - 1e-6))  # stored in single precision
+        self.assertLessEqual(p.max(), 1)
+        self.assertGreater(np.ptp(p, axis=0).max(), 0)  # something is learned
+        np.testing.assert_array_equal(found["jointspar/p"][:warmup], 1)
+        np.testing.assert_array_equal(found["jointspar/active"][:warmup], 1)
+        self.assertTrue((found["jointspar/active"][warmup:] == 0).any())
+
+    def test_layers_drawn_at_each_step(self):
+        found, names = self.record("--batch", 8, "--warmup-epochs", 1, "--epochs", 4, "--budget", 6, "--p-min", 0.2,
+                                   "--lambda", 1)
+        self.assert_bytes(found)
+        self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 3)
+        self.assert_probabilities(found, 6, 0.2, warmup=3)
+        # Norms are those of active layers, and every step after the warm-up is one from which the bandit learns.
+        np.testing.assert_array_equal(np.isfinite(found["jointspar/norm"][3:]), found["jointspar/active"][3:] == 1)
+        self.assertFalse(np.isfinite(found["jointspar/norm"][:2]).any())
+
+    def test_layers_drawn_every_three_steps_in_a_residual_network(self):
+        found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample", 3,
+                                   network="preact_resnet18")
+        self.assertEqual(len(names), 54)
+        self.assert_bytes(found)
+        self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 20)
+        self.assert_probabilities(found, 40, 0.1, warmup=0)
+        drawn = found["jointspar/active"]
+        for step in range(12):
+            np.testing.assert_array_equal(drawn[step], drawn[step // 3 * 3])
+            learned = np.isfinite(found["jointspar/norm"][step])
+            np.testing.assert_array_equal(learned, (drawn[step] == 1) & (step % 3 == 2))
+
+    def test_coarser_layers(self):
+        for granularity, layers in ("module", 4), ("block", 4):
+            found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--granularity", granularity)
+            self.assertEqual(len(names), layers)
+            self.assert_bytes(found)
+            os.rename("run", granularity)
+
+    def test_all_layers(self):
+        found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all")
+        self.assert_bytes(found)
+        self.assert_weight_gradients(found, names, passes=1)
+        self.assertTrue((found["jointspar/active"] == 1).all() and (found["jointspar/p"] == 1).all())
+        self.assertEqual(set(found["history/step/active_elements"]), {found["jointspar/layer_elements"].sum()})
+
+    def test_times_add_up(self):
+        """On steps of some 10 ms: what is booked under no phase is a small constant for a step."""
+        found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 3, "--checkpoint-every", 4, ranks=2,
+                               network="preact_resnet18")
+        phases = [name for name in found if name.startswith("history/step/t_")]
+        self.assertEqual(len(phases), 8)
+        booked, wall = sum(found[name] for name in phases).sum(), found["history/step/wall_time"][-1]
+        self.assertLessEqual(booked, wall)
+        self.assertGreaterEqual(booked, 0.9 * wall)
+        self.assertTrue((np.diff(found["history/step/wall_time"]) > 0).all())
+        # By rank: the same, with what follows the last step.
+        by_rank = sum(found[name.replace("history/step", "ranks")] for name in phases)
+        self.assertEqual(by_rank.shape, (len(found["ranks/step"]), 2))
+        np.testing.assert_array_equal(found["ranks/step"], [4, 8, 9, 9])
+        total = by_rank.sum(0)
+        self.assertTrue((total >= 0.9 * wall).all(), (total, wall))
+        before_checkpoint = [name for name in phases if not name.endswith(("_evaluate", "_checkpoint"))]
+        np.testing.assert_allclose(sum(found[name] for name in before_checkpoint).sum(),
+                                   sum(found[name.replace("history/step", "ranks")] for name in before_checkpoint).sum(0)[0])
+
+    def test_files(self):
+        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
+        with open("run/SUMMARY.txt") as file:
+            last = file.read().splitlines()[-1]
+        number = r"\d+\.\d+"
+        self.assertRegex(last, f"^Final: clean_acc={number} pgd2_acc={number} time_s={number} comm_s={number} VALID$")
+        evaluation = common.rows("run", "evaluation")[-1]
+        self.assertEqual(float(re.search("clean_acc=(\\S+)", last)[1]), round(evaluation["clean_acc"], 4))
+        self.assertEqual(float(re.search("pgd2_acc=(\\S+)", last)[1]), round(evaluation["adv_acc"], 4))
+        with open("run/provenance.json") as file:
+            provenance = json.load(file)
+        self.assertIn("oneDNN", json.dumps(provenance))
+        # The configuration is one that --config takes, and it names the same run.
+        with open("run/config.resolved.toml") as file:
+            resolved = file.read()
+        printed = common.run("train", "--config", "run/config.resolved.toml", "--print-config")
+        values = [line for line in resolved.splitlines() if line and line[0] != "#"]
+        self.assertEqual([line for line in printed.text.splitlines() if line and line[0] != "#"], values)
+        self.assertIn('network = "small_cnn"', values)
+        self.assertEqual(len(common.checkpoints("run")), 3)
+        # The live record and results.h5 hold the same numbers.
+        found = common.datasets("run/results.h5")
+        np.testing.assert_array_equal([row["loss_adv"] for row in common.rows("run", "step")],
+                                      found["history/step/loss_adv"])
+        with h5py.File("run/results.h5") as file:
+            self.assertEqual(file.attrs["config_toml"], resolved)
+
+    def test_pictures(self):
+        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
+        for kind, begin in ("svg", b"<?xml"), ("png", b"\x89PNG"):
+            ended = common.run("plot", "run", "--format", kind)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertEqual(len(ended.text.splitlines()), 3, ended.text)
+            for path in ended.text.splitlines():
+                with open(path, "rb") as file:
+                    picture = file.read()
+                self.assertTrue(picture.startswith(begin))
+                self.assertGreater(len(picture), 2000)
+                if kind == "svg":
+                    self.assertTrue(picture.rstrip().endswith(b"</svg>"))
+
+
+class Evaluation(common.TestCase):
+    """Each sample counts once, on any number of ranks and in batches of any size."""
+
+    def test_on_one_to_three_ranks(self):
+        common.synthetic("set.h5", train=96, test=101, size=16, classes=4)
+        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 1, "--epochs", 3, "--lr",
+                   0.05, ranks=2)
+        arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 3, "--eps", "16/255"]
+        found = []
+        for ranks, batch in (1, 101), (1, 32), (2, 16), (3, 40):
+            ended = common.run(*arguments, "--batch", batch, ranks=ranks)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertIn(" 101 test images", ended.text)
+            found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\S+)", ended.text)])
+        for clean, clean_loss, attacked, attacked_loss in found:
+            # Counts of 101 images. A sample's numbers do not depend on its neighbours, so the counts agree exactly: only
+            # a logit tie within rounding could tell them apart. Losses are sums in another order, shown with 4 digits.
+            self.assertEqual((clean, attacked), (found[0][0], found[0][2]))
+            self.assertAlmostEqual(clean * 101, round(clean * 101), delta=0.01)
+            self.assertAlmostEqual(clean_loss, found[0][1], delta=1.5e-4)
+            self.assertAlmostEqual(attacked_loss, found[0][3], delta=1.5e-4)
+        self.assertLess(found[0][2], found[0][0])
+        self.assertGreater(found[0][0], 0.3)
+        self.assertEqual([row["images"] for row in common.rows("run", "evaluation")], [101] * 4)
+
+    def test_agrees_with_the_training_program(self):
+        common.synthetic("set.h5", train=48, test=50, size=16, classes=4)
+        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 0, "--epochs", 2)
+        last = common.rows("run", "evaluation")[-1]
+        for path in "run", "run/ckpt", common.checkpoints("run")[-1]:
+            ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--attack-steps", 2)
+            final = ended.text.splitlines()[-1]
+            self.assertRegex(final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
+        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "none", "--threads", 1)
+        self.assertIn(" 20 train images", ended.text)
+        self.assertRegex(ended.text, r"clean_acc=(\S+) none_acc=\1 ")
+
+
+class Validated(common.TestCase):
+    def test_what_validate_says_is_what_train_does(self):
+        common.synthetic("set.h5", train=50, test=10, size=16, classes=4)
+        with open("run.toml", "w") as file:
+            file.write('data = ["set.h5"]\nnetwork = "small_cnn"\nwidth = 16\nbatch = 8\nepochs = 2\nwarmup-epochs = 1\n'
+                       'eps = "6/255"\nalpha = 1.5/255 # a fraction\nattack-steps = 2\neval-attack-steps = 1\nthreads = 1\n')
+        ended = common.run("validate", "--config", "run.toml")
+        self.assertEqual(ended.code, 0, ended.text)
+        for pattern in ("parameters +14548 in 11 tensors, 11 layers", "data +50 training and 10 test images, 4 classes, 16x16",
+                        "steps per epoch +7; 1 warm-up \\+ 2 epochs = 21 steps", "all-reduce +0.0 MB", "checkpoint +0.2 MB",
+                        "memory per rank +\\d"):
+            self.assertRegex(ended.text, pattern)
+        self.train("run", "--config", "run.toml")
+        self.assertEqual(len(common.rows("run", "step")), 21)
+        with open("run/config.resolved.toml") as file:
+            resolved = file.read()
+        self.assertRegex(resolved, '(?m)^eps = "6/255"$')
+        self.assertRegex(resolved, f'(?m)^alpha = {1.5 / 255!r}|alpha = "1.5/255"$')
+        self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--p-min", 0.5)
+        self.refuse(2, "--micro-batch", "validate", "--config", "run.toml", "--micro-batch", 3)
+        self.refuse(3, "none.h5", "validate", "--config", "run.toml", "--data", "none.h5")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,309 @@
+"""A run that is killed, stopped or damaged goes on with the same command and ends like one that was left alone."""
+
+import glob
+import os
+import shutil
+import signal
+import unittest
+
+import numpy as np
+
+import common
+
+# 8 steps an epoch on any number of ranks (on three, the last one has one image each), 24 in all; checkpoints fall into epochs and into the 3 steps of a draw.
+SET = {"train": 128, "test": 400, "size": 16, "classes": 4}
+STEPS = 24
+EPOCHS = ["--warmup-epochs", 1, "--epochs", 2]
+TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 10,
+         "--eval-every", 1, "--eval-attack-steps", 10, "--optimizer", "lamb", "--selector", "exp3", "--resample", 3,
+         "--checkpoint-every", 4]
+
+
+ATTEMPTS = 5  # to strike in a moment of some milliseconds, on a machine with other work to do
+
+
+def options(*arguments, ranks=2):
+    return ["train", *TRAIN, *EPOCHS, "--batch", {1: 16, 2: 8, 3: 6}[ranks], *arguments]
+
+
+def launch(folder, *arguments, ranks=2):
+    return common.Running(options("--out", folder, *arguments, ranks=ranks), ranks)
+
+
+def temporary(folder, of):
+    return any(name.startswith(f".{of}") and ".tmp-" in name for name in common.entries(folder))
+
+
+# When to strike: the moment has come as soon as the condition holds.
+MOMENTS = {
+    "at the start": lambda folder: True,
+    "before the first step": lambda folder: os.path.exists(f"{folder}/metrics.jsonl"),
+    "before the first checkpoint": lambda folder: common.steps_written(folder) >= 2,
+    "while the first checkpoint is written": lambda folder: temporary(f"{folder}/ckpt", "step-"),
+    "in an epoch": lambda folder: common.steps_written(folder) >= 6,
+    "in an evaluation": lambda folder: common.steps_written(folder) == 8,
+    "while a later checkpoint is written":
+        lambda folder: common.steps_written(folder) >= 12 and temporary(f"{folder}/ckpt", "step-"),
+    "while the newest one is named":
+        lambda folder: common.steps_written(folder) >= 12 and temporary(f"{folder}/ckpt", "latest"),
+    "late": lambda folder: common.steps_written(folder) >= 22,
+    "in the last evaluation": lambda folder: common.steps_written(folder) == STEPS,
+    "while the results are written": lambda folder: temporary(folder, "results.h5"),
+}
+
+
+class Restart(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **SET)
+
+    def go(self, folder, *arguments, ranks=2):
+        ended = launch(folder, *arguments, ranks=ranks).wait()
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended
+
+    def refuse(self, code, pattern, *arguments, ranks=2):
+        return super().refuse(code, pattern, *options(*arguments, ranks=ranks), ranks=ranks)
+
+    def straight(self, *arguments, ranks=2):
+        self.go("straight", *arguments, ranks=ranks)
+        self.assertEqual([row["step"] for row in common.rows("straight", "step")], [*range(1, STEPS + 1)])
+        self.assertEqual([row["step"] for row in common.rows("straight", "evaluation")], [8, 16, 24])
+
+    def finish(self, folder, *arguments, ranks=2):
+        """Goes on with a run, which must end like the straight one."""
+        ended = self.go(folder, *arguments, ranks=ranks)
+        self.assert_same(common.state(folder), common.state("straight"))
+        self.assert_same(common.history(folder), common.history("straight"))
+        self.assertEqual([(row["kind"], row.get("step")) for row in common.rows(folder) if row["kind"] != "ranks"],
+                         [(row["kind"], row.get("step")) for row in common.rows("straight") if row["kind"] != "ranks"])
+        self.assertEqual([path for path in glob.glob(f"{folder}/**/.*", recursive=True)], [])
+        return ended
+
+
+class Killed(Restart):
+    """kill -9 of a rank, of all ranks, of the launcher."""
+
+    def strike(self, folder, moment, target, *arguments, ranks=2):
+        """Whether the moment was seen, and the run ended by it."""
+        running = launch(folder, *arguments, ranks=ranks)
+        try:
+            running.wait_for(lambda: len(running.ranks()) == ranks)
+            if not running.wait_for(lambda: MOMENTS[moment](folder)):
+                return False
+            found = running.ranks()
+            victims = {"rank 0": [found.get(0)], "rank 1": [found.get(1)], "launcher": [running.process.pid],
+                       "all ranks": list(found.values()), "all": [running.process.pid, *found.values()]}[target]
+            for pid in filter(None, victims):
+                common.kill(pid, signal.SIGKILL)
+            return running.wait().code != 0
+        finally:
+            running.end()
+
+    def test_at_any_moment(self):
+        self.straight()
+        targets = ["rank 0", "all", "launcher", "all ranks", "rank 1"]
+        for number, moment in enumerate(MOMENTS):
+            with self.subTest(moment):
+                for attempt in range(ATTEMPTS):
+                    folder = f"run{number}-{attempt}"
+                    hit = self.strike(folder, moment, targets[number % len(targets)])
+                    self.finish(folder)
+                    if hit:
+                        break
+                self.assertTrue(hit)
+
+    def test_again_and_again_with_statistics_of_each_rank(self):
+        local = ["--bn-statistics", "local"]
+        self.straight(*local, ranks=3)
+        hits = [self.strike("run", moment, target, *local, ranks=3) for moment, target in
+                [("before the first checkpoint", "all"), ("while the first checkpoint is written", "rank 0"),
+                 ("in an epoch", "launcher"), ("while a later checkpoint is written", "all"), ("late", "rank 1"),
+                 ("while the results are written", "all ranks")]]
+        self.assertGreaterEqual(sum(hits), 3, hits)
+        self.finish("run", *local, ranks=3)
+
+
+def catches(pid, number):
+    """Whether the process has a handler for the signal."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            mask = next(line for line in file if line.startswith("SigCgt:")).split()[1]
+        return bool(int(mask, 16) >> (number - 1) & 1)
+    except OSError:
+        return False
+
+
+class Stopped(Restart):
+    """A signal to any process: the step is finished, a checkpoint written, the exit code is 75."""
+
+    def stop(self, folder, number, target, moment="in an epoch"):
+        running = launch(folder)
+        try:
+            self.assertTrue(running.wait_for(lambda: MOMENTS[moment](folder)), running.text())
+            common.kill(running.process.pid if target == "launcher" else running.ranks()[target], number)
+            return running.wait()
+        finally:
+            running.end()
+
+    def check(self, number, target, moment="in an epoch"):
+        for _ in range(ATTEMPTS):
+            shutil.rmtree("run", ignore_errors=True)
+            ended = self.stop("run", number, target, moment)
+            if ended.code != 0:  # else it came too late
+                break
+        self.assertEqual(ended.code, 75, ended.text)
+        self.assert_stopped(ended)
+        self.finish("run")
+
+    def assert_stopped(self, ended):
+        """The last step has a checkpoint. Returns it."""
+        self.assertEqual(ended.errors, [])
+        last = common.rows("run", "step")[-1]["step"]
+        self.assertEqual(common.checkpoints("run")[-1], f"run/ckpt/step-{last:09d}.h5")
+        self.assertRegex(ended.text, f"stopped on a signal after step {last};")
+        return last
+
+    def test_by_signals_to_ranks_and_launcher(self):
+        self.straight()
+        for number, target in (signal.SIGUSR1, "launcher"), (signal.SIGUSR1, 1), (signal.SIGTERM, 0), (signal.SIGINT, 1):
+            with self.subTest(f"{number.name} to {target}"):
+                self.check(number, target)
+
+    def test_by_ending_the_launcher(self):
+        """Told to end, Open MPI's launcher tells its ranks a second later, and ends with a code of its own."""
+        longer = ["train", *TRAIN, "--epochs", 400, "--batch", 8]
+        running = common.Running([*longer, "--out", "run"], 2)
+        try:
+            running.wait_for(lambda: common.steps_written("run") >= 6)
+            common.kill(running.process.pid, signal.SIGTERM)
+            ended = running.wait()
+        finally:
+            running.end()
+        self.assertNotEqual(ended.code, 0)
+        last = self.assert_stopped(ended)
+        for folder in "run", "straight":
+            self.assertEqual(common.run(*longer, "--out", folder, "--max-steps", last + 5, ranks=2).code, 0)
+        self.assert_same(common.state("run"), common.state("straight"))
+        self.assert_same(common.history("run"), common.history("straight"))
+
+    def test_at_any_moment(self):
+        self.straight()
+        for moment in "before the first step", "in an evaluation", "while a later checkpoint is written":
+            with self.subTest(moment):
+                self.check(signal.SIGTERM, 0, moment)
+
+    def test_before_an_evaluation(self):
+        """The checkpoint comes first; the evaluation is made up for."""
+        self.straight()
+        self.go("run", "--max-steps", 7)
+        running = launch("run")
+        try:  # the first step from here is the last of the epoch
+            running.wait_for(lambda: 0 in running.ranks() and catches(running.ranks()[0], signal.SIGUSR1))
+            common.kill(running.ranks()[0], signal.SIGUSR1)
+            ended = running.wait()
+        finally:
+            running.end()
+        self.assertEqual(ended.code, 75, ended.text)
+        self.assertEqual([(row["kind"], row["step"]) for row in common.rows("run")[-2:]], [("step", 8), ("ranks", 8)])
+        self.finish("run")
+
+
+class Damaged(Restart):
+    """A damaged checkpoint is told from a whole one before it is used."""
+
+    def cut_run(self):
+        running = launch("run")
+        running.wait_for(lambda: len(common.checkpoints("run")) == 3 and common.steps_written("run") >= 13)
+        running.end()
+        self.assertEqual(len(common.checkpoints("run")), 3)
+
+    def test_the_one_before_is_taken(self):
+        self.straight()
+        self.cut_run()
+
+        def flip(path):
+            with open(path, "r+b") as file:
+                file.seek(os.path.getsize(path) // 2)
+                byte = file.read(1)[0]
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte ^ 16]))
+
+        def truncate(path):
+            os.truncate(path, os.path.getsize(path) - 100)
+
+        def empty(path):
+            os.truncate(path, 0)
+
+        for damage in flip, truncate, empty:
+            with self.subTest(damage.__name__):
+                shutil.copytree("run", damage.__name__)
+                newest = common.checkpoints(damage.__name__)[-1]
+                damage(newest)
+                ended = self.finish(damage.__name__)
+                self.assertEqual(len(ended.warnings), 1, ended.text)
+                self.assertIn(newest, ended.warnings[0])
+
+    def test_none_is_left(self):
+        self.cut_run()
+        for path in common.checkpoints("run"):
+            os.truncate(path, 3000)
+        before = sorted(os.listdir("run/ckpt"))
+        for ranks in 1, 2:
+            self.refuse(4, "none of the 3 checkpoints", "--out", "run", ranks=ranks)
+        self.assertEqual(sorted(os.listdir("run/ckpt")), before)
+
+    def test_a_shortened_record(self):
+        self.cut_run()
+        os.truncate("run/metrics.jsonl", 100)
+        self.refuse(4, "metrics.jsonl", "--out", "run")
+
+
+class Occupied(Restart):
+    def test_a_run_goes_on_only_with_its_own_options(self):
+        self.go("run", "--max-steps", 4)
+        self.refuse(2, "lr \\(was 0.01, is 0.02\\)", "--out", "run", "--lr", 0.02)
+        self.refuse(2, "--out run holds a run", "--out", "run", "--resume", "never")
+        self.refuse(2, "--out run holds a run", "--out", "run", "--resume", common.checkpoints("run")[0])
+
+    def test_a_checkpoint_starts_another_run(self):
+        self.straight()
+        self.go("first", "--max-steps", 8)
+        self.go("second", "--resume", common.checkpoints("first")[-1])
+        self.assert_same(common.state("second"), common.state("straight"))
+        self.assertEqual([row["step"] for row in common.rows("second", "step")], [*range(9, STEPS + 1)])
+        self.refuse(4, "missing.h5", "--out", "third", "--resume", "missing.h5")
+
+    def test_a_run_in_progress_is_waited_for_and_then_refused(self):
+        running = launch("run", "--max-steps", 1)
+        try:
+            self.assertTrue(running.wait_for(lambda: common.steps_written("run") == 1))
+            for pid in running.ranks().values():
+                common.kill(pid, signal.SIGSTOP)
+            self.refuse(2, "another process is writing into the run run", "--out", "run", "--max-steps", 1)
+        finally:
+            running.end()
+
+    def test_a_finished_run_is_finished_again(self):
+        self.straight()
+        shutil.copytree("straight", "again")
+        self.finish("again")
+
+
+class OtherRanks(Restart):
+    def test_go_on_at_the_same_place(self):
+        """From 2 ranks to 1 with the same batch: an epoch then has 16 steps, of which the first 8 are done."""
+        batch = ["train", *TRAIN, *EPOCHS, "--batch", 8, "--out", "run"]
+        self.assertEqual(common.run(*batch, "--max-steps", 12, ranks=2).code, 0)
+        before = common.weights("run")
+        self.assertEqual(common.run(*batch, "--max-steps", 25, ranks=1).code, 0)
+        steps = common.rows("run", "step")
+        self.assertEqual([row["step"] for row in steps], [*range(1, 13), 25])
+        self.assertEqual([row["epoch"] for row in steps], 8 * [0] + 5 * [1])
+        after = common.weights("run")
+        self.assertLess(np.linalg.norm(after - before) / np.linalg.norm(before), 0.1)
+        self.assertFalse(np.array_equal(after, before))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
