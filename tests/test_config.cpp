@@ -72,6 +72,7 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   TrainOptions defaults;
   defaults.epochs = 3;
   defaults.warmup_epochs = 1;
+  defaults.batch = 16;
   for (const auto& arguments : {std::vector<std::string>{}, {"train"}}) {
     const Command command = parse(arguments);
     CHECK(command.verb == Command::Verb::train);

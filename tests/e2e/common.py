@@ -163,10 +163,10 @@ def checkpoints(folder):
 
 
 def datasets(path):
-    found = {}
+    names = []
     with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: found.__setitem__(name, item[()]) if isinstance(item, h5py.Dataset) else None)
-    return found
+        file.visit(names.append)
+        return {name: file[name][()] for name in names if isinstance(file[name], h5py.Dataset)}
 
 
 def state(folder):
@@ -182,9 +182,10 @@ def history(folder):
             if not name.startswith("ranks/") and not name.split("/")[-1].startswith(("t_", "wall_time"))}
 
 
-def weights(folder):
+def weights(folder, part="param/"):
+    """All arrays of a part of a run's newest checkpoint, end to end."""
     arrays = state(folder)
-    return np.concatenate([arrays[name].ravel() for name in sorted(arrays) if name.startswith("param/")]).astype(float)
+    return np.concatenate([arrays[name].ravel() for name in sorted(arrays) if name.startswith(part)]).astype(float)
 
 
 def bits(values):

@@ -15,7 +15,8 @@ TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, 
 def images(seed, count, size, classes):
     """Random images [count, size, size, 3] and labels in which each class occurs."""
     generator = np.random.default_rng(seed)
-    return generator.integers(0, 256, (count, size, size, 3), np.uint8), generator.permutation(np.arange(count) % classes)
+    pixels = generator.integers(0, 256, (count, size, size, 3), np.uint8)
+    return pixels, generator.permutation(np.arange(count) % classes)
 
 
 def write_records(path, pixels, labels, label_bytes=1):
@@ -74,7 +75,8 @@ class Records(common.TestCase):
         train, test = images(1, 200, 32, 100), images(2, 100, 32, 100)
         write_records("folder/train.bin", *train, label_bytes=2)
         write_records("folder/test.bin", *test, label_bytes=2)
-        self.assertRegex(self.convert("--label-bytes", 2, "--classes", 100), "test +100 images of 32 x 32 x 3, 100 classes")
+        text = self.convert("--label-bytes", 2, "--classes", 100)
+        self.assertRegex(text, "test +100 images of 32 x 32 x 3, 100 classes")
         self.assert_holds("train", *train)
         self.train("run", *TRAIN, "--data", "set.h5", "--limit-train", 16, "--limit-test", 10)
         self.assertEqual(common.state("run")["param/linear.weight"].shape[0], 100)
@@ -114,7 +116,6 @@ class Own(common.TestCase):
 
     def test_limits_take_the_first_images(self):
         train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
-        write_own("whole.h5", train, test)
         # The last image of a class that the limit leaves out keeps the number of classes.
         train[1][:24] %= 3
         write_own("whole.h5", train, test)

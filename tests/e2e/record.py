@@ -65,8 +65,8 @@ class Results(common.TestCase):
         self.assertFalse(np.isfinite(found["jointspar/norm"][:2]).any())
 
     def test_layers_drawn_every_three_steps_in_a_residual_network(self):
-        found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample", 3,
-                                   network="preact_resnet18")
+        found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample",
+                                   3, network="preact_resnet18")
         self.assertEqual(len(names), 54)
         self.assert_bytes(found)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 20)
@@ -107,9 +107,10 @@ class Results(common.TestCase):
         np.testing.assert_array_equal(found["ranks/step"], [4, 8, 9, 9])
         total = by_rank.sum(0)
         self.assertTrue((total >= 0.9 * wall).all(), (total, wall))
-        before_checkpoint = [name for name in phases if not name.endswith(("_evaluate", "_checkpoint"))]
-        np.testing.assert_allclose(sum(found[name] for name in before_checkpoint).sum(),
-                                   sum(found[name.replace("history/step", "ranks")] for name in before_checkpoint).sum(0)[0])
+        for name in phases:
+            if not name.endswith(("_evaluate", "_checkpoint")):
+                rank_0 = found[name.replace("history/step", "ranks")][:, 0]
+                np.testing.assert_allclose(rank_0.sum(), found[name].sum(), err_msg=name)
 
     def test_files(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
@@ -168,8 +169,8 @@ class Evaluation(common.TestCase):
             self.assertIn(" 101 test images", ended.text)
             found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\S+)", ended.text)])
         for clean, clean_loss, attacked, attacked_loss in found:
-            # Counts of 101 images. A sample's numbers do not depend on its neighbours, so the counts agree exactly: only
-            # a logit tie within rounding could tell them apart. Losses are sums in another order, shown with 4 digits.
+            # Counts of 101 images. A sample's numbers do not depend on its neighbours, so the counts agree exactly.
+            # Losses are sums in another order, shown with 4 digits.
             self.assertEqual((clean, attacked), (found[0][0], found[0][2]))
             self.assertAlmostEqual(clean * 101, round(clean * 101), delta=0.01)
             self.assertAlmostEqual(clean_loss, found[0][1], delta=1.5e-4)
@@ -186,7 +187,8 @@ class Evaluation(common.TestCase):
             ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--attack-steps", 2)
             final = ended.text.splitlines()[-1]
             self.assertRegex(final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
-        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "none", "--threads", 1)
+        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "none",
+                           "--threads", 1)
         self.assertIn(" 20 train images", ended.text)
         self.assertRegex(ended.text, r"clean_acc=(\S+) none_acc=\1 ")
 
@@ -195,13 +197,25 @@ class Validated(common.TestCase):
     def test_what_validate_says_is_what_train_does(self):
         common.synthetic("set.h5", train=50, test=10, size=16, classes=4)
         with open("run.toml", "w") as file:
-            file.write('data = ["set.h5"]\nnetwork = "small_cnn"\nwidth = 16\nbatch = 8\nepochs = 2\nwarmup-epochs = 1\n'
-                       'eps = "6/255"\nalpha = 1.5/255 # a fraction\nattack-steps = 2\neval-attack-steps = 1\nthreads = 1\n')
+            file.write("""
+                data = ["set.h5"]
+                network = "small_cnn"
+                width = 16
+                threads = 1
+                batch = 8
+                epochs = 2
+                warmup-epochs = 1
+                eps = "6/255"
+                alpha = 1.5/255  # a fraction, without quotes
+                attack-steps = 2
+                eval-attack-steps = 1
+                """)
         ended = common.run("validate", "--config", "run.toml")
         self.assertEqual(ended.code, 0, ended.text)
-        for pattern in ("parameters +14548 in 11 tensors, 11 layers", "data +50 training and 10 test images, 4 classes, 16x16",
-                        "steps per epoch +7; 1 warm-up \\+ 2 epochs = 21 steps", "all-reduce +0.0 MB", "checkpoint +0.2 MB",
-                        "memory per rank +\\d"):
+        for pattern in ("parameters +14548 in 11 tensors, 11 layers",
+                        "data +50 training and 10 test images, 4 classes, 16x16",
+                        "steps per epoch +7; 1 warm-up \\+ 2 epochs = 21 steps", "all-reduce +0.0 MB per step",
+                        "checkpoint +0.2 MB", "memory per rank +\\d"):
             self.assertRegex(ended.text, pattern)
         self.train("run", "--config", "run.toml")
         self.assertEqual(len(common.rows("run", "step")), 21)

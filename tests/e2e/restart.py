@@ -10,7 +10,8 @@ import numpy as np
 
 import common
 
-# 8 steps an epoch on any number of ranks (on three, the last one has one image each), 24 in all; checkpoints fall into epochs and into the 3 steps of a draw.
+# 8 steps an epoch on any number of ranks (on three, the last one has one image each), 24 in all; checkpoints fall into
+# epochs and into the 3 steps of a draw.
 SET = {"train": 128, "test": 400, "size": 16, "classes": 4}
 STEPS = 24
 EPOCHS = ["--warmup-epochs", 1, "--epochs", 2]
@@ -166,7 +167,8 @@ class Stopped(Restart):
 
     def test_by_signals_to_ranks_and_launcher(self):
         self.straight()
-        for number, target in (signal.SIGUSR1, "launcher"), (signal.SIGUSR1, 1), (signal.SIGTERM, 0), (signal.SIGINT, 1):
+        for number, target in [(signal.SIGUSR1, "launcher"), (signal.SIGUSR1, 1), (signal.SIGTERM, 0),
+                               (signal.SIGINT, 1)]:
             with self.subTest(f"{number.name} to {target}"):
                 self.check(number, target)
 

@@ -31,8 +31,8 @@ class Repeated(common.TestCase):
         self.check("--batch", 8, "--optimizer", "lars", "--lambda", 1, "--overlap", "--bucket", 4096, ranks=2)
 
     def test_on_three_ranks(self):
-        self.check("--batch", 8, "--micro-batch", 4, "--attack", "fgsm", "--optimizer", "sgd", "--granularity", "module",
-                   "--lr", 0.05, ranks=3)
+        self.check("--batch", 8, "--micro-batch", 4, "--attack", "fgsm", "--optimizer", "sgd", "--granularity",
+                   "module", "--lr", 0.05, ranks=3)
 
     def test_of_a_residual_network(self):
         self.check("--batch", 8, "--limit-train", 32, "--bn-statistics", "local", network="preact_resnet18", ranks=2)
@@ -51,9 +51,9 @@ class Split(common.TestCase):
     added up in another order: gradients differ by some units of 2^-24, as weights do that a step moves by less than
     their own size. Six steps that each add ten units leave ROUNDING.
 
-    An attack takes signs. Where rounding turns one over, a pixel moves by up to 2 eps, one of the 24,576 of a step: that
-    changes the gradient by about 1/sqrt(24,576) = 0.6 %, and the weights, which a step moves by 1 %, by 6e-5. TURNED
-    leaves room for sixteen; other data in a single step make several times that (the last test).
+    An attack takes signs. Where rounding turns one over, a pixel moves by up to 2 eps, one of the 24,576 of a step:
+    that changes the gradient by about 1/sqrt(24,576) = 0.6 %, and the weights, which a step moves by 1 %, by 6e-5.
+    TURNED leaves room for sixteen; other data in a single step make several times that (the last test).
     """
 
     ROUNDING = 6 * 10 * 2.0**-24
@@ -66,15 +66,17 @@ class Split(common.TestCase):
             folder = f"{ranks}x{batch}"
             self.train(folder, *SMALL, "--network", "small_cnn", "--batch", batch, "--optimizer", "sgd", "--lr", 0.1,
                        *arguments, ranks=ranks)
-            found.append((common.weights(folder), common.history(folder)))
+            parts = [common.weights(folder, part) for part in ("param/", "optim/", "bn/")]
+            found.append((parts, common.history(folder)))
         return found
 
     def check(self, bound, *arguments, splits):
         (reference, record), *others = self.runs(*arguments, splits=splits)
         self.assertEqual(len(record["history/step/step"]), 6)
         self.assertLess(record["history/step/n_active"].min(), len(record["jointspar/layer_name"]))
-        for weights, other in others:
-            self.assertLess(distance(weights, reference), bound)
+        for parts, other in others:
+            for one, same in zip(parts, reference):
+                self.assertLess(distance(one, same), bound)
             for name in "jointspar/active", "history/step/images", "history/step/epoch", "history/step/lr":
                 np.testing.assert_array_equal(other[name], record[name], name)
             np.testing.assert_allclose(other["history/step/loss_adv"], record["history/step/loss_adv"], rtol=bound)
@@ -97,7 +99,7 @@ class Split(common.TestCase):
 
     def test_other_data_are_told_apart(self):
         (one, _), (other, _) = self.runs("--micro-batch", 16, "--max-steps", 1, splits=[(1, 32), (1, 16)])
-        self.assertGreater(distance(one, other), 5 * self.TURNED)
+        self.assertGreater(distance(one[0], other[0]), 5 * self.TURNED)
 
 
 if __name__ == "__main__":
