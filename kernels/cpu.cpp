@@ -7,8 +7,8 @@
 namespace dat {
 
 namespace {
-constexpr std::int64_t kGrain = 1024;        // elements worth a thread's attention
-constexpr int kLanes = 16;                   // independent partial sums: vector code with a fixed order
+constexpr std::int64_t kGrain = 1024;  // elements worth a thread's attention
+constexpr int kLanes = 16;             // independent partial sums: vector code with a fixed order
 }  // namespace
 
 template <class F>

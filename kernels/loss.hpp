@@ -10,8 +10,8 @@ namespace dat::kernels {
 /// Cross-entropy of softmax, one sample per call: loss[i], correct[i] (1 where the largest logit is the label's; the
 /// first of equal ones counts), and dlogits[i][k] = gradient_scale * (softmax_k - [k = label]) where dlogits is given.
 struct SoftmaxCrossEntropy {
-  const float* logits;          // [n, classes]
-  const std::int32_t* labels;   // [n]
+  const float* logits;         // [n, classes]
+  const std::int32_t* labels;  // [n]
   float *loss, *correct, *dlogits;
   int classes;
   float gradient_scale;
@@ -27,7 +27,8 @@ struct SoftmaxCrossEntropy {
     correct[i] = best == label ? 1.0F : 0.0F;
     if (dlogits == nullptr) return;
     float* d = dlogits + i * classes;
-    for (int k = 0; k < classes; ++k) d[k] = gradient_scale * (expf(z[k] - z[best]) / total - (k == label ? 1.0F : 0.0F));
+    for (int k = 0; k < classes; ++k)
+      d[k] = gradient_scale * (expf(z[k] - z[best]) / total - (k == label ? 1.0F : 0.0F));
   }
 };
 

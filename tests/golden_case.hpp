@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "all.hpp"
 #include "dat/attack.hpp"
 #include "dat/program.hpp"
 #include "io/hdf5.hpp"
-#include "all.hpp"
 
 /// A golden file (tests/golden/make_golden.py): a network with formula-made weights, and a batch.
 namespace dat::test {

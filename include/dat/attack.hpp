@@ -26,7 +26,7 @@ class Objective {
   const std::int64_t* sample_ids = nullptr;  ///< [n], on the device: keys of the random start
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::attack_start;
-  std::uint32_t time = 0;                    ///< epoch (training) or 0 (evaluation): the other key
+  std::uint32_t time = 0;  ///< epoch (training) or 0 (evaluation): the other key
 
   virtual void gradient() = 0;  ///< dx at x_adv; queued, does not wait
 };

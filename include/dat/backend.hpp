@@ -26,9 +26,7 @@ struct ConvSpec {
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
   [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
-  [[nodiscard]] double macs() const {
-    return double(n) * c_out * h_out() * w_out() * c_in * kernel * kernel;
-  }
+  [[nodiscard]] double macs() const { return double(n) * c_out * h_out() * w_out() * c_in * kernel * kernel; }
 };
 
 /// A planned convolution. x, dx [n, c_in, h, w] and y, dy [n, c_out, h_out, w_out] in the backend's layouts.
@@ -60,7 +58,8 @@ class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
   /// y = relu?(gamma*(x-mean)/sqrt(var+eps) + beta). mean, variance [c]: of this batch, the variance biased.
-  virtual void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* variance) = 0;
+  virtual void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean,
+                       float* variance) = 0;
   /// dx, and dgamma, dbeta [c] (overwritten), from dy and the x, mean, variance of the last forward call. dx may be dy.
   virtual void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance,
                         float* dx, float* dgamma, float* dbeta) = 0;

@@ -42,8 +42,8 @@ struct Graph {
 };
 
 struct NetworkOptions {
-  int width = 64;      ///< channels of the first stage
-  int size = 32;       ///< height = width of the images
+  int width = 64;  ///< channels of the first stage
+  int size = 32;   ///< height = width of the images
   int channels = 3;
   int classes = 10;
 };

@@ -10,9 +10,9 @@
 
 namespace dat {
 
-/// The network as the attack and the evaluation see it: constants. Batch norm with running statistics is folded into the
-/// convolutions, ReLU and residual additions are fused into them, only the ReLU masks are kept for the way back, and the
-/// only gradient is that of the input. Samples do not influence each other.
+/// The network as the attack and the evaluation see it: constants. Batch norm with running statistics is folded into
+/// the convolutions, ReLU and residual additions are fused into them, only the ReLU masks are kept for the way back,
+/// and the only gradient is that of the input. Samples do not influence each other.
 class FrozenProgram {
  public:
   /// For n samples at a time. Asks the backend for workspace: call backend.commit_workspace() before the first run.

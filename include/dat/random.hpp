@@ -37,8 +37,8 @@ struct Philox4 {
 
 /// Four random words that depend on nothing but the arguments: no state, the same on every rank and device.
 /// `time` is an epoch or a step, `id` a sample or layer number, `index` counts groups of four words.
-[[nodiscard]] DAT_HD inline Philox4 random_words(std::uint64_t seed, Purpose purpose, std::uint32_t time, std::uint64_t id,
-                                                 std::uint32_t index) {
+[[nodiscard]] DAT_HD inline Philox4 random_words(std::uint64_t seed, Purpose purpose, std::uint32_t time,
+                                                 std::uint64_t id, std::uint32_t index) {
   const Philox4 counter{{index, static_cast<std::uint32_t>(id), time,
                          (static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(id >> 32)}};
   return philox4x32(counter, static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));

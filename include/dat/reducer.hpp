@@ -41,9 +41,9 @@ class GradientReducer {
   Communicator& world_;
   Parameters& parameters_;
   ReducerOptions options_;
-  std::vector<float> message_;         ///< [parameters.size], host memory
-  std::vector<std::int64_t> place_;    ///< [segments] offset in the message, -1: not sent
-  std::vector<int> bucket_of_;         ///< [segments]
+  std::vector<float> message_;       ///< [parameters.size], host memory
+  std::vector<std::int64_t> place_;  ///< [segments] offset in the message, -1: not sent
+  std::vector<int> bucket_of_;       ///< [segments]
   std::vector<Bucket> buckets_;
   std::int64_t elements_ = 0;
   double seconds_waiting_ = 0;

@@ -14,9 +14,7 @@ namespace dat {
 
 enum class DType : std::uint8_t { f32, f16, bf16, u8 };
 
-[[nodiscard]] constexpr std::size_t size_of(DType type) {
-  return type == DType::f32 ? 4 : type == DType::u8 ? 1 : 2;
-}
+[[nodiscard]] constexpr std::size_t size_of(DType type) { return type == DType::f32 ? 4 : type == DType::u8 ? 1 : 2; }
 
 /// How the activations of one sample lie in memory: [c/block][h][w][block]. block = 1 is CHW, block = c is HWC,
 /// block = 16 is the blocked layout of CPU libraries. The backend decides; point-wise kernels only ask for `channel`.
@@ -28,7 +26,8 @@ struct Layout {
   /// Channel of the element at `index` (counted over the whole batch).
   [[nodiscard]] DAT_HD int channel(std::int64_t index) const {
     const std::int64_t row = index / block;
-    return static_cast<int>((row / (std::int64_t{h} * w)) % (c / block)) * block + static_cast<int>(index - row * block);
+    return static_cast<int>((row / (std::int64_t{h} * w)) % (c / block)) * block +
+           static_cast<int>(index - row * block);
   }
 
   [[nodiscard]] DAT_HD std::int64_t offset(std::int64_t n, int channel, int y, int x) const {

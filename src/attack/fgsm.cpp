@@ -5,7 +5,8 @@ namespace dat {
 
 namespace {
 
-/// One step of size 1.25 eps from a random start (Wong, Rice, Kolter, "Fast is better than free", 2020), as DAT's fast mode.
+/// One step of size 1.25 eps from a random start (Wong, Rice, Kolter, "Fast is better than free", 2020), as DAT's fast
+/// mode.
 class Fgsm final : public Attack {
  public:
   explicit Fgsm(const AttackOptions& options)
@@ -16,8 +17,7 @@ class Fgsm final : public Attack {
     start(o, eps_);
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
     o.gradient();
-    each(o.device, n,
-         kernels::FgsmStep{o.clean, o.dx, o.eta, static_cast<float>(alpha_), static_cast<float>(eps_)});
+    each(o.device, n, kernels::FgsmStep{o.clean, o.dx, o.eta, static_cast<float>(alpha_), static_cast<float>(eps_)});
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] bool prefers_batch_statistics() const override { return true; }

@@ -5,7 +5,8 @@ namespace dat {
 
 namespace {
 
-/// Projected gradient descent in the L-infinity ball (Madry et al. 2018), with DAT's order of clamps: see kernels::PgdStep.
+/// Projected gradient descent in the L-infinity ball (Madry et al. 2018), with DAT's order of clamps: see
+/// kernels::PgdStep.
 class Pgd final : public Attack {
  public:
   explicit Pgd(const AttackOptions& options)

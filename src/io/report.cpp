@@ -194,17 +194,14 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
             ": wait for its end, or choose another --out");
     remove_temporaries(folder);
     for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
-    if (fresh) {
-      require(ftruncate(metrics_, 0) == 0, ExitCode::io, "cannot empty ", path, ": ", std::strerror(errno));
-    } else {
-      struct stat status {};
-      require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", std::strerror(errno));
-      require(status.st_size >= resume_bytes, ExitCode::checkpoint, path, " has ", status.st_size,
-              " bytes, but the checkpoint was written after ", resume_bytes,
-              "; restore the file, or start anew in another folder");
-      require(ftruncate(metrics_, resume_bytes) == 0, ExitCode::io, "cannot cut ", path, ": ", std::strerror(errno));
-      metrics_bytes_ = resume_bytes;
-    }
+    metrics_bytes_ = fresh ? 0 : resume_bytes;
+    struct stat status {};
+    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", std::strerror(errno));
+    require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
+            " bytes, but the checkpoint was written after ", metrics_bytes_,
+            "; restore the file, or start anew in another folder");
+    require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
+            path, ": ", std::strerror(errno));
     const std::string log_path = folder + "/run.log";
     log_ = std::fopen(log_path.c_str(), fresh ? "we" : "ae");
     require(log_ != nullptr, ExitCode::io, "cannot open ", log_path, ": ", std::strerror(errno));

@@ -13,7 +13,8 @@ double Graph::macs() const {
   double total = 0;
   for (const Node& node : nodes)
     if (node.op == Op::convolution)
-      total += double(node.c) * node.h * node.w * nodes[static_cast<std::size_t>(node.inputs[0])].c * node.kernel * node.kernel;
+      total += double(node.c) * node.h * node.w * nodes[static_cast<std::size_t>(node.inputs[0])].c * node.kernel *
+               node.kernel;
   return total;
 }
 

@@ -10,15 +10,15 @@ namespace dat {
 struct FrozenProgram::Step {
   enum class Kind : std::uint8_t { convolution, affine, add, pool, linear };
   Kind kind = Kind::affine;
-  int node = -1;               ///< convolution, add, pool or linear node
-  int norm = -1;               ///< folded batch norm node
-  int x = -1, residual = -1;   ///< values read; residual: what a convolution adds to, or the second operand of add
-  int end = -1;                ///< value made
+  int node = -1;              ///< convolution, add, pool or linear node
+  int norm = -1;              ///< folded batch norm node
+  int x = -1, residual = -1;  ///< values read; residual: what a convolution adds to, or the second operand of add
+  int end = -1;               ///< value made
   bool relu = false;
   bool copy_residual = false;  ///< someone still needs the residual: add to a copy of it
 
   Layout in, out;
-  std::int64_t elements = 0;   ///< of the result, all samples
+  std::int64_t elements = 0;  ///< of the result, all samples
   std::unique_ptr<Conv2d> conv;
   std::unique_ptr<Linear> linear;
   Planner::Buffer x_buffer = -1, residual_buffer = -1, y = -1, mask = -1;
@@ -221,8 +221,9 @@ void FrozenProgram::lower() {
 }
 
 float* FrozenProgram::at(Planner::Buffer buffer) const {
-  return buffer < 0 ? nullptr
-                    : reinterpret_cast<float*>(static_cast<char*>(model_.backend.workspace()) + planner_.offset(buffer));
+  return buffer < 0
+             ? nullptr
+             : reinterpret_cast<float*>(static_cast<char*>(model_.backend.workspace()) + planner_.offset(buffer));
 }
 
 std::uint16_t* FrozenProgram::mask_at(Planner::Buffer buffer) const {
@@ -246,7 +247,8 @@ void FrozenProgram::refresh() {
       scale = scale_ + begin;
       shift = shift_ + begin;
     }
-    if (step.conv) step.conv->load(parameter(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight), scale, shift);
+    if (step.conv)
+      step.conv->load(parameter(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight), scale, shift);
   }
 }
 
@@ -337,7 +339,8 @@ void FrozenProgram::backward(float* image_gradient) {
       }
     }
     if (step.sum_into >= 0)
-      each(device, groups(step.sum_elements), Add{at(step.sum_into), at(step.sum_from), at(step.sum_into), step.sum_elements});
+      each(device, groups(step.sum_elements),
+           Add{at(step.sum_into), at(step.sum_from), at(step.sum_into), step.sum_elements});
   }
 }
 
@@ -345,10 +348,11 @@ std::vector<std::string> FrozenProgram::implementations() const {
   std::vector<std::string> all;
   for (const Step& step : steps_)
     if (step.conv)
-      all.push_back(model_.parameters.segments[static_cast<std::size_t>(
-                                                   model_.graph.nodes[static_cast<std::size_t>(step.node)].weight)]
-                        .name +
-                    ": " + step.conv->implementation());
+      all.push_back(
+          model_.parameters
+              .segments[static_cast<std::size_t>(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight)]
+              .name +
+          ": " + step.conv->implementation());
   return all;
 }
 

@@ -2,9 +2,9 @@
 
 namespace dat {
 
-/// PreActResNet-18 (He et al. 2016) in the variant of the DAT papers: nothing between the first convolution and the first
-/// block, shortcut convolutions without batch norm that read the pre-activated input, no batch norm before the pool.
-/// 54 tensors; 11,171,146 parameters at width 64 and 10 classes.
+/// PreActResNet-18 (He et al. 2016) in the variant of the DAT papers: nothing between the first convolution and the
+/// first block, shortcut convolutions without batch norm that read the pre-activated input, no batch norm before the
+/// pool. 54 tensors; 11,171,146 parameters at width 64 and 10 classes.
 Graph preact_resnet18(const NetworkOptions& options) {
   NetworkBuilder net(options);
   net.begin_block("stem");

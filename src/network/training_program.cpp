@@ -186,8 +186,9 @@ void TrainingProgram::lower() {
 }
 
 float* TrainingProgram::at(Planner::Buffer buffer) const {
-  return buffer < 0 ? nullptr
-                    : reinterpret_cast<float*>(static_cast<char*>(model_.backend.workspace()) + planner_.offset(buffer));
+  return buffer < 0
+             ? nullptr
+             : reinterpret_cast<float*>(static_cast<char*>(model_.backend.workspace()) + planner_.offset(buffer));
 }
 
 void TrainingProgram::refresh() {
@@ -279,7 +280,8 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
           float* dbeta = dgamma_ + node.c;
           step.norm->backward(x, dy, parameter(node.weight), mean_ + step.statistics, variance_ + step.statistics, dx,
                               dgamma_, dbeta);
-          if (wanted(node.weight)) each(device, node.c, Scale{dgamma_, gradient(node.weight), 1.0F, request.accumulate});
+          if (wanted(node.weight))
+            each(device, node.c, Scale{dgamma_, gradient(node.weight), 1.0F, request.accumulate});
           if (wanted(node.bias)) each(device, node.c, Scale{dbeta, gradient(node.bias), 1.0F, request.accumulate});
         }
         break;
@@ -302,7 +304,8 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
         break;
     }
     for (const Step::Sum& sum : step.sums)
-      if (sum.value >= lowest) each(device, groups(sum.elements), Add{at(sum.a), at(sum.b), at(sum.into), sum.elements});
+      if (sum.value >= lowest)
+        each(device, groups(sum.elements), Add{at(sum.a), at(sum.b), at(sum.into), sum.elements});
     announce(node.bias);
     announce(node.weight);
   }
@@ -312,10 +315,11 @@ std::vector<std::string> TrainingProgram::implementations() const {
   std::vector<std::string> all;
   for (const Step& step : steps_)
     if (step.conv)
-      all.push_back(model_.parameters.segments[static_cast<std::size_t>(
-                                                   model_.graph.nodes[static_cast<std::size_t>(step.node)].weight)]
-                        .name +
-                    ": " + step.conv->implementation());
+      all.push_back(
+          model_.parameters
+              .segments[static_cast<std::size_t>(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight)]
+              .name +
+          ": " + step.conv->implementation());
   return all;
 }
 

@@ -8,8 +8,8 @@
 
 namespace dat {
 
-/// Accuracy on a data set, clean and attacked, spread over the ranks: rank r takes samples r, r + ranks, ...; every sample
-/// counts once.
+/// Accuracy on a data set, clean and attacked, spread over the ranks: rank r takes samples r, r + ranks, ...; every
+/// sample counts once.
 class Evaluator {
  public:
   Evaluator(Communicator& world, const Dataset& dataset, Images& images, FrozenObjective& objective);

@@ -68,8 +68,8 @@ void FrozenObjective::gradient() {
   for (int first = 0; first < n; first += program_.n()) {
     const std::int64_t at = first * layout.elements();
     program_.forward(x_adv + at);
-    cross_entropy(images_.backend, program_.logits(), images_.labels + first, std::min(program_.n(), n - first), classes_,
-                  loss_, correct_, program_.dlogits(), 1.0F);
+    cross_entropy(images_.backend, program_.logits(), images_.labels + first, std::min(program_.n(), n - first),
+                  classes_, loss_, correct_, program_.dlogits(), 1.0F);
     program_.backward(images_.dx + at);
   }
 }
@@ -78,8 +78,8 @@ void FrozenObjective::measure(const float* x, float* loss, float* correct) {
   program_.refresh();
   for (int first = 0; first < n; first += program_.n()) {
     program_.forward(x + first * layout.elements());
-    cross_entropy(images_.backend, program_.logits(), images_.labels + first, std::min(program_.n(), n - first), classes_,
-                  loss + first, correct + first, nullptr, 1.0F);
+    cross_entropy(images_.backend, program_.logits(), images_.labels + first, std::min(program_.n(), n - first),
+                  classes_, loss + first, correct + first, nullptr, 1.0F);
   }
 }
 

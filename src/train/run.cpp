@@ -1,5 +1,7 @@
 // The verbs train, eval and validate: everything around the steps.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -11,7 +13,6 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <unistd.h>
 
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
@@ -100,9 +101,9 @@ void catch_signals() {
 
 /// Options that may change between the parts of a run: they do not touch its numbers.
 [[nodiscard]] std::set<std::string> free_keys(const TrainOptions& options) {
-  std::set<std::string> keys = {"out",        "resume",     "device",      "threads",           "quiet",   "verbose",
-                                "progress",   "eval-every", "limit-test",  "eval-attack-steps", "data",    "check-every",
-                                "checkpoint-every"};
+  std::set<std::string> keys = {"out",     "resume",      "device",          "threads",    "quiet",
+                                "verbose", "progress",    "eval-every",      "limit-test", "eval-attack-steps",
+                                "data",    "check-every", "checkpoint-every"};
   if (options.schedule == "step") keys.insert("max-steps");
   return keys;
 }
@@ -114,7 +115,8 @@ void require_same_options(const std::string& earlier, const std::string& now, co
     std::map<std::string, std::string> all;
     std::istringstream text(toml);
     for (std::string line; std::getline(text, line);)
-      if (const auto at = line.find(" = "); at != std::string::npos && line[0] != '#') all[line.substr(0, at)] = line.substr(at + 3);
+      if (const auto at = line.find(" = "); at != std::string::npos && line[0] != '#')
+        all[line.substr(0, at)] = line.substr(at + 3);
     return all;
   };
   const auto before = lines(earlier), after = lines(now);
@@ -151,9 +153,8 @@ void require_same_options(const std::string& earlier, const std::string& now, co
     where = options.resume;
     checkpoint = read_checkpoint(where);
   } else if (fs::exists(folder + "/ckpt", unreadable)) {
-    checkpoint = CheckpointFolder::newest_in(folder + "/ckpt", [](const std::string& warning) {
-      std::cerr << "dat_hpc: warning: " + warning + "\n";
-    });
+    checkpoint = CheckpointFolder::newest_in(
+        folder + "/ckpt", [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; });
   }
   std::string earlier;
   if (checkpoint) {
@@ -256,8 +257,9 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     evaluation_due = !finished && options.eval_every > 0 && done % (epoch * options.eval_every) == 0;
     if (trainer->stop_agreed() && !finished) {
       save();
-      if (world.root()) report->message("stopped on a signal after step " + std::to_string(done) +
-                                        "; the same command goes on from here");
+      if (world.root())
+        report->message("stopped on a signal after step " + std::to_string(done) +
+                        "; the same command goes on from here");
       return static_cast<int>(ExitCode::stopped);
     }
     evaluate_if_due();
@@ -356,11 +358,12 @@ int evaluate(Communicator& world, const Command& command) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!world.root()) return static_cast<int>(ExitCode::done);
   std::cout << path << ": " << record.images << " " << options.split << " images, eps " << options.eps << std::fixed
-            << std::setprecision(4) << "\n  clean  accuracy " << record.clean_acc << "  loss " << record.clean_loss << "\n  "
-            << options.attack << (options.attack == "pgd" ? std::to_string(options.attack_steps) : "") << "  accuracy "
-            << record.adv_acc << "  loss " << record.adv_loss << "\nFinal: clean_acc=" << record.clean_acc << " "
-            << options.attack << (options.attack == "pgd" ? std::to_string(options.attack_steps) : "")
-            << "_acc=" << record.adv_acc << std::setprecision(1) << " time_s=" << seconds << " VALID\n";
+            << std::setprecision(4) << "\n  clean  accuracy " << record.clean_acc << "  loss " << record.clean_loss
+            << "\n  " << options.attack << (options.attack == "pgd" ? std::to_string(options.attack_steps) : "")
+            << "  accuracy " << record.adv_acc << "  loss " << record.adv_loss
+            << "\nFinal: clean_acc=" << record.clean_acc << " " << options.attack
+            << (options.attack == "pgd" ? std::to_string(options.attack_steps) : "") << "_acc=" << record.adv_acc
+            << std::setprecision(1) << " time_s=" << seconds << " VALID\n";
   return static_cast<int>(ExitCode::done);
 }
 
@@ -399,8 +402,8 @@ std::string validate_text(const Command& command) {
        << "forward pass     " << std::fixed << std::setprecision(1) << model.graph.macs() / 1e6
        << " million multiply-adds per image\n"
        << "data             " << trainer.train_set().size() << " training and " << trainer.test_set().size()
-       << " test images, " << trainer.train_set().info().classes << " classes, " << trainer.train_set().info().size << "x"
-       << trainer.train_set().info().size << "\n"
+       << " test images, " << trainer.train_set().info().classes << " classes, " << trainer.train_set().info().size
+       << "x" << trainer.train_set().info().size << "\n"
        << "ranks            " << ranks << ", batch " << options.batch << " each, micro-batch "
        << (options.micro_batch > 0 ? options.micro_batch : options.batch) << "\n"
        << "steps per epoch  " << steps << "; " << options.warmup_epochs << " warm-up + " << options.epochs
@@ -408,10 +411,13 @@ std::string validate_text(const Command& command) {
        << (options.max_steps > 0 ? ", ended by --max-steps " + std::to_string(options.max_steps) : "") << "\n"
        << "all-reduce       " << megabytes(4 * elements) << " per step on average, "
        << megabytes(4.0 * static_cast<double>(model.parameters.size)) << " with all layers active\n"
-       << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes())) << ", the last three are kept\n"
-       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << trainer.backend().description() << ")\n";
+       << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
+       << ", the last three are kept\n"
+       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << trainer.backend().description()
+       << ")\n";
   for (const auto& [purpose, bytes] : memory)
-    if (bytes >= total / 50) text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+    if (bytes >= total / 50)
+      text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
   return text.str();
 }
 

@@ -6,7 +6,9 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::vector<std::int64_t> shape_of(const Segment& segment) { return {segment.shape.begin(), segment.shape.end()}; }
+[[nodiscard]] std::vector<std::int64_t> shape_of(const Segment& segment) {
+  return {segment.shape.begin(), segment.shape.end()};
+}
 
 }  // namespace
 

@@ -122,9 +122,8 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
 
   const AttackOptions attack{.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps};
   attack_ = attacks().at(options.attack)(attack);
-  evaluation_attack_ = attacks().at("pgd")({.eps = options.eps,
-                                            .alpha = options.attack == "pgd" ? options.alpha : 0,
-                                            .steps = options.eval_attack_steps});
+  evaluation_attack_ = attacks().at("pgd")(
+      {.eps = options.eps, .alpha = options.attack == "pgd" ? options.alpha : 0, .steps = options.eval_attack_steps});
   const bool batch_statistics =
       options.attack_bn == "train" || (options.attack_bn == "auto" && attack_->prefers_batch_statistics());
   objective_ = std::make_unique<FrozenObjective>(*images_, *frozen_, classes_);
@@ -145,9 +144,9 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   draw_period_ = options.resample == "step"    ? 1
                  : options.resample == "epoch" ? steps_per_epoch_
                                                : std::stoll(options.resample);
-  reducer_ = std::make_unique<GradientReducer>(
-      *backend_, world, model_->parameters,
-      ReducerOptions{.bucket_elements = options.bucket, .overlap = options.overlap});
+  reducer_ =
+      std::make_unique<GradientReducer>(*backend_, world, model_->parameters,
+                                        ReducerOptions{.bucket_elements = options.bucket, .overlap = options.overlap});
   ready_ = [this](int segment) { reducer_->ready(segment); };
   optimizer_ = optimizers().at(options.optimizer)(*backend_, model_->parameters,
                                                   {.momentum = options.momentum,
@@ -293,9 +292,8 @@ void Trainer::train_pass(TrainingProgram& network, const float* x, int first, in
                 network.dlogits(), weight / static_cast<float>(batch));
   add_statistics(network, attack_passes_ + pass, static_cast<float>(network.n()) / static_cast<float>(batch),
                  first_micro_batch_);
-  network.backward(x, {.weights = &active_,
-                       .accumulate = !(first_micro_batch_ && pass == 0),
-                       .ready = last ? &ready_ : nullptr});
+  network.backward(
+      x, {.weights = &active_, .accumulate = !(first_micro_batch_ && pass == 0), .ready = last ? &ready_ : nullptr});
 }
 
 void Trainer::add_statistics(const TrainingProgram& network, int pass, float weight, bool first) {
@@ -360,7 +358,8 @@ void Trainer::update_running_statistics() {
   for (int pass = 0; pass < passes_; ++pass) {
     const float* mean = statistics_ + 2 * count * pass;
     each(backend_->device(), count, kernels::RunningStatistic{mean, model_->running_mean, Model::kMomentum});
-    each(backend_->device(), count, kernels::RunningStatistic{mean + count, model_->running_variance, Model::kMomentum});
+    each(backend_->device(), count,
+         kernels::RunningStatistic{mean + count, model_->running_variance, Model::kMomentum});
   }
   model_->batches_tracked += passes_;
   ++model_->parameters.version;
@@ -382,7 +381,8 @@ std::uint64_t Trainer::replica_hash() const {
     return XXH3_64bits_withSeed(data, bytes, seed);
   };
   const auto device_hash = [&](const float* data, std::int64_t count, std::uint64_t seed) {
-    if (backend_->device().kind == DeviceKind::cpu) return hash(data, static_cast<std::size_t>(count) * sizeof(float), seed);
+    if (backend_->device().kind == DeviceKind::cpu)
+      return hash(data, static_cast<std::size_t>(count) * sizeof(float), seed);
     std::vector<float> host(static_cast<std::size_t>(count));
     backend_->copy_to_host(host.data(), data, host.size() * sizeof(float));
     return hash(host.data(), host.size() * sizeof(float), seed);
@@ -396,9 +396,10 @@ std::uint64_t Trainer::replica_hash() const {
 }
 
 void Trainer::check_replicas() {
-  require(world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
-          " the ranks hold different weights or active layers; the last checkpoint is good: run the same command again, "
-          "and suspect a node or a library if it returns");
+  require(
+      world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
+      " the ranks hold different weights or active layers; the last checkpoint is good: run the same command again, "
+      "and suspect a node or a library if it returns");
 }
 
 RankRecord Trainer::gather_times() {

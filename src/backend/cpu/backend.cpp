@@ -1,6 +1,7 @@
 #include "backend/cpu/backend.hpp"
 
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +9,7 @@
 
 namespace dat::cpu {
 
-CpuBackend::CpuBackend(int threads) 
+CpuBackend::CpuBackend(int threads)
     : threads_(threads),
       block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
       engine_(dnnl::engine::kind::cpu, 0),
@@ -20,19 +21,21 @@ CpuBackend::CpuBackend(int threads)
 std::string CpuBackend::description() const {
   const dnnl_version_t* version = dnnl_version();
   return "cpu: oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-         std::to_string(version->patch) + (block_ == 16 ? ", AVX-512" : ", no AVX-512") + ", " + std::to_string(threads_) +
-         (threads_ == 1 ? " thread" : " threads");
+         std::to_string(version->patch) + (block_ == 16 ? ", AVX-512" : ", no AVX-512") + ", " +
+         std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
 }
 
-Layout CpuBackend::activation_layout(int c, int h, int w) const {
-  return {c, h, w, c % block_ == 0 ? block_ : c};
-}
+Layout CpuBackend::activation_layout(int c, int h, int w) const { return {c, h, w, c % block_ == 0 ? block_ : c}; }
 
 CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purpose) {
-  const std::size_t rounded = std::max<std::size_t>((bytes + 63) / 64 * 64, 64);
-  Memory memory(std::aligned_alloc(64, rounded));
+  // Large blocks on huge pages: 3 to 8 % less time for the step (docs/performance.md).
+  constexpr std::size_t kHugePage = 2U << 20U;
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
+  const std::size_t rounded = std::max((bytes + alignment - 1) / alignment * alignment, alignment);
+  Memory memory(std::aligned_alloc(alignment, rounded));
   require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
           "; take a smaller --micro-batch");
+  if (alignment == kHugePage) madvise(memory.get(), rounded, MADV_HUGEPAGE);
   std::memset(memory.get(), 0, rounded);
   return memory;
 }

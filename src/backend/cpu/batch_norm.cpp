@@ -55,8 +55,8 @@ class CpuBatchNorm final : public BatchNorm {
     forward_.run(backend_.stream(), backend_.scratch());
   }
 
-  void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance, float* dx,
-                float* dgamma, float* dbeta) override {
+  void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance,
+                float* dx, float* dgamma, float* dbeta) override {
     backward_.bind(b_x_, x);
     backward_.bind(b_dy_, dy);
     backward_.bind(b_gamma_, gamma);
@@ -73,7 +73,8 @@ class CpuBatchNorm final : public BatchNorm {
   CpuBackend& backend_;
   Primitive forward_, backward_;
   int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
-  int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0, b_dbeta_ = 0;
+  int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,
+      b_dbeta_ = 0;
 };
 
 }  // namespace

@@ -106,8 +106,8 @@ class ForwardPass {
 class CpuConv2d final : public Conv2d {
  public:
   CpuConv2d(CpuBackend& backend, const ConvSpec& spec) : backend_(backend), spec_(spec) {
-    require(!spec.image || spec.c_in == 2 || spec.c_in == 3, ExitCode::data, "the CPU backend takes images of 2 or 3 channels, not ",
-            spec.c_in, "; convert them to RGB");
+    require(!spec.image || spec.c_in == 2 || spec.c_in == 3, ExitCode::data,
+            "the CPU backend takes images of 2 or 3 channels, not ", spec.c_in, "; convert them to RGB");
     const int block = backend.block();
     require(spec.c_out % block == 0 && (spec.image || spec.c_in % block == 0), ExitCode::usage,
             "the CPU backend works on blocks of ", block, " channels: choose a --width that is a multiple of ", block);

@@ -2,9 +2,8 @@
 
 // The one door to oneDNN.
 
-#include <dnnl.hpp>
-
 #include <array>
+#include <dnnl.hpp>
 #include <string>
 #include <vector>
 
@@ -36,8 +35,9 @@ class Primitive {
   template <class PrimitiveDesc>
   Primitive(const dnnl::engine& engine, const PrimitiveDesc& desc, const std::string& what)
       : engine_(engine), primitive_(desc.get()), implementation_(desc.impl_info_str()) {
-    require(implementation_.find("ref") == std::string::npos, ExitCode::device, "oneDNN has only its slow reference code for ",
-            what, " (", implementation_, "); choose a width that is a multiple of 16");
+    require(implementation_.find("ref") == std::string::npos, ExitCode::device,
+            "oneDNN has only its slow reference code for ", what, " (", implementation_,
+            "); choose a width that is a multiple of 16");
     if (const auto scratch = desc.scratchpad_desc(); scratch.get_size() > 0) {
       scratch_bytes_ = scratch.get_size();
       scratch_index_ = add(DNNL_ARG_SCRATCHPAD, scratch);
@@ -55,9 +55,9 @@ class Primitive {
   }
   void run(const dnnl::stream& stream, void* scratch) {
     if (scratch_index_ >= 0) bind(scratch_index_, scratch);
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()),
-                                                   arguments_.data()),
-                            "oneDNN could not execute a primitive");
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
+        "oneDNN could not execute a primitive");
   }
 
   [[nodiscard]] explicit operator bool() const { return !implementation_.empty(); }
