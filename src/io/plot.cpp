@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
 
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "io/history.hpp"
 
 namespace dat {
@@ -49,7 +49,7 @@ class Plots {
     std::ofstream out(folder_ + "/" + file, std::ios::binary);
     out << text;
     out.close();
-    require(out.good(), ExitCode::io, "cannot write ", folder_, "/", file, ": ", std::strerror(errno));
+    require(out.good(), ExitCode::io, "cannot write ", folder_, "/", file, ": ", system_reason(errno));
   }
 
   /// Writes the script of a picture; `size` in pixels, "W,H".
@@ -80,7 +80,7 @@ class Plots {
   /// Exit status of gnuplot; 127: there is none.
   [[nodiscard]] int gnuplot(const std::string& file) const {
     const pid_t child = fork();
-    require(child >= 0, ExitCode::device, "cannot start gnuplot: ", std::strerror(errno));
+    require(child >= 0, ExitCode::device, "cannot start gnuplot: ", system_reason(errno));
     if (child == 0) {
       if (chdir(folder_.c_str()) == 0)
         execlp("gnuplot", "gnuplot", "--default-settings", file.c_str(), static_cast<char*>(nullptr));

@@ -12,7 +12,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdarg>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -122,7 +121,7 @@ void write_text(const std::string& path, const std::string& text) {
     std::ofstream file(temporary, std::ios::binary);
     file << text;
     file.close();
-    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", std::strerror(errno));
+    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
   });
 }
 
@@ -187,7 +186,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   const bool fresh = resume_bytes < 0;
   const std::string path = folder + "/metrics.jsonl";
   metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", std::strerror(errno));
+  require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
     require(lock(metrics_), ExitCode::usage, "another process is writing into the run ", folder,
@@ -196,15 +195,15 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
     for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
     metrics_bytes_ = fresh ? 0 : resume_bytes;
     struct stat status {};
-    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", std::strerror(errno));
+    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
     require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
             " bytes, but the checkpoint was written after ", metrics_bytes_,
             "; restore the file, or start anew in another folder");
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
-            path, ": ", std::strerror(errno));
+            path, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";
     log_ = std::fopen(log_path.c_str(), fresh ? "we" : "ae");
-    require(log_ != nullptr, ExitCode::io, "cannot open ", log_path, ": ", std::strerror(errno));
+    require(log_ != nullptr, ExitCode::io, "cannot open ", log_path, ": ", system_reason(errno));
     write_text(folder + "/config.resolved.toml", facts_.config_toml);
     write_text(folder + "/provenance.json", facts_.provenance_json);
     if (metrics_bytes_ == 0) {
@@ -235,7 +234,7 @@ Report::~Report() {
 
 std::int64_t Report::metrics_bytes() const {
   require(fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", facts_.folder,
-          "/metrics.jsonl: ", std::strerror(errno));
+          "/metrics.jsonl: ", system_reason(errno));
   return metrics_bytes_;
 }
 
@@ -243,7 +242,7 @@ void Report::write_line(std::size_t length) {
   for (std::size_t done = 0; done < length;) {
     const ssize_t written = ::write(metrics_, line_.data() + done, length - done);
     if (written < 0 && errno == EINTR) continue;
-    require(written >= 0, ExitCode::io, "cannot write ", facts_.folder, "/metrics.jsonl: ", std::strerror(errno));
+    if (written < 0) fail(ExitCode::io, "cannot write ", facts_.folder, "/metrics.jsonl: ", system_reason(errno));
     done += static_cast<std::size_t>(written);
   }
   metrics_bytes_ += static_cast<std::int64_t>(length);
@@ -256,7 +255,7 @@ void Report::log(const char* text) {
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   const bool good = std::fprintf(log_, "%s %s\n", stamp, text) >= 0 && std::fflush(log_) == 0;
-  require(good, ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", std::strerror(errno));
+  if (!good) fail(ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", system_reason(errno));
 }
 
 void Report::print(const char* text) {
