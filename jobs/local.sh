@@ -15,9 +15,8 @@ cmake --build build/cpu --target dat_hpc --parallel "$(nproc)"
 if [ "$(id -u)" -eq 0 ]; then  # Open MPI wants to be told twice
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-if [ "$(nproc)" -lt 2 ]; then
-  export OMPI_MCA_rmaps_base_oversubscribe=1
-fi
+# Open MPI counts cores, and two hardware threads may be one core.
+export OMPI_MCA_rmaps_base_oversubscribe=1
 # Containers often forbid reading another process's memory, and Open MPI then complains with each message.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
 
@@ -26,7 +25,7 @@ run=$here/runs/local-$(date -u +%Y%m%dT%H%M%SZ)
 "$program" data synthetic runs/synthetic.h5 --size 16 --train 2000 --test 500
 mpirun -np 2 "$program" train --data "$here/runs/synthetic.h5" --out "$run" \
   --network preact_resnet18 --width 16 --attack pgd --attack-steps 5 \
-  --optimizer lamb --lr 0.02 --schedule linear --warmup-epochs 1 --epochs 19 --batch 32 --eval-every 4
+  --optimizer lamb --lr 0.02 --schedule linear --warmup-epochs 1 --epochs 15 --batch 32 --eval-every 4
 
 echo
 echo "Pictures:"

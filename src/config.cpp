@@ -574,7 +574,7 @@ void describe(Options& options, TrainOptions& o) {
               "go on from the newest checkpoint in --out if there is one, never, or from this one",
               {.label = "auto|never|PATH"});
   describe_machine(options, o.device, o.threads, o.seed, o.quiet);
-  options.add("-v,--verbose", o.verbose, "more messages");
+  options.add("-v,--verbose", o.verbose, "name the library code chosen for each convolution");
   options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
   options.add("--bucket", o.bucket, "largest message, in gradient elements of 4 bytes", kPositive);
   options.add("--check-every", o.check_every, "steps between comparisons of the ranks' weights; 0: never", kCount);

@@ -7,7 +7,7 @@ namespace dat {
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   require(options.device != "cuda", ExitCode::device,
-          "--device cuda: this dat_hpc was built without CUDA; build it with `cmake --preset cuda`, or use --device cpu");
+          "--device cuda: this dat_hpc has no CUDA backend; use --device cpu");
   require(options.device == "auto" || options.device == "cpu", ExitCode::usage, "unknown device '", options.device,
           "'; known: auto, cpu, cuda");
   return std::make_unique<cpu::CpuBackend>(options.threads);

@@ -86,9 +86,16 @@ int with_ranks(const std::function<int(Communicator&)>& verb) {
 }
 
 volatile std::sig_atomic_t signals_seen = 0;
+volatile std::time_t first_signal = 0;
 
+/// The first signal asks for an end after the step. Job systems send it several times within a moment; one that comes
+/// seconds later means it: end at once.
 extern "C" void on_signal(int) {
-  if (signals_seen != 0) _exit(static_cast<int>(ExitCode::stopped) + 1);  // the second one: at once
+  constexpr std::time_t kGraceSeconds = 2;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (signals_seen == 0) first_signal = now.tv_sec;
+  if (signals_seen != 0 && now.tv_sec > first_signal + kGraceSeconds) _exit(static_cast<int>(ExitCode::stopped) + 1);
   signals_seen = 1;
 }
 
@@ -208,6 +215,8 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
          << trainer->train_set().size() << " training and " << trainer->test_set().size() << " test images"
          << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
     report->message(line.str());
+    if (options.verbose)
+      for (const std::string& implementation : trainer->implementations()) report->message("  " + implementation);
     line.str("");
     line << "run folder " << folder << ", " << trainer->total_steps() << " steps of " << trainer->steps_per_epoch()
          << " an epoch" << (checkpoint ? ", going on after step " + std::to_string(trainer->steps_done()) : "");
