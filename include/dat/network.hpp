@@ -93,11 +93,20 @@ class Model {
   [[nodiscard]] std::vector<float> download(const Segment& segment, const float* from) const;
   void upload(const Segment& segment, const std::vector<float>& values, float* to);
 
+  /// Where the values of a segment, or their gradients, begin.
+  [[nodiscard]] float* values(int segment) const { return parameters.values + at(segment).begin; }
+  [[nodiscard]] float* gradients(int segment) const { return parameters.gradients + at(segment).begin; }
+  /// How the result of a node lies on this backend.
+  [[nodiscard]] Layout layout(int node) const;
+
   Backend& backend;
   Graph graph;
   Parameters parameters;
   float *running_mean, *running_variance;  ///< [graph.statistics]
   std::int64_t batches_tracked = 0;
+
+ private:
+  [[nodiscard]] const Segment& at(int segment) const { return parameters.segments[static_cast<std::size_t>(segment)]; }
 };
 
 }  // namespace dat

@@ -51,10 +51,6 @@ void FrozenProgram::lower() {
     const auto& readers = consumers[static_cast<std::size_t>(k)];
     return readers.size() == 1 && node(readers[0]).op == op ? readers[0] : -1;
   };
-  const auto layout_of = [&](int k) {
-    const Node& v = node(k);
-    return v.op == Op::input ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
-  };
 
   // Fuse: convolution + batch norm + residual + ReLU; batch norm + ReLU; add + ReLU.
   std::vector<bool> done(nodes.size(), false), made(nodes.size(), false);
@@ -126,8 +122,8 @@ void FrozenProgram::lower() {
   };
   for (int s = 0; s < count; ++s) {
     Step& step = steps_[static_cast<std::size_t>(s)];
-    step.in = layout_of(step.x);
-    step.out = layout_of(step.end);
+    step.in = model_.layout(step.x);
+    step.out = model_.layout(step.end);
     step.elements = n_ * step.out.elements();
     step.x_buffer = read(step.x, s);
     if (step.kind == Step::Kind::linear) {
@@ -180,7 +176,7 @@ void FrozenProgram::lower() {
         assert(step.sum_into < 0);
         step.sum_into = g.main;
         step.sum_from = buffer;
-        step.sum_elements = n_ * layout_of(v).elements();
+        step.sum_elements = n_ * model_.layout(v).elements();
         planner_.touch(g.main, now);
       }
     };
@@ -233,22 +229,19 @@ std::uint16_t* FrozenProgram::mask_at(Planner::Buffer buffer) const {
 void FrozenProgram::refresh() {
   if (version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
-  const auto parameter = [&](int segment) {
-    return model_.parameters.values + model_.parameters.segments[static_cast<std::size_t>(segment)].begin;
-  };
   for (const Step& step : steps_) {
     const float *scale = nullptr, *shift = nullptr;
     if (step.norm >= 0) {
       const Node& bn = model_.graph.nodes[static_cast<std::size_t>(step.norm)];
       const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(bn.norm)].begin;
       each(model_.backend.device(), bn.c,
-           kernels::FoldNorm{parameter(bn.weight), parameter(bn.bias), model_.running_mean + begin,
+           kernels::FoldNorm{model_.values(bn.weight), model_.values(bn.bias), model_.running_mean + begin,
                              model_.running_variance + begin, scale_ + begin, shift_ + begin, Model::kEpsilon});
       scale = scale_ + begin;
       shift = shift_ + begin;
     }
     if (step.conv)
-      step.conv->load(parameter(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight), scale, shift);
+      step.conv->load(model_.values(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight), scale, shift);
   }
 }
 
@@ -287,9 +280,7 @@ void FrozenProgram::forward(const float* image) {
         break;
       case Step::Kind::linear: {
         const Node& linear = model_.graph.nodes[static_cast<std::size_t>(step.node)];
-        const auto& segments = model_.parameters.segments;
-        step.linear->forward(x, model_.parameters.values + segments[static_cast<std::size_t>(linear.weight)].begin,
-                             model_.parameters.values + segments[static_cast<std::size_t>(linear.bias)].begin, logits_);
+        step.linear->forward(x, model_.values(linear.weight), model_.values(linear.bias), logits_);
         break;
       }
     }
@@ -332,9 +323,7 @@ void FrozenProgram::backward(float* image_gradient) {
         break;
       case Step::Kind::linear: {
         const Node& linear = model_.graph.nodes[static_cast<std::size_t>(step.node)];
-        step.linear->backward_data(
-            dlogits_,
-            model_.parameters.values + model_.parameters.segments[static_cast<std::size_t>(linear.weight)].begin, dx);
+        step.linear->backward_data(dlogits_, model_.values(linear.weight), dx);
         break;
       }
     }

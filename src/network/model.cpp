@@ -16,6 +16,11 @@ Model::Model(Backend& where, Graph description, Granularity granularity)
   running_variance = backend.allocate_floats(graph.statistics, "running statistics");
 }
 
+Layout Model::layout(int node) const {
+  const Node& v = graph.nodes[static_cast<std::size_t>(node)];
+  return v.op == Op::input ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
+}
+
 void Model::initialize(std::uint64_t seed) {
   for (std::size_t k = 0; k < parameters.segments.size(); ++k) {
     const Segment& segment = parameters.segments[k];

@@ -51,10 +51,6 @@ void TrainingProgram::lower() {
   const std::vector<Node>& nodes = model_.graph.nodes;
   const auto consumers = model_.graph.consumers();
   const auto node = [&](int k) -> const Node& { return nodes[static_cast<std::size_t>(k)]; };
-  const auto layout_of = [&](int k) {
-    const Node& v = node(k);
-    return v.op == Op::input ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
-  };
 
   std::vector<bool> done(nodes.size(), false);
   for (int k = 1; k < static_cast<int>(nodes.size()); ++k) {
@@ -88,8 +84,8 @@ void TrainingProgram::lower() {
   for (int s = 0; s < count; ++s) {
     Step& step = steps_[static_cast<std::size_t>(s)];
     const int back = 2 * count - 1 - s;
-    step.in = layout_of(step.x);
-    step.out = layout_of(step.end);
+    step.in = model_.layout(step.x);
+    step.out = model_.layout(step.end);
     step.elements = n_ * step.out.elements();
     step.x_buffer = read(step.x, s);
     if (step.other >= 0) step.other_buffer = read(step.other, s);
@@ -151,7 +147,7 @@ void TrainingProgram::lower() {
         return;
       }
       planner_.touch(g.buffer, now);
-      const std::int64_t elements = n_ * layout_of(v).elements();
+      const std::int64_t elements = n_ * model_.layout(v).elements();
       const Planner::Buffer into = g.owned ? g.buffer : owned ? buffer : fresh(elements, now);
       step.sums.push_back({g.buffer, buffer, into, elements, v});
       g = {into, true};
@@ -197,16 +193,13 @@ void TrainingProgram::refresh() {
   for (const Step& step : steps_)
     if (step.conv) {
       const int segment = model_.graph.nodes[static_cast<std::size_t>(step.node)].weight;
-      step.conv->load(model_.parameters.values + model_.parameters.segments[static_cast<std::size_t>(segment)].begin,
-                      nullptr, nullptr);
+      step.conv->load(model_.values(segment), nullptr, nullptr);
     }
 }
 
 void TrainingProgram::forward(const float* image) {
   using namespace kernels;
   const Device device = model_.backend.device();
-  const Parameters& p = model_.parameters;
-  const auto parameter = [&](int segment) { return p.values + p.segments[static_cast<std::size_t>(segment)].begin; };
   for (const Step& step : steps_) {
     const Node& node = model_.graph.nodes[static_cast<std::size_t>(step.node)];
     const float* x = step.x == 0 ? image : at(step.x_buffer);
@@ -217,7 +210,7 @@ void TrainingProgram::forward(const float* image) {
         step.conv->forward(x, y);
         break;
       case Op::batch_norm:
-        step.norm->forward(x, parameter(node.weight), parameter(node.bias), y, mean_ + step.statistics,
+        step.norm->forward(x, model_.values(node.weight), model_.values(node.bias), y, mean_ + step.statistics,
                            variance_ + step.statistics);
         break;
       case Op::add:
@@ -233,7 +226,7 @@ void TrainingProgram::forward(const float* image) {
         each(device, std::int64_t{n_} * step.in.c, PoolForward{x, y, step.in});
         break;
       case Op::linear:
-        step.linear->forward(x, parameter(node.weight), parameter(node.bias), logits_);
+        step.linear->forward(x, model_.values(node.weight), model_.values(node.bias), logits_);
         break;
       default:
         break;
@@ -245,8 +238,6 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
   using namespace kernels;
   const Device device = model_.backend.device();
   const Parameters& p = model_.parameters;
-  const auto parameter = [&](int segment) { return p.values + p.segments[static_cast<std::size_t>(segment)].begin; };
-  const auto gradient = [&](int segment) { return p.gradients + p.segments[static_cast<std::size_t>(segment)].begin; };
   const auto wanted = [&](int segment) {
     return segment >= 0 && request.weights != nullptr &&
            request.weights->active(p.segments[static_cast<std::size_t>(segment)].layer);
@@ -271,18 +262,19 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
     const std::int64_t n = step.elements;
     switch (step.op) {
       case Op::convolution:
-        if (wanted(node.weight)) step.conv->backward_weights(x, dy, gradient(node.weight), request.accumulate);
+        if (wanted(node.weight)) step.conv->backward_weights(x, dy, model_.gradients(node.weight), request.accumulate);
         if (step.x == 0 ? request.input != nullptr : needs_dx)
           step.conv->backward_data(dy, step.x == 0 ? request.input : dx, false);
         break;
       case Op::batch_norm:
         if (needs_dx || wanted(node.weight) || wanted(node.bias)) {
           float* dbeta = dgamma_ + node.c;
-          step.norm->backward(x, dy, parameter(node.weight), mean_ + step.statistics, variance_ + step.statistics, dx,
-                              dgamma_, dbeta);
+          step.norm->backward(x, dy, model_.values(node.weight), mean_ + step.statistics, variance_ + step.statistics,
+                              dx, dgamma_, dbeta);
           if (wanted(node.weight))
-            each(device, node.c, Scale{dgamma_, gradient(node.weight), 1.0F, request.accumulate});
-          if (wanted(node.bias)) each(device, node.c, Scale{dbeta, gradient(node.bias), 1.0F, request.accumulate});
+            each(device, node.c, Scale{dgamma_, model_.gradients(node.weight), 1.0F, request.accumulate});
+          if (wanted(node.bias))
+            each(device, node.c, Scale{dbeta, model_.gradients(node.bias), 1.0F, request.accumulate});
         }
         break;
       case Op::add:
@@ -296,9 +288,9 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
         break;
       case Op::linear:
         if (wanted(node.weight) || wanted(node.bias))
-          step.linear->backward_weights(x, dlogits_, wanted(node.weight) ? gradient(node.weight) : nullptr,
-                                        wanted(node.bias) ? gradient(node.bias) : nullptr, request.accumulate);
-        if (needs_dx) step.linear->backward_data(dlogits_, parameter(node.weight), dx);
+          step.linear->backward_weights(x, dlogits_, wanted(node.weight) ? model_.gradients(node.weight) : nullptr,
+                                        wanted(node.bias) ? model_.gradients(node.bias) : nullptr, request.accumulate);
+        if (needs_dx) step.linear->backward_data(dlogits_, model_.values(node.weight), dx);
         break;
       default:
         break;
