@@ -157,8 +157,12 @@ class CpuConv2d final : public Conv2d {
     ++backend_.counters.conv_backward_weights;
     // The packed gradient lies behind the library's own scratch.
     auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
-    backward_weights_.bind(bw_x_, x);
-    backward_weights_.bind(bw_dy_, dy);
+    if (plain_x_ != nullptr) {
+      to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());
+      to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
+    }
+    backward_weights_.bind(bw_x_, plain_x_ != nullptr ? plain_x_ : x);
+    backward_weights_.bind(bw_dy_, plain_dy_ != nullptr ? plain_dy_ : dy);
     backward_weights_.bind(bw_dw_, packed);
     backward_weights_.run(backend_.stream(), backend_.scratch());
     (accumulate ? unpack_add_ : unpack_).run(backend_.stream(), packed, dw, backend_.scratch());
@@ -240,8 +244,9 @@ class CpuConv2d final : public Conv2d {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
     const auto desc = best_algorithm(spec_, [&](Algorithm algorithm) {
-      return dnnl::convolution_backward_data::primitive_desc(
-          {algorithm, dx, w, dy, strides, pad, pad}, attributes(false, false), backend_.engine(), hint(algorithm, dx));
+      return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, pad, pad},
+                                                             attributes(false, false), backend_.engine(),
+                                                             hint(algorithm, dx, dy));
     });
     backward_data_ = Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_));
     bd_dy_ = backward_data_.add(DNNL_ARG_DIFF_DST, dy);
@@ -261,13 +266,29 @@ class CpuConv2d final : public Conv2d {
   }
 
   void plan_backward_weights(const dnnl::memory::desc& master) {
-    const auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
+    auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
     const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
-    const auto desc = best_algorithm(spec_, [&](Algorithm algorithm) {
-      return dnnl::convolution_backward_weights::primitive_desc(
-          {algorithm, x, dw, dy, strides, pad, pad}, attributes(false, false), backend_.engine(), hint(algorithm, x));
-    });
+    const auto plan = [&] {
+      return best_algorithm(spec_, [&](Algorithm algorithm) {
+        return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, pad, pad},
+                                                                  attributes(false, false), backend_.engine(),
+                                                                  hint(algorithm, x, dy));
+      });
+    };
+    auto desc = plan();
+    // Without AVX-512 the library has no blocked code for maps of 2x2 pixels: there it multiplies plain matrices.
+    const bool plain = std::string(desc.impl_info_str()).find("ref") != std::string::npos;
+    if (plain) {
+      x = plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w}, Tag::nchw);
+      dy = plain_desc({spec_.n, spec_.c_out, spec_.h_out(), spec_.w_out()}, Tag::nchw);
+      desc = plan();
+      to_plain_x_ = reorder(input_desc(backend_, spec_), x, false);
+      to_plain_dy_ = reorder(output_desc(backend_, spec_), dy, false);
+      plain_x_ = backend_.allocate_floats(static_cast<std::int64_t>(x.get_size() / sizeof(float)), "plain activations");
+      plain_dy_ =
+          backend_.allocate_floats(static_cast<std::int64_t>(dy.get_size() / sizeof(float)), "plain activations");
+    }
     backward_weights_ = Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_));
     bw_x_ = backward_weights_.add(DNNL_ARG_SRC, x);
     bw_dy_ = backward_weights_.add(DNNL_ARG_DIFF_DST, dy);
@@ -279,8 +300,8 @@ class CpuConv2d final : public Conv2d {
   }
 
   /// The library wants the forward description of a backward pass of the same algorithm.
-  [[nodiscard]] dnnl::convolution_forward::primitive_desc hint(Algorithm algorithm, const dnnl::memory::desc& x) const {
-    const auto y = output_desc(backend_, spec_);
+  [[nodiscard]] dnnl::convolution_forward::primitive_desc hint(Algorithm algorithm, const dnnl::memory::desc& x,
+                                                               const dnnl::memory::desc& y) const {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
     return {{dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, pad, pad}, backend_.engine()};
@@ -291,9 +312,9 @@ class CpuConv2d final : public Conv2d {
   ForwardPass forward_, rotated_, rotated_accumulate_;
   Primitive backward_data_, backward_weights_;
   int bd_dy_ = 0, bd_w_ = 0, bd_dx_ = 0, bw_x_ = 0, bw_dy_ = 0, bw_dw_ = 0;
-  Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_;
+  Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
   std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
-  float *packed_ = nullptr, *packed_backward_ = nullptr, *bias_ = nullptr;
+  float *packed_ = nullptr, *packed_backward_ = nullptr, *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
 }  // namespace
