@@ -77,7 +77,6 @@ class TrainingProgram {
   /// n*h*w/(n*h*w - 1) of each batch norm [norms]: biased to unbiased variance.
   [[nodiscard]] const std::vector<float>& unbiased_factor() const { return unbiased_; }
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
-  [[nodiscard]] std::vector<std::string> implementations() const;
 
  private:
   struct Step;

@@ -303,16 +303,4 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
   }
 }
 
-std::vector<std::string> TrainingProgram::implementations() const {
-  std::vector<std::string> all;
-  for (const Step& step : steps_)
-    if (step.conv)
-      all.push_back(
-          model_.parameters
-              .segments[static_cast<std::size_t>(model_.graph.nodes[static_cast<std::size_t>(step.node)].weight)]
-              .name +
-          ": " + step.conv->implementation());
-  return all;
-}
-
 }  // namespace dat

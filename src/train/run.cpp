@@ -32,18 +32,27 @@ struct Agreed {
 
 void complain(const std::string& message) { std::cerr << "dat_hpc: error: " + message + "\n" << std::flush; }
 
+/// The exception being handled, in the program's own terms.
+[[nodiscard]] Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::device, "not enough memory; choose a smaller --batch, --micro-batch or --width"};
+  } catch (const std::exception& error) {
+    return {ExitCode::device, std::string("a library failed: ") + error.what()};
+  }
+}
+
 /// Runs `part`, which calls no collective, on all ranks. Where it fails on some, the first of them says why, and all
 /// ranks leave together. **Collective.**
 void together(Communicator& world, const std::function<void()>& part) {
   std::optional<Error> error;
   try {
     part();
-  } catch (const Error& e) {
-    error = e;
-  } catch (const std::bad_alloc&) {
-    error = Error(ExitCode::device, "not enough memory; choose a smaller --batch, --micro-batch or --width");
-  } catch (const std::exception& e) {
-    error = Error(ExitCode::device, std::string("a library failed: ") + e.what());
+  } catch (const std::exception&) {
+    error = current_error();
   }
   const std::int64_t first = world.minimum(error ? world.rank() : world.size());
   if (first == world.size()) return;
@@ -78,10 +87,9 @@ int with_ranks(const std::function<int(Communicator&)>& verb) {
       return static_cast<int>(error.code());
     }
     return leave(error.what(), error.code());
-  } catch (const std::bad_alloc&) {
-    return leave("not enough memory; choose a smaller --batch, --micro-batch or --width", ExitCode::device);
-  } catch (const std::exception& error) {
-    return leave(std::string("a library failed: ") + error.what(), ExitCode::device);
+  } catch (const std::exception&) {
+    const Error error = current_error();
+    return leave(error.what(), error.code());
   }
 }
 
