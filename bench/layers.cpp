@@ -54,7 +54,7 @@ void run(const dat::bench::StepOptions& options, int repeat) {
 
   Times sum;
   double macs = 0;
-  const auto backend = make_backend({"cpu", options.threads, 0});
+  const auto backend = make_backend({.device = "cpu", .threads = options.threads});
   const Graph& graph = step.graph();
   struct Row {
     ConvSpec spec;
@@ -98,9 +98,11 @@ void run(const dat::bench::StepOptions& options, int repeat) {
     row.frozen->load(w, scale, scale);
     row.training->load(w, nullptr, nullptr);
     Times t;
-    t.forward = median_ms(repeat, [&] { row.frozen->forward(x, y); });
-    t.gradient = median_ms(repeat, [&] { row.frozen->backward_data(y, x, false); });
-    t.train = median_ms(repeat, [&] { row.training->forward(x, y); });
+    t.forward = median_ms(repeat, [&] { row.frozen->forward(x, y, nullptr); });
+    t.gradient = median_ms(repeat, [&] {
+      s.image ? row.frozen->backward_image(y, x, {}) : row.frozen->backward_data(y, x, false);
+    });
+    t.train = median_ms(repeat, [&] { row.training->forward(x, y, nullptr); });
     if (s.input_gradient) t.data = median_ms(repeat, [&] { row.training->backward_data(y, x, false); });
     t.weights = median_ms(repeat, [&] { row.training->backward_weights(x, y, dw, false); });
     const std::string name = std::to_string(s.c_in) + "-" + std::to_string(s.c_out) + " " + std::to_string(s.kernel) +

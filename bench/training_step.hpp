@@ -33,7 +33,7 @@ class TrainingStep {
  public:
   explicit TrainingStep(const StepOptions& options)
       : options_(options),
-        backend_(make_backend({"cpu", options.threads, 0})),
+        backend_(make_backend({.device = "cpu", .threads = options.threads})),
         model_(*backend_, networks().at(options.network)({.width = options.width}), Granularity::tensor),
         frozen_(model_, options.attack_batch > 0 ? options.attack_batch : options.batch),
         training_(model_, options.batch),

@@ -23,23 +23,23 @@ void cpu_each(std::int64_t n, const F& f) {
 }
 
 template <class F>
-void cpu_each_chunk(std::span<const Chunk> chunks, const F& f) {
-  const auto count = static_cast<std::int64_t>(chunks.size());
+void cpu_each_chunk(const Chunks& chunks, const F& f) {
+  const std::int64_t count = chunks.count;
 #pragma omp parallel for schedule(static) if (count > 1)
   for (std::int64_t k = 0; k < count; ++k) {
     const F local = f;
-    const Chunk chunk = chunks[static_cast<std::size_t>(k)];
+    const Chunk chunk = chunks.data[k];
     for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.size; ++i) local(chunk.segment, i);
   }
 }
 
 template <class F>
-void cpu_sum(std::span<const Chunk> chunks, const F& f, double* partial, double* out, int segments) {
-  const auto count = static_cast<std::int64_t>(chunks.size());
+void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out) {
+  const std::int64_t count = chunks.count;
 #pragma omp parallel for schedule(static) if (count > 1)
   for (std::int64_t k = 0; k < count; ++k) {
     const F local = f;
-    const Chunk chunk = chunks[static_cast<std::size_t>(k)];
+    const Chunk chunk = chunks.data[k];
     double lanes[kSums][kLanes] = {};
     std::int64_t i = chunk.begin;
     const std::int64_t end = chunk.begin + chunk.size;
@@ -58,15 +58,17 @@ void cpu_sum(std::span<const Chunk> chunks, const F& f, double* partial, double*
       partial[k * kSums + j] = total;
     }
   }
-  std::fill(out, out + std::int64_t{segments} * kSums, 0.0);
-  for (std::int64_t k = 0; k < count; ++k)
-    for (int j = 0; j < kSums; ++j)
-      out[std::int64_t{chunks[static_cast<std::size_t>(k)].segment} * kSums + j] += partial[k * kSums + j];
+  for (int segment = 0; segment < chunks.segments; ++segment)
+    for (int j = 0; j < kSums; ++j) {
+      double total = 0;
+      for (std::int64_t k = chunks.first[segment]; k < chunks.first[segment + 1]; ++k) total += partial[k * kSums + j];
+      out[std::int64_t{segment} * kSums + j] = total;
+    }
 }
 
 #define DAT_EACH(F) template void cpu_each<kernels::F>(std::int64_t, const kernels::F&);
-#define DAT_EACH_CHUNK(F) template void cpu_each_chunk<kernels::F>(std::span<const Chunk>, const kernels::F&);
-#define DAT_SUM(F) template void cpu_sum<kernels::F>(std::span<const Chunk>, const kernels::F&, double*, double*, int);
+#define DAT_EACH_CHUNK(F) template void cpu_each_chunk<kernels::F>(const Chunks&, const kernels::F&);
+#define DAT_SUM(F) template void cpu_sum<kernels::F>(const Chunks&, const kernels::F&, double*, double*);
 #include "kernels.def"
 
 }  // namespace dat

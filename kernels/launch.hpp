@@ -2,9 +2,9 @@
 
 // The loops in which every point-wise formula of the project runs, on either device. A formula is a functor in one of
 // the headers beside this one, and one line in kernels.def; g++ instantiates the list in cpu.cpp, nvcc in cuda.cu.
+// All memory that a functor touches belongs to the device.
 
 #include <cstdint>
-#include <span>
 
 #include "dat/parameters.hpp"
 #include "dat/tensor.hpp"
@@ -20,16 +20,16 @@ constexpr int kSums = 3;
 template <class F>
 void cpu_each(std::int64_t n, const F& f);
 template <class F>
-void cpu_each_chunk(std::span<const Chunk> chunks, const F& f);
+void cpu_each_chunk(const Chunks& chunks, const F& f);
 template <class F>
-void cpu_sum(std::span<const Chunk> chunks, const F& f, double* partial, double* out, int segments);
+void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out);
 
 template <class F>
 void cuda_each(void* stream, std::int64_t n, const F& f);
 template <class F>
-void cuda_each_chunk(void* stream, std::span<const Chunk> chunks, const F& f);
+void cuda_each_chunk(void* stream, const Chunks& chunks, const F& f);
 template <class F>
-void cuda_sum(void* stream, std::span<const Chunk> chunks, const F& f, double* partial, double* out, int segments);
+void cuda_sum(void* stream, const Chunks& chunks, const F& f, double* partial, double* out);
 
 /// f(i) for all i in [0, n), in any order.
 template <class F>
@@ -39,17 +39,16 @@ void each(const Device& device, std::int64_t n, const F& f) {
 
 /// f(segment, i) for all elements of the chunks, in any order.
 template <class F>
-void each(const Device& device, std::span<const Chunk> chunks, const F& f) {
+void each(const Device& device, const Chunks& chunks, const F& f) {
   device.kind == DeviceKind::cuda ? cuda_each_chunk(device.stream, chunks, f) : cpu_each_chunk(chunks, f);
 }
 
-/// out[segment][kSums] (host memory, `segments` rows) = sums of f(segment, i) over the chunks of that segment; zero for
-/// segments without chunks. Fixed order: the same bits at any number of threads. partial: [chunks][kSums].
+/// out [chunks.segments][kSums] = sums of f(segment, i) over the chunks of that segment; zero for segments without
+/// chunks. Fixed order: the same bits at any number of threads. partial: [chunks.count][kSums].
 /// f may change what it reads: it sees each element once.
 template <class F>
-void sum(const Device& device, std::span<const Chunk> chunks, const F& f, double* partial, double* out, int segments) {
-  device.kind == DeviceKind::cuda ? cuda_sum(device.stream, chunks, f, partial, out, segments)
-                                  : cpu_sum(chunks, f, partial, out, segments);
+void sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out) {
+  device.kind == DeviceKind::cuda ? cuda_sum(device.stream, chunks, f, partial, out) : cpu_sum(chunks, f, partial, out);
 }
 
 }  // namespace dat

@@ -14,18 +14,17 @@ void cuda_each(void*, std::int64_t, const F&) {
   absent();
 }
 template <class F>
-void cuda_each_chunk(void*, std::span<const Chunk>, const F&) {
+void cuda_each_chunk(void*, const Chunks&, const F&) {
   absent();
 }
 template <class F>
-void cuda_sum(void*, std::span<const Chunk>, const F&, double*, double*, int) {
+void cuda_sum(void*, const Chunks&, const F&, double*, double*) {
   absent();
 }
 
 #define DAT_EACH(F) template void cuda_each<kernels::F>(void*, std::int64_t, const kernels::F&);
-#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(void*, std::span<const Chunk>, const kernels::F&);
-#define DAT_SUM(F) \
-  template void cuda_sum<kernels::F>(void*, std::span<const Chunk>, const kernels::F&, double*, double*, int);
+#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(void*, const Chunks&, const kernels::F&);
+#define DAT_SUM(F) template void cuda_sum<kernels::F>(void*, const Chunks&, const kernels::F&, double*, double*);
 #include "kernels.def"
 
 }  // namespace dat

@@ -7,11 +7,10 @@
 
 namespace dat::kernels {
 
-/// The sum of squares of each segment (gradient norms).
-struct SquaredNorm {
-  const float* x;
-  DAT_HD Sums operator()(int, std::int64_t i) const { return {{double(x[i]) * double(x[i]), 0, 0}}; }
-};
+/// A gradient times its segment's factor; scale [segments] null: 1.
+[[nodiscard]] DAT_HD inline float scaled(float gradient, const float* scale, int segment) {
+  return scale != nullptr ? gradient * scale[segment] : gradient;
+}
 
 /// SGD with momentum and coupled weight decay, as torch.optim.SGD (dampening 0). `scale` [segments] multiplies the
 /// gradient.
@@ -23,7 +22,7 @@ struct SgdStep {
   float mu, weight_decay, lr;
   bool nesterov;
   DAT_HD void operator()(int segment, std::int64_t i) const {
-    const float g = gradient[i] * scale[segment] + weight_decay * theta[i];
+    const float g = scaled(gradient[i], scale, segment) + weight_decay * theta[i];
     momentum[i] = mu * momentum[i] + g;
     theta[i] -= lr * (nesterov ? g + mu * momentum[i] : momentum[i]);
   }
@@ -37,7 +36,7 @@ struct LarsDirection {
   const float* scale;
   float mu, weight_decay;
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
-    const float u = mu * momentum[i] + (gradient[i] * scale[segment] + weight_decay * theta[i]);
+    const float u = mu * momentum[i] + (scaled(gradient[i], scale, segment) + weight_decay * theta[i]);
     momentum[i] = u;
     return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};
   }
@@ -65,7 +64,7 @@ struct LambDirection {
   const float* scale;
   float beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, weight_decay;
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
-    const float g = gradient[i] * scale[segment];
+    const float g = scaled(gradient[i], scale, segment);
     m[i] = beta1 * m[i] + one_minus_beta1 * g;
     v[i] = beta2 * v[i] + one_minus_beta2 * g * g;
     const float u = lamb_direction(m[i], v[i], theta[i], epsilon, weight_decay);
@@ -82,6 +81,22 @@ struct LambStep {
   float epsilon, weight_decay;
   DAT_HD void operator()(int segment, std::int64_t i) const {
     theta[i] -= step[segment] * lamb_direction(m[i], v[i], theta[i], epsilon, weight_decay);
+  }
+};
+
+/// What the second pass multiplies u by: step = lr * ratio * factor, where ratio = clamp(||theta||, low, high) / ||u||,
+/// or 1 where either of the two is zero. sums: ||theta||^2, ||u||^2 of each segment. factor [segments] may be null: 1.
+/// Runs over the segments.
+struct TrustRatio {
+  const double* sums;
+  const float* factor;
+  float* step;
+  double lr, low, high;
+  DAT_HD void operator()(std::int64_t k) const {
+    const double theta = std::sqrt(sums[k * kSums]), norm = std::sqrt(sums[k * kSums + 1]);
+    const double tau = theta < low ? low : theta > high ? high : theta;
+    const double ratio = tau != 0 && norm != 0 ? tau / norm : 1;
+    step[k] = static_cast<float>(lr * ratio * (factor != nullptr ? double(factor[k]) : 1.0));
   }
 };
 

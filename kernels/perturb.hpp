@@ -42,15 +42,16 @@ struct RandomStart {
 
 /// One iteration of PGD, in this order: z = clamp(x + eta + alpha*sign(dx), 0, 1), eta = clamp(z - x, -eps, eps).
 /// The next gradient is taken at x_adv = x + eta. (DAT, attack.py; Madry et al. 2018.)
+DAT_HD inline void pgd_step(const PgdUpdate& u, std::int64_t i, float dx) {
+  const float z = clamp(u.x[i] + u.eta[i] + u.alpha * sign(dx), 0.0F, 1.0F);
+  u.eta[i] = clamp(z - u.x[i], -u.eps, u.eps);
+  u.x_adv[i] = u.x[i] + u.eta[i];
+}
+
 struct PgdStep {
-  const float *x, *dx;
-  float *eta, *x_adv;
-  float alpha, eps;
-  DAT_HD void operator()(std::int64_t i) const {
-    const float z = clamp(x[i] + eta[i] + alpha * sign(dx[i]), 0.0F, 1.0F);
-    eta[i] = clamp(z - x[i], -eps, eps);
-    x_adv[i] = x[i] + eta[i];
-  }
+  PgdUpdate update;
+  const float* dx;
+  DAT_HD void operator()(std::int64_t i) const { pgd_step(update, i, dx[i]); }
 };
 
 /// The single step of fast FGSM training: eta = clamp(eta + alpha*sign(g), -eps, eps), where g = dx, and 0 where

@@ -3,15 +3,24 @@
 #include <cmath>
 #include <cstdint>
 
+#include "dat/half.hpp"
 #include "launch.hpp"
 
-// Before a loop over a group: keeps it whole until it becomes vector code; unrolled early, it ends as scalar code.
-#if defined(_OPENMP) && !defined(__CUDACC__)
+// Before a loop over a group. On the CPU: keeps it whole until it becomes vector code; unrolled early, it ends as
+// scalar code. On the GPU: unrolls it, so that the group stays in registers. DAT_UNROLL: the latter alone.
+#if defined(__CUDACC__)
+#define DAT_UNROLL _Pragma("unroll")
+#define DAT_SIMD DAT_UNROLL
+#define DAT_SIMD_OR(bits) DAT_UNROLL
+#else
+#define DAT_UNROLL
+#if defined(_OPENMP)
 #define DAT_SIMD _Pragma("omp simd")
 #define DAT_SIMD_OR(bits) _Pragma("omp simd reduction(| : bits)")
 #else
 #define DAT_SIMD
 #define DAT_SIMD_OR(bits)
+#endif
 #endif
 
 namespace dat::kernels {
@@ -28,28 +37,55 @@ constexpr int kGroup = 16;
   return rest < kGroup ? static_cast<int>(rest) : kGroup;
 }
 
-/// The values of a group, loaded before anything is stored: the compiler need not fear aliases.
+/// The values of a group, loaded before anything is stored: the compiler need not fear aliases. On the GPU a whole
+/// group moves in pieces of 16 bytes.
 struct Group {
   float v[kGroup];
-  DAT_HD static Group load(const float* x, int count) {
+  template <class T>
+  DAT_HD static Group load(const T* x, int count) {
     Group a;
     if (count == kGroup) {
+#ifdef __CUDA_ARCH__
+      Piece<T> piece;
+#pragma unroll
+      for (int k = 0; k < kGroup / Piece<T>::size; ++k) {
+        piece.whole = reinterpret_cast<const uint4*>(x)[k];
+#pragma unroll
+        for (int j = 0; j < Piece<T>::size; ++j) a.v[k * Piece<T>::size + j] = to_float(piece.part[j]);
+      }
+#else
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] = x[j];
+      for (int j = 0; j < kGroup; ++j) a.v[j] = to_float(x[j]);
+#endif
     } else {
-      for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? x[j] : 0.0F;
+      DAT_UNROLL
+      for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? to_float(x[j]) : 0.0F;
     }
     return a;
   }
-  DAT_HD void store(float* x, int count) const {
+  template <class T>
+  DAT_HD void store(T* x, int count) const {
     if (count == kGroup) {
+#ifdef __CUDA_ARCH__
+      Piece<T> piece;
+#pragma unroll
+      for (int k = 0; k < kGroup / Piece<T>::size; ++k) {
+#pragma unroll
+        for (int j = 0; j < Piece<T>::size; ++j) piece.part[j] = Stored<T>::from(v[k * Piece<T>::size + j]);
+        reinterpret_cast<uint4*>(x)[k] = piece.whole;
+      }
+#else
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) x[j] = v[j];
+      for (int j = 0; j < kGroup; ++j) x[j] = Stored<T>::from(v[j]);
+#endif
     } else {
-      for (int j = 0; j < count; ++j) x[j] = v[j];
+      DAT_UNROLL
+      for (int j = 0; j < kGroup; ++j)
+        if (j < count) x[j] = Stored<T>::from(v[j]);
     }
   }
-  DAT_HD void add(const float* x, int count) {
+  template <class T>
+  DAT_HD void add(const T* x, int count) {
     const Group other = load(x, count);
     DAT_SIMD
     for (int j = 0; j < kGroup; ++j) v[j] += other.v[j];
@@ -59,6 +95,10 @@ struct Group {
     DAT_SIMD
     for (int j = 0; j < kGroup; ++j) v[j] = (bits & (1U << j)) != 0 ? v[j] : 0.0F;
   }
+  DAT_HD void relu() {
+    DAT_SIMD
+    for (int j = 0; j < kGroup; ++j) v[j] = v[j] > 0.0F ? v[j] : 0.0F;
+  }
   [[nodiscard]] DAT_HD std::uint16_t positive() const {
     std::uint32_t open[kGroup], bits = 0;
     DAT_SIMD
@@ -67,6 +107,16 @@ struct Group {
     for (int j = 0; j < kGroup; ++j) bits |= open[j];
     return static_cast<std::uint16_t>(bits);
   }
+
+ private:
+#ifdef __CUDACC__
+  template <class T>
+  union Piece {
+    static constexpr int size = 16 / sizeof(T);
+    uint4 whole;
+    T part[size];
+  };
+#endif
 };
 
 /// Per-channel values of a group.
@@ -76,25 +126,31 @@ struct Group {
     const auto row = static_cast<std::uint32_t>(g), pixels = static_cast<std::uint32_t>(layout.h * layout.w);
     return Group::load(values + row / pixels % static_cast<std::uint32_t>(layout.c / kGroup) * kGroup, kGroup);
   }
+  if (layout.block == layout.c && layout.c % kGroup == 0)
+    return Group::load(values + static_cast<std::uint32_t>(g) % static_cast<std::uint32_t>(layout.c / kGroup) * kGroup,
+                       kGroup);
   const std::int64_t first = g * kGroup;
   Group a;
+  DAT_UNROLL
   for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? values[layout.channel(first + j)] : 0.0F;
   return a;
 }
 
 /// bits[g] = which elements of y, the output of a ReLU, are positive.
+template <class T>
 struct MaskFromRelu {
-  const float* y;
+  const T* y;
   std::uint16_t* bits;
   std::int64_t n;
   DAT_HD void operator()(std::int64_t g) const { bits[g] = Group::load(y + g * kGroup, group_size(g, n)).positive(); }
 };
 
 /// out = (dy + extra) where the ReLU was open, else 0. extra may be null; out may be dy.
+template <class T>
 struct MaskGradient {
-  const float *dy, *extra;
+  const T *dy, *extra;
   const std::uint16_t* bits;
-  float* out;
+  T* out;
   std::int64_t n;
   DAT_HD void operator()(std::int64_t g) const {
     const int count = group_size(g, n);
@@ -106,10 +162,13 @@ struct MaskGradient {
   }
 };
 
-/// y = scale[c]*x + shift[c], then ReLU where `relu`; bits (may be null) = where the ReLU is open. scale null: y = x.
+/// y = scale[c]*x + shift[c], then ReLU where `relu`; bits (may be null) = where the ReLU is open. scale null: 1;
+/// shift null: 0. y may be x.
+template <class T>
 struct AffineRelu {
-  const float *x, *scale, *shift;
-  float* y;
+  const T* x;
+  const float *scale, *shift;
+  T* y;
   std::uint16_t* bits;
   Layout layout;
   std::int64_t n;
@@ -119,25 +178,30 @@ struct AffineRelu {
     const std::int64_t at = g * kGroup;
     Group a = Group::load(x + at, count);
     if (scale != nullptr) {
-      const Group s = channel_values(scale, layout, g, count), t = channel_values(shift, layout, g, count);
+      const Group s = channel_values(scale, layout, g, count);
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] = a.v[j] * s.v[j] + t.v[j];
+      for (int j = 0; j < kGroup; ++j) a.v[j] *= s.v[j];
+    }
+    if (shift != nullptr) {
+      const Group t = channel_values(shift, layout, g, count);
+      DAT_SIMD
+      for (int j = 0; j < kGroup; ++j) a.v[j] += t.v[j];
     }
     if (relu) {
-      const std::uint16_t open = a.positive();
-      if (bits != nullptr) bits[g] = open;
-      DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] = a.v[j] > 0.0F ? a.v[j] : 0.0F;
+      if (bits != nullptr) bits[g] = a.positive();
+      a.relu();
     }
     a.store(y + at, count);
   }
 };
 
 /// out = or += scale[c] * (dy + extra) where the ReLU was open. extra, scale, bits may be null; out may be dy.
+template <class T>
 struct AffineReluGradient {
-  const float *dy, *extra, *scale;
+  const T *dy, *extra;
+  const float* scale;
   const std::uint16_t* bits;
-  float* out;
+  T* out;
   Layout layout;
   std::int64_t n;
   bool accumulate;
@@ -157,32 +221,21 @@ struct AffineReluGradient {
   }
 };
 
-/// y = a + b, b may be null.
+/// y = a + b, then ReLU where `relu`; b may be null. bits (may be null) = where the ReLU is open.
+template <class T>
 struct Add {
-  const float *a, *b;
-  float* y;
+  const T *a, *b;
+  T* y;
   std::int64_t n;
+  bool relu = false;
+  std::uint16_t* bits = nullptr;
   DAT_HD void operator()(std::int64_t g) const {
     const int count = group_size(g, n);
     const std::int64_t at = g * kGroup;
     Group sum = Group::load(a + at, count);
     if (b != nullptr) sum.add(b + at, count);
-    sum.store(y + at, count);
-  }
-};
-
-/// y = max(a + b, 0), b may be null.
-struct AddRelu {
-  const float *a, *b;
-  float* y;
-  std::int64_t n;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
-    const std::int64_t at = g * kGroup;
-    Group sum = Group::load(a + at, count);
-    if (b != nullptr) sum.add(b + at, count);
-    DAT_SIMD
-    for (int j = 0; j < kGroup; ++j) sum.v[j] = sum.v[j] > 0.0F ? sum.v[j] : 0.0F;
+    if (bits != nullptr) bits[g] = sum.positive();
+    if (relu) sum.relu();
     sum.store(y + at, count);
   }
 };
@@ -202,29 +255,31 @@ struct ReluGradient {
 };
 
 /// Global average pool: y [n, c] = mean of x over h, w. Runs over n*c.
+template <class T>
 struct PoolForward {
-  const float* x;
+  const T* x;
   float* y;
   Layout layout;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t n = i / layout.c;
     const int c = static_cast<int>(i % layout.c);
-    const float* first = x + layout.offset(n, c, 0, 0);
+    const T* first = x + layout.offset(n, c, 0, 0);
     const int pixels = layout.h * layout.w;
     float total = 0;
-    for (int p = 0; p < pixels; ++p) total += first[std::int64_t{p} * layout.block];
+    for (int p = 0; p < pixels; ++p) total += to_float(first[std::int64_t{p} * layout.block]);
     y[i] = total / static_cast<float>(pixels);
   }
 };
 
 /// dx = dy [n, c] / (h*w) at every pixel. Runs over n*c*h*w.
+template <class T>
 struct PoolBackward {
   const float* dy;
-  float* dx;
+  T* dx;
   Layout layout;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t n = i / layout.elements();
-    dx[i] = dy[n * layout.c + layout.channel(i)] / static_cast<float>(layout.h * layout.w);
+    dx[i] = Stored<T>::from(dy[n * layout.c + layout.channel(i)] / static_cast<float>(layout.h * layout.w));
   }
 };
 

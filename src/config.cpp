@@ -499,11 +499,17 @@ const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 
-void describe_machine(Options& options, std::string& device, int& threads, std::uint64_t& seed, bool& quiet) {
-  options.add("--device", device, "where to compute", one_of({"auto", "cpu", "cuda"}));
-  options.add("--threads", threads, "CPU threads per rank; auto: this rank's share of the node's cores", kAutoCount);
-  options.add("--seed", seed, "of every random number", kCount);
-  options.add("-q,--quiet", quiet, "only warnings and the result");
+/// What train and eval have in common.
+template <class AnyOptions>
+void describe_machine(Options& options, AnyOptions& o) {
+  options.add("--device", o.device, "where to compute; auto: a GPU where there is one",
+              one_of({"auto", "cpu", "cuda"}));
+  options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores", kAutoCount);
+  options.add("--math", o.math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
+              one_of({"f32", "tf32"}));
+  options.add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower");
+  options.add("--seed", o.seed, "of every random number", kCount);
+  options.add("-q,--quiet", o.quiet, "only warnings and the result");
 }
 
 void describe(Options& options, TrainOptions& o) {
@@ -530,6 +536,9 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--attack-bn", o.attack_bn,
               "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
               one_of({"auto", "eval", "train"}));
+  options.add("--attack-precision", o.attack_precision,
+              "how the attacked network keeps activations and weights; 16 bits need a GPU",
+              one_of({"f32", "f16", "bf16"}));
   options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
   options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
 
@@ -573,8 +582,10 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--resume", o.resume,
               "go on from the newest checkpoint in --out if there is one, never, or from this one",
               {.label = "auto|never|PATH"});
-  describe_machine(options, o.device, o.threads, o.seed, o.quiet);
+  describe_machine(options, o);
   options.add("-v,--verbose", o.verbose, "name the library code chosen for each convolution");
+  options.add("--resident", o.resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
+              one_of({"auto", "on", "off"}));
   options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
   options.add("--bucket", o.bucket, "largest message, in gradient elements of 4 bytes", kPositive);
   options.add("--check-every", o.check_every, "steps between comparisons of the ranks' weights; 0: never", kCount);
@@ -595,7 +606,7 @@ void describe(Options& options, EvalOptions& o) {
   options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
   options.group("Run");
   options.add("--batch", o.batch, "images per rank and step", kPositive);
-  describe_machine(options, o.device, o.threads, o.seed, o.quiet);
+  describe_machine(options, o);
 }
 
 /// Sets what depends on other options, and checks what concerns several of them.

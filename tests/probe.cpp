@@ -10,7 +10,7 @@ using namespace dat::test;
 namespace {
 
 void probe(const std::string& in, const std::string& out) {
-  const auto backend = make_backend({"cpu", 2, 0});
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
   GoldenCase c(*backend, in);
   FrozenProgram frozen(c.model, c.n);
   TrainingProgram training(c.model, c.n);

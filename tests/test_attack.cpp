@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "dat/attack.hpp"
 #include "dat/error.hpp"
+#include "device.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
 
@@ -21,12 +22,13 @@ constexpr int kSamples = 3;
 class RandomObjective final : public Objective {
  public:
   explicit RandomObjective(const Layout& l, int samples = kSamples)
-      : x(random_values(samples * l.elements(), 1, -0.2F, 1.2F)),
+      : x(shared(random_values(samples * l.elements(), 1, -0.2F, 1.2F))),
         perturbed(x.size(), -1.0F),
         perturbation(x.size(), -1.0F),
         gradient_values(x.size()) {
     for (float& v : x) v = std::clamp(v, 0.0F, 1.0F);  // many pixels at the edge of the box
     for (int k = 0; k < samples; ++k) ids.push_back(100 + k);
+    device = kernel_backend().device();
     layout = l;
     n = samples;
     clean = x.data();
@@ -41,13 +43,14 @@ class RandomObjective final : public Objective {
   }
 
   void gradient() override {
+    kernel_backend().wait();
     std::copy(perturbed.begin(), perturbed.end(), seen[calls].begin());
     std::copy(gradients[calls].begin(), gradients[calls].end(), gradient_values.begin());
     ++calls;
   }
 
-  std::vector<float> x, perturbed, perturbation, gradient_values;
-  std::vector<std::int64_t> ids;
+  Shared<float> x, perturbed, perturbation, gradient_values;
+  Shared<std::int64_t> ids;
   std::vector<std::vector<float>> gradients, seen;  ///< by call: the answer, and the images it was asked at
   std::size_t calls = 0;
 
@@ -58,6 +61,12 @@ class RandomObjective final : public Objective {
     return values;
   }
 };
+
+/// The attack, and its end.
+void perturb(const Attack& attack, Objective& o) {
+  attack.perturb(o);
+  kernel_backend().wait();
+}
 
 double sign(double v) { return (v > 0) - (v < 0); }
 
@@ -72,10 +81,10 @@ TEST_CASE("The sign of zero is zero, and a zero gradient moves nothing", "[attac
   CHECK(kernels::sign(-1e-38F) == -1.0F);
 
   RandomObjective o(kImage);
-  const std::vector<float> start(o.x.size(), 0.0F);
+  const Shared<float> start(o.x.size(), 0.0F);
   o.start = start.data();
   for (auto& g : o.gradients) std::fill(g.begin(), g.end(), 0.0F);
-  attacks().at("pgd")({.eps = 0.03, .alpha = 0.01, .steps = 5})->perturb(o);
+  perturb(*attacks().at("pgd")({.eps = 0.03, .alpha = 0.01, .steps = 5}), o);
   CHECK(o.perturbed == o.x);
 }
 
@@ -85,7 +94,7 @@ TEST_CASE("PGD stays inside the ball and ends inside the box", "[attack]") {
   const auto bound = static_cast<float>(eps);
   RandomObjective o(layout);
   const auto attack = attacks().at("pgd")({.eps = eps, .alpha = eps / 4, .steps = 7});
-  attack->perturb(o);
+  perturb(*attack, o);
   REQUIRE(o.calls == 7);
   CHECK(attack->gradient_evaluations() == 7);
   CHECK(!attack->prefers_batch_statistics());
@@ -109,10 +118,10 @@ TEST_CASE("PGD stays inside the ball and ends inside the box", "[attack]") {
 TEST_CASE("PGD walks from the given start: box first, ball second, each step of length alpha", "[attack]") {
   RandomObjective o(kImage);
   constexpr double kEps = 0.1, kAlpha = 0.04;
-  const auto start = random_values(static_cast<std::int64_t>(o.x.size()), 99, -0.1F, 0.1F);
+  const auto start = shared(random_values(static_cast<std::int64_t>(o.x.size()), 99, -0.1F, 0.1F));
   o.start = start.data();
   constexpr int kSteps = 6;
-  attacks().at("pgd")({.eps = kEps, .alpha = kAlpha, .steps = kSteps})->perturb(o);
+  perturb(*attacks().at("pgd")({.eps = kEps, .alpha = kAlpha, .steps = kSteps}), o);
   std::vector<double> eta(start.begin(), start.end());
   for (std::size_t k = 0; k < kSteps; ++k)
     for (std::size_t i = 0; i < eta.size(); ++i) {
@@ -130,9 +139,9 @@ TEST_CASE("PGD's default step is 2/255, FGSM's 1.25 eps", "[attack]") {
     RandomObjective o(kImage);
     std::fill(o.x.begin(), o.x.end(), 0.5F);
     std::fill(o.gradients[0].begin(), o.gradients[0].end(), 1.0F);
-    const std::vector<float> start(o.x.size(), -0.2F);
+    const Shared<float> start(o.x.size(), -0.2F);
     o.start = start.data();
-    attacks().at(name)({.eps = eps, .alpha = 0, .steps = 1})->perturb(o);
+    perturb(*attacks().at(name)({.eps = eps, .alpha = 0, .steps = 1}), o);
     for (const float v : o.perturbed) REQUIRE(std::abs(v - (0.5 - 0.2 + alpha)) <= 3 * 0x1p-24);
   }
 }
@@ -140,10 +149,10 @@ TEST_CASE("PGD's default step is 2/255, FGSM's 1.25 eps", "[attack]") {
 TEST_CASE("FGSM ignores the gradient where the start was clamped", "[attack]") {
   RandomObjective o(kImage);
   constexpr double kEps = 0.1, kAlpha = 0.06;
-  const auto start = random_values(static_cast<std::int64_t>(o.x.size()), 98, -0.1F, 0.1F);
+  const auto start = shared(random_values(static_cast<std::int64_t>(o.x.size()), 98, -0.1F, 0.1F));
   o.start = start.data();
   const auto attack = attacks().at("fgsm")({.eps = kEps, .alpha = kAlpha, .steps = 10});
-  attack->perturb(o);
+  perturb(*attack, o);
   REQUIRE(o.calls == 1);
   CHECK(attack->gradient_evaluations() == 1);
   CHECK(attack->prefers_batch_statistics());
@@ -167,12 +176,12 @@ TEST_CASE("The random start of a sample depends on its number, not on its place 
                          Purpose purpose = Purpose::attack_start, std::uint32_t time = 0) {
     RandomObjective o(layout, static_cast<int>(ids.size()));
     std::fill(o.x.begin(), o.x.end(), 0.0F);
-    o.ids = ids;
+    o.ids.assign(ids.begin(), ids.end());
     o.sample_ids = o.ids.data();
     o.seed = seed;
     o.purpose = purpose;
     o.time = time;
-    attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1})->perturb(o);
+    perturb(*attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1}), o);
     std::vector<std::vector<float>> all;
     for (int k = 0; k < o.n; ++k) {
       std::vector<float>& one = all.emplace_back();
@@ -210,13 +219,13 @@ TEST_CASE("The random start of a sample depends on its number, not on its place 
 TEST_CASE("No attack copies the images and asks for no gradient", "[attack]") {
   RandomObjective o(kImage);
   const auto attack = attacks().at("none")({});
-  attack->perturb(o);
+  perturb(*attack, o);
   CHECK(o.perturbed == o.x);
   CHECK(o.calls == 0);
   CHECK(attack->gradient_evaluations() == 0);
 }
 
-TEST_CASE("An attack allocates nothing", "[attack]") {
+TEST_CASE("An attack allocates nothing", "[attack][cpu]") {
   const std::int64_t unmoved = allocations;
   { const std::vector<int> some(10); }
   REQUIRE(allocations > unmoved);
@@ -224,7 +233,7 @@ TEST_CASE("An attack allocates nothing", "[attack]") {
     RandomObjective o(kImage);
     const auto attack = attacks().at(name)({.eps = 0.1, .alpha = 0.01, .steps = 4});
     const std::int64_t before = allocations;
-    attack->perturb(o);
+    perturb(*attack, o);
     CHECK(allocations == before);
   }
 }

@@ -217,6 +217,13 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "cpu",
                                  "--threads",
                                  "3",
+                                 "--attack-precision",
+                                 "f16",
+                                 "--math",
+                                 "f32",
+                                 "--deterministic",
+                                 "--resident",
+                                 "off",
                                  "--overlap",
                                  "--bucket",
                                  "1000",
@@ -243,10 +250,10 @@ TEST_CASE("the resolved configuration restores every option") {
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {
-  const Command command = parse(
-      {"eval", "--checkpoint",   "c.h5", "--data",   "d.h5",  "--split",   "train", "--limit",     "7",     "--attack",
-       "fgsm", "--attack-steps", "3",    "--eps",    "1/255", "--alpha",   "0.1",   "--batch",
-       "9",    "--seed",         "4",    "--device", "cpu",   "--threads", "2",     "--quiet"});
+  const Command command =
+      parse({"eval", "--checkpoint",   "c.h5", "--data",    "d.h5",  "--split", "train", "--limit", "7", "--attack",
+             "fgsm", "--attack-steps", "3",    "--eps",     "1/255", "--alpha", "0.1",   "--batch", "9", "--seed",
+             "4",    "--device",       "cpu",  "--threads", "2",     "--quiet"});
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
 }

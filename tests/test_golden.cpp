@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "device.hpp"
 #include "golden_case.hpp"
 
 using namespace dat;
@@ -62,7 +63,7 @@ void compare_gradients(const GoldenCase& c, const std::string& group) {
 /// One case, every program it needs, planned on one backend.
 struct Fixture {
   explicit Fixture(const std::string& name)
-      : backend(make_backend({"cpu", 2, 0})),
+      : backend(test::test_backend()),
         c(*backend, std::string(DAT_TEST_DATA) + "/golden/" + name + ".h5"),
         frozen(c.model, c.n),
         training(c.model, c.n) {

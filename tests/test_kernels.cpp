@@ -5,6 +5,7 @@
 
 #include "all.hpp"
 #include "catch.hpp"
+#include "device.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -15,6 +16,10 @@ namespace {
 
 /// One rounding to float.
 constexpr double kUnit = 0x1p-24;
+
+[[nodiscard]] Shared<float> shared_random(std::int64_t count, std::uint32_t seed, float low = -1, float high = 1) {
+  return shared(random_values(count, seed, low, high));
+}
 
 struct Case {
   Layout layout;
@@ -32,11 +37,11 @@ struct Fixture {
   explicit Fixture(const Case& c)
       : layout(c.layout),
         n(c.n * c.layout.elements()),
-        a(random_values(n, 1)),
-        b(random_values(n, 2)),
-        per_channel(random_values(layout.c, 3)),
-        shift(random_values(layout.c, 4)),
-        out(random_values(n, 5)),
+        a(shared_random(n, 1)),
+        b(shared_random(n, 2)),
+        per_channel(shared_random(layout.c, 3)),
+        shift(shared_random(layout.c, 4)),
+        out(shared_random(n, 5)),
         before(out),
         bits(static_cast<std::size_t>(groups(n))) {
     for (std::int64_t g = 0; g < groups(n); ++g)
@@ -64,14 +69,20 @@ struct Fixture {
     }
   }
 
-  Device device;
   Layout layout;
   std::int64_t n;
-  std::vector<float> a, b, per_channel, shift, out, before;
-  std::vector<std::uint16_t> bits;
+  Shared<float> a, b, per_channel, shift, out, before;
+  Shared<std::uint16_t> bits;
 };
 
-double at(const std::vector<float>& values, std::int64_t i) { return values[static_cast<std::size_t>(i)]; }
+/// A kernel, and its end.
+template <class F>
+void run(std::int64_t n, const F& f) {
+  each(kernel_backend().device(), n, f);
+  kernel_backend().wait();
+}
+
+double at(const Shared<float>& values, std::int64_t i) { return values[static_cast<std::size_t>(i)]; }
 
 }  // namespace
 
@@ -95,21 +106,21 @@ TEST_CASE("ReLU, its masks and its gradients, on any number of elements", "[kern
   for (const Case& c : cases()) {
     Fixture f(c);
     std::fill(f.a.begin(), f.a.begin() + 3, 0.0F);
-    const std::vector<std::uint16_t> random_bits = f.bits;
+    const Shared<std::uint16_t> random_bits = f.bits;
 
-    each(f.device, groups(f.n), MaskFromRelu{f.a.data(), f.bits.data(), f.n});
+    run(groups(f.n), MaskFromRelu<float>{f.a.data(), f.bits.data(), f.n});
     for (std::int64_t i = 0; i < groups(f.n) * kGroup; ++i) REQUIRE(f.open(i) == (i < f.n && at(f.a, i) > 0));
 
     f.bits = random_bits;
-    each(f.device, groups(f.n), MaskGradient{f.a.data(), nullptr, f.bits.data(), f.out.data(), f.n});
+    run(groups(f.n), MaskGradient<float>{f.a.data(), nullptr, f.bits.data(), f.out.data(), f.n});
     f.check_exact([&](auto i) { return f.open(i) ? at(f.a, i) : 0; });
-    each(f.device, groups(f.n), MaskGradient{f.a.data(), f.b.data(), f.bits.data(), f.out.data(), f.n});
+    run(groups(f.n), MaskGradient<float>{f.a.data(), f.b.data(), f.bits.data(), f.out.data(), f.n});
     f.check_exact([&](auto i) { return f.open(i) ? at(f.a, i) + at(f.b, i) : 0; });
     f.out = f.a;
-    each(f.device, groups(f.n), MaskGradient{f.out.data(), f.b.data(), f.bits.data(), f.out.data(), f.n});
+    run(groups(f.n), MaskGradient<float>{f.out.data(), f.b.data(), f.bits.data(), f.out.data(), f.n});
     f.check_exact([&](auto i) { return f.open(i) ? at(f.a, i) + at(f.b, i) : 0; });
 
-    each(f.device, groups(f.n), ReluGradient{f.a.data(), f.b.data(), f.out.data(), f.n});
+    run(groups(f.n), ReluGradient{f.a.data(), f.b.data(), f.out.data(), f.n});
     f.check_exact([&](auto i) { return at(f.a, i) > 0 ? at(f.b, i) : 0; });
   }
 }
@@ -117,18 +128,18 @@ TEST_CASE("ReLU, its masks and its gradients, on any number of elements", "[kern
 TEST_CASE("Sums of activations, with and without ReLU", "[kernels]") {
   for (const Case& c : cases()) {
     Fixture f(c);
-    each(f.device, groups(f.n), Add{f.a.data(), f.b.data(), f.out.data(), f.n});
+    run(groups(f.n), Add<float>{f.a.data(), f.b.data(), f.out.data(), f.n});
     f.check_exact([&](auto i) { return at(f.a, i) + at(f.b, i); });
-    each(f.device, groups(f.n), Add{f.a.data(), nullptr, f.out.data(), f.n});
+    run(groups(f.n), Add<float>{f.a.data(), nullptr, f.out.data(), f.n});
     f.check_exact([&](auto i) { return at(f.a, i); });
-    each(f.device, groups(f.n), AddRelu{f.a.data(), f.b.data(), f.out.data(), f.n});
+    run(groups(f.n), Add<float>{f.a.data(), f.b.data(), f.out.data(), f.n, true});
     f.check_exact([&](auto i) { return std::max(at(f.a, i) + at(f.b, i), 0.0); });
-    each(f.device, groups(f.n), AddRelu{f.a.data(), nullptr, f.out.data(), f.n});
+    run(groups(f.n), Add<float>{f.a.data(), nullptr, f.out.data(), f.n, true});
     f.check_exact([&](auto i) { return std::max(at(f.a, i), 0.0); });
-    each(f.device, f.n, Scale{f.a.data(), f.out.data(), 0.3F, false});
+    run(f.n, Scale{f.a.data(), f.out.data(), 0.3F, false});
     f.check_exact([&](auto i) { return double(0.3F) * at(f.a, i); });
     f.out = f.before;
-    each(f.device, f.n, Scale{f.a.data(), f.out.data(), 0.3F, true});
+    run(f.n, Scale{f.a.data(), f.out.data(), 0.3F, true});
     f.check([&](auto i) { return at(f.before, i) + double(0.3F) * at(f.a, i); }, [](auto) { return 2; }, 2);
   }
 }
@@ -142,16 +153,15 @@ TEST_CASE("The affine map takes each channel's own scale and shift in every layo
         const double y = at(f.a, i) * at(f.per_channel, channel) + at(f.shift, channel);
         return relu ? std::max(y, 0.0) : y;
       };
-      each(f.device, groups(f.n),
-           AffineRelu{f.a.data(), f.per_channel.data(), f.shift.data(), f.out.data(), f.bits.data(), f.layout, f.n,
-                      relu});
+      run(groups(f.n), AffineRelu<float>{f.a.data(), f.per_channel.data(), f.shift.data(), f.out.data(), f.bits.data(),
+                                         f.layout, f.n, relu});
       // A product below 1, a sum below 2: three roundings of half a unit in the last place of at most 2.
       f.check(
           affine, [](auto) { return 2; }, 2);
       if (relu)
         for (std::int64_t i = 0; i < f.n; ++i) REQUIRE(f.open(i) == (at(f.out, i) > 0));
 
-      each(f.device, groups(f.n), AffineRelu{f.a.data(), nullptr, nullptr, f.out.data(), nullptr, f.layout, f.n, relu});
+      run(groups(f.n), AffineRelu<float>{f.a.data(), nullptr, nullptr, f.out.data(), nullptr, f.layout, f.n, relu});
       f.check_exact([&](auto i) { return relu ? std::max(at(f.a, i), 0.0) : at(f.a, i); });
     }
 }
@@ -162,9 +172,9 @@ TEST_CASE("The gradient of the affine map, with every choice of what is given", 
       Fixture f(c);
       const bool extra = (choice & 1) != 0, scale = (choice & 2) != 0, mask = (choice & 4) != 0,
                  add = (choice & 8) != 0;
-      each(f.device, groups(f.n),
-           AffineReluGradient{f.a.data(), extra ? f.b.data() : nullptr, scale ? f.per_channel.data() : nullptr,
-                              mask ? f.bits.data() : nullptr, f.out.data(), f.layout, f.n, add});
+      run(groups(f.n),
+          AffineReluGradient<float>{f.a.data(), extra ? f.b.data() : nullptr, scale ? f.per_channel.data() : nullptr,
+                                    mask ? f.bits.data() : nullptr, f.out.data(), f.layout, f.n, add});
       f.check(
           [&](auto i) {
             double d = at(f.a, i) + (extra ? at(f.b, i) : 0);
@@ -180,8 +190,8 @@ TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
   for (const auto& [layout, n] : cases()) {
     Fixture f({layout, n});
     const int pixels = layout.h * layout.w;
-    std::vector<float> pooled(static_cast<std::size_t>(n * layout.c));
-    each(f.device, n * layout.c, PoolForward{f.a.data(), pooled.data(), layout});
+    Shared<float> pooled(static_cast<std::size_t>(n * layout.c));
+    run(n * layout.c, PoolForward<float>{f.a.data(), pooled.data(), layout});
     for (int k = 0; k < n; ++k)
       for (int c = 0; c < layout.c; ++c) {
         double total = 0;
@@ -190,7 +200,7 @@ TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
         // Partial sums of p numbers below 1 are below p: p roundings of at most p, divided by p.
         REQUIRE(std::abs(at(pooled, k * layout.c + c) - total / pixels) <= kUnit * (pixels + 1));
       }
-    each(f.device, f.n, PoolBackward{pooled.data(), f.out.data(), layout});
+    run(f.n, PoolBackward<float>{pooled.data(), f.out.data(), layout});
     f.check_exact(
         [&](auto i) { return at(pooled, i / f.layout.elements() * f.layout.c + f.layout.channel(i)) / pixels; });
   }
@@ -198,12 +208,11 @@ TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
 
 TEST_CASE("Batch norm folds into a scale and a shift", "[kernels]") {
   constexpr int kChannels = 37;
-  const auto gamma = random_values(kChannels, 1), beta = random_values(kChannels, 2),
-             mean = random_values(kChannels, 3), variance = random_values(kChannels, 4, 0, 2);
-  std::vector<float> scale(kChannels), shift(kChannels), running = mean;
-  each(Device{}, kChannels,
-       FoldNorm{gamma.data(), beta.data(), mean.data(), variance.data(), scale.data(), shift.data(), 1e-5F});
-  each(Device{}, kChannels, RunningStatistic{variance.data(), running.data(), 0.1F});
+  const auto gamma = shared_random(kChannels, 1), beta = shared_random(kChannels, 2),
+             mean = shared_random(kChannels, 3), variance = shared_random(kChannels, 4, 0, 2);
+  Shared<float> scale(kChannels), shift(kChannels), running = mean;
+  run(kChannels, FoldNorm{gamma.data(), beta.data(), mean.data(), variance.data(), scale.data(), shift.data(), 1e-5F});
+  run(kChannels, RunningStatistic{variance.data(), running.data(), 0.1F});
   for (int c = 0; c < kChannels; ++c) {
     const double s = at(gamma, c) / std::sqrt(at(variance, c) + double(1e-5F));
     CHECK(std::abs(at(scale, c) - s) <= 4 * kUnit * std::abs(s));
@@ -217,14 +226,13 @@ TEST_CASE("Softmax cross-entropy agrees with double precision, for large logits 
     for (const float range : {1.0F, 20.0F, 1e4F}) {
       constexpr int kSamples = 21;
       const float scale = 0.25F;
-      auto logits = random_values(kSamples * classes, 1, -range, range);
+      auto logits = shared_random(kSamples * classes, 1, -range, range);
       std::fill_n(logits.begin(), classes, range);  // equal logits: the first counts as the largest
-      std::vector<std::int32_t> labels;
+      Shared<std::int32_t> labels;
       for (int i = 0; i < kSamples; ++i) labels.push_back(i == 0 ? 0 : i == 1 ? classes - 1 : 7 * i % classes);
-      std::vector<float> loss(kSamples), correct(kSamples), gradient(logits.size());
-      each(Device{}, kSamples,
-           SoftmaxCrossEntropy{logits.data(), labels.data(), loss.data(), correct.data(), gradient.data(), classes,
-                               scale});
+      Shared<float> loss(kSamples), correct(kSamples), gradient(logits.size());
+      run(kSamples, SoftmaxCrossEntropy{logits.data(), labels.data(), loss.data(), correct.data(), gradient.data(),
+                                        classes, scale});
       int right = 0;
       for (int i = 0; i < kSamples; ++i) {
         const float* z = logits.data() + i * classes;
@@ -244,9 +252,9 @@ TEST_CASE("Softmax cross-entropy agrees with double precision, for large logits 
       }
       CHECK((right >= 1 && right < kSamples));
 
-      const std::vector<float> first = loss;
-      each(Device{}, kSamples,
-           SoftmaxCrossEntropy{logits.data(), labels.data(), loss.data(), correct.data(), nullptr, classes, scale});
+      const Shared<float> first = loss;
+      run(kSamples,
+          SoftmaxCrossEntropy{logits.data(), labels.data(), loss.data(), correct.data(), nullptr, classes, scale});
       CHECK(loss == first);
     }
 }
@@ -254,25 +262,30 @@ TEST_CASE("Softmax cross-entropy agrees with double precision, for large logits 
 TEST_CASE("Sums over chunks agree with double precision and have the same bits at any number of threads", "[kernels]") {
   // Segments of one element, of odd sizes, of several chunks, one without any.
   const std::vector<std::int64_t> sizes = {1, 15, 17, kChunk - 1, 0, 2 * kChunk + 5, 1000};
-  std::vector<Chunk> chunks;
+  Shared<Chunk> chunks;
   std::int64_t begin = 0;
   std::vector<std::int64_t> begins;
+  Shared<std::int32_t> first = {0};
   for (std::size_t s = 0; s < sizes.size(); ++s) {
     begins.push_back(begin);
     for (std::int64_t done = 0; done < sizes[s]; done += kChunk)
       chunks.push_back({begin + done, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, sizes[s] - done)),
                         static_cast<std::int32_t>(s)});
     begin += sizes[s] + 3;
+    first.push_back(static_cast<std::int32_t>(chunks.size()));
   }
-  const auto x = random_values(begin, 1);
+  const auto x = shared_random(begin, 1);
   const auto segments = static_cast<int>(sizes.size());
-  std::vector<double> partial(chunks.size() * kSums);
-  std::vector<std::vector<double>> results;
+  Shared<double> partial(chunks.size() * kSums);
+  std::vector<Shared<double>> results;
   const int threads_before = omp_get_max_threads();
   for (const int threads : {1, 2, 3}) {
     omp_set_num_threads(threads);
-    std::vector<double>& out = results.emplace_back(sizes.size() * kSums, -1.0);
-    sum(Device{}, chunks, SquaredNorm{x.data()}, partial.data(), out.data(), segments);
+    Shared<double>& out = results.emplace_back(sizes.size() * kSums, -1.0);
+    sum(kernel_backend().device(),
+        Chunks{chunks.data(), first.data(), static_cast<std::int32_t>(chunks.size()), segments}, SquaredNorm{x.data()},
+        partial.data(), out.data());
+    kernel_backend().wait();
   }
   omp_set_num_threads(threads_before);
   CHECK(results[0] == results[1]);
@@ -289,20 +302,20 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
           "[kernels]") {
   constexpr int kPad = 4, kSize = 7, kPadded = kSize + 2 * kPad;
   for (const int channels : {1, 3}) {
-    std::vector<Crop> crops;
+    Shared<Crop> crops;
     for (int top = -kPad; top <= kPad; ++top)
       for (int left = -kPad; left <= kPad; ++left)
         for (const int flip : {0, 1})
           crops.push_back(
               {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
     const auto n = static_cast<std::int64_t>(crops.size());
-    std::vector<std::uint8_t> pixels;
-    for (const float v : random_values(n * kSize * kSize * channels, 1, 0, 256))
+    Shared<std::uint8_t> pixels;
+    for (const float v : shared_random(n * kSize * kSize * channels, 1, 0, 256))
       pixels.push_back(static_cast<std::uint8_t>(v));
     for (const int block : {1, channels}) {
       const Layout layout{channels, kSize, kSize, block};
-      std::vector<float> x(pixels.size(), -1.0F);
-      each(Device{}, n * kSize * kSize, Augment{pixels.data(), crops.data(), x.data(), layout});
+      Shared<float> x(pixels.size(), -1.0F);
+      run(n * kSize * kSize, Augment{pixels.data(), nullptr, crops.data(), x.data(), layout});
       for (std::int64_t k = 0; k < n; ++k) {
         std::vector<double> padded(kPadded * kPadded * static_cast<std::size_t>(channels), 0.0);
         const auto index = [&](int y, int column, int c) {

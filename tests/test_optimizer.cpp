@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
+#include "device.hpp"
 #include "io/hdf5.hpp"
 
 using namespace dat;
@@ -19,7 +20,7 @@ constexpr double kEpsilon = 0x1p-24;  // rounding of one float operation
 struct Model {
   Model(const std::string& name, const std::vector<std::int64_t>& sizes, const OptimizerOptions& options = {},
         int threads = 1)
-      : backend(make_backend({"cpu", threads, 0})) {
+      : backend(test::test_backend(threads)) {
     for (const std::int64_t size : sizes) {
       const std::string segment = "segment" + std::to_string(parameters.segments.size());
       parameters.segments.push_back({segment, {static_cast<int>(size)}, segment, segment, parameters.size, size, 0});
@@ -268,7 +269,7 @@ TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[
   }
 }
 
-TEST_CASE("A step allocates nothing", "[optimizer]") {
+TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
   for (const std::string name : kNames) {
     Model model(name, {10, 3 * kChunk, 4});
     const ActiveSet active = ActiveSet::all(3);

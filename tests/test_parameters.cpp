@@ -1,8 +1,11 @@
 #include <numeric>
 
 #include "catch.hpp"
+#include "dat/backend.hpp"
 #include "dat/error.hpp"
 #include "dat/parameters.hpp"
+#include "device.hpp"
+#include "random_values.hpp"
 
 using namespace dat;
 
@@ -80,7 +83,8 @@ TEST_CASE("Convolution weights are [out][kh][kw][in] in memory and [out][in][kh]
 TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces of one segment", "[parameters]") {
   Parameters p = two_blocks();
   assign_layers(p, Granularity::module);
-  ChunkTable table(p);
+  const auto backend = test::test_backend(1);
+  ChunkTable table(*backend, p);
   CHECK(table.largest() == 10);  // the 36,000 elements of a.conv2 are five chunks
 
   for (int mask = 0; mask < 8; ++mask) {
@@ -89,7 +93,15 @@ TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces
       if ((mask >> d & 1) == 0) active.scale[static_cast<std::size_t>(d)] = 0;
     std::vector<int> covered(static_cast<std::size_t>(p.size), 0);
     std::int64_t last_end = 0;
-    for (const Chunk& chunk : table.select(active)) {
+    const Chunks chunks = table.select(active);
+    CHECK(chunks.segments == std::ssize(p.segments));
+    const auto all = test::to_host(*backend, chunks.data, chunks.count);
+    const auto first = test::to_host(*backend, chunks.first, chunks.segments + 1);
+    CHECK(first.back() == chunks.count);
+    for (std::int32_t k = 0; k < chunks.count; ++k) {
+      const Chunk& chunk = all[static_cast<std::size_t>(k)];
+      CHECK(k >= first[static_cast<std::size_t>(chunk.segment)]);
+      CHECK(k < first[static_cast<std::size_t>(chunk.segment) + 1]);
       const Segment& segment = p.segments[static_cast<std::size_t>(chunk.segment)];
       CHECK(chunk.size > 0);
       CHECK(chunk.size <= kChunk);

@@ -26,10 +26,10 @@ TEST_CASE("Buffers that are alive together never share bytes, whatever their siz
     const int instructions = 1 + static_cast<int>(random() % 40);
     const int buffers = 1 + static_cast<int>(random() % 60);
     for (int k = 0; k < buffers; ++k) {
-      const auto floats = static_cast<std::int64_t>(1 + random() % 500);
-      const Planner::Buffer buffer = planner.add(floats);
+      const std::size_t bytes = 1 + random() % 2000;
+      const Planner::Buffer buffer = planner.add(bytes);
       REQUIRE(buffer == k);
-      Life life{static_cast<std::size_t>(floats) * sizeof(float), instructions, -1};
+      Life life{bytes, instructions, -1};
       for (int touches = 1 + static_cast<int>(random() % 3); touches > 0; --touches) {
         const int instruction = static_cast<int>(random() % static_cast<unsigned>(instructions));
         planner.touch(buffer, instruction);
@@ -66,8 +66,8 @@ TEST_CASE("Buffers that are alive together never share bytes, whatever their siz
 TEST_CASE("A chain of equal buffers needs the room of two, buffers alive at once that of all", "[planner]") {
   Planner chain, crowd;
   for (int k = 0; k < 10; ++k) {
-    for (const int instruction : {k, k + 1}) chain.touch(k == instruction ? chain.add(1024) : k, instruction);
-    crowd.touch(crowd.add(1024), 0);
+    for (const int instruction : {k, k + 1}) chain.touch(k == instruction ? chain.add(4096) : k, instruction);
+    crowd.touch(crowd.add(4096), 0);
   }
   CHECK(chain.place() == 2 * 4096);
   CHECK(crowd.place() == 10 * 4096);

@@ -3,6 +3,7 @@
 
 #include "allocations.hpp"
 #include "catch.hpp"
+#include "device.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -20,6 +21,8 @@ namespace {
   options.attack_steps = 2;
   options.eval_attack_steps = 2;
   options.threads = 2;
+  options.device = test::test_device();
+  options.deterministic = true;
   return options;
 }
 
@@ -33,7 +36,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a steady step allocates nothing", "[trainer]") {
+TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
   TrainOptions options = small_run();
   options.lambda = GENERATE(0.0, 1.0);
   options.attack = GENERATE("pgd", "fgsm");

@@ -29,6 +29,8 @@ class Objective {
   std::uint32_t time = 0;  ///< epoch (training) or 0 (evaluation): the other key
 
   virtual void gradient() = 0;  ///< dx at x_adv; queued, does not wait
+  /// gradient(), then one iteration of PGD with it (kernels::PgdStep): in one pass where the device has one.
+  virtual void gradient_step(float alpha, float eps);
 };
 
 struct AttackOptions {

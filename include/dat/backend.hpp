@@ -21,26 +21,32 @@ struct ConvSpec {
   bool frozen = false;
   bool accumulate = false;  ///< frozen: y = conv(x) + bias + y  (a residual waits in y)
   bool relu = false;        ///< frozen: ReLU last
-  bool image = false;       ///< x is in image_layout, otherwise in activation_layout
+  bool image = false;       ///< x are images: float, in image_layout; otherwise in activation_layout
   bool input_gradient = true;
+  DType storage = DType::f32;  ///< frozen: of activations and their gradients; sums are f32 in any case
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
   [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
   [[nodiscard]] double macs() const { return double(n) * c_out * h_out() * w_out() * c_in * kernel * kernel; }
 };
 
-/// A planned convolution. x, dx [n, c_in, h, w] and y, dy [n, c_out, h_out, w_out] in the backend's layouts.
+/// A planned convolution. x, dx [n, c_in, h, w] and y, dy [n, c_out, h_out, w_out] in the backend's layouts and in
+/// spec.storage, images in float.
 class Conv2d {
  public:
   virtual ~Conv2d() = default;
 
-  /// Packs the weights [out][kh][kw][in] into the library's formats. frozen: multiplied by scale [out] and given `bias`
-  /// [out] (batch norm folded); otherwise both are null.
+  /// Takes the weights [out][kh][kw][in], in the library's formats. frozen: multiplied by scale [out] and given `bias`
+  /// [out] (batch norm folded); otherwise both are null, and `weights` stay where they are until the next call.
   virtual void load(const float* weights, const float* scale, const float* bias) = 0;
-  virtual void forward(const float* x, float* y) = 0;
-  /// dx = conv^T(dy), or dx += where backward_data_accumulates() and `accumulate`.
-  virtual void backward_data(const float* dy, float* dx, bool accumulate) = 0;
+  /// frozen with ReLU: bits [ceil(n*c_out*h_out*w_out/16)] = where the ReLU is open; null: not wanted.
+  virtual void forward(const void* x, void* y, std::uint16_t* bits) = 0;
+  /// dx = conv^T(dy), or dx += where backward_data_accumulates() and `accumulate`. Not for images.
+  virtual void backward_data(const void* dy, void* dx, bool accumulate) = 0;
   [[nodiscard]] virtual bool backward_data_accumulates() const = 0;
+  /// The gradient of images: dx = conv^T(dy), then PGD's step where `update` has one, with which dx may be left as it
+  /// was.
+  virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update) = 0;
   /// dw [out][kh][kw][in] = or += the weight gradient.
   virtual void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) = 0;
   /// The library's name of the chosen kernels, for reports.
@@ -78,6 +84,18 @@ class Linear {
 /// How often each kind of library primitive ran: lets a test prove what was not computed.
 struct Counters {
   std::int64_t conv_forward = 0, conv_backward_data = 0, conv_backward_weights = 0, linear_backward_weights = 0;
+
+  Counters& operator+=(const Counters& other) { return add(other, 1); }
+  Counters& operator-=(const Counters& other) { return add(other, -1); }
+
+ private:
+  Counters& add(const Counters& other, int sign) {
+    conv_forward += sign * other.conv_forward;
+    conv_backward_data += sign * other.conv_backward_data;
+    conv_backward_weights += sign * other.conv_backward_weights;
+    linear_backward_weights += sign * other.linear_backward_weights;
+    return *this;
+  }
 };
 
 /// One device and the libraries on it. Everything is created before the first step; nothing is allocated afterwards.
@@ -87,31 +105,61 @@ class Backend {
 
   [[nodiscard]] virtual Device device() const = 0;
   [[nodiscard]] virtual std::string description() const = 0;  ///< e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads"
+  /// Of a GPU, the same for two ranks exactly if they share it; empty: a CPU.
+  [[nodiscard]] virtual std::string device_id() const = 0;
 
   /// Layout of activations with c channels of h x w pixels (c = the image's channels: of images).
   [[nodiscard]] virtual Layout activation_layout(int c, int h, int w) const = 0;
   [[nodiscard]] virtual Layout image_layout(int c, int h, int w) const = 0;
+
+  /// Whether programs may keep activations in this type, and why not: empty if they may.
+  [[nodiscard]] virtual std::string refuses(DType storage) const = 0;
 
   /// Zeroed memory on the device, 64-byte aligned, owned by the backend until it dies.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, const std::string& purpose) = 0;
   [[nodiscard]] float* allocate_floats(std::int64_t count, const std::string& purpose) {
     return static_cast<float*>(allocate(static_cast<std::size_t>(count) * sizeof(float), purpose));
   }
+  /// Zeroed host memory from which and to which the device copies by itself.
+  [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes, const std::string& purpose) = 0;
   struct Allocation {
     std::string purpose;
     std::size_t bytes;
   };
-  [[nodiscard]] virtual std::vector<Allocation> allocations() const = 0;
+  [[nodiscard]] virtual std::vector<Allocation> allocations() const = 0;  ///< on the device
+  /// Bytes that could still be allocated on the device for data that speeds things up; 0 on the CPU.
+  [[nodiscard]] virtual std::size_t spare_memory() const = 0;
 
   /// Memory that every program may use while it runs, and that none may rely on afterwards: one block, as large as the
-  /// largest request. Programs ask while they are built; the block exists after `commit_workspace`.
+  /// largest request. Programs ask while they are built; the block exists after `commit_workspace`. A later, larger
+  /// block makes recordings void.
   virtual void request_workspace(std::size_t bytes) = 0;
   virtual void commit_workspace() = 0;
   [[nodiscard]] virtual void* workspace() const = 0;
 
-  virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
-  virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
+  /// All work is queued and done in order; what these two copy is queued with it.
+  virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;  ///< host may change at once
+  virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;    ///< waits: host is there
   virtual void wait() = 0;  ///< until everything queued on the device is done
+
+  /// Copies between the device and pinned memory that go on beside later work. A fetch takes what the work queued so
+  /// far leaves on the device; its host memory is there once its ticket has arrived. What is sent must not change
+  /// before wait() or before a later fetch has arrived.
+  using Ticket = std::int64_t;
+  [[nodiscard]] virtual Ticket mark() = 0;  ///< arrives when all that is queued now is done
+  [[nodiscard]] virtual Ticket fetch(void* pinned, const void* device, std::size_t bytes) = 0;
+  [[nodiscard]] virtual bool arrived(Ticket) = 0;
+  virtual void wait_for(Ticket) = 0;
+  virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
+
+  /// Device work, recorded once and replayed with the same arguments: one CUDA graph; on the CPU, the calls again.
+  class Recording {
+   public:
+    virtual ~Recording() = default;
+    virtual void replay() = 0;
+  };
+  /// Calls `work`, which must only queue device work that has run before. It is not done until replay().
+  [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
 
   [[nodiscard]] virtual std::unique_ptr<Conv2d> conv2d(const ConvSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;
@@ -123,12 +171,20 @@ class Backend {
 struct BackendOptions {
   std::string device = "auto";  ///< auto | cpu | cuda
   int threads = 1;              ///< CPU threads of this rank
-  int node_rank = 0;            ///< picks the GPU
+  int node_rank = 0;            ///< among the ranks of this node: picks the GPU
+  std::string math = "tf32";    ///< f32 | tf32 (where the GPU has it): of products of f32 numbers
+  bool deterministic = false;   ///< the same bits in every run: GPU algorithms by rule, not by timing
 };
 
-/// Error(device) where the device cannot be had.
+/// Error(device) where the device cannot be had. auto: the GPU where there is one, else the CPU.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendOptions&);
 
+/// Why this program cannot use a GPU here; empty if it can.
+[[nodiscard]] std::string cuda_missing();
+/// Text for a person: GPUs, driver, toolkit, libraries, and what is wrong with them.
+[[nodiscard]] std::string cuda_report();
+
 [[nodiscard]] std::string onednn_version();
+[[nodiscard]] std::string cuda_version();  ///< of toolkit and cuDNN, or "not built"
 
 }  // namespace dat

@@ -50,6 +50,8 @@ class Communicator {
   [[noreturn]] void abort(int exit_code);
 
   [[nodiscard]] static std::string library_version();
+  /// Whether the library reads and writes GPU memory; asked of it, where it can tell.
+  [[nodiscard]] bool takes_device_memory() const;
 
  private:
   explicit Communicator(bool mpi);

@@ -22,10 +22,11 @@ struct TrainOptions {
 
   std::string attack = "pgd";
   int attack_steps = 10;
-  double eps = 8.0 / 255;          ///< L-infinity radius, images in [0, 1]
-  double alpha = 0;                ///< step size; 0: the attack's own
-  std::string attack_bn = "auto";  ///< auto (the attack's own) | eval | train
-  double lambda = 0;               ///< weight of the clean loss
+  double eps = 8.0 / 255;                ///< L-infinity radius, images in [0, 1]
+  double alpha = 0;                      ///< step size; 0: the attack's own
+  std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
+  std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
+  double lambda = 0;                     ///< weight of the clean loss
   int eval_attack_steps = 10;
 
   std::string optimizer = "lamb";
@@ -58,6 +59,9 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   std::string device = "auto";    ///< auto | cpu | cuda
   int threads = 0;                ///< per rank; 0: the cores of the node shared fairly
+  std::string math = "tf32";      ///< f32 | tf32 (where the GPU has it): products of f32 numbers
+  bool deterministic = false;     ///< GPU algorithms by rule and not by timing
+  std::string resident = "auto";  ///< auto | on | off: the dataset in the device's memory
   bool overlap = false;           ///< send gradients while the backward pass runs
   std::int64_t bucket = 8388608;  ///< elements of one message
   int check_every = 10;           ///< steps between replica checks; 0: never
@@ -76,11 +80,13 @@ struct EvalOptions {
   std::string attack = "pgd";
   int attack_steps = 10;
   double eps = 8.0 / 255;
-  double alpha = 0;                ///< 0: the attack's own
-  int batch = 128;                 ///< images per rank and step
+  double alpha = 0;  ///< 0: the attack's own
+  int batch = 128;   ///< images per rank and step
   std::uint64_t seed = 1;
   std::string device = "auto";
   int threads = 0;
+  std::string math = "tf32";
+  bool deterministic = false;
   bool quiet = false;
 
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
@@ -108,6 +114,7 @@ struct Command {
     data_synthetic,
     data_inspect,
     plot,
+    doctor,
     version,
     print
   };

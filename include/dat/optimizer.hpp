@@ -13,10 +13,10 @@ namespace dat {
 class Backend;
 
 struct OptimizerOptions {
-  double momentum = 0.9;        ///< sgd, lars
+  double momentum = 0.9;                              ///< sgd, lars
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;  ///< lamb
-  double weight_decay = -1;     ///< on every tensor; < 0: the optimizer's own default (sgd 5e-4, lars and lamb 1e-4)
-  bool nesterov = false;        ///< sgd
+  double weight_decay = -1;  ///< on every tensor; < 0: the optimizer's own default (sgd 5e-4, lars and lamb 1e-4)
+  bool nesterov = false;     ///< sgd
   double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
   std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the normalised step
 };
@@ -29,7 +29,8 @@ class Optimizer {
   /// One update with learning rate `lr`; raises parameters.version. Allocates nothing.
   virtual void step(const ActiveSet& active, double lr) = 0;
 
-  /// One flat array [parameters.size] of state per name ("momentum", "m", "v"), in the layout of `values`, on the device.
+  /// One flat array [parameters.size] of state per name ("momentum", "m", "v"), in the layout of `values`, on the
+  /// device.
   struct State {
     std::string name;
     float* data;
@@ -42,15 +43,15 @@ class Optimizer {
 struct ScheduleOptions {
   double lr = 0.01;
   std::int64_t steps_per_epoch = 1;
-  int warmup_epochs = 5;   ///< linear per iteration: lr*(k+1)/(warmup steps)
-  int epochs = 100;        ///< after the warm-up
+  int warmup_epochs = 5;                       ///< linear per iteration: lr*(k+1)/(warmup steps)
+  int epochs = 100;                            ///< after the warm-up
   std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up at which lr is multiplied by `decay`
   double decay = 0.1;
   std::int64_t total_steps = 0;  ///< the last step of the run, where it ends early (max_steps); 0 = by the epochs
 };
 
-/// step -> learning rate. Registered: "step" (milestones), "cosine" (to zero at the end), "linear" (to zero at the end).
-/// All three share the linear warm-up.
+/// step -> learning rate. Registered: "step" (milestones), "cosine" (to zero at the end), "linear" (to zero at the
+/// end). All three share the linear warm-up.
 class Schedule {
  public:
   virtual ~Schedule() = default;

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace dat {
+
+class Backend;
 
 /// What counts as one "layer" of JointSpar. `tensor` is the literature's unit (54 layers of PreActResNet-18).
 enum class Granularity : std::uint8_t { tensor, module, block };
@@ -27,12 +28,12 @@ struct Segment {
 /// The model's parameters as one flat block. Owns nothing: the blocks belong to the backend.
 struct Parameters {
   std::vector<Segment> segments;
-  std::vector<std::string> layer_names;    ///< [layers]
-  std::vector<std::int64_t> layer_sizes;   ///< [layers], elements
-  std::int64_t size = 0;                   ///< elements of all segments
-  float* values = nullptr;                 ///< [size], on the device
-  float* gradients = nullptr;              ///< [size], on the device
-  std::uint64_t version = 1;               ///< raised whenever `values` changes: packed copies are refreshed by it
+  std::vector<std::string> layer_names;   ///< [layers]
+  std::vector<std::int64_t> layer_sizes;  ///< [layers], elements
+  std::int64_t size = 0;                  ///< elements of all segments
+  float* values = nullptr;                ///< [size], on the device
+  float* gradients = nullptr;             ///< [size], on the device
+  std::uint64_t version = 1;              ///< raised whenever `values` changes: packed copies are refreshed by it
 
   [[nodiscard]] int layers() const { return static_cast<int>(layer_names.size()); }
 };
@@ -50,11 +51,13 @@ struct ActiveSet {
   std::vector<float> scale;  ///< [layers]
 
   [[nodiscard]] bool active(int layer) const { return scale[static_cast<std::size_t>(layer)] != 0.0F; }
-  [[nodiscard]] static ActiveSet all(int layers) { return {std::vector<float>(static_cast<std::size_t>(layers), 1.0F)}; }
+  [[nodiscard]] static ActiveSet all(int layers) {
+    return {std::vector<float>(static_cast<std::size_t>(layers), 1.0F)};
+  }
 };
 
-/// A run of at most kChunk elements of one segment: the unit in which many-tensor kernels work. Fixed, so that sums have
-/// the same order at any number of threads.
+/// A run of at most kChunk elements of one segment: the unit in which many-tensor kernels work. Fixed, so that sums
+/// have the same order at any number of threads.
 struct Chunk {
   std::int64_t begin = 0;
   std::int32_t size = 0;
@@ -62,17 +65,32 @@ struct Chunk {
 };
 constexpr std::int32_t kChunk = 8192;
 
-/// The chunks of the active segments, kept in storage that is allocated once.
+/// Chunks on the device, ordered by segment.
+struct Chunks {
+  const Chunk* data = nullptr;          ///< [count]
+  const std::int32_t* first = nullptr;  ///< [segments + 1] the first chunk of each segment
+  std::int32_t count = 0, segments = 0;
+};
+
+/// The chunks of the active segments, on the device, in memory that is allocated once.
 class ChunkTable {
  public:
-  explicit ChunkTable(const Parameters& parameters);
-  /// The chunks of the segments of active layers, in order. Valid until the next call. Allocates nothing.
-  [[nodiscard]] std::span<const Chunk> select(const ActiveSet& active);
+  ChunkTable(Backend& backend, const Parameters& parameters);
+  /// The chunks of the segments of active layers. Valid until the next call. Allocates nothing.
+  [[nodiscard]] const Chunks& select(const ActiveSet& active);
+  /// Those of the segments begin..end - 1 alone, of the last selection; for `each` only (`first` is null).
+  [[nodiscard]] Chunks between(int begin, int end) const;
   [[nodiscard]] std::int64_t largest() const { return static_cast<std::int64_t>(all_.size()); }
 
  private:
-  const Parameters* parameters_;
+  Backend& backend_;
+  const Parameters& parameters_;
   std::vector<Chunk> all_, selected_;
+  std::vector<std::int32_t> first_;
+  std::vector<char> active_;  ///< [segments] of the last selection
+  Chunk* device_chunks_;
+  std::int32_t* device_first_;
+  Chunks chunks_;
 };
 
 }  // namespace dat

@@ -13,7 +13,7 @@ class Planner {
  public:
   using Buffer = int;
 
-  [[nodiscard]] Buffer add(std::int64_t floats);
+  [[nodiscard]] Buffer add(std::size_t bytes);
   void touch(Buffer buffer, int instruction);  ///< the buffer is alive at this instruction
 
   /// First fit by decreasing size (Greedy by size: Pisarchyk, Lee, "Efficient Memory Management for Deep Neural Net

@@ -15,16 +15,20 @@ namespace dat {
 /// and the only gradient is that of the input. Samples do not influence each other.
 class FrozenProgram {
  public:
-  /// For n samples at a time. Asks the backend for workspace: call backend.commit_workspace() before the first run.
-  FrozenProgram(Model& model, int n);
+  /// For n samples at a time, with activations and weights kept as `storage`. Asks the backend for workspace: call
+  /// backend.commit_workspace() before the first run. Error(usage): the backend refuses that storage.
+  FrozenProgram(Model& model, int n, DType storage = DType::f32);
   ~FrozenProgram();
 
   /// Folds and packs the weights if the model has changed since the last time.
   void refresh();
   /// logits() of x [n] images (image layout).
   void forward(const float* x);
-  /// dx [n] images from dlogits(), of the last forward call.
-  void backward(float* dx);
+  /// dx [n] images from dlogits(), of the last forward call, then PGD's step on them where `update` has one, with which
+  /// dx may be left as it was.
+  void backward(float* dx, const PgdUpdate& update = {});
+  /// What dlogits should be multiplied by: a power of two that keeps f16 gradients away from zero.
+  [[nodiscard]] float gradient_scale() const { return storage_ == DType::f16 ? 1024.0F : 1.0F; }
 
   [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes]
@@ -35,17 +39,25 @@ class FrozenProgram {
  private:
   struct Step;
   void lower();
-  [[nodiscard]] float* at(Planner::Buffer buffer) const;
-  [[nodiscard]] std::uint16_t* mask_at(Planner::Buffer buffer) const;
+  template <class T>
+  [[nodiscard]] T* at(Planner::Buffer buffer) const;
+  template <class T>
+  void forward_in(const float* x);
+  template <class T>
+  void backward_in(float* dx, const PgdUpdate& update);
 
   Model& model_;
   int n_;
+  DType storage_;
   std::vector<Step> steps_;
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
   std::uint64_t version_ = 0;
 };
+
+/// f32, f16 or bf16 by name. Error(usage).
+[[nodiscard]] DType storage_from(const std::string& name);
 
 /// What a backward pass of the training program shall compute.
 struct GradientRequest {

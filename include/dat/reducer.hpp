@@ -15,7 +15,9 @@ struct ReducerOptions {
 };
 
 /// Averages the gradients of the active layers over the ranks: packs their segments (last layer first, the order in
-/// which the backward pass finishes them) into one buffer, sums it with MPI_Allreduce in buckets, unpacks the mean.
+/// which the backward pass finishes them) into one message on the device, sums it with MPI_Allreduce in buckets,
+/// unpacks the mean. MPI gets pinned host memory, to which the buckets are copied one after the other while the device
+/// goes on; or the message itself, where it lies in host memory or MPI takes device memory.
 class GradientReducer {
  public:
   GradientReducer(Backend&, Communicator&, Parameters&, const ReducerOptions&);
@@ -34,16 +36,24 @@ class GradientReducer {
  private:
   struct Bucket {
     std::int64_t begin = 0, size = 0;
-    int missing = 0;  ///< segments not announced yet
+    int lowest = 0, highest = 0;  ///< segments
+    int missing = 0;              ///< segments not announced yet
+    Backend::Ticket ticket = 0;   ///< of the copy to the host
+    bool sent = false;            ///< given to MPI
   };
+  void pack(Bucket& bucket);
+  void give(Bucket& bucket);
 
   Backend& backend_;
   Communicator& world_;
   Parameters& parameters_;
   ReducerOptions options_;
-  std::vector<float> message_;       ///< [parameters.size], host memory
-  std::vector<std::int64_t> place_;  ///< [segments] offset in the message, -1: not sent
-  std::vector<int> bucket_of_;       ///< [segments]
+  ChunkTable table_;
+  bool staged_;                      ///< MPI gets a copy in host memory
+  float *message_, *host_;           ///< [parameters.size], on the device; what MPI gets
+  std::vector<std::int64_t> shift_;  ///< [segments] place in the message - place in the gradients
+  std::int64_t* device_shift_;
+  std::vector<int> bucket_of_;  ///< [segments]
   std::vector<Bucket> buckets_;
   std::int64_t elements_ = 0;
   double seconds_waiting_ = 0;

@@ -11,11 +11,11 @@
 namespace dat {
 
 struct SelectorOptions {
-  int layers = 0;                          ///< D
-  double budget = 0;                       ///< s: the mean number of active layers; p_min*D <= s <= D
-  double p_min = 0.1;                      ///< lowest inclusion probability
-  std::string bandit_loss = "selfnorm";    ///< paper | shiftfree | minshift | selfnorm
-  double bandit_rate = 0;                  ///< alpha_p; 0 = the loss's own default
+  int layers = 0;                        ///< D
+  double budget = 0;                     ///< s: the mean number of active layers; p_min*D <= s <= D
+  double p_min = 0.1;                    ///< lowest inclusion probability
+  std::string bandit_loss = "selfnorm";  ///< paper | shiftfree | minshift | selfnorm
+  double bandit_rate = 0;                ///< alpha_p; 0 = the loss's own default
   std::uint64_t seed = 0;
 };
 

@@ -54,6 +54,14 @@ struct Crop {
   std::int8_t flip = 0;
 };
 
+/// One iteration of PGD at an image whose gradient has just been computed (kernels::PgdStep); arrays of the size of the
+/// images. x null: no step.
+struct PgdUpdate {
+  const float* x = nullptr;
+  float *eta = nullptr, *x_adv = nullptr;
+  float alpha = 0, eps = 0;
+};
+
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
 /// Where a kernel runs: the kind, and the stream it is queued on (null on the CPU, where calls return when done).

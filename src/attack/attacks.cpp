@@ -11,11 +11,16 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
   return all;
 }
 
+void Objective::gradient_step(float alpha, float eps) {
+  gradient();
+  each(device, n * layout.elements(), kernels::PgdStep{{clean, eta, x_adv, alpha, eps}, dx});
+}
+
 void start(Objective& o, double eps) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();
-    each(o.device, kernels::groups(n), kernels::Add{o.start, nullptr, o.eta, n});
-    each(o.device, kernels::groups(n), kernels::Add{o.clean, o.eta, o.x_adv, n});
+    each(o.device, kernels::groups(n), kernels::Add<float>{o.start, nullptr, o.eta, n});
+    each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
     return;
   }
   each(o.device, o.n * ((o.layout.elements() + 3) / 4),

@@ -10,7 +10,7 @@ class None final : public Attack {
  public:
   void perturb(Objective& o) const override {
     const std::int64_t n = o.n * o.layout.elements();
-    each(o.device, kernels::groups(n), kernels::Add{o.clean, nullptr, o.x_adv, n});
+    each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, nullptr, o.x_adv, n});
   }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }
 };

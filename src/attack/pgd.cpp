@@ -14,12 +14,8 @@ class Pgd final : public Attack {
 
   void perturb(Objective& o) const override {
     const std::int64_t n = o.n * o.layout.elements();
-    const auto eps = static_cast<float>(eps_), alpha = static_cast<float>(alpha_);
     start(o, eps_);
-    for (int k = 0; k < steps_; ++k) {
-      o.gradient();
-      each(o.device, n, kernels::PgdStep{o.clean, o.dx, o.eta, o.x_adv, alpha, eps});
-    }
+    for (int k = 0; k < steps_; ++k) o.gradient_step(static_cast<float>(alpha_), static_cast<float>(eps_));
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }

@@ -1,15 +1,18 @@
-#include <omp.h>
-
 #include "backend/cpu/backend.hpp"
+#include "backend/cuda/factory.hpp"
 #include "dat/backend.hpp"
+#include "dat/error.hpp"
 
 namespace dat {
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
-  require(options.device != "cuda", ExitCode::device,
-          "--device cuda: this dat_hpc has no CUDA backend; use --device cpu");
-  require(options.device == "auto" || options.device == "cpu", ExitCode::usage, "unknown device '", options.device,
-          "'; known: auto, cpu, cuda");
+  require(options.device == "auto" || options.device == "cpu" || options.device == "cuda", ExitCode::usage,
+          "unknown device '", options.device, "'; known: auto, cpu, cuda");
+  if (options.device == "cpu") return std::make_unique<cpu::CpuBackend>(options.threads);
+  const std::string missing = cuda_missing();
+  require(missing.empty() || options.device == "auto", ExitCode::device, "--device cuda: ", missing,
+          "; see 'dat_hpc doctor', or use --device cpu");
+  if (missing.empty()) return make_cuda_backend(options);
   return std::make_unique<cpu::CpuBackend>(options.threads);
 }
 

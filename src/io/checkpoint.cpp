@@ -165,7 +165,7 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
 }
 
 std::optional<Checkpoint> CheckpointFolder::newest_in(const std::string& folder,
-                                                   const std::function<void(const std::string&)>& warn) {
+                                                      const std::function<void(const std::string&)>& warn) {
   const auto found = checkpoints_in(folder);
   if (found.empty()) return std::nullopt;
   for (const auto& [step, path] : found) {

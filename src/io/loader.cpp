@@ -15,7 +15,7 @@ Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions&
                      static_cast<std::size_t>(dataset.info().channels);
   indices_.resize(batch);
   for (HostBatch& b : batches_) {
-    b.pixels.resize(batch * bytes);
+    if (options.pixels) b.pixels.resize(batch * bytes);
     b.labels.resize(batch);
     b.ids.resize(batch);
     b.crops.resize(batch);
@@ -44,7 +44,7 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];
-    dataset_.read(sample, batch.pixels.data() + k * bytes);
+    if (options_.pixels) dataset_.read(sample, batch.pixels.data() + k * bytes);
     batch.labels[k] = dataset_.label(sample);
     batch.ids[k] = sample;
     batch.crops[k] = {};

@@ -29,7 +29,15 @@ struct FrozenProgram::Step {
   bool dx_accumulates = false;
 };
 
-FrozenProgram::FrozenProgram(Model& model, int n) : model_(model), n_(n) {
+DType storage_from(const std::string& name) {
+  if (name == "f32") return DType::f32;
+  if (name == "f16") return DType::f16;
+  if (name == "bf16") return DType::bf16;
+  fail(ExitCode::usage, "unknown precision '", name, "'; known: f32, f16, bf16");
+}
+
+FrozenProgram::FrozenProgram(Model& model, int n, DType storage) : model_(model), n_(n), storage_(storage) {
+  require(model.backend.refuses(storage).empty(), ExitCode::usage, model.backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
   logits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
   dlogits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
@@ -51,6 +59,9 @@ void FrozenProgram::lower() {
     const auto& readers = consumers[static_cast<std::size_t>(k)];
     return readers.size() == 1 && node(readers[0]).op == op ? readers[0] : -1;
   };
+
+  require(consumers[0].size() == 1 && node(consumers[0][0]).op == Op::convolution, ExitCode::usage,
+          "a network must begin with one convolution of the image");
 
   // Fuse: convolution + batch norm + residual + ReLU; batch norm + ReLU; add + ReLU.
   std::vector<bool> done(nodes.size(), false), made(nodes.size(), false);
@@ -115,10 +126,14 @@ void FrozenProgram::lower() {
     if (buffer >= 0) planner_.touch(buffer, instruction);
     return buffer;
   };
-  const auto fresh = [&](std::int64_t floats, int instruction) {
-    const Planner::Buffer buffer = planner_.add(floats);
+  const auto fresh = [&](std::int64_t elements, DType type, int instruction) {
+    const Planner::Buffer buffer = planner_.add(static_cast<std::size_t>(elements) * size_of(type));
     planner_.touch(buffer, instruction);
     return buffer;
+  };
+  // From the pool on, values are few: they and their gradients stay f32.
+  const auto type_of = [&](int v) {
+    return node(v).op == Op::pool || node(v).op == Op::linear ? DType::f32 : storage_;
   };
   for (int s = 0; s < count; ++s) {
     Step& step = steps_[static_cast<std::size_t>(s)];
@@ -136,11 +151,11 @@ void FrozenProgram::lower() {
       const bool read_later = std::any_of(steps_.begin() + s + 1, steps_.end(), [&](const Step& later) {
         return later.x == step.residual || later.residual == step.residual;
       });
-      step.copy_residual = step.residual == 0 || read_later || step.residual == step.x;
+      step.copy_residual = read_later || step.residual == step.x;
     }
-    step.y = adds && !step.copy_residual ? step.residual_buffer : fresh(step.elements, s);
+    step.y = adds && !step.copy_residual ? step.residual_buffer : fresh(step.elements, type_of(step.end), s);
     value[static_cast<std::size_t>(step.end)] = step.y;
-    if (step.relu) step.mask = fresh((kernels::groups(step.elements) + 1) / 2, s);
+    if (step.relu) step.mask = fresh(kernels::groups(step.elements), DType::f16, s);  // one word of 16 bits each
     if (step.kind == Step::Kind::convolution) {
       const Node& c = node(step.node);
       step.conv = backend.conv2d({.n = n_,
@@ -154,7 +169,8 @@ void FrozenProgram::lower() {
                                   .frozen = true,
                                   .accumulate = adds,
                                   .relu = step.relu,
-                                  .image = step.x == 0});
+                                  .image = step.x == 0,
+                                  .storage = storage_});
     }
   }
 
@@ -190,7 +206,7 @@ void FrozenProgram::lower() {
       case Step::Kind::convolution:
         if (step.x != 0) {
           step.dx_accumulates = gx.main >= 0 && step.conv->backward_data_accumulates();
-          step.dx = step.dx_accumulates ? gx.main : fresh(x_elements, now);
+          step.dx = step.dx_accumulates ? gx.main : fresh(x_elements, type_of(step.x), now);
           if (!step.dx_accumulates) contribute(step.x, step.dx);
           planner_.touch(step.dx, now);
         }
@@ -204,26 +220,22 @@ void FrozenProgram::lower() {
         break;
       case Step::Kind::add:
         contribute(step.x, step.gradient);
-        step.copy = fresh(step.elements, now);
+        step.copy = fresh(step.elements, storage_, now);
         contribute(step.residual, step.copy);
         break;
       case Step::Kind::pool:
       case Step::Kind::linear:
-        step.dx = fresh(x_elements, now);
+        step.dx = fresh(x_elements, type_of(step.x), now);
         contribute(step.x, step.dx);
         break;
     }
   }
 }
 
-float* FrozenProgram::at(Planner::Buffer buffer) const {
-  return buffer < 0
-             ? nullptr
-             : reinterpret_cast<float*>(static_cast<char*>(model_.backend.workspace()) + planner_.offset(buffer));
-}
-
-std::uint16_t* FrozenProgram::mask_at(Planner::Buffer buffer) const {
-  return reinterpret_cast<std::uint16_t*>(at(buffer));
+template <class T>
+T* FrozenProgram::at(Planner::Buffer buffer) const {
+  return buffer < 0 ? nullptr
+                    : reinterpret_cast<T*>(static_cast<char*>(model_.backend.workspace()) + planner_.offset(buffer));
 }
 
 void FrozenProgram::refresh() {
@@ -246,90 +258,112 @@ void FrozenProgram::refresh() {
 }
 
 void FrozenProgram::forward(const float* image) {
+  switch (storage_) {
+    case DType::f16:
+      return forward_in<Half>(image);
+    case DType::bf16:
+      return forward_in<BFloat16>(image);
+    default:
+      return forward_in<float>(image);
+  }
+}
+
+void FrozenProgram::backward(float* image_gradient, const PgdUpdate& update) {
+  switch (storage_) {
+    case DType::f16:
+      return backward_in<Half>(image_gradient, update);
+    case DType::bf16:
+      return backward_in<BFloat16>(image_gradient, update);
+    default:
+      return backward_in<float>(image_gradient, update);
+  }
+}
+
+template <class T>
+void FrozenProgram::forward_in(const float* image) {
   using namespace kernels;
   const Device device = model_.backend.device();
   for (const Step& step : steps_) {
-    const float* x = step.x == 0 ? image : at(step.x_buffer);
-    float* y = at(step.y);
+    const void* x = step.x == 0 ? image : at<void>(step.x_buffer);
+    auto *y = at<T>(step.y), *residual = at<T>(step.residual_buffer);
+    auto* bits = at<std::uint16_t>(step.mask);
     const std::int64_t n = step.elements;
     switch (step.kind) {
       case Step::Kind::convolution:
-        if (step.copy_residual)
-          each(device, groups(n), Add{step.residual == 0 ? image : at(step.residual_buffer), nullptr, y, n});
-        step.conv->forward(x, y);
-        if (step.relu) each(device, groups(n), MaskFromRelu{y, mask_at(step.mask), n});
+        if (step.copy_residual) each(device, groups(n), Add<T>{residual, nullptr, y, n});
+        step.conv->forward(x, y, bits);
         break;
       case Step::Kind::affine: {
         const Node* bn = step.norm >= 0 ? &model_.graph.nodes[static_cast<std::size_t>(step.norm)] : nullptr;
         const std::int64_t begin = bn != nullptr ? model_.graph.norms[static_cast<std::size_t>(bn->norm)].begin : 0;
         each(device, groups(n),
-             AffineRelu{x, bn != nullptr ? scale_ + begin : nullptr, shift_ + begin, y, mask_at(step.mask), step.out, n,
-                        step.relu});
+             AffineRelu<T>{static_cast<const T*>(x), bn != nullptr ? scale_ + begin : nullptr,
+                           bn != nullptr ? shift_ + begin : nullptr, y, bits, step.out, n, step.relu});
         break;
       }
       case Step::Kind::add:
-        if (step.relu) {
-          each(device, groups(n), AddRelu{x, at(step.residual_buffer), y, n});
-          each(device, groups(n), MaskFromRelu{y, mask_at(step.mask), n});
-        } else {
-          each(device, groups(n), Add{x, at(step.residual_buffer), y, n});
-        }
+        each(device, groups(n), Add<T>{static_cast<const T*>(x), residual, y, n, step.relu, bits});
         break;
       case Step::Kind::pool:
-        each(device, std::int64_t{n_} * step.in.c, PoolForward{x, y, step.in});
+        each(device, std::int64_t{n_} * step.in.c,
+             PoolForward<T>{static_cast<const T*>(x), at<float>(step.y), step.in});
         break;
       case Step::Kind::linear: {
         const Node& linear = model_.graph.nodes[static_cast<std::size_t>(step.node)];
-        step.linear->forward(x, model_.values(linear.weight), model_.values(linear.bias), logits_);
+        step.linear->forward(static_cast<const float*>(x), model_.values(linear.weight), model_.values(linear.bias),
+                             logits_);
         break;
       }
     }
   }
 }
 
-void FrozenProgram::backward(float* image_gradient) {
+template <class T>
+void FrozenProgram::backward_in(float* image_gradient, const PgdUpdate& update) {
   using namespace kernels;
   const Device device = model_.backend.device();
   for (auto it = steps_.rbegin(); it != steps_.rend(); ++it) {
     const Step& step = *it;
     const std::int64_t n = step.elements;
-    float *dy = at(step.gradient), *dx = step.x == 0 ? image_gradient : at(step.dx);
+    auto *dy = at<T>(step.gradient), *extra = at<T>(step.extra), *dx = at<T>(step.dx);
+    const auto* bits = at<std::uint16_t>(step.mask);
     switch (step.kind) {
       case Step::Kind::convolution:
         if (step.relu)
-          each(device, groups(n), MaskGradient{dy, at(step.extra), mask_at(step.mask), dy, n});
-        else if (step.extra >= 0)
-          each(device, groups(n), Add{dy, at(step.extra), dy, n});
-        step.conv->backward_data(dy, dx, step.dx_accumulates);
+          each(device, groups(n), MaskGradient<T>{dy, extra, bits, dy, n});
+        else if (extra != nullptr)
+          each(device, groups(n), Add<T>{dy, extra, dy, n});
+        if (step.x == 0)
+          step.conv->backward_image(dy, image_gradient, update);
+        else
+          step.conv->backward_data(dy, dx, step.dx_accumulates);
         break;
       case Step::Kind::affine: {
         const Node* bn = step.norm >= 0 ? &model_.graph.nodes[static_cast<std::size_t>(step.norm)] : nullptr;
-        each(device, groups(n),
-             AffineReluGradient{
-                 dy, at(step.extra),
-                 bn != nullptr ? scale_ + model_.graph.norms[static_cast<std::size_t>(bn->norm)].begin : nullptr,
-                 mask_at(step.mask), dx, step.out, n, step.dx_accumulates});
+        const float* scale =
+            bn != nullptr ? scale_ + model_.graph.norms[static_cast<std::size_t>(bn->norm)].begin : nullptr;
+        each(device, groups(n), AffineReluGradient<T>{dy, extra, scale, bits, dx, step.out, n, step.dx_accumulates});
         break;
       }
       case Step::Kind::add:
         if (step.relu)
-          each(device, groups(n), MaskGradient{dy, at(step.extra), mask_at(step.mask), dy, n});
-        else if (step.extra >= 0)
-          each(device, groups(n), Add{dy, at(step.extra), dy, n});
-        each(device, groups(n), Add{dy, nullptr, at(step.copy), n});
+          each(device, groups(n), MaskGradient<T>{dy, extra, bits, dy, n});
+        else if (extra != nullptr)
+          each(device, groups(n), Add<T>{dy, extra, dy, n});
+        each(device, groups(n), Add<T>{dy, nullptr, at<T>(step.copy), n});
         break;
       case Step::Kind::pool:
-        each(device, n_ * step.in.elements(), PoolBackward{dy, dx, step.in});
+        each(device, n_ * step.in.elements(), PoolBackward<T>{at<float>(step.gradient), dx, step.in});
         break;
       case Step::Kind::linear: {
         const Node& linear = model_.graph.nodes[static_cast<std::size_t>(step.node)];
-        step.linear->backward_data(dlogits_, model_.values(linear.weight), dx);
+        step.linear->backward_data(dlogits_, model_.values(linear.weight), at<float>(step.dx));
         break;
       }
     }
     if (step.sum_into >= 0)
       each(device, groups(step.sum_elements),
-           Add{at(step.sum_into), at(step.sum_from), at(step.sum_into), step.sum_elements});
+           Add<T>{at<T>(step.sum_into), at<T>(step.sum_from), at<T>(step.sum_into), step.sum_elements});
   }
 }
 

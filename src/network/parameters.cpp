@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "dat/backend.hpp"
 #include "dat/error.hpp"
 
 namespace dat {
@@ -59,7 +60,11 @@ void to_file_order(const Segment& segment, const float* memory, float* file) {
     std::copy_n(memory, segment.size, file);
 }
 
-ChunkTable::ChunkTable(const Parameters& parameters) : parameters_(&parameters) {
+ChunkTable::ChunkTable(Backend& backend, const Parameters& parameters)
+    : backend_(backend),
+      parameters_(parameters),
+      first_(parameters.segments.size() + 1),
+      active_(parameters.segments.size(), 2) {
   for (std::size_t k = 0; k < parameters.segments.size(); ++k) {
     const Segment& segment = parameters.segments[k];
     for (std::int64_t done = 0; done < segment.size; done += kChunk)
@@ -68,14 +73,36 @@ ChunkTable::ChunkTable(const Parameters& parameters) : parameters_(&parameters) 
                       static_cast<std::int32_t>(k)});
   }
   selected_.reserve(all_.size());
+  device_chunks_ = static_cast<Chunk*>(backend.allocate(all_.size() * sizeof(Chunk), "chunk tables"));
+  device_first_ = static_cast<std::int32_t*>(backend.allocate(first_.size() * sizeof(std::int32_t), "chunk tables"));
 }
 
-std::span<const Chunk> ChunkTable::select(const ActiveSet& active) {
-  assert(active.scale.size() == parameters_->layer_names.size());
+const Chunks& ChunkTable::select(const ActiveSet& active) {
+  assert(active.scale.size() == parameters_.layer_names.size());
+  bool same = true;
+  for (std::size_t k = 0; k < active_.size(); ++k) {
+    const char now = active.active(parameters_.segments[k].layer) ? 1 : 0;
+    same = same && now == active_[k];
+    active_[k] = now;
+  }
+  if (same) return chunks_;
   selected_.clear();
-  for (const Chunk& chunk : all_)
-    if (active.active(parameters_->segments[static_cast<std::size_t>(chunk.segment)].layer)) selected_.push_back(chunk);
-  return selected_;
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < active_.size(); ++k) {
+    first_[k] = static_cast<std::int32_t>(selected_.size());
+    for (; next < all_.size() && all_[next].segment == static_cast<std::int32_t>(k); ++next)
+      if (active_[k] != 0) selected_.push_back(all_[next]);
+  }
+  first_.back() = static_cast<std::int32_t>(selected_.size());
+  backend_.copy_to_device(device_chunks_, selected_.data(), selected_.size() * sizeof(Chunk));
+  backend_.copy_to_device(device_first_, first_.data(), first_.size() * sizeof(std::int32_t));
+  chunks_ = {device_chunks_, device_first_, first_.back(), static_cast<std::int32_t>(active_.size())};
+  return chunks_;
+}
+
+Chunks ChunkTable::between(int begin, int end) const {
+  const std::int32_t from = first_[static_cast<std::size_t>(begin)], to = first_[static_cast<std::size_t>(end)];
+  return {device_chunks_ + from, nullptr, to - from, 0};
 }
 
 }  // namespace dat

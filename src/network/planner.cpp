@@ -5,8 +5,8 @@
 
 namespace dat {
 
-Planner::Buffer Planner::add(std::int64_t floats) {
-  items_.push_back({(static_cast<std::size_t>(floats) * sizeof(float) + 63) / 64 * 64, 0, -1, -1});
+Planner::Buffer Planner::add(std::size_t bytes) {
+  items_.push_back({(bytes + 63) / 64 * 64, 0, -1, -1});
   return static_cast<Buffer>(items_.size()) - 1;
 }
 

@@ -77,7 +77,7 @@ void TrainingProgram::lower() {
     return buffer;
   };
   const auto fresh = [&](std::int64_t floats, int instruction) {
-    const Planner::Buffer buffer = planner_.add(floats);
+    const Planner::Buffer buffer = planner_.add(static_cast<std::size_t>(floats) * sizeof(float));
     planner_.touch(buffer, instruction);
     return buffer;
   };
@@ -207,23 +207,20 @@ void TrainingProgram::forward(const float* image) {
     const std::int64_t n = step.elements;
     switch (step.op) {
       case Op::convolution:
-        step.conv->forward(x, y);
+        step.conv->forward(x, y, nullptr);
         break;
       case Op::batch_norm:
         step.norm->forward(x, model_.values(node.weight), model_.values(node.bias), y, mean_ + step.statistics,
                            variance_ + step.statistics);
         break;
       case Op::add:
-        if (step.relu)
-          each(device, groups(n), AddRelu{x, at(step.other_buffer), y, n});
-        else
-          each(device, groups(n), Add{x, at(step.other_buffer), y, n});
+        each(device, groups(n), Add<float>{x, at(step.other_buffer), y, n, step.relu});
         break;
       case Op::relu:
-        each(device, groups(n), AddRelu{x, nullptr, y, n});
+        each(device, groups(n), Add<float>{x, nullptr, y, n, true});
         break;
       case Op::pool:
-        each(device, std::int64_t{n_} * step.in.c, PoolForward{x, y, step.in});
+        each(device, std::int64_t{n_} * step.in.c, PoolForward<float>{x, y, step.in});
         break;
       case Op::linear:
         step.linear->forward(x, model_.values(node.weight), model_.values(node.bias), logits_);
@@ -263,8 +260,8 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
     switch (step.op) {
       case Op::convolution:
         if (wanted(node.weight)) step.conv->backward_weights(x, dy, model_.gradients(node.weight), request.accumulate);
-        if (step.x == 0 ? request.input != nullptr : needs_dx)
-          step.conv->backward_data(dy, step.x == 0 ? request.input : dx, false);
+        if (step.x != 0 && needs_dx) step.conv->backward_data(dy, dx, false);
+        if (step.x == 0 && request.input != nullptr) step.conv->backward_image(dy, request.input, {});
         break;
       case Op::batch_norm:
         if (needs_dx || wanted(node.weight) || wanted(node.bias)) {
@@ -284,7 +281,7 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
         if (needs_dx) each(device, groups(n), ReluGradient{at(step.y), dy, dx, n});
         break;
       case Op::pool:
-        if (needs_dx) each(device, n_ * step.in.elements(), PoolBackward{dy, dx, step.in});
+        if (needs_dx) each(device, n_ * step.in.elements(), PoolBackward<float>{dy, dx, step.in});
         break;
       case Op::linear:
         if (wanted(node.weight) || wanted(node.bias))
@@ -297,7 +294,7 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
     }
     for (const Step::Sum& sum : step.sums)
       if (sum.value >= lowest)
-        each(device, groups(sum.elements), Add{at(sum.a), at(sum.b), at(sum.into), sum.elements});
+        each(device, groups(sum.elements), Add<float>{at(sum.a), at(sum.b), at(sum.into), sum.elements});
     announce(node.bias);
     announce(node.weight);
   }

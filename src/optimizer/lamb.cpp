@@ -26,7 +26,7 @@ class Lamb final : public Optimizer {
                                           static_cast<float>(options_.beta1), static_cast<float>(1 - options_.beta1),
                                           static_cast<float>(options_.beta2), static_cast<float>(1 - options_.beta2),
                                           epsilon, weight_decay},
-                   kernels::LambStep{parameters_.values, m_, v_, layerwise_.factors(), epsilon, weight_decay});
+                   kernels::LambStep{parameters_.values, m_, v_, layerwise_.steps(), epsilon, weight_decay});
   }
 
   [[nodiscard]] std::vector<State> state() const override { return {{"m", m_}, {"v", v_}}; }

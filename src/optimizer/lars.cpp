@@ -19,7 +19,7 @@ class Lars final : public Optimizer {
         active, lr,
         kernels::LarsDirection{parameters_.values, momentum_, parameters_.gradients, layerwise_.factors(),
                                static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)},
-        kernels::LarsStep{parameters_.values, momentum_, layerwise_.factors()});
+        kernels::LarsStep{parameters_.values, momentum_, layerwise_.steps()});
   }
 
   [[nodiscard]] std::vector<State> state() const override { return {{"momentum", momentum_}}; }

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
-#include "launch.hpp"
+#include "optimizer.hpp"
 
 namespace dat {
 
@@ -20,52 +18,52 @@ class Layerwise {
       : backend_(backend),
         parameters_(parameters),
         options_(options),
-        table_(parameters),
-        factors_(parameters.segments.size()),
-        sums_(parameters.segments.size() * kSums),
-        device_factors_(backend.allocate_floats(static_cast<std::int64_t>(factors_.size()), "optimizer factors")),
-        partial_(static_cast<double*>(
-            backend.allocate(static_cast<std::size_t>(table_.largest()) * kSums * sizeof(double), "optimizer sums"))) {
+        table_(backend, parameters),
+        scale_(parameters.segments.size(), 1.0F) {
     require(0 <= options.clamp_low && options.clamp_low <= options.clamp_high, ExitCode::usage,
             "the trust ratio's bounds must satisfy 0 <= ", options.clamp_low, " <= ", options.clamp_high);
+    const auto segments = static_cast<std::int64_t>(scale_.size());
+    const auto doubles = [&](std::int64_t count) {
+      return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count) * sizeof(double), "optimizer sums"));
+    };
+    device_scale_ = backend.allocate_floats(segments, "optimizer factors");
+    steps_ = backend.allocate_floats(segments, "optimizer factors");
+    partial_ = doubles(table_.largest() * kSums);
+    sums_ = doubles(segments * kSums);
+    send_scale();
   }
 
-  /// [segments], on the device: the gradient's factor during the first pass, the step size during the second.
-  [[nodiscard]] const float* factors() const { return device_factors_; }
+  /// [segments], on the device: the gradient's factor during the first pass.
+  [[nodiscard]] const float* factors() const { return options_.importance == "inside" ? device_scale_ : nullptr; }
+  /// [segments], on the device: the step size during the second pass.
+  [[nodiscard]] const float* steps() const { return steps_; }
 
   /// First pass: `direction` updates the state and sums ||theta||^2 and ||u||^2. Second pass: `step` moves theta.
   template <class Direction, class Step>
   void run(const ActiveSet& active, double lr, const Direction& direction, const Step& step) {
-    const bool inside = options_.importance == "inside";
-    const auto chunks = table_.select(active);
-    const auto scale = [&](std::size_t k) {
-      return active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
-    };
-    for (std::size_t k = 0; k < factors_.size(); ++k) factors_[k] = inside ? scale(k) : 1.0F;
-    send_factors();
-    sum(backend_.device(), chunks, direction, partial_, sums_.data(), static_cast<int>(factors_.size()));
-    for (std::size_t k = 0; k < factors_.size(); ++k) {
-      const double tau = std::clamp(std::sqrt(sums_[k * kSums]), options_.clamp_low, options_.clamp_high);
-      const double norm = std::sqrt(sums_[k * kSums + 1]);
-      const double ratio = tau != 0 && norm != 0 ? tau / norm : 1;
-      factors_[k] = static_cast<float>(lr * ratio * (inside ? 1.0 : double(scale(k))));
-    }
-    send_factors();
-    each(backend_.device(), chunks, step);
+    for (std::size_t k = 0; k < scale_.size(); ++k)
+      scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
+    send_scale();
+    const Device device = backend_.device();
+    const Chunks& chunks = table_.select(active);
+    sum(device, chunks, direction, partial_, sums_);
+    each(device, static_cast<std::int64_t>(scale_.size()),
+         kernels::TrustRatio{sums_, options_.importance == "inside" ? nullptr : device_scale_, steps_, lr,
+                             options_.clamp_low, options_.clamp_high});
+    each(device, chunks, step);
     ++parameters_.version;
   }
 
  private:
-  void send_factors() { backend_.copy_to_device(device_factors_, factors_.data(), factors_.size() * sizeof(float)); }
+  void send_scale() { backend_.copy_to_device(device_scale_, scale_.data(), scale_.size() * sizeof(float)); }
 
   Backend& backend_;
   Parameters& parameters_;
   OptimizerOptions options_;
   ChunkTable table_;
-  std::vector<float> factors_;
-  std::vector<double> sums_;
-  float* device_factors_;
-  double* partial_;
+  std::vector<float> scale_;  ///< 1/p of each segment
+  float *device_scale_ = nullptr, *steps_ = nullptr;
+  double *partial_ = nullptr, *sums_ = nullptr;
 };
 
 }  // namespace dat

@@ -13,7 +13,7 @@ class Sgd final : public Optimizer {
       : backend_(backend),
         parameters_(parameters),
         options_(options),
-        table_(parameters),
+        table_(backend, parameters),
         scale_(parameters.segments.size()),
         device_scale_(backend.allocate_floats(static_cast<std::int64_t>(scale_.size()), "optimizer factors")),
         momentum_(backend.allocate_floats(parameters.size, "optimizer state")) {}

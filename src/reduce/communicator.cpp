@@ -5,6 +5,10 @@
 
 #include "dat/error.hpp"
 
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>  // an extension of Open MPI's
+#endif
+
 namespace dat {
 
 namespace {
@@ -146,6 +150,14 @@ std::string Communicator::library_version() {
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of("\n,"));
+}
+
+bool Communicator::takes_device_memory() const {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+  return mpi_ && MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
 }
 
 int rank_from_environment() {

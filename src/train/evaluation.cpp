@@ -2,9 +2,11 @@
 
 namespace dat {
 
-Evaluator::Evaluator(Communicator& world, const Dataset& dataset, Images& images, FrozenObjective& objective)
+Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
+                     FrozenObjective& objective)
     : world_(world),
       dataset_(dataset),
+      all_(all),
       images_(images),
       objective_(objective),
       loss_(images.backend.allocate_floats(images.capacity, "losses")),
@@ -29,20 +31,18 @@ void Evaluator::run(const Attack& attack, std::uint64_t seed, EvaluationRecord& 
     batch_.count = 0;
     for (; batch_.count < images_.capacity && next < dataset_.size(); next += world_.size()) {
       const auto k = static_cast<std::size_t>(batch_.count++);
-      dataset_.read(next, batch_.pixels.data() + k * bytes);
+      if (all_ == nullptr) dataset_.read(next, batch_.pixels.data() + k * bytes);
       batch_.labels[k] = dataset_.label(next);
       batch_.ids[k] = next;
       batch_.crops[k] = {};
     }
-    images_.load(batch_, 0, batch_.count);
+    images_.load(batch_, 0, batch_.count, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
     objective_.measure(images_.clean, loss_, correct_);
-    images_.backend.wait();
     add(loss_, totals[kCleanLoss]);
     add(correct_, totals[kCleanCorrect]);
     attack.perturb(objective_);
     objective_.measure(images_.x_adv, loss_, correct_);
-    images_.backend.wait();
     add(loss_, totals[kAdvLoss]);
     add(correct_, totals[kAdvCorrect]);
     totals[kCount] += batch_.count;

@@ -12,13 +12,16 @@ namespace dat {
 /// sample counts once.
 class Evaluator {
  public:
-  Evaluator(Communicator& world, const Dataset& dataset, Images& images, FrozenObjective& objective);
+  /// all: the dataset's pixels on the device, or null.
+  Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
+            FrozenObjective& objective);
   /// **Collective.** Fills accuracies, losses and image count of the record.
   void run(const Attack& attack, std::uint64_t seed, EvaluationRecord& record);
 
  private:
   Communicator& world_;
   const Dataset& dataset_;
+  const std::uint8_t* all_;
   Images& images_;
   FrozenObjective& objective_;
   HostBatch batch_;

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "dat/attack.hpp"
 #include "dat/loader.hpp"
@@ -13,8 +16,9 @@ class Images {
  public:
   Images(Backend& backend, const DatasetInfo& info, int capacity);
 
-  /// Samples [first, first + count) of a host batch: augmented images to `clean`, labels, ids.
-  void load(const HostBatch& batch, int first, int count);
+  /// Samples [first, first + count) of a host batch: augmented images to `clean`, labels, ids. `all`: the pixels of the
+  /// whole dataset on the device, in which the batch's ids are places; null: the batch brings its pixels.
+  void load(const HostBatch& batch, int first, int count, const std::uint8_t* all);
 
   Backend& backend;
   Layout layout;
@@ -29,6 +33,11 @@ class Images {
   std::int64_t bytes_;  // of one image
 };
 
+/// All pixels of a dataset on the device, [size][h][w][c].
+[[nodiscard]] const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset);
+/// Whether that should be done: `wanted` is on, off, or auto: where the device has twice the memory to spare.
+[[nodiscard]] bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted);
+
 /// Loss and accuracy of the samples, and dlogits = the gradient of gradient_scale * sum of losses.
 /// loss, correct [count] on the device.
 void cross_entropy(Backend& backend, float* logits, const std::int32_t* labels, int count, int classes, float* loss,
@@ -41,14 +50,24 @@ class FrozenObjective final : public Objective {
   /// For the samples that are in `images` now.
   void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time);
   void gradient() override;
+  /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
+  void gradient_step(float alpha, float eps) override;
   /// Loss and correctness of `x` (clean or x_adv), [images.count] each on the device, without a gradient.
   void measure(const float* x, float* loss, float* correct);
 
  private:
+  struct Recorded {
+    int n;
+    float alpha, eps;
+    std::unique_ptr<Backend::Recording> work;
+  };
+  void run(const PgdUpdate& update);
+
   Images& images_;
   FrozenProgram& program_;
   int classes_;
   float *loss_, *correct_;
+  std::vector<Recorded> recorded_;
 };
 
 }  // namespace dat

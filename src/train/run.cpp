@@ -116,9 +116,9 @@ void catch_signals() {
 
 /// Options that may change between the parts of a run: they do not touch its numbers.
 [[nodiscard]] std::set<std::string> free_keys(const TrainOptions& options) {
-  std::set<std::string> keys = {"out",     "resume",      "device",          "threads",    "quiet",
-                                "verbose", "progress",    "eval-every",      "limit-test", "eval-attack-steps",
-                                "data",    "check-every", "checkpoint-every"};
+  std::set<std::string> keys = {
+      "out",      "resume",     "device",     "threads",           "quiet", "resident",    "verbose",
+      "progress", "eval-every", "limit-test", "eval-attack-steps", "data",  "check-every", "checkpoint-every"};
   if (options.schedule == "step") keys.insert("max-steps");
   return keys;
 }
@@ -352,7 +352,9 @@ int evaluate(Communicator& world, const Command& command) {
             ExitCode::checkpoint, path, " holds no network for ", info.classes, " classes");
     backend = make_backend({.device = options.device,
                             .threads = choose_threads(options.threads, world.node_size()),
-                            .node_rank = world.node_rank()});
+                            .node_rank = world.node_rank(),
+                            .math = options.math,
+                            .deterministic = options.deterministic});
     model = std::make_unique<Model>(*backend,
                                     networks().at(trained.network)({.width = trained.width,
                                                                     .size = info.size,
@@ -365,7 +367,7 @@ int evaluate(Communicator& world, const Command& command) {
     images = std::make_unique<Images>(*backend, info, batch);
     program = std::make_unique<FrozenProgram>(*model, batch);
     objective = std::make_unique<FrozenObjective>(*images, *program, static_cast<int>(head->shape[0]));
-    evaluator = std::make_unique<Evaluator>(world, *data, *images, *objective);
+    evaluator = std::make_unique<Evaluator>(world, *data, nullptr, *images, *objective);
     attack = attacks().at(options.attack)({.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps});
     backend->commit_workspace();
   });

@@ -10,7 +10,7 @@
 #include <limits>
 #include <thread>
 
-#include "optimizer.hpp"
+#include "gradients.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -94,7 +94,9 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
 
   backend_ = make_backend({.device = options.device,
                            .threads = choose_threads(options.threads, world.node_size()),
-                           .node_rank = world.node_rank()});
+                           .node_rank = world.node_rank(),
+                           .math = options.math,
+                           .deterministic = options.deterministic});
   model_ = std::make_unique<Model>(
       *backend_,
       networks().at(options.network)(
@@ -115,7 +117,9 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
 
   images_ = std::make_unique<Images>(*backend_, info, micro_batch_);
-  frozen_ = std::make_unique<FrozenProgram>(*model_, micro_batch_);
+  const DType storage = storage_from(options.attack_precision);
+  frozen_ = std::make_unique<FrozenProgram>(*model_, micro_batch_, storage);
+  if (storage != DType::f32) evaluated_ = std::make_unique<FrozenProgram>(*model_, micro_batch_);
   training_[micro_batch_] = std::make_unique<TrainingProgram>(*model_, micro_batch_);
   if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0)
     training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
@@ -127,12 +131,12 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   const bool batch_statistics =
       options.attack_bn == "train" || (options.attack_bn == "auto" && attack_->prefers_batch_statistics());
   objective_ = std::make_unique<FrozenObjective>(*images_, *frozen_, classes_);
+  if (evaluated_) evaluation_objective_ = std::make_unique<FrozenObjective>(*images_, *evaluated_, classes_);
   if (batch_statistics) {
     batch_objective_ = std::make_unique<BatchObjective>(*this);
     attack_passes_ = attack_->gradient_evaluations();
   }
   passes_ = attack_passes_ + 1 + (options.lambda > 0 ? 1 : 0);
-  evaluator_ = std::make_unique<Evaluator>(world, *test_, *images_, *objective_);
 
   const int layers = model_->parameters.layers();
   selector_ = selectors().at(options.selector)({.layers = layers,
@@ -161,22 +165,40 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
                                                 .milestones = options.milestones,
                                                 .decay = options.lr_decay,
                                                 .total_steps = options.max_steps});
-  chunks_ = std::make_unique<ChunkTable>(model_->parameters);
-  partial_.resize(static_cast<std::size_t>(chunks_->largest()) * kSums);
-  sums_.resize(model_->parameters.segments.size() * kSums);
+  const auto doubles = [&](std::int64_t count, bool pinned) {
+    const auto bytes = static_cast<std::size_t>(count) * sizeof(double);
+    return static_cast<double*>(pinned ? backend_->allocate_pinned(bytes, "gradient norms")
+                                       : backend_->allocate(bytes, "gradient norms"));
+  };
+  const auto pinned_floats = [&](std::int64_t count) {
+    return static_cast<float*>(backend_->allocate_pinned(static_cast<std::size_t>(count) * sizeof(float), "results"));
+  };
+  chunks_ = std::make_unique<ChunkTable>(*backend_, model_->parameters);
+  const auto sums = static_cast<std::int64_t>(model_->parameters.segments.size()) * kSums;
+  partial_ = doubles(chunks_->largest() * kSums, false);
+  sums_ = doubles(sums, false);
+  host_sums_ = doubles(sums, true);
   active_ = ActiveSet::all(layers);
   p_.assign(static_cast<std::size_t>(layers), 1.0);
   norms_.assign(static_cast<std::size_t>(layers), std::numeric_limits<double>::quiet_NaN());
 
   const auto batch = static_cast<std::int64_t>(options_.batch);
-  losses_ = backend_->allocate_floats(2 * batch, "losses");
-  corrects_ = backend_->allocate_floats(2 * batch, "losses");
-  host_losses_.resize(static_cast<std::size_t>(2 * batch));
-  const std::int64_t statistics = 2 * model_->graph.statistics * passes_;
-  statistics_ = backend_->allocate_floats(statistics, "batch statistics");
-  host_statistics_.resize(static_cast<std::size_t>(statistics));
-  message_.resize(kScalars + (options.bn_statistics == "average" ? host_statistics_.size() : 0));
+  losses_ = backend_->allocate_floats(4 * batch, "losses");
+  corrects_ = losses_ + 2 * batch;
+  host_losses_ = pinned_floats(4 * batch);
+  statistics_count_ = 2 * model_->graph.statistics * passes_;
+  statistics_ = backend_->allocate_floats(statistics_count_, "batch statistics");
+  host_statistics_ = pinned_floats(statistics_count_);
+  message_.resize(kScalars + (options.bn_statistics == "average" ? static_cast<std::size_t>(statistics_count_) : 0));
   backend_->commit_workspace();
+
+  // What is left of the device's memory takes the images.
+  const auto resident = [&](const Dataset& dataset) {
+    return fits_on_device(*backend_, dataset, options.resident) ? put_on_device(*backend_, dataset) : nullptr;
+  };
+  all_images_ = resident(*train_);
+  evaluator_ = std::make_unique<Evaluator>(world, *test_, resident(*test_), *images_,
+                                           evaluated_ ? *evaluation_objective_ : *objective_);
   record_.scale = &active_.scale;
   record_.p = &p_;
 }
@@ -188,6 +210,7 @@ void Trainer::start() {
                                      LoaderOptions{.batch = options_.batch,
                                                    .micro_batch = micro_batch_,
                                                    .augment = options_.augment,
+                                                   .pixels = all_images_ == nullptr,
                                                    .warmup_epochs = options_.warmup_epochs,
                                                    .seed = options_.seed,
                                                    .first_step = step_});
@@ -227,7 +250,7 @@ const StepRecord& Trainer::step(bool stop) {
 
   first_micro_batch_ = true;
   for (int first = 0; first < batch.count; first += images_->count) {
-    images_->load(batch, first, std::min(micro_batch_, batch.count - first));
+    images_->load(batch, first, std::min(micro_batch_, batch.count - first), all_images_);
     lap(Phase::data);
     const float share = static_cast<float>(images_->count) / static_cast<float>(batch.count);
     if (batch_objective_) {
@@ -310,11 +333,20 @@ void Trainer::add_statistics(const TrainingProgram& network, int pass, float wei
 }
 
 void Trainer::share_statistics(const HostBatch& batch, bool stop) {
-  backend_->copy_to_host(host_statistics_.data(), statistics_, host_statistics_.size() * sizeof(float));
+  // All that the host needs to know of this step, with one wait.
+  if (learns()) {
+    sum(backend_->device(), chunks_->select(active_), kernels::SquaredNorm{model_->parameters.gradients}, partial_,
+        sums_);
+    (void)backend_->fetch(host_sums_, sums_, model_->parameters.segments.size() * kSums * sizeof(double));
+  }
+  (void)backend_->fetch(host_losses_, losses_, 4 * static_cast<std::size_t>(options_.batch) * sizeof(float));
+  backend_->wait_for(
+      backend_->fetch(host_statistics_, statistics_, static_cast<std::size_t>(statistics_count_) * sizeof(float)));
+
   std::fill(message_.begin(), message_.begin() + kScalars, 0.0);
-  const auto total = [&](const float* device, double& sum) {
-    backend_->copy_to_host(host_losses_.data(), device, static_cast<std::size_t>(batch.count) * sizeof(float));
-    for (int i = 0; i < batch.count; ++i) sum += double(host_losses_[static_cast<std::size_t>(i)]);
+  const auto total = [&](const float* device, double& all) {
+    const float* host = host_losses_ + (device - losses_);
+    for (int i = 0; i < batch.count; ++i) all += double(host[i]);
   };
   total(losses_, message_[kLossAdv]);
   total(corrects_, message_[kCorrectAdv]);
@@ -324,7 +356,7 @@ void Trainer::share_statistics(const HostBatch& batch, bool stop) {
   }
   message_[kImages] = batch.count;
   message_[kStop] = stop ? 1 : 0;
-  std::copy_n(host_statistics_.begin(), message_.size() - kScalars, message_.begin() + kScalars);
+  std::copy_n(host_statistics_, message_.size() - kScalars, message_.begin() + kScalars);
   world_.sum(message_.data(), static_cast<std::int64_t>(message_.size()));
   for (std::size_t i = kScalars; i < message_.size(); ++i)
     host_statistics_[i - kScalars] = static_cast<float>(message_[i] / world_.size());
@@ -337,16 +369,18 @@ void Trainer::share_statistics(const HostBatch& batch, bool stop) {
   stop_agreed_ = message_[kStop] > 0;
 }
 
+bool Trainer::learns() const {
+  // Once per draw, from the last gradients that it produced.
+  return world_.root() && draw_due(step_ + 1) && step_ >= warmup_steps_;
+}
+
 void Trainer::learn() {
   record_.norms = nullptr;
-  // Once per draw, from the last gradients that it produced.
-  if (!world_.root() || !draw_due(step_ + 1) || step_ < warmup_steps_) return;
+  if (!learns()) return;
   const Parameters& p = model_->parameters;
-  sum(backend_->device(), chunks_->select(active_), kernels::SquaredNorm{p.gradients}, partial_.data(), sums_.data(),
-      static_cast<int>(p.segments.size()));
   std::fill(norms_.begin(), norms_.end(), 0.0);
   for (std::size_t k = 0; k < p.segments.size(); ++k)
-    norms_[static_cast<std::size_t>(p.segments[k].layer)] += sums_[k * kSums];
+    norms_[static_cast<std::size_t>(p.segments[k].layer)] += host_sums_[k * kSums];
   for (double& norm : norms_) norm = std::sqrt(norm);
   selector_->learn(active_, norms_);
   record_.norms = &norms_;
@@ -354,7 +388,7 @@ void Trainer::learn() {
 
 void Trainer::update_running_statistics() {
   const std::int64_t count = model_->graph.statistics;
-  backend_->copy_to_device(statistics_, host_statistics_.data(), host_statistics_.size() * sizeof(float));
+  backend_->send(statistics_, host_statistics_, static_cast<std::size_t>(statistics_count_) * sizeof(float));
   for (int pass = 0; pass < passes_; ++pass) {
     const float* mean = statistics_ + 2 * count * pass;
     each(backend_->device(), count, kernels::RunningStatistic{mean, model_->running_mean, Model::kMomentum});

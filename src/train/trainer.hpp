@@ -79,6 +79,7 @@ class Trainer {
   void train_pass(TrainingProgram& program, const float* x, int first, int batch, int pass, float weight, bool last);
   void add_statistics(const TrainingProgram& program, int pass, float weight, bool first);
   void share_statistics(const HostBatch& batch, bool stop);
+  [[nodiscard]] bool learns() const;
   void learn();
   void update_running_statistics();
   void lap(Phase phase);
@@ -90,9 +91,9 @@ class Trainer {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Images> images_;
-  std::unique_ptr<FrozenProgram> frozen_;
+  std::unique_ptr<FrozenProgram> frozen_, evaluated_;         ///< evaluated_: null where frozen_ is f32 already
   std::map<int, std::unique_ptr<TrainingProgram>> training_;  ///< by number of samples
-  std::unique_ptr<FrozenObjective> objective_;
+  std::unique_ptr<FrozenObjective> objective_, evaluation_objective_;
   std::unique_ptr<BatchObjective> batch_objective_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Attack> attack_, evaluation_attack_;
@@ -102,17 +103,21 @@ class Trainer {
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<ChunkTable> chunks_;
+  const std::uint8_t* all_images_ = nullptr;  ///< the training set, where it is on the device
 
   int micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
   std::int64_t step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1, warmup_steps_ = 0, draw_period_ = 1;
   ActiveSet active_;
-  std::vector<double> p_, norms_, partial_, sums_;
+  std::vector<double> p_, norms_;
+  double *partial_ = nullptr, *sums_ = nullptr;  ///< for the gradient norms, on the device
   std::function<void(int)> ready_;
 
   float *losses_ = nullptr, *corrects_ = nullptr;  ///< [2][batch]: adversarial, clean
   float* statistics_ = nullptr;                    ///< [passes][2][graph.statistics]: means, unbiased variances
   bool first_micro_batch_ = true;
-  std::vector<float> host_statistics_, host_losses_;
+  float *host_losses_ = nullptr, *host_statistics_ = nullptr;  ///< of losses_ and corrects_; of statistics_
+  double* host_sums_ = nullptr;                                ///< of sums_
+  std::int64_t statistics_count_ = 0;
   std::vector<double> message_;
   std::vector<double> local_statistics_;  ///< of all ranks, from a checkpoint, where they are not averaged
   bool stop_agreed_ = false;

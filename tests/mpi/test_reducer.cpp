@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "dat/network.hpp"
 #include "dat/reducer.hpp"
+#include "device.hpp"
 #include "random_values.hpp"
 #include "world.hpp"
 
@@ -24,7 +25,7 @@ std::uint64_t hash(const std::vector<float>& values) {
 
 struct Fixture {
   Fixture()
-      : backend(make_backend({"cpu", 1, 0})),
+      : backend(test::test_backend(1)),
         model(*backend, networks().at("small_cnn")({.width = 16, .size = 8}), Granularity::tensor) {}
 
   /// What one rank's backward pass left.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace dat::cpu {
 
@@ -26,6 +27,10 @@ std::string CpuBackend::description() const {
 }
 
 Layout CpuBackend::activation_layout(int c, int h, int w) const { return {c, h, w, c % block_ == 0 ? block_ : c}; }
+
+std::string CpuBackend::refuses(DType storage) const {
+  return storage == DType::f32 ? "" : "the CPU backend keeps activations in f32: 16 bits are no faster there";
+}
 
 CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purpose) {
   // Large blocks on huge pages: 3 to 8 % less time for the step (docs/performance.md).
@@ -63,5 +68,22 @@ void CpuBackend::commit_workspace() {
 
 void CpuBackend::copy_to_device(void* device, const void* host, std::size_t bytes) { std::memcpy(device, host, bytes); }
 void CpuBackend::copy_to_host(void* host, const void* device, std::size_t bytes) { std::memcpy(host, device, bytes); }
+
+Backend::Ticket CpuBackend::fetch(void* pinned, const void* device, std::size_t bytes) {
+  copy_to_host(pinned, device, bytes);
+  return 0;
+}
+
+std::unique_ptr<Backend::Recording> CpuBackend::record(std::function<void()> work) {
+  class Calls final : public Recording {
+   public:
+    explicit Calls(std::function<void()> all) : work_(std::move(all)) {}
+    void replay() override { work_(); }
+
+   private:
+    std::function<void()> work_;
+  };
+  return std::make_unique<Calls>(std::move(work));
+}
 
 }  // namespace dat::cpu

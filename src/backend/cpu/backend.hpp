@@ -16,10 +16,16 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] Device device() const override { return {DeviceKind::cpu, nullptr}; }
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::string device_id() const override { return {}; }
   [[nodiscard]] Layout activation_layout(int c, int h, int w) const override;
   [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, 1}; }
 
+  [[nodiscard]] std::string refuses(DType storage) const override;
   [[nodiscard]] void* allocate(std::size_t bytes, const std::string& purpose) override;
+  [[nodiscard]] void* allocate_pinned(std::size_t bytes, const std::string& purpose) override {
+    return allocate(bytes, purpose);
+  }
+  [[nodiscard]] std::size_t spare_memory() const override { return 0; }
   [[nodiscard]] std::vector<Allocation> allocations() const override { return allocations_; }
   void request_workspace(std::size_t bytes) override { workspace_.request(bytes); }
   void commit_workspace() override;
@@ -28,6 +34,12 @@ class CpuBackend final : public Backend {
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
   void wait() override {}
+  [[nodiscard]] Ticket mark() override { return 0; }
+  [[nodiscard]] Ticket fetch(void* pinned, const void* device, std::size_t bytes) override;
+  [[nodiscard]] bool arrived(Ticket) override { return true; }
+  void wait_for(Ticket) override {}
+  void send(void* device, const void* pinned, std::size_t bytes) override { copy_to_device(device, pinned, bytes); }
+  [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
 
   [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
   [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;

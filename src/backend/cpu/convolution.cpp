@@ -2,6 +2,8 @@
 #include <cstring>
 
 #include "backend/cpu/backend.hpp"
+#include "perturb.hpp"
+#include "pointwise.hpp"
 
 namespace dat::cpu {
 
@@ -111,6 +113,7 @@ class CpuConv2d final : public Conv2d {
     const int block = backend.block();
     require(spec.c_out % block == 0 && (spec.image || spec.c_in % block == 0), ExitCode::usage,
             "the CPU backend works on blocks of ", block, " channels: choose a --width that is a multiple of ", block);
+    require(spec.storage == DType::f32, ExitCode::usage, backend.refuses(spec.storage));
     forward_ = ForwardPass(backend, spec, spec.accumulate, spec.relu, spec.frozen);
     const dnnl::memory::dims dims{spec.c_out, spec.c_in, spec.kernel, spec.kernel};
     const auto master = plain_desc(dims, Tag::ohwi), source = plain_desc(dims, spec.frozen ? Tag::oihw : Tag::ohwi);
@@ -132,23 +135,31 @@ class CpuConv2d final : public Conv2d {
     if (packed_backward_ != packed_) pack(pack_backward_, source, packed_backward_);
   }
 
-  void forward(const float* x, float* y) override {
+  void forward(const void* x, void* y, std::uint16_t* bits) override {
     ++backend_.counters.conv_forward;
-    forward_.run(backend_, x, packed_, bias_, y);
+    auto* out = static_cast<float*>(y);
+    forward_.run(backend_, static_cast<const float*>(x), packed_, bias_, out);
+    if (bits == nullptr) return;
+    const std::int64_t count = std::int64_t{spec_.n} * spec_.c_out * spec_.h_out() * spec_.w_out();
+    each(backend_.device(), kernels::groups(count), kernels::MaskFromRelu<float>{out, bits, count});
   }
 
-  void backward_data(const float* dy, float* dx, bool accumulate) override {
+  void backward_data(const void* dy, void* dx, bool accumulate) override {
     ++backend_.counters.conv_backward_data;
-    if (rotated_) {
-      (accumulate ? rotated_accumulate_ : rotated_).run(backend_, dy, packed_backward_, nullptr, dx);
-      return;
-    }
-    backward_data_.bind(bd_dy_, dy);
-    backward_data_.bind(bd_w_, packed_backward_);
+    if (rotated_)
+      (accumulate ? rotated_accumulate_ : rotated_)
+          .run(backend_, static_cast<const float*>(dy), packed_backward_, nullptr, static_cast<float*>(dx));
+    else
+      run_backward_data(dy, dx);
+  }
+
+  void backward_image(const void* dy, float* dx, const PgdUpdate& update) override {
+    ++backend_.counters.conv_backward_data;
     auto* blocked = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + image_offset_);
-    backward_data_.bind(bd_dx_, spec_.image ? blocked : dx);
-    backward_data_.run(backend_.stream(), backend_.scratch());
-    if (spec_.image) unblock_.run(backend_.stream(), blocked, dx, backend_.scratch());
+    run_backward_data(dy, blocked);
+    unblock_.run(backend_.stream(), blocked, dx, backend_.scratch());
+    if (update.x != nullptr)
+      each(backend_.device(), std::int64_t{spec_.n} * spec_.c_in * spec_.h * spec_.w, kernels::PgdStep{update, dx});
   }
 
   [[nodiscard]] bool backward_data_accumulates() const override { return static_cast<bool>(rotated_); }
@@ -177,6 +188,12 @@ class CpuConv2d final : public Conv2d {
   }
 
  private:
+  void run_backward_data(const void* dy, void* dx) {
+    backward_data_.bind(bd_dy_, dy);
+    backward_data_.bind(bd_w_, packed_backward_);
+    backward_data_.bind(bd_dx_, dx);
+    backward_data_.run(backend_.stream(), backend_.scratch());
+  }
   [[nodiscard]] std::size_t weight_count() const {
     return static_cast<std::size_t>(spec_.c_out) * spec_.c_in * spec_.kernel * spec_.kernel;
   }

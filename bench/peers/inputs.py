@@ -1,0 +1,48 @@
+"""The weights, images and labels that bench_step starts from, bit by bit: Philox4x32-10 as in include/dat/random.hpp.
+
+Images are in NCHW order here. A backend with another layout has the same values at other pixels.
+"""
+
+import numpy as np
+import torch
+
+kSeed = 1
+kInitialWeights, kSyntheticData = 1, 7  # dat::Purpose
+
+
+def random_words(purpose, ids, indices):
+    """Four arrays of uint32, one number in each for each pair of id and index."""
+    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    ids, indices = np.broadcast_arrays(np.asarray(ids, np.uint64), np.asarray(indices, np.uint64))
+    v = [indices, ids, np.zeros_like(ids), np.full_like(ids, purpose << 24)]
+    key0, key1 = kSeed, 0
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * v[0], np.uint64(0xCD9E8D57) * v[2]
+        v = [(b >> shift) ^ v[1] ^ np.uint64(key0), b & low, (a >> shift) ^ v[3] ^ np.uint64(key1), a & low]
+        key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
+    return [word.astype(np.uint32) for word in v]
+
+
+def uniform(words):
+    return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def images_and_labels(batch, size=32):
+    elements = batch * 3 * size * size
+    words = random_words(kSyntheticData, np.arange(elements), 0)
+    images = torch.from_numpy(uniform(words[0]).reshape(batch, 3, size, size))
+    return images, torch.from_numpy((words[1][:batch] % 10).astype(np.int64))
+
+
+@torch.no_grad()
+def initialize(model):
+    """Convolutions and the last layer as Model::initialize(1) draws them; batch norms are 1 and 0."""
+    for k, (name, parameter) in enumerate(model.named_parameters()):
+        if parameter.dim() == 1 and name != "linear.bias":
+            parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+            continue
+        fan_in = model.linear.in_features if name == "linear.bias" else parameter[0].numel()
+        groups = (parameter.numel() + 3) // 4
+        words = np.stack(random_words(kInitialWeights, k, np.arange(groups)), axis=1).ravel()[: parameter.numel()]
+        values = (np.float32(2) * uniform(words) - np.float32(1)) * np.float32(1 / np.sqrt(float(fan_in)))
+        parameter.copy_(torch.from_numpy(values.reshape(parameter.shape)))

@@ -1,0 +1,406 @@
+"""A PGD adversarial-training step in PyTorch on one GPU, in its strongest forms: one line of JSON for each form.
+
+The step is that of torch_step.py and bench_step, on the same weights, images and labels (inputs.py): PGD-K with running
+statistics and input gradients only, one pass with batch statistics on the adversarial images, SGD (lr 0.01, momentum
+0.9). Forms of the attack:
+
+    eager_f32                    NCHW, no TF32
+    eager_tf32                   NCHW
+    eager_tf32_channels_last
+    bf16_autocast_channels_last
+    folded_f16_channels_last     batch norm folded into 16-bit weights once per step, the image padded to 8 channels
+    compiled                     the same; an iteration, gradient and update, is one function of torch.compile
+    compiled_graph               the same; folding and all K iterations are one CUDA graph
+
+The training pass is eager float32 (TF32 but for eager_f32; --train-bf16: under autocast) in the attack's layout; with
+`compiled` and `compiled_graph` its forward and backward are compiled too. Compiling, capturing and four steps come before
+the clock starts. In them the attack must raise the loss, and losses must be finite.
+
+--check times nothing: it compares logits and input gradients of every form with double precision. With --serve (and one
+form) the script does a step for each line of stdin, so that a driver can alternate with other programs.
+"""
+
+import argparse
+import copy
+import functools
+import inspect
+import json
+import math
+import pathlib
+import resource
+import statistics
+import sys
+import time
+import typing
+
+import torch
+from torch.nn import functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
+import inputs
+import reference
+
+kEps, kAlpha = 8 / 255, 2 / 255
+kLossScale = 1024.0  # keeps gradients in the range of 16-bit floats; the sign is all that counts
+kCompileMode = "max-autotune-no-cudagraphs"
+kBlocks = [(f"layer{stage}.{index}", 2 if stage > 1 and index == 0 else 1) for stage in (1, 2, 3, 4) for index in (0, 1)]
+
+
+# What --check allows: relative L2 errors of logits and input gradient, and the share of other signs. ReLUs flip (see
+# full_size.py), more of them with fewer digits. On a CPU 16-bit floats gave 8e-4, 5e-2, 0.009; bfloat16 4e-3, 0.14, 0.035.
+kFloat32, kTenBits, kBfloat16 = (1e-5, 3e-2, 0.01), (1e-2, 0.2, 0.03), (2e-2, 0.4, 0.08)
+
+
+class Form(typing.NamedTuple):
+    tolerance: tuple
+    tf32: bool = True
+    channels_last: bool = True
+    autocast: bool = False
+    folded: bool = False
+    compiled: bool = False
+    graph: bool = False
+
+
+kForms = {
+    "eager_f32": Form(kFloat32, tf32=False, channels_last=False),
+    "eager_tf32": Form(kTenBits, channels_last=False),
+    "eager_tf32_channels_last": Form(kTenBits),
+    "bf16_autocast_channels_last": Form(kBfloat16, autocast=True),
+    "folded_f16_channels_last": Form(kTenBits, folded=True),
+    "compiled": Form(kTenBits, folded=True, compiled=True),
+    "compiled_graph": Form(kTenBits, folded=True, compiled=True, graph=True),
+}
+
+
+def convolution(weights, name, x, stride=1):
+    weight, bias = weights[name]
+    return F.conv2d(x, weight, bias, stride, weight.shape[-1] // 2)
+
+
+def post_activation(weights, x):
+    y = F.relu(convolution(weights, "conv1", x))
+    for block, stride in kBlocks:
+        shortcut = block + ".shortcut.0"
+        skip = convolution(weights, shortcut, y, stride) if shortcut in weights else y
+        y = F.relu(convolution(weights, block + ".conv1", y, stride))
+        y = F.relu(convolution(weights, block + ".conv2", y) + skip)
+    return y
+
+
+def pre_activation(weights, x):
+    y = convolution(weights, "conv1", x)
+    for block, stride in kBlocks:
+        shortcut = block + ".shortcut.0"
+        scale, shift = weights[block + ".bn1"]
+        a = F.relu(y * scale + shift)
+        skip = convolution(weights, shortcut, a, stride) if shortcut in weights else y
+        a = F.relu(convolution(weights, block + ".conv1", a, stride))
+        y = convolution(weights, block + ".conv2", a) + skip
+    return y
+
+
+class FoldedNetwork:
+    """A ResNet18 of reference.py with its running statistics folded into the convolutions, in `dtype`."""
+
+    def __init__(self, model, dtype):
+        modules = dict(model.named_modules())
+        post = isinstance(modules["layer1.0"], reference.BasicBlock)
+        self.body = post_activation if post else pre_activation
+        self.dtype, self.linear, self.weights, self.sources = dtype, model.linear, {}, {}
+        self.add("conv1", modules["conv1"], modules.get("bn1"))
+        for block, _ in kBlocks:
+            if not post:
+                self.add(block + ".bn1", None, modules[block + ".bn1"])
+            self.add(block + ".conv1", modules[block + ".conv1"], modules[block + (".bn1" if post else ".bn2")])
+            self.add(block + ".conv2", modules[block + ".conv2"], modules[block + ".bn2"] if post else None)
+            if block + ".shortcut.0" in modules:
+                self.add(block + ".shortcut.0", modules[block + ".shortcut.0"], modules.get(block + ".shortcut.1"))
+        self.weights["linear"] = tuple(p.detach().to(dtype, copy=True) for p in self.linear.parameters())
+
+    def add(self, name, convolution, norm):
+        """The convolution with the norm behind it; either may be missing."""
+        device = self.linear.weight.device
+        self.sources[name] = convolution, norm
+        if convolution is None:
+            scale = torch.empty(1, norm.num_features, 1, 1, dtype=self.dtype, device=device)
+            self.weights[name] = scale, torch.empty_like(scale)
+            return
+        c_out, c_in, kernel, _ = convolution.weight.shape
+        weight = torch.zeros(c_out, -(-c_in // 8) * 8, kernel, kernel, dtype=self.dtype, device=device)
+        bias = None if norm is None else torch.empty(c_out, dtype=self.dtype, device=device)
+        self.weights[name] = weight.contiguous(memory_format=torch.channels_last), bias
+
+    @torch.no_grad()
+    def refresh(self):
+        """In place: graphs keep the addresses."""
+        for name, (convolution, norm) in self.sources.items():
+            weight, bias = self.weights[name]
+            if norm is not None:
+                scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+                bias.copy_((norm.bias - norm.running_mean * scale).view(bias.shape))
+            if convolution is None:
+                weight.copy_(scale.view(weight.shape))
+                continue
+            source = convolution.weight if norm is None else convolution.weight * scale.view(-1, 1, 1, 1)
+            weight[:, : source.shape[1]].copy_(source)
+        for to, parameter in zip(self.weights["linear"], self.linear.parameters()):
+            to.copy_(parameter)
+
+    def logits(self, weights, x):
+        padded = F.pad(x.to(self.dtype), (0, 0, 0, 0, 0, weights["conv1"][0].shape[1] - x.shape[1]))
+        y = self.body(weights, padded.contiguous(memory_format=torch.channels_last))
+        return F.linear(y.mean((2, 3)), *weights["linear"]).float()
+
+
+def scaled_loss(logits, labels):
+    return kLossScale * F.cross_entropy(logits, labels, reduction="sum")
+
+
+def pgd_update(x, eta, dx):
+    z = (x + eta + kAlpha * dx.sign()).clamp(0, 1)
+    return (z - x).clamp(-kEps, kEps)
+
+
+class Trainer:
+    def __init__(self, arguments, name, device):
+        self.name, self.form, self.steps, self.device = name, kForms[name], arguments.steps, device
+        self.dtype, self.train_bf16 = arguments.dtype, arguments.train_bf16
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.form.tf32
+        torch.backends.cudnn.benchmark = True
+        self.memory_format = torch.channels_last if self.form.channels_last else torch.contiguous_format
+        self.model = reference.make(arguments.network, arguments.width, 10)
+        inputs.initialize(self.model)
+        if arguments.check:  # with these even the batch norms matter
+            reference.set_formula_weights(self.model)
+            for k in range(3):
+                self.model.train()(torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(k)))
+        self.model.to(device).to(memory_format=self.memory_format)
+        x, labels = inputs.images_and_labels(arguments.batch)
+        self.x, self.labels = x.to(device).contiguous(memory_format=self.memory_format), labels.to(device)
+        self.eta = torch.zeros_like(self.x)
+        fused = {"fused": True} if "fused" in inspect.signature(torch.optim.SGD).parameters and self.cuda else {}
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, **fused)
+        compile = functools.partial(torch.compile, mode=kCompileMode, dynamic=False) if self.form.compiled else None
+        self.training_model = compile(self.model) if compile else self.model
+        self.graph = None
+        if self.form.folded:
+            self.folded = FoldedNetwork(self.model, getattr(torch, self.dtype))
+            self.folded.refresh()
+            self.iteration = compile(self.compiled_iteration) if compile else None
+        if self.form.graph:
+            self.capture()
+
+    @property
+    def cuda(self):
+        return self.device.type == "cuda"
+
+    def logits(self, x):
+        if self.form.folded:
+            return self.folded.logits(self.folded.weights, x)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.form.autocast):
+            return self.model(x).float()
+
+    def input_gradient(self, x):
+        """Times kLossScale."""
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(scaled_loss(self.logits(x), self.labels), x)[0]
+
+    def compiled_gradient(self, weights, x):
+        return torch.func.grad(lambda x: scaled_loss(self.folded.logits(weights, x), self.labels))(x)
+
+    def compiled_iteration(self, weights, x, eta):
+        return pgd_update(x, eta, self.compiled_gradient(weights, x + eta))
+
+    def iterations(self):
+        """Refreshes what is folded; moves eta from its start to its end, in place."""
+        if self.form.folded:
+            self.folded.refresh()
+        eta = self.eta
+        for _ in range(self.steps):
+            if self.form.compiled:
+                eta = self.iteration(self.folded.weights, self.x, eta)
+            else:
+                eta = pgd_update(self.x, eta, self.input_gradient(self.x + eta))
+        self.eta.copy_(eta)
+
+    def capture(self):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):  # compiles, chooses algorithms, makes workspaces
+                self.iterations()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.iterations()
+
+    def run(self):
+        self.graph.replay() if self.graph else self.iterations()
+
+    def attack(self):
+        if not self.form.folded:
+            self.model.eval()
+        self.eta.uniform_(-kEps, kEps)
+        self.run()
+
+    def train(self):
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        x_adv = (self.x + self.eta).clamp(0, 1)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.train_bf16):
+            loss = F.cross_entropy(self.training_model(x_adv), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def wait(self):
+        if self.cuda:
+            torch.cuda.synchronize()
+        return 1000 * time.perf_counter()
+
+    def step(self):
+        """Milliseconds of the attack and of the whole step."""
+        begin = self.wait()
+        self.attack()
+        attacked = self.wait()
+        self.train()
+        return attacked - begin, self.wait() - begin
+
+    @torch.no_grad()
+    def loss(self, x):
+        self.model.eval()
+        return float(F.cross_entropy(self.model(x), self.labels))
+
+    def warm_up(self):
+        """Ends the program where the numbers are wrong: no timing of wrong work."""
+        clean = self.loss(self.x)
+        self.attack()
+        attacked = self.loss((self.x + self.eta).clamp(0, 1))
+        trained = [float(self.train())]
+        for _ in range(2):
+            self.attack()
+            trained.append(float(self.train()))
+        if not (attacked > clean and all(math.isfinite(loss) for loss in [clean, attacked, *trained])):
+            sys.exit(f"torch_gpu.py: {self.name} is wrong: clean loss {clean}, attacked {attacked}, in training {trained}")
+        if self.cuda:  # from here on the peak is that of a step, without the search for algorithms
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        self.step()
+
+    def measure(self, repeat):
+        attacks, steps = zip(*(self.step() for _ in range(repeat)))
+        step, batch = statistics.median(steps), len(self.x)
+        return {
+            "form": self.name,
+            "ms_per_step": round(step, 3),
+            "ms_per_step_min": round(min(steps), 3),
+            "ms_per_step_max": round(max(steps), 3),
+            "ms_per_image": round(step / batch, 6),
+            "images_per_s": round(1000 * batch / step, 1),
+            "ms_per_attack_iteration": round(statistics.median(attacks) / self.steps, 4),
+            "peak_memory_mb": round(self.peak_memory() / 2**20, 1),
+        }
+
+    def peak_memory(self):
+        """Bytes: what PyTorch holds on a GPU, graphs included, or the process on a CPU."""
+        if self.cuda:
+            return torch.cuda.max_memory_reserved()
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def check(self):
+        """Errors against double precision: of logits, input gradient, and the signs that one iteration follows."""
+        exact = copy.deepcopy(self.model).double().to(memory_format=torch.contiguous_format).eval()
+        if not self.form.folded:
+            self.model.eval()
+        x = self.x.double()
+        dx = kLossScale * reference.input_gradient(exact, x, self.labels)
+        with torch.no_grad():
+            logits_error = reference.relative_error(self.logits(self.x), exact(x))
+        if self.form.compiled:
+            found = torch.compile(self.compiled_gradient)(self.folded.weights, self.x)
+        else:
+            found = self.input_gradient(self.x)
+        self.eta.zero_()
+        self.run()
+        same = (self.eta.double() - pgd_update(x, torch.zeros_like(x), dx)).abs() < 1e-4
+        tolerance = self.form.tolerance
+        if self.form.folded:
+            tolerance = {"float32": kFloat32, "float16": kTenBits, "bfloat16": kBfloat16}[self.dtype]
+        line = {
+            "form": self.name,
+            "logits_error": logits_error,
+            "gradient_error": reference.relative_error(found, dx),
+            "signs_equal": float(same.double().mean()),
+            "gradient_rms": float(dx.square().mean().sqrt()),
+        }
+        errors = line["logits_error"], line["gradient_error"], 1 - line["signs_equal"]
+        line["passed"] = all(error <= limit for error, limit in zip(errors, tolerance))
+        return line
+
+
+def reason_to_skip(form, device):
+    if form.graph and device.type != "cuda":
+        return "needs CUDA"
+    if form.compiled and not hasattr(torch, "compile"):
+        return "needs torch.compile (PyTorch 2)"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", default="resnet18", choices=("resnet18", "preact_resnet18"))
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=2048)
+    parser.add_argument("--steps", type=int, default=10, help="of the attack")
+    parser.add_argument("--form", nargs="+", default=list(kForms), choices=list(kForms), metavar="FORM")
+    parser.add_argument("--repeat", type=int, default=5, help="timed steps of each form")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="of the folded forms; on CPUs float32")
+    parser.add_argument("--train-bf16", action="store_true", help="the training pass under bf16 autocast")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--threads", type=int, default=2, help="of a CPU")
+    parser.add_argument("--check", action="store_true", help="compare the forms with double precision and time nothing")
+    parser.add_argument("--serve", action="store_true", help="one step for each line of stdin, until it ends")
+    arguments = parser.parse_args()
+    if arguments.serve and len(arguments.form) > 1:
+        parser.error("--serve needs one --form")
+    device = torch.device(arguments.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        sys.exit("torch_gpu.py: PyTorch finds no CUDA device here; --device cpu tests the script without one")
+    arguments.dtype = arguments.dtype or ("float16" if device.type == "cuda" else "float32")
+    torch.set_num_threads(arguments.threads)
+    about = {
+        **{name: getattr(arguments, name) for name in ("network", "width", "batch", "steps", "dtype", "train_bf16")},
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+    }
+    if arguments.check:
+        arguments.steps = 1
+
+    passed = True
+    for name in arguments.form:
+        reason = reason_to_skip(kForms[name], device)
+        if reason:
+            print(json.dumps({"form": name, "skipped": reason}), flush=True)
+            continue
+        trainer = Trainer(arguments, name, device)
+        if arguments.check:
+            line = trainer.check()
+            passed = passed and line["passed"]
+            print(json.dumps({**line, **about}), flush=True)
+        else:
+            trainer.warm_up()
+            for _ in sys.stdin if arguments.serve else [None]:
+                line = trainer.measure(1 if arguments.serve else arguments.repeat)
+                print(json.dumps({**line, **about}), flush=True)
+        del trainer
+        if kForms[name].compiled:
+            torch.compiler.reset()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    sys.exit(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    main()

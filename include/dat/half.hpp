@@ -1,0 +1,92 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "dat/tensor.hpp"
+
+namespace dat {
+
+/// Numbers stored in 16 bits. Arithmetic is done in float; storing rounds to the nearest, ties to even.
+struct Half {  ///< IEEE 754 binary16
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+[[nodiscard]] DAT_HD inline float to_float(float x) { return x; }
+
+[[nodiscard]] DAT_HD inline float to_float(BFloat16 x) {
+  const std::uint32_t bits = std::uint32_t{x.bits} << 16U;
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  return std::bit_cast<float>(bits);
+#endif
+}
+
+[[nodiscard]] DAT_HD inline float to_float(Half x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+#else
+  // The exponent moved to where a float has it and scaled right by a multiplication, which also makes subnormal numbers
+  // normal; infinity and NaN keep the largest exponent.
+  const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000U) << 16U, rest = std::uint32_t{x.bits} & 0x7fffU;
+  const bool special = rest >= 0x7c00U;
+  const float scaled = std::bit_cast<float>(rest << 13U) * 0x1p112F;
+  const std::uint32_t bits = special ? 0x7f800000U | (rest & 0x3ffU) << 13U : std::bit_cast<std::uint32_t>(scaled);
+  return std::bit_cast<float>(sign | bits);
+#endif
+}
+
+template <class T>
+struct Stored {};
+
+template <>
+struct Stored<float> {
+  static constexpr DType type = DType::f32;
+  [[nodiscard]] DAT_HD static float from(float x) { return x; }
+};
+
+template <>
+struct Stored<BFloat16> {
+  static constexpr DType type = DType::bf16;
+  [[nodiscard]] DAT_HD static BFloat16 from(float x) {
+#ifdef __CUDA_ARCH__
+    const std::uint32_t bits = __float_as_uint(x);
+#else
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+#endif
+    if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>(bits >> 16U | 0x40U)};  // NaN
+    return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U)};
+  }
+};
+
+template <>
+struct Stored<Half> {
+  static constexpr DType type = DType::f16;
+  [[nodiscard]] DAT_HD static Half from(float x) {
+#ifdef __CUDA_ARCH__
+    Half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+#else
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    const auto sign = static_cast<std::uint16_t>(bits >> 16U & 0x8000U);
+    const std::uint32_t size = bits & 0x7fffffffU;
+    if (size > 0x7f800000U) return {static_cast<std::uint16_t>(sign | 0x7e00U)};   // NaN
+    if (size >= 0x477ff000U) return {static_cast<std::uint16_t>(sign | 0x7c00U)};  // rounds to 65536 or more
+    if (size < 0x38800000U) {  // subnormal: adding 1/2 leaves the wanted bits, rounded, at the end of the mantissa
+      const float sum = std::bit_cast<float>(size) + 0.5F;
+      return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000U))};
+    }
+    const std::uint32_t rounded = size + 0xfffU + (size >> 13U & 1U);
+    return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U))};
+#endif
+  }
+};
+
+}  // namespace dat

@@ -1,0 +1,118 @@
+// Instantiates every kernel for CUDA: the one file that nvcc compiles.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "all.hpp"
+#include "dat/error.hpp"
+
+// How kernels are launched; tests replace these. BLOCKS: the threads of a block work together.
+#ifndef DAT_LAUNCH
+#define DAT_LAUNCH(kernel, blocks, threads, stream, ...) kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
+#define DAT_LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...) kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
+#endif
+
+namespace dat {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+void check_launch() {
+  const cudaError_t status = cudaGetLastError();
+  require(status == cudaSuccess, ExitCode::device, "a CUDA kernel could not be started: ", cudaGetErrorString(status));
+}
+
+template <class F>
+__global__ void __launch_bounds__(kThreads) each_kernel(std::int64_t n, F f) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) f(i);
+}
+
+/// One block per chunk.
+template <class F>
+__global__ void __launch_bounds__(kThreads) each_chunk_kernel(const Chunk* chunks, F f) {
+  const Chunk chunk = chunks[blockIdx.x];
+  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < chunk.size; i += kThreads)
+    f(chunk.segment, chunk.begin + i);
+}
+
+/// The sum over the threads of a block, in a fixed order; in thread 0.
+__device__ inline Sums block_sum(Sums mine) {
+  __shared__ double lane[kSums][kThreads];
+  const int t = static_cast<int>(threadIdx.x);
+  for (int j = 0; j < kSums; ++j) lane[j][t] = mine.v[j];
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (t < half)
+      for (int j = 0; j < kSums; ++j) lane[j][t] += lane[j][t + half];
+  }
+  Sums total;
+  for (int j = 0; j < kSums; ++j) total.v[j] = lane[j][0];
+  return total;
+}
+
+/// One block per chunk: partial[chunk] = sum of f.
+template <class F>
+__global__ void __launch_bounds__(kThreads) chunk_sum_kernel(const Chunk* chunks, F f, double* partial) {
+  const Chunk chunk = chunks[blockIdx.x];
+  Sums mine;
+  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < chunk.size; i += kThreads) {
+    const Sums s = f(chunk.segment, chunk.begin + i);
+    for (int j = 0; j < kSums; ++j) mine.v[j] += s.v[j];
+  }
+  const Sums total = block_sum(mine);
+  if (threadIdx.x == 0)
+    for (int j = 0; j < kSums; ++j) partial[std::int64_t{blockIdx.x} * kSums + j] = total.v[j];
+}
+
+/// One block per segment: out[segment] = sum of the partial sums of its chunks.
+__global__ void __launch_bounds__(kThreads)
+    segment_sum_kernel(const std::int32_t* first, const double* partial, double* out) {
+  Sums mine;
+  for (std::int32_t k = first[blockIdx.x] + static_cast<std::int32_t>(threadIdx.x); k < first[blockIdx.x + 1];
+       k += kThreads)
+    for (int j = 0; j < kSums; ++j) mine.v[j] += partial[std::int64_t{k} * kSums + j];
+  const Sums total = block_sum(mine);
+  if (threadIdx.x == 0)
+    for (int j = 0; j < kSums; ++j) out[std::int64_t{blockIdx.x} * kSums + j] = total.v[j];
+}
+
+}  // namespace
+
+template <class F>
+void cuda_each(void* stream, std::int64_t n, const F& f) {
+  if (n == 0) return;
+  const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
+  const auto kernel = each_kernel<F>;
+  DAT_LAUNCH(kernel, blocks, kThreads, static_cast<cudaStream_t>(stream), n, f);
+  check_launch();
+}
+
+template <class F>
+void cuda_each_chunk(void* stream, const Chunks& chunks, const F& f) {
+  if (chunks.count == 0) return;
+  const auto kernel = each_chunk_kernel<F>;
+  DAT_LAUNCH(kernel, static_cast<unsigned>(chunks.count), kThreads, static_cast<cudaStream_t>(stream), chunks.data, f);
+  check_launch();
+}
+
+template <class F>
+void cuda_sum(void* stream, const Chunks& chunks, const F& f, double* partial, double* out) {
+  const auto queue = static_cast<cudaStream_t>(stream);
+  if (chunks.count > 0) {
+    const auto kernel = chunk_sum_kernel<F>;
+    DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.count), kThreads, queue, chunks.data, f, partial);
+  }
+  const auto kernel = segment_sum_kernel;
+  DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.segments), kThreads, queue, chunks.first, partial, out);
+  check_launch();
+}
+
+#define DAT_EACH(F) template void cuda_each<kernels::F>(void*, std::int64_t, const kernels::F&);
+#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(void*, const Chunks&, const kernels::F&);
+#define DAT_SUM(F) template void cuda_sum<kernels::F>(void*, const Chunks&, const kernels::F&, double*, double*);
+#include "kernels.def"
+
+}  // namespace dat

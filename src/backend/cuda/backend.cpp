@@ -1,0 +1,286 @@
+#include "backend/cuda/backend.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "backend/cuda/factory.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::string dotted(int cuda_version) {  // 13000 is 13.0
+  return std::to_string(cuda_version / 1000) + "." + std::to_string(cuda_version % 1000 / 10);
+}
+
+/// cuDNN's last version with code for Pascal and Volta (NVIDIA's support matrix) is 9.10.
+[[nodiscard]] bool too_old_for_cudnn(int capability) { return capability < 75 && cudnnGetVersion() >= 91100; }
+
+[[nodiscard]] int capability_of(int device) {
+  int major = 0, minor = 0;
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return 10 * major + minor;
+}
+
+}  // namespace
+
+std::string cuda_missing() {
+  int devices = 0, driver = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status == cudaSuccess && devices > 0) return {};
+  (void)cudaGetLastError();
+  (void)cudaDriverGetVersion(&driver);
+  if (driver == 0) return "this machine has no NVIDIA driver";
+  if (status == cudaErrorInsufficientDriver)
+    return "the NVIDIA driver is for CUDA " + dotted(driver) + ", this program needs " + dotted(CUDART_VERSION) +
+           ": update the driver, or build with an older toolkit";
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return std::string("no GPU is to be seen") +
+         (visible != nullptr ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")" : "") +
+         (status != cudaSuccess ? std::string(": ") + cudaGetErrorString(status) : "");
+}
+
+std::string cuda_version() { return dotted(CUDART_VERSION) + ", cuDNN " + cuda::cudnn_version(); }
+
+std::string cuda_report() {
+  std::ostringstream text;
+  int driver = 0, runtime = 0, devices = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  text << "driver    " << (driver == 0 ? "none" : "for CUDA " + dotted(driver)) << "\ntoolkit   CUDA "
+       << dotted(CUDART_VERSION) << ", runtime " << dotted(runtime) << "\ncuDNN     " << cuda::cudnn_version()
+       << " (built with " << CUDNN_MAJOR << "." << CUDNN_MINOR << "." << CUDNN_PATCHLEVEL << ")\n";
+  const std::string missing = cuda_missing();
+  if (!missing.empty()) {
+    text << "GPU       none usable: " << missing << "\n";
+    return text.str();
+  }
+  cuda::check(cudaGetDeviceCount(&devices));
+  for (int k = 0; k < devices; ++k) {
+    cudaDeviceProp properties{};
+    cuda::check(cudaGetDeviceProperties(&properties, k));
+    text << "GPU " << k << "     " << properties.name << ", compute capability " << properties.major << "."
+         << properties.minor << ", " << (properties.totalGlobalMem >> 20U) << " MiB";
+    try {
+      const auto backend = make_cuda_backend({.device = "cuda", .node_rank = k});
+      text << ", " << (backend->spare_memory() >> 20U) << " MiB free: usable\n";
+    } catch (const Error& error) {
+      text << ": not usable: " << error.what() << "\n";
+    }
+  }
+  return text.str();
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  int devices = 0;
+  cuda::check(cudaGetDeviceCount(&devices));
+  require(devices > 0, ExitCode::device, cuda_missing());
+  cuda::check(cudaSetDevice(options.node_rank % devices));
+  return std::make_unique<cuda::CudaBackend>(options);
+}
+
+namespace cuda {
+
+namespace {
+constexpr std::size_t kHalf = 8U << 20U;
+constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends for Hopper
+}  // namespace
+
+CudaBackend::CudaBackend(const BackendOptions& options) : deterministic_(options.deterministic) {
+  check(cudaGetDevice(&index_));
+  check(cudaGetDeviceCount(&devices_));
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index_));
+  name_ = properties.name;
+  constexpr char kHex[] = "0123456789abcdef";
+  for (const char byte : properties.uuid.bytes) {
+    id_ += kHex[static_cast<unsigned char>(byte) >> 4U];
+    id_ += kHex[static_cast<unsigned char>(byte) & 15U];
+  }
+  total_memory_ = properties.totalGlobalMem;
+  capability_ = capability_of(index_);
+  tf32_ = options.math == "tf32" && capability_ >= 80;
+  require(!too_old_for_cudnn(capability_), ExitCode::device, "cuDNN ", cudnn_version(), " has no code for ", name_,
+          " (compute capability ", capability_ / 10, ".", capability_ % 10, "); build with cuDNN 9.10 or older");
+  check(cudnnSetStream(cudnn_, stream_));
+  check(cublasSetStream(cublas_, stream_));
+  // Of one's own, so that cuBLAS allocates nothing while work is recorded.
+  check(cublasSetWorkspace(cublas_, allocate(kCublasWorkspace, "library scratch"), kCublasWorkspace));
+  for (Half& half : halves_) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
+  for (int k = 0; k < kTickets; ++k) tickets_.emplace_back();
+
+  // A first kernel, to learn here whether this build has code for this GPU.
+  float* probe = allocate_floats(1, "probe");
+  each(device(), 1, kernels::Scale{probe, probe, 1.0F, false});
+  wait();
+}
+
+CudaBackend::~CudaBackend() { (void)cudaDeviceSynchronize(); }
+
+std::string CudaBackend::description() const {
+  std::ostringstream text;
+  text << "cuda: " << name_ << " (GPU " << index_ << " of " << devices_ << ", compute capability " << capability_ / 10
+       << "." << capability_ % 10 << "), cuDNN " << cudnn_version() << (tf32_ ? ", TF32" : ", f32")
+       << (deterministic_ ? ", deterministic" : "");
+  return text.str();
+}
+
+std::string CudaBackend::refuses(DType storage) const {
+  return storage == DType::bf16 && capability_ < 80 ? name_ + " does not compute in bf16; use f16" : "";
+}
+
+void* CudaBackend::allocate(std::size_t bytes, const std::string& purpose) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    fail(ExitCode::device, "out of GPU memory: ", bytes >> 20U, " MiB for ", purpose, ", ", spare_memory() >> 20U,
+         " MiB free; take a smaller --micro-batch, or fewer ranks per GPU");
+  }
+  check(status);
+  memory_.emplace_back(data);
+  allocations_.push_back({purpose, bytes});
+  check(cudaMemsetAsync(data, 0, std::max<std::size_t>(bytes, 1), stream_));
+  return data;
+}
+
+void* CudaBackend::allocate_pinned(std::size_t bytes, const std::string& purpose) {
+  void* data = nullptr;
+  const cudaError_t status = cudaHostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocDefault);
+  require(status == cudaSuccess, ExitCode::device, "cannot have ", bytes >> 20U, " MiB of pinned host memory for ",
+          purpose, ": ", cudaGetErrorString(status));
+  pinned_.emplace_back(data);
+  std::memset(data, 0, bytes);
+  return data;
+}
+
+std::size_t CudaBackend::spare_memory() const {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+void CudaBackend::commit(Shared& shared, const std::string& purpose) {
+  if (shared.wanted <= shared.bytes && shared.data != nullptr) return;
+  if (shared.data != nullptr) {
+    wait();
+    std::erase_if(memory_, [&](const auto& one) { return one.get() == shared.data; });
+    std::erase_if(allocations_, [&](const Allocation& a) { return a.purpose == purpose && a.bytes == shared.bytes; });
+    shared.data = nullptr;
+  }
+  shared.data = allocate(shared.wanted, purpose);
+  shared.bytes = shared.wanted;
+}
+
+void CudaBackend::commit_workspace() {
+  commit(workspace_, "activations");
+  commit(scratch_, "library scratch");
+}
+
+void CudaBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes;) {
+    Half* half = &halves_[half_];
+    if (half->used == kHalf) {
+      check(cudaEventRecord(half->done, stream_));
+      half_ = 1 - half_;
+      half = &halves_[half_];
+      check(cudaEventSynchronize(half->done));  // its copies were queued before those of the other half
+      half->used = 0;
+    }
+    const std::size_t piece = std::min(bytes - at, kHalf - half->used);
+    std::memcpy(half->data + half->used, static_cast<const char*>(host) + at, piece);
+    check(cudaMemcpyAsync(static_cast<char*>(device) + at, half->data + half->used, piece, cudaMemcpyHostToDevice,
+                          stream_));
+    half->used += piece;
+    at += piece;
+  }
+}
+
+void CudaBackend::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_));
+  check(cudaStreamSynchronize(stream_));
+}
+
+void CudaBackend::wait() {
+  check(cudaStreamSynchronize(stream_));
+  check(cudaStreamSynchronize(copies_));
+}
+
+Backend::Ticket CudaBackend::mark() {
+  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], stream_));
+  return next_++;
+}
+
+Backend::Ticket CudaBackend::fetch(void* pinned, const void* device, std::size_t bytes) {
+  check(cudaEventRecord(queued_, stream_));
+  check(cudaStreamWaitEvent(copies_, queued_, 0));
+  check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, copies_));
+  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], copies_));
+  return next_++;
+}
+
+bool CudaBackend::arrived(Ticket ticket) {
+  assert(next_ - ticket <= kTickets);
+  const cudaError_t status = cudaEventQuery(tickets_[static_cast<std::size_t>(ticket % kTickets)]);
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // or the next kernel would be blamed for it
+    return false;
+  }
+  check(status);
+  return true;
+}
+
+void CudaBackend::wait_for(Ticket ticket) {
+  assert(next_ - ticket <= kTickets);
+  check(cudaEventSynchronize(tickets_[static_cast<std::size_t>(ticket % kTickets)]));
+}
+
+void CudaBackend::send(void* device, const void* pinned, std::size_t bytes) {
+  check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream_));
+}
+
+std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {
+  class Graph final : public Recording {
+   public:
+    Graph(CudaBackend& backend, const std::function<void()>& calls) : backend_(backend) {
+      const Counters before = backend.counters;
+      check(cudaStreamBeginCapture(backend.stream(), cudaStreamCaptureModeThreadLocal));
+      cudaGraph_t graph = nullptr;
+      try {
+        calls();
+      } catch (...) {
+        (void)cudaStreamEndCapture(backend.stream(), &graph);
+        if (graph != nullptr) (void)cudaGraphDestroy(graph);
+        throw;
+      }
+      check(cudaStreamEndCapture(backend.stream(), &graph));
+      const cudaError_t status = cudaGraphInstantiateWithFlags(&graph_, graph, 0);
+      (void)cudaGraphDestroy(graph);
+      check(status);
+      counted_ = backend.counters;
+      counted_ -= before;
+      backend.counters = before;
+    }
+    ~Graph() override { (void)cudaGraphExecDestroy(graph_); }
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    void replay() override {
+      check(cudaGraphLaunch(graph_, backend_.stream()));
+      backend_.counters += counted_;
+    }
+
+   private:
+    CudaBackend& backend_;
+    cudaGraphExec_t graph_ = nullptr;
+    Counters counted_;
+  };
+  return std::make_unique<Graph>(*this, work);
+}
+
+}  // namespace cuda
+}  // namespace dat

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cudnn.hpp"
+#include "dat/backend.hpp"
+
+namespace dat::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const BackendOptions& options);
+  ~CudaBackend() override;
+
+  [[nodiscard]] Device device() const override { return {DeviceKind::cuda, static_cast<cudaStream_t>(stream_)}; }
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::string device_id() const override { return id_; }
+  [[nodiscard]] Layout activation_layout(int c, int h, int w) const override { return {c, h, w, c}; }
+  [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, c}; }
+
+  [[nodiscard]] std::string refuses(DType storage) const override;
+  [[nodiscard]] void* allocate(std::size_t bytes, const std::string& purpose) override;
+  [[nodiscard]] void* allocate_pinned(std::size_t bytes, const std::string& purpose) override;
+  [[nodiscard]] std::vector<Allocation> allocations() const override { return allocations_; }
+  [[nodiscard]] std::size_t spare_memory() const override;
+  void request_workspace(std::size_t bytes) override { workspace_.request(bytes); }
+  void commit_workspace() override;
+  [[nodiscard]] void* workspace() const override { return workspace_.data; }
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override;
+  void wait() override;
+  [[nodiscard]] Ticket mark() override;
+  [[nodiscard]] Ticket fetch(void* pinned, const void* device, std::size_t bytes) override;
+  [[nodiscard]] bool arrived(Ticket ticket) override;
+  void wait_for(Ticket ticket) override;
+  void send(void* device, const void* pinned, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
+
+  [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
+  [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;
+  [[nodiscard]] std::unique_ptr<Linear> linear(int n, int in, int out) override;
+
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_; }
+  [[nodiscard]] cublasHandle_t cublas() const { return cublas_; }
+  [[nodiscard]] bool tf32() const { return tf32_; }
+  [[nodiscard]] bool deterministic() const { return deterministic_; }
+  /// Memory for the inside of one call, shared by all of them; exists after commit_workspace.
+  void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
+  [[nodiscard]] void* scratch() const { return scratch_.data; }
+  [[nodiscard]] std::size_t scratch_limit() const { return total_memory_ / 32; }
+
+  /// How one pass of a convolution is computed.
+  struct Choice {
+    int algorithm = 0;
+    cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+    std::size_t scratch = 0;
+    bool rotated = false;  ///< input gradient: as a convolution with rotated weights
+    bool fused = false;    ///< bias, addition and ReLU by cuDNN
+    std::string name;
+    float milliseconds = 0;
+  };
+  /// Choices made so far, by description of the pass: equal convolutions are tried once.
+  std::map<std::string, Choice> choices;
+
+ private:
+  struct Shared {
+    std::size_t bytes = 0, wanted = 0;
+    void* data = nullptr;
+    void request(std::size_t size) { wanted = size > wanted ? size : wanted; }
+  };
+  void commit(Shared& shared, const std::string& purpose);
+
+  int index_ = 0, devices_ = 0, capability_ = 0;  ///< capability: 60 for 6.0
+  std::string name_, id_;
+  std::size_t total_memory_ = 0;
+  bool tf32_ = false, deterministic_ = false;
+  // Memory outlives the streams: members are destroyed from the last to the first.
+  struct Free {
+    void operator()(void* p) const { (void)cudaFree(p); }
+  };
+  struct FreeHost {
+    void operator()(void* p) const { (void)cudaFreeHost(p); }
+  };
+  std::vector<std::unique_ptr<void, Free>> memory_;
+  std::vector<std::unique_ptr<void, FreeHost>> pinned_;
+  std::vector<Allocation> allocations_;
+  Shared workspace_, scratch_;
+
+  Stream stream_, copies_;
+  Cudnn cudnn_;
+  Cublas cublas_;
+
+  /// What copy_to_device takes goes through these two halves of pinned memory in turn.
+  struct Half {
+    char* data = nullptr;
+    std::size_t used = 0;
+    Event done;
+  };
+  Half halves_[2];
+  int half_ = 0;
+
+  static constexpr int kTickets = 256;  ///< that can be under way at once
+  std::vector<Event> tickets_;
+  Ticket next_ = 0;
+  Event queued_;
+};
+
+}  // namespace dat::cuda

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dat/backend.hpp"
+
+/// Laws are written once and checked on the device that $DAT_TEST_DEVICE names: the CPU where it is not set. Those that
+/// speak of the CPU alone bear the tag [cpu].
+namespace dat::test {
+
+[[nodiscard]] inline std::string test_device() {
+  const char* name = std::getenv("DAT_TEST_DEVICE");
+  return name != nullptr ? name : "cpu";
+}
+
+/// In exact f32, what the tolerances are derived for; and, where bits are compared, with the same bits in every call.
+[[nodiscard]] inline std::unique_ptr<Backend> test_backend(int threads = 2, bool deterministic = true) {
+  return make_backend({.device = test_device(), .threads = threads, .math = "f32", .deterministic = deterministic});
+}
+
+/// One backend for all tests of single kernels.
+[[nodiscard]] inline Backend& kernel_backend() {
+  static const std::unique_ptr<Backend> backend = test_backend();
+  return *backend;
+}
+
+/// Memory that the host and the device both reach by the same address, once the device has been waited for.
+template <class T>
+struct Visible {
+  using value_type = T;
+  Visible() = default;
+  template <class U>
+  Visible(const Visible<U>&) {}  // NOLINT: allocators convert
+  [[nodiscard]] T* allocate(std::size_t n) {
+    return static_cast<T*>(kernel_backend().allocate_pinned(n * sizeof(T), "test"));
+  }
+  void deallocate(T*, std::size_t) {}  // the backend's
+  friend bool operator==(const Visible&, const Visible&) { return true; }
+};
+template <class T>
+using Shared = std::vector<T, Visible<T>>;
+
+template <class T>
+[[nodiscard]] Shared<T> shared(const std::vector<T>& values) {
+  return Shared<T>(values.begin(), values.end());
+}
+
+}  // namespace dat::test

@@ -1,0 +1,181 @@
+// cuBLAS: products of matrices, and of a matrix with a vector. See double.hpp.
+
+#include <cublas_v2.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "double.hpp"
+#include "storage.hpp"
+
+using namespace dat_double;
+
+struct cublasContext {
+  cudaStream_t stream = nullptr;
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+  bool tf32 = false;
+};
+
+namespace {
+
+bool transposed(cublasOperation_t op) { return op != CUBLAS_OP_N; }
+bool known(cublasOperation_t op) { return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C; }
+bool known(cudaDataType type) { return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF; }
+
+std::size_t elements(int rows, int columns, int leading) {
+  return static_cast<std::size_t>(leading) * (columns - 1) + rows;
+}
+
+cublasStatus_t queue(cublasHandle_t handle, std::function<void()> work) {
+  return enqueue(handle->stream,
+                 [workspace = handle->workspace, bytes = handle->workspace_bytes, work = std::move(work)] {
+                   if (bytes > 0) std::memset(workspace, 0xFF, bytes);
+                   work();
+                 }) == cudaSuccess
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+/// A matrix as it is stored.
+struct Matrix {
+  const void* data;
+  cudaDataType type;
+  int rows, columns, leading;
+};
+
+cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                    float alpha, const Matrix& a, const Matrix& b, float beta, void* c, cudaDataType type, int ldc,
+                    bool as_tf32) {
+  if (m < 0 || n < 0 || k < 0 || a.leading < std::max(1, a.rows) || b.leading < std::max(1, b.rows) ||
+      ldc < std::max(1, m) || !known(op_a) || !known(op_b))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (!known(a.type) || a.type != b.type || !known(type) || (type != CUDA_R_32F && type != a.type))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+  if (k > 0) {
+    require_device("gemm", "A", a.data, elements(a.rows, a.columns, a.leading) * size_of(a.type));
+    require_device("gemm", "B", b.data, elements(b.rows, b.columns, b.leading) * size_of(b.type));
+  }
+  require_device("gemm", "C", c, elements(m, n, ldc) * size_of(type));
+  return queue(handle, [=] {
+    std::vector<float> x, y;
+    if (k > 0) {
+      x = read(a.data, a.type, elements(a.rows, a.columns, a.leading), as_tf32);
+      y = read(b.data, b.type, elements(b.rows, b.columns, b.leading), as_tf32);
+    }
+    const std::ptrdiff_t a_row = transposed(op_a) ? a.leading : 1, a_inner = transposed(op_a) ? 1 : a.leading;
+    const std::ptrdiff_t b_column = transposed(op_b) ? 1 : b.leading, b_inner = transposed(op_b) ? b.leading : 1;
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int j = 0; j < n; ++j) {
+      for (int i = 0; i < m; ++i) {
+        double sum = 0;
+        for (int l = 0; l < k; ++l) sum += double{x[i * a_row + l * a_inner]} * y[j * b_column + l * b_inner];
+        blend(c, type, static_cast<std::size_t>(ldc) * j + i, alpha * sum, beta);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+  *handle = new cublasContext;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+/// Forgets the workspace, as the library does.
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  handle->stream = stream;
+  handle->workspace = nullptr;
+  handle->workspace_bytes = 0;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std::size_t bytes) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (bytes > 0 && reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  require_device("cublasSetWorkspace", "the workspace", workspace, bytes);
+  handle->workspace = workspace;
+  handle->workspace_bytes = bytes;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  handle->tf32 = (mode & 0xf) == CUBLAS_TF32_TENSOR_OP_MATH || (mode & 0xf) == CUBLAS_TENSOR_OP_MATH;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int* version) {
+  *version = CUBLAS_VERSION;
+  return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    default:
+      return "an unknown cuBLAS status";
+  }
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                            const void* alpha, const void* a, cudaDataType type_a, int lda, const void* b,
+                            cudaDataType type_b, int ldb, const void* beta, void* c, cudaDataType type_c, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool fast = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (!fast && compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return gemm(handle, op_a, op_b, m, n, k, *static_cast<const float*>(alpha),
+              {a, type_a, transposed(op_a) ? k : m, transposed(op_a) ? m : k, lda},
+              {b, type_b, transposed(op_b) ? n : k, transposed(op_b) ? k : n, ldb}, *static_cast<const float*>(beta), c,
+              type_c, ldc, fast || (handle->tf32 && compute == CUBLAS_COMPUTE_32F));
+}
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+                              int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
+                              const float* beta, float* c, int ldc) {
+  return cublasGemmEx(handle, op_a, op_b, m, n, k, alpha, a, CUDA_R_32F, lda, b, CUDA_R_32F, ldb, beta, c, CUDA_R_32F,
+                      ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t op, int m, int n, const float* alpha,
+                              const float* a, int lda, const float* x, int incx, const float* beta, float* y,
+                              int incy) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (alpha == nullptr || beta == nullptr || m < 0 || n < 0 || lda < std::max(1, m) || incx == 0 || incy == 0 ||
+      !known(op))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+  const int rows = transposed(op) ? n : m, inner = transposed(op) ? m : n;
+  const auto span = [](int count, int step) { return static_cast<std::size_t>(count - 1) * std::abs(step) + 1; };
+  require_device("cublasSgemv", "A", a, elements(m, n, lda) * sizeof(float));
+  require_device("cublasSgemv", "x", x, span(inner, incx) * sizeof(float));
+  require_device("cublasSgemv", "y", y, span(rows, incy) * sizeof(float));
+  return queue(handle, [=, factor = *alpha, keep = *beta] {
+    const std::ptrdiff_t a_row = transposed(op) ? lda : 1, a_inner = transposed(op) ? 1 : lda;
+    const auto place = [](int i, int count, int step) {  // a vector with a negative step begins at its end
+      return static_cast<std::ptrdiff_t>(step < 0 ? i - (count - 1) : i) * step;
+    };
+    for (int i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (int l = 0; l < inner; ++l) sum += double{a[i * a_row + l * a_inner]} * x[place(l, inner, incx)];
+      blend(y, CUDA_R_32F, place(i, rows, incy), factor * sum, keep);
+    }
+  });
+}
+}

@@ -1,0 +1,663 @@
+// cuDNN's legacy interface: convolutions and batch norm in NHWC. See double.hpp.
+//
+// The lists of algorithms hold one that computes wrong numbers, one that differs from call to call, one that is not
+// supported, one that wants more memory than there is, and right ones.
+
+#include <cudnn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+
+#include "double.hpp"
+#include "storage.hpp"
+
+using namespace dat_double;
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+struct cudnnTensorStruct {
+  std::optional<cudaDataType_t> type;
+  bool nhwc = false;  // or no different from it
+  int n = 0, c = 0, h = 0, w = 0;
+  std::size_t elements() const { return std::size_t(n) * c * h * w; }
+  std::size_t bytes() const { return elements() * size_of(*type); }
+};
+struct cudnnFilterStruct : cudnnTensorStruct {};  // n filters
+struct cudnnConvolutionStruct {
+  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups = 1;
+  cudnnConvolutionMode_t mode;
+  cudnnDataType_t compute;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+};
+struct cudnnActivationStruct {
+  cudnnActivationMode_t mode;
+  bool keep_nan;
+};
+
+namespace {
+
+constexpr auto kOk = CUDNN_STATUS_SUCCESS, kBad = CUDNN_STATUS_BAD_PARAM, kUnsupported = CUDNN_STATUS_NOT_SUPPORTED;
+
+std::optional<cudaDataType_t> storage(cudnnDataType_t type) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT:
+      return CUDA_R_32F;
+    case CUDNN_DATA_HALF:
+      return CUDA_R_16F;
+    case CUDNN_DATA_BFLOAT16:
+      return CUDA_R_16BF;
+    default:
+      return std::nullopt;
+  }
+}
+
+cudnnStatus_t set(cudnnTensorStruct* t, cudnnDataType_t type, bool nhwc, int n, int c, int h, int w) {
+  if (t == nullptr || n < 1 || c < 1 || h < 1 || w < 1) return kBad;
+  static_cast<cudnnTensorStruct&>(*t) = {storage(type), nhwc, n, c, h, w};
+  return t->type ? kOk : kUnsupported;
+}
+
+template <class T>
+cudnnStatus_t create(T** made) {
+  *made = new T{};
+  return kOk;
+}
+template <class T>
+cudnnStatus_t destroy(T* it) {
+  delete it;
+  return kOk;
+}
+
+bool same(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
+  return a.type == b.type && a.nhwc == b.nhwc && a.n == b.n && a.c == b.c && a.h == b.h && a.w == b.w;
+}
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto *p = static_cast<const char*>(a), *q = static_cast<const char*>(b);
+  return p < q + b_bytes && q < p + a_bytes;
+}
+
+float number(const void* p) { return *static_cast<const float*>(p); }
+
+/// x, w and y of a convolution that fit together.
+struct Problem {
+  cudnnTensorStruct x, w, y;
+  cudnnConvolutionStruct conv{};
+  cudaDataType_t type = CUDA_R_32F;
+  bool tf32 = false;
+
+  int filter_inputs() const { return w.c; }
+  int filters_per_group() const { return w.n / conv.groups; }
+};
+
+int output(int in, int filter, int pad, int stride, int dilation) {
+  return (in + 2 * pad - ((filter - 1) * dilation + 1)) / stride + 1;
+}
+
+cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const cudnnConvolutionStruct* conv,
+                  const cudnnTensorStruct* y, Problem& out) {
+  if (x == nullptr || w == nullptr || conv == nullptr || y == nullptr || !x->type || !w->type || !y->type ||
+      conv->stride_h < 1)
+    return kBad;
+  if (x->c != w->c * conv->groups || w->n % conv->groups != 0 || y->n != x->n || y->c != w->n ||
+      y->h != output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h) ||
+      y->w != output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w))
+    return kBad;
+  if (!x->nhwc || !w->nhwc || !y->nhwc || x->type != w->type || x->type != y->type ||
+      conv->mode != CUDNN_CROSS_CORRELATION || conv->compute != CUDNN_DATA_FLOAT)
+    return kUnsupported;
+  out = {*x, *w, *y, *conv, *x->type, conv->math != CUDNN_FMA_MATH};
+  return kOk;
+}
+
+/// f(input row, output row) for the rows that filter row r connects.
+template <class F>
+void rows(int in, int out, int r, int pad, int stride, int dilation, const F& f) {
+  for (int p = 0; p < out; ++p)
+    if (const int h = p * stride - pad + r * dilation; h >= 0 && h < in) f(h, p);
+}
+
+/// f(x, w, y): the offsets of everything that sample n multiplies by filter element (r, s), one input and output pixel
+/// at a time, each with all channels.
+template <class F>
+void taps(const Problem& g, int n, int r, int s, const F& f) {
+  rows(g.x.h, g.y.h, r, g.conv.pad_h, g.conv.stride_h, g.conv.dilation_h, [&](int h, int p) {
+    rows(g.x.w, g.y.w, s, g.conv.pad_w, g.conv.stride_w, g.conv.dilation_w, [&](int w, int q) {
+      f(((std::size_t(n) * g.x.h + h) * g.x.w + w) * g.x.c, ((std::size_t(n) * g.y.h + p) * g.y.w + q) * g.y.c);
+    });
+  });
+}
+std::size_t filter_at(const Problem& g, int k, int r, int s) {
+  return ((std::size_t(k) * g.w.h + r) * g.w.w + s) * g.w.c;
+}
+
+using Numbers = std::vector<float>;
+using Result = std::vector<double>;
+
+Result forward(const Problem& g, const Numbers& x, const Numbers& w) {
+  Result y(g.y.elements());
+#pragma omp parallel for schedule(dynamic)
+  for (int n = 0; n < g.x.n; ++n)
+    for (int r = 0; r < g.w.h; ++r)
+      for (int s = 0; s < g.w.w; ++s)
+        taps(g, n, r, s, [&](std::size_t xi, std::size_t yi) {
+          for (int k = 0; k < g.w.n; ++k) {
+            const float *a = &x[xi + k / g.filters_per_group() * g.w.c], *b = &w[filter_at(g, k, r, s)];
+            double sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int c = 0; c < g.w.c; ++c) sum += double{a[c]} * b[c];
+            y[yi + k] += sum;
+          }
+        });
+  return y;
+}
+
+Result backward_data(const Problem& g, const Numbers& w, const Numbers& dy) {
+  Result dx(g.x.elements());
+#pragma omp parallel for schedule(dynamic)
+  for (int n = 0; n < g.x.n; ++n)
+    for (int r = 0; r < g.w.h; ++r)
+      for (int s = 0; s < g.w.w; ++s)
+        taps(g, n, r, s, [&](std::size_t xi, std::size_t yi) {
+          for (int k = 0; k < g.w.n; ++k) {
+            double* a = &dx[xi + k / g.filters_per_group() * g.w.c];
+            const float* b = &w[filter_at(g, k, r, s)];
+            for (int c = 0; c < g.w.c; ++c) a[c] += double{dy[yi + k]} * b[c];
+          }
+        });
+  return dx;
+}
+
+Result backward_filter(const Problem& g, const Numbers& x, const Numbers& dy) {
+  Result dw(g.w.elements());
+#pragma omp parallel for schedule(dynamic)
+  for (int k = 0; k < g.w.n; ++k)
+    for (int r = 0; r < g.w.h; ++r)
+      for (int s = 0; s < g.w.w; ++s)
+        for (int n = 0; n < g.x.n; ++n)
+          taps(g, n, r, s, [&](std::size_t xi, std::size_t yi) {
+            double* a = &dw[filter_at(g, k, r, s)];
+            const float* b = &x[xi + k / g.filters_per_group() * g.w.c];
+            for (int c = 0; c < g.w.c; ++c) a[c] += double{dy[yi + k]} * b[c];
+          });
+  return dw;
+}
+
+/// What is known of an algorithm.
+struct Algorithm {
+  bool supported = false, wrong = false, deterministic = true;
+  std::size_t workspace = 0;
+};
+
+Algorithm describe(const Problem& g, cudnnConvolutionFwdAlgo_t algo) {
+  switch (algo) {
+    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
+      return {true, true, true, 65536};
+    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM:
+      return {true, false, true, 1024 + g.w.bytes()};
+    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
+      return {true};
+    default:
+      return {};
+  }
+}
+Algorithm describe(const Problem& g, cudnnConvolutionBwdDataAlgo_t algo) {
+  switch (algo) {
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED:
+      return {true, true, true, 65536};
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_0:
+      return {true, false, false, 0};
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_1:
+      return {true, false, true, 1024 + g.w.bytes()};
+    default:
+      return {};
+  }
+}
+Algorithm describe(const Problem& g, cudnnConvolutionBwdFilterAlgo_t algo) {
+  switch (algo) {
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3:
+      return {true, false, true, std::size_t{1} << 40};
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0:
+      return {true, false, false, 0};
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1:
+      return {true, false, true, 2048 + g.w.bytes()};
+    default:
+      return {};
+  }
+}
+
+template <class Perf, class Algo>
+cudnnStatus_t list(const Problem& g, std::initializer_list<Algo> algos, int wanted, int* returned, Perf* out) {
+  if (wanted < 1 || returned == nullptr || out == nullptr) return kBad;
+  *returned = 0;
+  for (const Algo algo : algos) {
+    if (*returned == wanted) break;
+    const Algorithm a = describe(g, algo);
+    out[(*returned)++] = {algo,
+                          a.supported ? kOk : kUnsupported,
+                          -1,
+                          a.workspace,
+                          a.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
+                          g.conv.math,
+                          {}};
+  }
+  return kOk;
+}
+
+cudnnStatus_t workspace_bytes(const Algorithm& a, std::size_t* bytes) {
+  *bytes = a.workspace;
+  return a.supported ? kOk : kUnsupported;
+}
+
+cudnnStatus_t queue(cudnnHandle_t handle, void* workspace, std::size_t bytes, std::function<void()> work) {
+  const auto all = [=] {
+    if (bytes > 0) std::memset(workspace, 0xFF, bytes);
+    work();
+  };
+  return enqueue(handle->stream, all) == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+/// One of the three convolutions: out = finish(i, alpha * compute(...)) + beta * out.
+template <class Compute, class Finish>
+cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& algorithm, void* workspace,
+                       std::size_t bytes, const cudnnTensorStruct& a_desc, const void* a,
+                       const cudnnTensorStruct& b_desc, const void* b, const cudnnTensorStruct& out_desc, void* out,
+                       float beta, Compute compute, Finish finish) {
+  if (!algorithm.supported) return kUnsupported;
+  if (handle == nullptr || bytes < algorithm.workspace || overlap(out, out_desc.bytes(), a, a_desc.bytes()) ||
+      overlap(out, out_desc.bytes(), b, b_desc.bytes()))
+    return kBad;
+  require_device("convolution", "the first input", a, a_desc.bytes());
+  require_device("convolution", "the second input", b, b_desc.bytes());
+  require_device("convolution", "the output", out, out_desc.bytes());
+  require_device("convolution", "the workspace", workspace, algorithm.workspace);
+  return queue(handle, workspace, algorithm.workspace,
+               [=, elements = out_desc.elements(), na = a_desc.elements(), nb = b_desc.elements()] {
+                 static std::atomic<unsigned> calls = 0;
+                 const double noise = !algorithm.deterministic && calls++ % 2 == 1 ? 1 + 0x1p-22 : 1;
+                 const Result result = compute(g, read(a, g.type, na, g.tf32), read(b, g.type, nb, g.tf32));
+                 for (std::size_t i = 0; i < elements; ++i)
+                   blend(out, g.type, i, finish(i, result[i] * noise * (algorithm.wrong && i % 16 == 5 ? 1.2 : 1)),
+                         beta);
+               });
+}
+
+bool batch_norm_fits(const cudnnTensorStruct* x, const cudnnTensorStruct* y, const cudnnTensorStruct* parameters) {
+  return x != nullptr && y != nullptr && parameters != nullptr && x->type && same(*x, *y) && parameters->n == 1 &&
+         parameters->c == x->c && parameters->h == 1 && parameters->w == 1 && parameters->type == CUDA_R_32F;
+}
+bool batch_norm_supported(cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorStruct* x) {
+  return (mode == CUDNN_BATCHNORM_SPATIAL || mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT) &&
+         ops == CUDNN_BATCHNORM_OPS_BN && x->nhwc && x->type == CUDA_R_32F;
+}
+constexpr std::size_t kForwardWorkspace = 512, kBackwardWorkspace = 1024, kReserve = 256;
+
+struct Moments {
+  double mean, inverse_deviation, variance;
+};
+Moments moments(const float* x, std::size_t samples, int channels, int c, double epsilon) {
+  double mean = 0, variance = 0;
+  for (std::size_t i = 0; i < samples; ++i) mean += x[i * channels + c];
+  mean /= double(samples);
+  for (std::size_t i = 0; i < samples; ++i) variance += (x[i * channels + c] - mean) * (x[i * channels + c] - mean);
+  variance /= double(samples);
+  return {mean, 1 / std::sqrt(variance + epsilon), variance};
+}
+
+}  // namespace
+
+extern "C" {
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return create(handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return destroy(handle); }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  if (handle == nullptr) return kBad;
+  handle->stream = stream;
+  return kOk;
+}
+std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
+std::size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
+const char* cudnnGetErrorString(cudnnStatus_t status) {
+  switch (status) {
+    case CUDNN_STATUS_SUCCESS:
+      return "CUDNN_STATUS_SUCCESS";
+    case CUDNN_STATUS_BAD_PARAM:
+      return "CUDNN_STATUS_BAD_PARAM";
+    case CUDNN_STATUS_NOT_SUPPORTED:
+      return "CUDNN_STATUS_NOT_SUPPORTED";
+    case CUDNN_STATUS_EXECUTION_FAILED:
+      return "CUDNN_STATUS_EXECUTION_FAILED";
+    default:
+      return "an unknown cuDNN status";
+  }
+}
+
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) { return create(t); }
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) { return destroy(t); }
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format, cudnnDataType_t type,
+                                         int n, int c, int h, int w) {
+  return set(t, type, format == CUDNN_TENSOR_NHWC || (format == CUDNN_TENSOR_NCHW && (c == 1 || h * w == 1)), n, c, h,
+             w);
+}
+cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t t, cudnnDataType_t type, int n, int c, int h, int w,
+                                           int n_stride, int c_stride, int h_stride, int w_stride) {
+  const bool nhwc = (c == 1 || c_stride == 1) && (w == 1 || w_stride == c) && (h == 1 || h_stride == w * c) &&
+                    (n == 1 || n_stride == h * w * c);
+  return set(t, type, nhwc, n, c, h, w);
+}
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* f) { return create(f); }
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t f) { return destroy(f); }
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t f, cudnnDataType_t type, cudnnTensorFormat_t format,
+                                         int k, int c, int h, int w) {
+  return set(f, type, format == CUDNN_TENSOR_NHWC, k, c, h, w);
+}
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* a) { return create(a); }
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t a) { return destroy(a); }
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t a, cudnnActivationMode_t mode,
+                                           cudnnNanPropagation_t nan, double) {
+  if (a == nullptr) return kBad;
+  *a = {mode, nan == CUDNN_PROPAGATE_NAN};
+  return kOk;
+}
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* conv) { return create(conv); }
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t conv) { return destroy(conv); }
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv, int pad_h, int pad_w, int stride_h,
+                                              int stride_w, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute) {
+  if (conv == nullptr || pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1 || dilation_h < 1 || dilation_w < 1)
+    return kBad;
+  *conv = {pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, conv->groups, mode, compute, conv->math};
+  return kOk;
+}
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math) {
+  if (conv == nullptr) return kBad;
+  conv->math = math;
+  return kOk;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups) {
+  if (conv == nullptr || groups < 1) return kBad;
+  conv->groups = groups;
+  return kOk;
+}
+cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(const cudnnConvolutionDescriptor_t conv,
+                                                    const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
+                                                    int* n, int* c, int* height, int* width) {
+  if (conv == nullptr || x == nullptr || w == nullptr || x->c != w->c * conv->groups) return kBad;
+  *n = x->n;
+  *c = w->n;
+  *height = output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h);
+  *width = output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w);
+  return kOk;
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t x,
+                                                     const cudnnFilterDescriptor_t w,
+                                                     const cudnnConvolutionDescriptor_t conv,
+                                                     const cudnnTensorDescriptor_t y, const int wanted, int* returned,
+                                                     cudnnConvolutionFwdAlgoPerf_t* out) {
+  Problem g;
+  if (const auto status = fit(x, w, conv, y, g); status != kOk) return status;
+  return list(g,
+              {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+               CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_GEMM},
+              wanted, returned, out);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, const cudnnFilterDescriptor_t w,
+                                                          const cudnnTensorDescriptor_t dy,
+                                                          const cudnnConvolutionDescriptor_t conv,
+                                                          const cudnnTensorDescriptor_t dx, const int wanted,
+                                                          int* returned, cudnnConvolutionBwdDataAlgoPerf_t* out) {
+  Problem g;
+  if (const auto status = fit(dx, w, conv, dy, g); status != kOk) return status;
+  return list(g,
+              {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+               CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
+              wanted, returned, out);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t x,
+                                                            const cudnnTensorDescriptor_t dy,
+                                                            const cudnnConvolutionDescriptor_t conv,
+                                                            const cudnnFilterDescriptor_t dw, const int wanted,
+                                                            int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* out) {
+  Problem g;
+  if (const auto status = fit(x, dw, conv, dy, g); status != kOk) return status;
+  return list(
+      g,
+      {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
+      wanted, returned, out);
+}
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
+                                                      const cudnnFilterDescriptor_t w,
+                                                      const cudnnConvolutionDescriptor_t conv,
+                                                      const cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo,
+                                                      std::size_t* bytes) {
+  Problem g;
+  const auto status = fit(x, w, conv, y, g);
+  return status == kOk ? workspace_bytes(describe(g, algo), bytes) : status;
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t w,
+                                                           const cudnnTensorDescriptor_t dy,
+                                                           const cudnnConvolutionDescriptor_t conv,
+                                                           const cudnnTensorDescriptor_t dx,
+                                                           cudnnConvolutionBwdDataAlgo_t algo, std::size_t* bytes) {
+  Problem g;
+  const auto status = fit(dx, w, conv, dy, g);
+  return status == kOk ? workspace_bytes(describe(g, algo), bytes) : status;
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
+                                                             const cudnnTensorDescriptor_t dy,
+                                                             const cudnnConvolutionDescriptor_t conv,
+                                                             const cudnnFilterDescriptor_t dw,
+                                                             cudnnConvolutionBwdFilterAlgo_t algo, std::size_t* bytes) {
+  Problem g;
+  const auto status = fit(x, dw, conv, dy, g);
+  return status == kOk ? workspace_bytes(describe(g, algo), bytes) : status;
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_desc,
+                                      const void* x, const cudnnFilterDescriptor_t w_desc, const void* w,
+                                      const cudnnConvolutionDescriptor_t conv, cudnnConvolutionFwdAlgo_t algo,
+                                      void* workspace, std::size_t bytes, const void* beta,
+                                      const cudnnTensorDescriptor_t y_desc, void* y) {
+  Problem g;
+  if (const auto status = fit(x_desc, w_desc, conv, y_desc, g); status != kOk) return status;
+  if (alpha == nullptr || beta == nullptr) return kBad;
+  return convolve(handle, g, describe(g, algo), workspace, bytes, g.x, x, g.w, w, g.y, y, number(beta), forward,
+                  [factor = number(alpha)](std::size_t, double v) { return factor * v; });
+}
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
+                                           const cudnnFilterDescriptor_t w_desc, const void* w,
+                                           const cudnnTensorDescriptor_t dy_desc, const void* dy,
+                                           const cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t algo,
+                                           void* workspace, std::size_t bytes, const void* beta,
+                                           const cudnnTensorDescriptor_t dx_desc, void* dx) {
+  Problem g;
+  if (const auto status = fit(dx_desc, w_desc, conv, dy_desc, g); status != kOk) return status;
+  if (alpha == nullptr || beta == nullptr) return kBad;
+  return convolve(handle, g, describe(g, algo), workspace, bytes, g.w, w, g.y, dy, g.x, dx, number(beta), backward_data,
+                  [factor = number(alpha)](std::size_t, double v) { return factor * v; });
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
+                                             const cudnnTensorDescriptor_t x_desc, const void* x,
+                                             const cudnnTensorDescriptor_t dy_desc, const void* dy,
+                                             const cudnnConvolutionDescriptor_t conv,
+                                             cudnnConvolutionBwdFilterAlgo_t algo, void* workspace, std::size_t bytes,
+                                             const void* beta, const cudnnFilterDescriptor_t dw_desc, void* dw) {
+  Problem g;
+  if (const auto status = fit(x_desc, dw_desc, conv, dy_desc, g); status != kOk) return status;
+  if (alpha == nullptr || beta == nullptr) return kBad;
+  return convolve(handle, g, describe(g, algo), workspace, bytes, g.x, x, g.y, dy, g.w, dw, number(beta),
+                  backward_filter, [factor = number(alpha)](std::size_t, double v) { return factor * v; });
+}
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t handle, const void* alpha1, const cudnnTensorDescriptor_t x_desc, const void* x,
+    const cudnnFilterDescriptor_t w_desc, const void* w, const cudnnConvolutionDescriptor_t conv,
+    cudnnConvolutionFwdAlgo_t algo, void* workspace, std::size_t bytes, const void* alpha2,
+    const cudnnTensorDescriptor_t z_desc, const void* z, const cudnnTensorDescriptor_t bias_desc, const void* bias,
+    const cudnnActivationDescriptor_t activation, const cudnnTensorDescriptor_t y_desc, void* y) {
+  Problem g;
+  if (const auto status = fit(x_desc, w_desc, conv, y_desc, g); status != kOk) return status;
+  if (alpha1 == nullptr || alpha2 == nullptr || z_desc == nullptr || z == nullptr || bias_desc == nullptr ||
+      activation == nullptr || (z != y && overlap(z, g.y.bytes(), y, g.y.bytes())))
+    return kBad;
+  // As documented: the bias has the type of y, and the identity one algorithm.
+  const bool relu = activation->mode == CUDNN_ACTIVATION_RELU;
+  if (!same(*z_desc, g.y) || bias_desc->type != g.type || bias_desc->n != 1 || bias_desc->c != g.y.c ||
+      bias_desc->h != 1 || bias_desc->w != 1 || activation->keep_nan ||
+      (!relu && activation->mode != CUDNN_ACTIVATION_IDENTITY) ||
+      (!relu && algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM))
+    return kUnsupported;
+  require_device("cudnnConvolutionBiasActivationForward", "z", z, g.y.bytes());
+  require_device("cudnnConvolutionBiasActivationForward", "the bias", bias, bias_desc->bytes());
+  const float a1 = number(alpha1), a2 = number(alpha2);
+  const auto finish = [=, type = g.type, channels = std::size_t(g.y.c)](std::size_t i, double v) {
+    v = a1 * v + load(bias, type, i % channels);
+    if (a2 != 0) v += double{a2} * load(z, type, i);
+    return relu && !(v > 0) ? 0.0 : v;
+  };
+  return convolve(handle, g, describe(g, algo), workspace, bytes, g.x, x, g.w, w, g.y, y, 0, forward, finish);
+}
+
+cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t out, const cudnnTensorDescriptor_t x,
+                                            cudnnBatchNormMode_t mode) {
+  if (out == nullptr || x == nullptr || !x->type) return kBad;
+  if (mode == CUDNN_BATCHNORM_PER_ACTIVATION) return kUnsupported;
+  return set(out, CUDNN_DATA_FLOAT, true, 1, x->c, 1, 1);
+}
+cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    cudnnHandle_t, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,
+    const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t y, const cudnnTensorDescriptor_t parameters,
+    const cudnnActivationDescriptor_t, std::size_t* bytes) {
+  *bytes = kForwardWorkspace;
+  if (!batch_norm_fits(x, y, parameters)) return kBad;
+  return batch_norm_supported(mode, ops, x) ? kOk : kUnsupported;
+}
+cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    cudnnHandle_t, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,
+    const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t dy, const cudnnTensorDescriptor_t,
+    const cudnnTensorDescriptor_t dx, const cudnnTensorDescriptor_t parameters, const cudnnActivationDescriptor_t,
+    std::size_t* bytes) {
+  *bytes = kBackwardWorkspace;
+  if (!batch_norm_fits(x, dy, parameters) || !batch_norm_fits(x, dx, parameters)) return kBad;
+  return batch_norm_supported(mode, ops, x) ? kOk : kUnsupported;
+}
+cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(cudnnHandle_t, cudnnBatchNormMode_t mode,
+                                                                   cudnnBatchNormOps_t ops,
+                                                                   const cudnnActivationDescriptor_t,
+                                                                   const cudnnTensorDescriptor_t x,
+                                                                   std::size_t* bytes) {
+  *bytes = kReserve;
+  if (x == nullptr || !x->type) return kBad;
+  return batch_norm_supported(mode, ops, x) ? kOk : kUnsupported;
+}
+
+cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const void* alpha, const void* beta,
+    const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t, const void*,
+    const cudnnTensorDescriptor_t y_desc, void* y_data, const cudnnTensorDescriptor_t parameters,
+    const void* scale_data, const void* bias_data, double factor, void* running_mean, void* running_variance,
+    double epsilon, void* save_mean, void* save_inverse, cudnnActivationDescriptor_t, void* workspace,
+    std::size_t workspace_size, void* reserve, std::size_t reserve_size) {
+  if (handle == nullptr || alpha == nullptr || beta == nullptr || !batch_norm_fits(x_desc, y_desc, parameters) ||
+      epsilon < CUDNN_BN_MIN_EPSILON || workspace_size < kForwardWorkspace || reserve_size < kReserve ||
+      (running_mean == nullptr) != (running_variance == nullptr) ||
+      (save_mean == nullptr) != (save_inverse == nullptr) || overlap(x_data, x_desc->bytes(), y_data, y_desc->bytes()))
+    return kBad;
+  if (!batch_norm_supported(mode, ops, x_desc)) return kUnsupported;
+  const char* const name = "cudnnBatchNormalizationForwardTrainingEx";
+  const int channels = x_desc->c;
+  const std::size_t samples = x_desc->elements() / channels, bytes = parameters->bytes();
+  require_device(name, "x", x_data, x_desc->bytes());
+  require_device(name, "y", y_data, y_desc->bytes());
+  require_device(name, "the scale", scale_data, bytes);
+  require_device(name, "the bias", bias_data, bytes);
+  for (const void* p : {running_mean, running_variance, save_mean, save_inverse})
+    require_device(name, "a statistic", p, p == nullptr ? 0 : bytes);
+  require_device(name, "the workspace", workspace, kForwardWorkspace);
+  require_device(name, "the reserve space", reserve, kReserve);
+  const auto *x = static_cast<const float*>(x_data), *scale = static_cast<const float*>(scale_data),
+             *bias = static_cast<const float*>(bias_data);
+  return queue(handle, workspace, kForwardWorkspace, [=, a = number(alpha), b = number(beta)] {
+    std::memset(reserve, channels % 251, kReserve);
+#pragma omp parallel for schedule(static)
+    for (int c = 0; c < channels; ++c) {
+      const Moments m = moments(x, samples, channels, c, epsilon);
+      const double unbiased = samples > 1 ? m.variance * double(samples) / double(samples - 1) : m.variance;
+      if (running_mean != nullptr) {
+        blend(running_mean, CUDA_R_32F, c, factor * m.mean, static_cast<float>(1 - factor));
+        blend(running_variance, CUDA_R_32F, c, factor * unbiased, static_cast<float>(1 - factor));
+      }
+      if (save_mean != nullptr) {
+        blend(save_mean, CUDA_R_32F, c, m.mean, 0);
+        blend(save_inverse, CUDA_R_32F, c, m.inverse_deviation, 0);
+      }
+      for (std::size_t i = 0; i < samples; ++i) {
+        const std::size_t at = i * channels + c;
+        blend(y_data, CUDA_R_32F, at, a * ((x[at] - m.mean) * m.inverse_deviation * scale[c] + bias[c]), b);
+      }
+    }
+  });
+}
+
+cudnnStatus_t cudnnBatchNormalizationBackwardEx(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const void* alpha_data,
+    const void* beta_data, const void* alpha_parameters, const void* beta_parameters,
+    const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t, const void*,
+    const cudnnTensorDescriptor_t dy_desc, const void* dy_data, const cudnnTensorDescriptor_t, void*,
+    const cudnnTensorDescriptor_t dx_desc, void* dx, const cudnnTensorDescriptor_t parameters, const void* scale_data,
+    const void*, void* d_scale, void* d_bias, double epsilon, const void* saved_mean, const void* saved_inverse,
+    cudnnActivationDescriptor_t, void* workspace, std::size_t workspace_size, void* reserve, std::size_t reserve_size) {
+  if (handle == nullptr || alpha_data == nullptr || beta_data == nullptr || alpha_parameters == nullptr ||
+      beta_parameters == nullptr || !batch_norm_fits(x_desc, dy_desc, parameters) ||
+      !batch_norm_fits(x_desc, dx_desc, parameters) || epsilon < CUDNN_BN_MIN_EPSILON ||
+      workspace_size < kBackwardWorkspace || reserve_size < kReserve ||
+      (saved_mean == nullptr) != (saved_inverse == nullptr) || overlap(dx, x_desc->bytes(), x_data, x_desc->bytes()) ||
+      overlap(dx, x_desc->bytes(), dy_data, x_desc->bytes()))
+    return kBad;
+  if (!batch_norm_supported(mode, ops, x_desc)) return kUnsupported;
+  const char* const name = "cudnnBatchNormalizationBackwardEx";
+  const int channels = x_desc->c;
+  const std::size_t samples = x_desc->elements() / channels, bytes = parameters->bytes();
+  for (const void* p : {x_data, dy_data, static_cast<const void*>(dx)})
+    require_device(name, "x, dy or dx", p, x_desc->bytes());
+  for (const void* p : {scale_data, static_cast<const void*>(d_scale), static_cast<const void*>(d_bias)})
+    require_device(name, "the scale or a gradient", p, bytes);
+  for (const void* p : {saved_mean, saved_inverse}) require_device(name, "a statistic", p, p == nullptr ? 0 : bytes);
+  require_device(name, "the workspace", workspace, kBackwardWorkspace);
+  require_device(name, "the reserve space", reserve, kReserve);
+  const auto *x = static_cast<const float*>(x_data), *dy = static_cast<const float*>(dy_data),
+             *scale = static_cast<const float*>(scale_data);
+  return queue(
+      handle, workspace, kBackwardWorkspace,
+      [=, a = number(alpha_data), b = number(beta_data), pa = number(alpha_parameters), pb = number(beta_parameters)] {
+        const auto* mark = static_cast<const unsigned char*>(reserve);
+        if (!std::all_of(mark, mark + kReserve, [=](unsigned char v) { return v == channels % 251; }))
+          fail("batch norm's reserve space is not what the forward call left there");
+#pragma omp parallel for schedule(static)
+        for (int c = 0; c < channels; ++c) {
+          Moments m = moments(x, samples, channels, c, epsilon);
+          if (saved_mean != nullptr) m = {load(saved_mean, CUDA_R_32F, c), load(saved_inverse, CUDA_R_32F, c), 0};
+          double sum = 0, product = 0;
+          for (std::size_t i = 0; i < samples; ++i) {
+            const std::size_t at = i * channels + c;
+            sum += dy[at];
+            product += dy[at] * (x[at] - m.mean) * m.inverse_deviation;
+          }
+          blend(d_scale, CUDA_R_32F, c, pa * product, pb);
+          blend(d_bias, CUDA_R_32F, c, pa * sum, pb);
+          for (std::size_t i = 0; i < samples; ++i) {
+            const std::size_t at = i * channels + c;
+            const double hat = (x[at] - m.mean) * m.inverse_deviation;
+            blend(
+                dx, CUDA_R_32F, at,
+                a * scale[c] * m.inverse_deviation * (dy[at] - sum / double(samples) - hat * product / double(samples)),
+                b);
+          }
+        }
+      });
+}
+}

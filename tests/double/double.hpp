@@ -1,0 +1,59 @@
+#pragma once
+
+// A test double of the CUDA runtime, of cuDNN's convolutions and batch norm, and of cuBLAS's products, linked instead
+// of those libraries. The host code of a CUDA backend, and its kernels compiled by g++, then run on a machine without a
+// GPU.
+//
+// It finds: results read, or pinned buffers reused, before anybody waited for them (queued work runs as late as the
+// rules allow); missing order between streams; host code that touches device memory (it crashes); uninitialised device
+// memory (it is NaN); writes beyond an allocation; kernel arguments that hold host addresses or freed memory; calls
+// that are not allowed during a capture; missing __syncthreads() in most cases; workspaces that are too small or shared
+// with live data; algorithms that compute wrong numbers, or others at each call; TF32 where it was not wanted.
+//
+// It cannot find: races inside kernels beyond that, out-of-bounds reads and writes that stay clear of the zone behind
+// each allocation, real hardware's rounding, speed, limits of real kernels (registers, shared memory), restrictions of
+// the real libraries that are not written down here, and failures that the device reports late. While one host thread
+// waits, device memory is open to the others.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace dat_double {
+
+/// What the host has done so far. Tests may set the numbers back.
+struct Counts {
+  long synchronizations = 0;  ///< of streams, events, the device; copies that imply one
+  long allocations = 0;       ///< of device and of pinned memory
+  long kernels = 0;           ///< launches, and calls of the libraries, captured ones included
+  long graph_launches = 0, graph_instantiations = 0;
+  long pageable_copies = 0;
+};
+Counts& counts();
+
+/// Queues `work` on the stream, or adds it to the stream's capture.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+
+void set_device_count(int count);
+
+/// Whether the bytes lie within one allocation of device memory. An empty range does.
+bool in_device_memory(const void* data, std::size_t bytes);
+
+/// Ends the program if a word among the bytes of a kernel's arguments is an address that a kernel cannot use.
+void check_arguments(const void* arguments, std::size_t bytes);
+
+/// Makes `error` the thread's last one, for cudaGetLastError.
+cudaError_t set_error(cudaError_t error);
+
+/// Prints what is wrong and ends the program.
+[[noreturn]] void fail(const std::string& what);
+
+/// Ends the program unless the bytes lie in device memory.
+inline void require_device(const char* call, const char* argument, const void* data, std::size_t bytes) {
+  if (!in_device_memory(data, bytes))
+    fail(std::string(call) + ": " + argument + ", " + std::to_string(bytes) + " bytes, does not lie in device memory");
+}
+
+}  // namespace dat_double
