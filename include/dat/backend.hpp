@@ -98,6 +98,15 @@ struct Counters {
   }
 };
 
+/// One way to compute one pass of a convolution, as tried while programs were planned.
+struct Trial {
+  std::string convolution;  ///< e.g. "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16"
+  std::string pass;         ///< forward | input gradient | weight gradient
+  std::string name;         ///< the library's name of the algorithm
+  double milliseconds = 0;  ///< the least of some runs; 0: not timed
+  std::string refused;      ///< why it is out of the question; empty: it is not
+};
+
 /// One device and the libraries on it. Everything is created before the first step; nothing is allocated afterwards.
 class Backend {
  public:
@@ -164,6 +173,9 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<Conv2d> conv2d(const ConvSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<Linear> linear(int n, int in, int out) = 0;
+
+  /// What was tried; empty where the library decides by itself.
+  [[nodiscard]] virtual std::vector<Trial> trials() const { return {}; }
 
   Counters counters;
 };

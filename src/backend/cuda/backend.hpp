@@ -63,10 +63,12 @@ class CudaBackend final : public Backend {
     bool rotated = false;  ///< input gradient: as a convolution with rotated weights
     bool fused = false;    ///< bias, addition and ReLU by cuDNN
     std::string name;
-    float milliseconds = 0;
+    double milliseconds = 0;
   };
   /// Choices made so far, by description of the pass: equal convolutions are tried once.
   std::map<std::string, Choice> choices;
+  void tried(Trial trial) { trials_.push_back(std::move(trial)); }
+  [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
 
  private:
   struct Shared {
@@ -91,6 +93,7 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<void, FreeHost>> pinned_;
   std::vector<Allocation> allocations_;
   Shared workspace_, scratch_;
+  std::vector<Trial> trials_;
 
   Stream stream_, copies_;
   Cudnn cudnn_;

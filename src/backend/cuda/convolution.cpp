@@ -41,10 +41,17 @@ void with_type(DType storage, F f) {
 }
 
 [[nodiscard]] std::string text(const ConvSpec& s) {
-  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) + (s.stride > 1 ? " stride 2" : "") + ", " +
-         std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " +
-         std::to_string(s.h) + "x" + std::to_string(s.w);
+  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) +
+         (s.stride > 1 ? " stride " + std::to_string(s.stride) : "") + ", " + std::to_string(s.c_in) + " to " +
+         std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) + "x" +
+         std::to_string(s.w) + (s.frozen ? ", frozen" : "") + (s.accumulate ? ", adding" : "") +
+         (s.relu ? ", ReLU" : "") +
+         (s.storage == DType::f16    ? ", f16"
+          : s.storage == DType::bf16 ? ", bf16"
+                                     : ", f32");
 }
+
+constexpr const char* kPassNames[] = {"forward", "input gradient", "weight gradient"};
 
 /// Memory for trials, given back at their end.
 class TrialMemory {
@@ -360,9 +367,7 @@ class CudaConv2d final : public Conv2d {
   }
 
   void choose(Pass pass) {
-    const std::string key = text(spec_) + (spec_.frozen ? " frozen" : "") + (spec_.accumulate ? " adding" : "") +
-                            (spec_.relu ? " ReLU" : "") + " in " + std::to_string(static_cast<int>(spec_.storage)) +
-                            " pass " + std::to_string(static_cast<int>(pass));
+    const std::string key = text(spec_) + ", " + kPassNames[static_cast<int>(pass)];
     auto known = backend_.choices.find(key);
     if (known == backend_.choices.end()) known = backend_.choices.emplace(key, try_all(pass)).first;
     choice(pass) = known->second;
@@ -426,7 +431,7 @@ class CudaConv2d final : public Conv2d {
     void* scratch = memory.get(most);
     const Timer begin, end;
     Choice best;
-    best.milliseconds = std::numeric_limits<float>::infinity();
+    best.milliseconds = std::numeric_limits<double>::infinity();
     std::string refused;
     for (Choice c : all) {
       const auto run = [&] {
@@ -436,8 +441,14 @@ class CudaConv2d final : public Conv2d {
       };
       if (z != nullptr)
         each(backend_.device(), kernels::groups(y_count()), kernels::Add<T>{z, nullptr, result, y_count()});
+      Trial trial{text(spec_), kPassNames[static_cast<int>(pass)], c.name, 0, {}};
+      const auto refuse = [&](const std::string& why) {
+        trial.refused = why;
+        refused += "; " + c.name + ": " + why;
+        backend_.tried(trial);
+      };
       if (const cudnnStatus_t status = run(); status != CUDNN_STATUS_SUCCESS) {
-        refused += "; " + c.name + ": " + cudnnGetErrorString(status);
+        refuse(cudnnGetErrorString(status));
         continue;
       }
       each(backend_.device(), kSamples,
@@ -467,10 +478,13 @@ class CudaConv2d final : public Conv2d {
       const float allowed = allowed_error(*std::max_element(errors + kSamples, errors + 2 * kSamples),
                                           *std::max_element(errors + 2 * kSamples, errors + 3 * kSamples));
       if (!std::all_of(errors, errors + kSamples, [&](float e) { return e <= allowed; })) {
-        refused += "; " + c.name + ": wrong results";
+        refuse("wrong results");
         continue;
       }
-      if (backend_.deterministic()) return c;
+      if (backend_.deterministic()) {
+        backend_.tried(trial);
+        return c;
+      }
       constexpr int kRuns = 4;
       for (int k = 0; k < kRuns; ++k) {
         check(cudaEventRecord(begin, backend_.stream()));
@@ -479,8 +493,10 @@ class CudaConv2d final : public Conv2d {
         check(cudaEventSynchronize(end));
         float milliseconds = 0;
         check(cudaEventElapsedTime(&milliseconds, begin, end));
-        c.milliseconds = k == 0 ? milliseconds : std::min(c.milliseconds, milliseconds);
+        c.milliseconds = k == 0 ? double(milliseconds) : std::min(c.milliseconds, double(milliseconds));
       }
+      trial.milliseconds = c.milliseconds;
+      backend_.tried(trial);
       if (c.milliseconds < best.milliseconds) best = c;
     }
     require(std::isfinite(best.milliseconds), ExitCode::device, "cuDNN ", cudnn_version(), " has no usable ",
