@@ -8,7 +8,7 @@
 
 // Before a loop over a group. On the CPU: keeps it whole until it becomes vector code; unrolled early, it ends as
 // scalar code. On the GPU: unrolls it, so that the group stays in registers. DAT_UNROLL: the latter alone.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define DAT_UNROLL _Pragma("unroll")
 #define DAT_SIMD DAT_UNROLL
 #define DAT_SIMD_OR(bits) DAT_UNROLL
@@ -109,7 +109,7 @@ struct Group {
   }
 
  private:
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
   template <class T>
   union Piece {
     static constexpr int size = 16 / sizeof(T);

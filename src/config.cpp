@@ -634,6 +634,7 @@ const char* const kVerbs =
     "  data synthetic    write a synthetic data file\n"
     "  data inspect      describe data files\n"
     "  plot              draw the results of runs\n"
+    "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
     "\n"
     "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
     "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
@@ -710,6 +711,13 @@ Command parse_plot(const std::vector<std::string>& arguments) {
   return command;
 }
 
+Command parse_doctor(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::doctor};
+  Options options("doctor", "Says what this machine offers: GPUs, driver, libraries, MPI; and why something is not used.");
+  options.parse(arguments, command);
+  return command;
+}
+
 }  // namespace
 
 Command parse_command_line(int argc, const char* const* argv) {
@@ -725,7 +733,8 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "validate") return parse_train(Command::Verb::validate, arguments);
   if (verb == "eval") return parse_eval(arguments);
   if (verb == "plot") return parse_plot(arguments);
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot"});
+  if (verb == "doctor") return parse_doctor(arguments);
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "doctor"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};

@@ -33,9 +33,6 @@
 #ifndef DAT_COMPILER
 #define DAT_COMPILER "unknown"
 #endif
-#ifndef DAT_CUDA_VERSION
-#define DAT_CUDA_VERSION "not built"
-#endif
 
 namespace dat {
 namespace {
@@ -48,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   return {{"oneDNN", onednn_version()},
           {"HDF5", std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release)},
           {"MPI", mpi},
-          {"CUDA", DAT_CUDA_VERSION}};
+          {"CUDA", cuda_version()}};
 }
 
 int openmp_threads() {

@@ -161,6 +161,13 @@ class Backend {
   virtual void wait_for(Ticket) = 0;
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
+  /// A moment in the order of the device's work, among the last kStamps. Seconds between two of them, once both have
+  /// passed.
+  static constexpr int kStamps = 1024;
+  [[nodiscard]] virtual Ticket stamp() = 0;
+  [[nodiscard]] virtual bool passed(Ticket stamp) = 0;
+  [[nodiscard]] virtual double seconds(Ticket from, Ticket to) = 0;
+
   /// Device work, recorded once and replayed with the same arguments: one CUDA graph; on the CPU, the calls again.
   class Recording {
    public:

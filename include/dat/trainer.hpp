@@ -13,6 +13,10 @@ namespace dat {
 /// `eval`: accuracy of a checkpoint's network, clean and attacked. **Collective.** Returns the exit code.
 [[nodiscard]] int run_evaluation(const Command& command, int argc, char** argv);
 
+/// `doctor`: what this machine and this launch offer, and what is wrong with it, for a person. **Collective.** Returns the
+/// exit code.
+[[nodiscard]] int run_doctor();
+
 /// `validate`: plans the run on one rank and says what it will need. Error as `train` would end with.
 [[nodiscard]] std::string validate_text(const Command& command);
 

@@ -67,6 +67,29 @@ void together(Communicator& world, const std::function<void()>& part) {
   return name;
 }
 
+/// What the user should know of the devices that were chosen: no GPU for `auto`, ranks that share one. On rank 0.
+/// **Collective.**
+[[nodiscard]] std::vector<std::string> device_notices(Communicator& world, const Backend& backend,
+                                                      const std::string& wanted) {
+  std::vector<std::string> notices;
+  const bool built = cuda_version() != "not built";
+  if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
+    notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
+  const std::vector<std::string> ids =
+      world.gather(backend.device_id().empty() ? "" : host_name() + " " + backend.device_id());
+  std::map<std::string, std::string> users;
+  for (std::size_t rank = 0; rank < ids.size(); ++rank)
+    if (!ids[rank].empty()) {
+      std::string& ranks = users[ids[rank]];
+      ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    }
+  for (const auto& [id, ranks] : users)
+    if (ranks.find(',') != std::string::npos)
+      notices.push_back("warning: ranks " + ranks + " share one GPU of " + id.substr(0, id.find(' ')) +
+                        ": start one rank per GPU");
+  return notices;
+}
+
 /// Runs a verb between MPI_Init and MPI_Finalize. An error of one rank ends all of them: nobody waits in a collective.
 int with_ranks(const std::function<int(Communicator&)>& verb) {
   const auto world = Communicator::world();
@@ -198,6 +221,7 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   trainer->share_state();
 
   const std::vector<std::string> hosts = world.gather(host_name());
+  const std::vector<std::string> notices = device_notices(world, trainer->backend(), options.device);
   std::unique_ptr<Report> report;
   std::unique_ptr<CheckpointFolder> checkpoints;
   together(world, [&] {
@@ -223,6 +247,7 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
          << trainer->train_set().size() << " training and " << trainer->test_set().size() << " test images"
          << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
     report->message(line.str());
+    for (const std::string& notice : notices) report->message(notice);
     if (options.verbose)
       for (const std::string& implementation : trainer->implementations()) report->message("  " + implementation);
     line.str("");
@@ -371,6 +396,8 @@ int evaluate(Communicator& world, const Command& command) {
     attack = attacks().at(options.attack)({.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps});
     backend->commit_workspace();
   });
+  for (const std::string& notice : device_notices(world, *backend, options.device))
+    if (world.root() && !options.quiet) std::cerr << "dat_hpc: " + notice + "\n";
   EvaluationRecord record;
   const auto begin = std::chrono::steady_clock::now();
   evaluator->run(*attack, options.seed, record);
@@ -394,6 +421,31 @@ int run_training(const Command& command, int argc, char** argv) {
 
 int run_evaluation(const Command& command, int, char**) {
   return with_ranks([&](Communicator& world) { return evaluate(world, command); });
+}
+
+int run_doctor() {
+  return with_ranks([](Communicator& world) {
+    std::string mine;
+    try {
+      const auto backend =
+          make_backend({.threads = choose_threads(0, world.node_size()), .node_rank = world.node_rank()});
+      mine = backend->description();
+    } catch (const std::exception&) {
+      mine = std::string("nothing: ") + current_error().what();
+    }
+    const auto hosts = world.gather(host_name());
+    const auto devices = world.gather(mine);
+    if (!world.root()) return static_cast<int>(ExitCode::done);
+    std::cout << version_text() << "\n"
+              << cuda_report() << "MPI       " << Communicator::library_version() << ", " << world.size()
+              << (world.size() == 1 ? " rank" : " ranks") << "; "
+              << (world.takes_device_memory() ? "takes GPU memory"
+                                              : "takes host memory only, through which gradients go")
+              << "\n\nWhat --device auto gives:\n";
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+      std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";
+    return static_cast<int>(ExitCode::done);
+  });
 }
 
 std::string validate_text(const Command& command) {
@@ -433,7 +485,10 @@ std::string validate_text(const Command& command) {
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
        << ", the last three are kept\n"
        << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << trainer.backend().description()
-       << ")\n";
+       << ")";
+  if (trainer.backend().device().kind == DeviceKind::cuda)
+    text << ", " << megabytes(static_cast<double>(trainer.backend().spare_memory())) << " of the GPU's remain";
+  text << "\n";
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";

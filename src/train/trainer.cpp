@@ -214,19 +214,30 @@ void Trainer::start() {
                                                    .warmup_epochs = options_.warmup_epochs,
                                                    .seed = options_.seed,
                                                    .first_step = step_});
-  started_ = last_lap_ = std::chrono::steady_clock::now();
+  started_ = std::chrono::steady_clock::now();
+  laps_.reserve(Backend::kStamps);
 }
 
 double Trainer::wall_time() const {
   return earlier_seconds_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
 }
 
-void Trainer::lap(Phase phase) {
-  const auto now = std::chrono::steady_clock::now();
-  const double seconds = std::chrono::duration<double>(now - last_lap_).count();
-  last_lap_ = now;
-  record_.seconds[static_cast<std::size_t>(phase)] += seconds;
-  seconds_[static_cast<std::size_t>(phase)] += seconds;
+void Trainer::lap(int phase) {
+  if (laps_.size() < static_cast<std::size_t>(Backend::kStamps)) laps_.push_back({phase, backend_->stamp()});
+}
+
+void Trainer::collect(std::array<double, kPhases>& seconds) {
+  auto next = laps_.begin();
+  for (; next != laps_.end() && backend_->passed(next->stamp); ++next) {
+    if (next->phase >= 0) {
+      const double lap = backend_->seconds(last_lap_, next->stamp);
+      seconds[static_cast<std::size_t>(next->phase)] += lap;
+      seconds_[static_cast<std::size_t>(next->phase)] += lap;
+      if (next->phase == static_cast<int>(Phase::reduce)) communication_seconds_ += lap;
+    }
+    last_lap_ = next->stamp;
+  }
+  laps_.erase(laps_.begin(), next);
 }
 
 void Trainer::book(Phase phase, double seconds) {
@@ -237,7 +248,7 @@ void Trainer::book(Phase phase, double seconds) {
 const StepRecord& Trainer::step(bool stop) {
   record_.seconds = carried_;
   carried_ = {};
-  last_lap_ = std::chrono::steady_clock::now();
+  lap(-1);
   record_.epoch = static_cast<int>(step_ / steps_per_epoch_);
   record_.lr = schedule_->lr(step_);
   const std::int64_t weight_gradients = backend_->counters.conv_backward_weights;
@@ -282,6 +293,7 @@ const StepRecord& Trainer::step(bool stop) {
   optimizer_->step(active_, record_.lr);
   update_running_statistics();
   lap(Phase::update);
+  collect(record_.seconds);
 
   record_.step = ++step_;
   record_.wall_time = wall_time();
@@ -289,7 +301,6 @@ const StepRecord& Trainer::step(bool stop) {
   record_.active_elements = record_.bytes_sent / std::int64_t{sizeof(float)};
   record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double));
   record_.weight_gradients = backend_->counters.conv_backward_weights - weight_gradients;
-  communication_seconds_ += record_.seconds[static_cast<std::size_t>(Phase::reduce)];
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
 }
@@ -437,6 +448,8 @@ void Trainer::check_replicas() {
 }
 
 RankRecord Trainer::gather_times() {
+  backend_->wait();
+  collect(carried_);
   std::vector<double> mine(seconds_.begin(), seconds_.end());
   mine.push_back(bytes_);
   const std::vector<double> all = world_.gather(mine);

@@ -82,7 +82,14 @@ class Trainer {
   [[nodiscard]] bool learns() const;
   void learn();
   void update_running_statistics();
-  void lap(Phase phase);
+  struct Lap {
+    int phase;  ///< that ends here; -1: none, one begins
+    Backend::Ticket stamp;
+  };
+  void lap(int phase);
+  void lap(Phase phase) { lap(static_cast<int>(phase)); }
+  /// Adds the laps that the device has passed to `seconds` and to the totals.
+  void collect(std::array<double, kPhases>& seconds);
   [[nodiscard]] std::uint64_t replica_hash() const;
 
   Communicator& world_;
@@ -125,7 +132,9 @@ class Trainer {
   StepRecord record_;
   std::array<double, kPhases> seconds_{}, carried_{};
   double bytes_ = 0, earlier_seconds_ = 0, communication_seconds_ = 0;
-  std::chrono::steady_clock::time_point started_, last_lap_;
+  std::chrono::steady_clock::time_point started_;
+  std::vector<Lap> laps_;  ///< not passed yet
+  Backend::Ticket last_lap_ = 0;
 };
 
 }  // namespace dat

@@ -14,7 +14,8 @@ CpuBackend::CpuBackend(int threads)
     : threads_(threads),
       block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
       engine_(dnnl::engine::kind::cpu, 0),
-      stream_(engine_) {
+      stream_(engine_),
+      stamps_(kStamps) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
 }
@@ -72,6 +73,16 @@ void CpuBackend::copy_to_host(void* host, const void* device, std::size_t bytes)
 Backend::Ticket CpuBackend::fetch(void* pinned, const void* device, std::size_t bytes) {
   copy_to_host(pinned, device, bytes);
   return 0;
+}
+
+Backend::Ticket CpuBackend::stamp() {
+  stamps_[static_cast<std::size_t>(next_stamp_ % kStamps)] = std::chrono::steady_clock::now();
+  return next_stamp_++;
+}
+
+double CpuBackend::seconds(Ticket from, Ticket to) {
+  const auto at = [&](Ticket stamp) { return stamps_[static_cast<std::size_t>(stamp % kStamps)]; };
+  return std::chrono::duration<double>(at(to) - at(from)).count();
 }
 
 std::unique_ptr<Backend::Recording> CpuBackend::record(std::function<void()> work) {

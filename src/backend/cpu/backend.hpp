@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -39,6 +40,9 @@ class CpuBackend final : public Backend {
   [[nodiscard]] bool arrived(Ticket) override { return true; }
   void wait_for(Ticket) override {}
   void send(void* device, const void* pinned, std::size_t bytes) override { copy_to_device(device, pinned, bytes); }
+  [[nodiscard]] Ticket stamp() override;
+  [[nodiscard]] bool passed(Ticket) override { return true; }
+  [[nodiscard]] double seconds(Ticket from, Ticket to) override;
   [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
 
   [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
@@ -73,6 +77,8 @@ class CpuBackend final : public Backend {
   std::vector<Allocation> allocations_;
   Shared workspace_, scratch_;
   Memory workspace_memory_, scratch_memory_;
+  std::vector<std::chrono::steady_clock::time_point> stamps_;
+  Ticket next_stamp_ = 0;
 };
 
 }  // namespace dat::cpu

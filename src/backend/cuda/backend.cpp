@@ -9,6 +9,10 @@
 #include "backend/cuda/factory.hpp"
 #include "pointwise.hpp"
 
+#ifndef DAT_CUDA_ARCHITECTURES
+#define DAT_CUDA_ARCHITECTURES "unknown"
+#endif
+
 namespace dat {
 
 namespace {
@@ -54,7 +58,8 @@ std::string cuda_report() {
   (void)cudaRuntimeGetVersion(&runtime);
   text << "driver    " << (driver == 0 ? "none" : "for CUDA " + dotted(driver)) << "\ntoolkit   CUDA "
        << dotted(CUDART_VERSION) << ", runtime " << dotted(runtime) << "\ncuDNN     " << cuda::cudnn_version()
-       << " (built with " << CUDNN_MAJOR << "." << CUDNN_MINOR << "." << CUDNN_PATCHLEVEL << ")\n";
+       << " (built with " << CUDNN_MAJOR << "." << CUDNN_MINOR << "." << CUDNN_PATCHLEVEL
+       << ")\nGPU code  for compute capability " << DAT_CUDA_ARCHITECTURES << "\n";
   const std::string missing = cuda_missing();
   if (!missing.empty()) {
     text << "GPU       none usable: " << missing << "\n";
@@ -89,6 +94,16 @@ namespace cuda {
 namespace {
 constexpr std::size_t kHalf = 8U << 20U;
 constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends for Hopper
+
+[[nodiscard]] bool happened(cudaEvent_t event) {
+  const cudaError_t status = cudaEventQuery(event);
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // or the next kernel would be blamed for it
+    return false;
+  }
+  check(status);
+  return true;
+}
 }  // namespace
 
 CudaBackend::CudaBackend(const BackendOptions& options) : deterministic_(options.deterministic) {
@@ -113,6 +128,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : deterministic_(options
   check(cublasSetWorkspace(cublas_, allocate(kCublasWorkspace, "library scratch"), kCublasWorkspace));
   for (Half& half : halves_) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
   for (int k = 0; k < kTickets; ++k) tickets_.emplace_back();
+  for (int k = 0; k < kStamps; ++k) stamps_.emplace_back();
 
   // A first kernel, to learn here whether this build has code for this GPU.
   float* probe = allocate_floats(1, "probe");
@@ -226,18 +242,26 @@ Backend::Ticket CudaBackend::fetch(void* pinned, const void* device, std::size_t
 
 bool CudaBackend::arrived(Ticket ticket) {
   assert(next_ - ticket <= kTickets);
-  const cudaError_t status = cudaEventQuery(tickets_[static_cast<std::size_t>(ticket % kTickets)]);
-  if (status == cudaErrorNotReady) {
-    (void)cudaGetLastError();  // or the next kernel would be blamed for it
-    return false;
-  }
-  check(status);
-  return true;
+  return happened(tickets_[static_cast<std::size_t>(ticket % kTickets)]);
 }
 
 void CudaBackend::wait_for(Ticket ticket) {
   assert(next_ - ticket <= kTickets);
   check(cudaEventSynchronize(tickets_[static_cast<std::size_t>(ticket % kTickets)]));
+}
+
+Backend::Ticket CudaBackend::stamp() {
+  check(cudaEventRecord(stamps_[static_cast<std::size_t>(next_stamp_ % kStamps)], stream_));
+  return next_stamp_++;
+}
+
+bool CudaBackend::passed(Ticket stamp) { return happened(stamps_[static_cast<std::size_t>(stamp % kStamps)]); }
+
+double CudaBackend::seconds(Ticket from, Ticket to) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, stamps_[static_cast<std::size_t>(from % kStamps)],
+                             stamps_[static_cast<std::size_t>(to % kStamps)]));
+  return double(milliseconds) / 1000;
 }
 
 void CudaBackend::send(void* device, const void* pinned, std::size_t bytes) {

@@ -39,6 +39,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool arrived(Ticket ticket) override;
   void wait_for(Ticket ticket) override;
   void send(void* device, const void* pinned, std::size_t bytes) override;
+  [[nodiscard]] Ticket stamp() override;
+  [[nodiscard]] bool passed(Ticket stamp) override;
+  [[nodiscard]] double seconds(Ticket from, Ticket to) override;
   [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
 
   [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
@@ -110,7 +113,8 @@ class CudaBackend final : public Backend {
 
   static constexpr int kTickets = 256;  ///< that can be under way at once
   std::vector<Event> tickets_;
-  Ticket next_ = 0;
+  std::vector<Timer> stamps_;
+  Ticket next_ = 0, next_stamp_ = 0;
   Event queued_;
 };
 
