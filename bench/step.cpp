@@ -2,31 +2,48 @@
 
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
+#include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "training_step.hpp"
 
 namespace {
 
+void print(nlohmann::ordered_json line, const dat::bench::TrainingStep& step) {
+  line.update(step.about());
+  std::cout << line << std::endl;
+}
+
 void report(dat::bench::TrainingStep& step) {
   step.run();
   const auto& options = step.options();
+  const double ms = step.attack_ms + step.train_ms + step.update_ms;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const nlohmann::ordered_json line{{"ms_per_image", (step.attack_ms + step.train_ms + step.update_ms) / options.batch},
-                                    {"attack_ms", step.attack_ms},
-                                    {"train_ms", step.train_ms},
-                                    {"update_ms", step.update_ms},
-                                    {"network", options.network},
-                                    {"width", options.width},
-                                    {"batch", options.batch},
-                                    {"threads", options.threads},
-                                    {"steps", options.attack_steps},
-                                    {"peak_rss_mb", static_cast<double>(usage.ru_maxrss) / 1024},
-                                    {"commit", DAT_GIT_SHA1}};
-  std::cout << line << std::endl;
+  print({{"ms_per_step", ms},
+         {"ms_per_image", ms / options.batch},
+         {"images_per_s", 1000 * options.batch / ms},
+         {"ms_per_attack_iteration", step.attack_ms / options.attack_steps},
+         {"attack_ms", step.attack_ms},
+         {"train_ms", step.train_ms},
+         {"update_ms", step.update_ms},
+         {"peak_rss_mb", static_cast<double>(usage.ru_maxrss) / 1024}},
+        step);
+}
+
+/// The results to `path`, as raw floats; losses and shapes to stdout.
+void write_results(dat::bench::TrainingStep& step, const std::string& path) {
+  const auto results = step.results();
+  std::ofstream file(path, std::ios::binary);
+  for (const auto* values : {&results.logits, &results.input_gradient})
+    file.write(reinterpret_cast<const char*>(values->data()),
+               static_cast<std::streamsize>(values->size() * sizeof(float)));
+  dat::require(file.flush().good(), dat::ExitCode::io, "cannot write '", path, "'");
+  print({{"logits", results.logits.size()},
+         {"input_gradient", results.input_gradient.size()},
+         {"clean_loss", results.clean_loss},
+         {"attacked_loss", results.attacked_loss}},
+        step);
 }
 
 }  // namespace
@@ -35,25 +52,22 @@ int main(int argc, char** argv) {
   dat::bench::StepOptions options;
   int repeat = 3;
   bool serve = false;
-  CLI::App app("Times PGD training steps on random images of CIFAR's shape: one line of JSON each");
-  app.option_defaults()->always_capture_default();
-  app.add_option("--network", options.network);
-  app.add_option("--width", options.width, "channels of the first stage");
-  app.add_option("--batch", options.batch);
-  app.add_option("--threads", options.threads);
-  app.add_option("--steps", options.attack_steps, "of the attack");
-  app.add_option("--attack-batch", options.attack_batch, "images per pass of the attack; 0: the batch");
-  app.add_option("--repeat", repeat);
+  std::string results;
+  CLI::App app("Times PGD training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
+  add_options(app, options, repeat);
+  app.add_option("--math", options.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
+  app.add_option("--attack-precision", options.attack_precision, "f32, f16 or bf16: storage of the attacked network");
+  app.add_option("--micro-batch", options.micro_batch, "images at a time; 0: the batch");
+  app.add_option("--attack-batch", options.attack_batch, "images per pass of the attack; 0: the micro-batch");
+  app.add_option("--check", results,
+                 "first a line with the losses before and after an attack; into this file float32: the logits, and the "
+                 "input gradient in NCHW order");
   app.add_flag("--serve", serve, "one step for each line of stdin, until it ends");
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return dat::bench::run_program(app, argc, argv, [&] {
     dat::bench::TrainingStep step(options);
+    if (!results.empty()) write_results(step, results);
     step.check();  // also warms up
     std::string line;
     for (int k = 0; serve ? static_cast<bool>(std::getline(std::cin, line)) : k < repeat; ++k) report(step);
-  } catch (const dat::Error& error) {
-    std::cerr << "bench_step: " << error.what() << '\n';
-    return static_cast<int>(error.code());
-  }
-  return 0;
+  });
 }

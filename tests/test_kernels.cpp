@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
+#include <set>
 
 #include "all.hpp"
 #include "catch.hpp"
@@ -83,6 +86,101 @@ void run(std::int64_t n, const F& f) {
 }
 
 double at(const Shared<float>& values, std::int64_t i) { return values[static_cast<std::size_t>(i)]; }
+
+template <class T>
+[[nodiscard]] Shared<T> stored(const Shared<float>& values) {
+  Shared<T> out(values.size());
+  std::transform(values.begin(), values.end(), out.begin(), Stored<T>::from);
+  return out;
+}
+/// A float after its way through T.
+template <class T>
+[[nodiscard]] float rounded(float x) {
+  return to_float(Stored<T>::from(x));
+}
+template <class T>
+[[nodiscard]] bool same_bits(const Shared<T>& a, const Shared<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+/// Activations in T, and what float arithmetic makes of the stored numbers: every operation below is rounded once to
+/// float, whether or not it is fused with the next, because all factors are powers of two.
+template <class T>
+struct StoredFixture {
+  explicit StoredFixture(const Case& c)
+      : layout(c.layout),
+        n(c.n * c.layout.elements()),
+        a(stored<T>(shared_random(n, 1))),
+        b(stored<T>(shared_random(n, 2))),
+        before(stored<T>(shared_random(n, 5))),
+        out(before),
+        shift(shared_random(layout.c, 4)),
+        bits(static_cast<std::size_t>(groups(n))) {
+    for (int k = 0; k < layout.c; ++k) scale.push_back(std::ldexp(k % 3 == 0 ? -1.0F : 1.0F, k % 5 - 2));
+    for (std::int64_t g = 0; g < groups(n); ++g)
+      bits[static_cast<std::size_t>(g)] = static_cast<std::uint16_t>(40503 * (g + 1));
+  }
+  [[nodiscard]] bool open(std::int64_t i) const {
+    return (bits[static_cast<std::size_t>(i / kGroup)] >> (i % kGroup) & 1) != 0;
+  }
+  [[nodiscard]] static float at(const Shared<T>& values, std::int64_t i) {
+    return to_float(values[static_cast<std::size_t>(i)]);
+  }
+  [[nodiscard]] float per_channel(const Shared<float>& values, std::int64_t i) const {
+    return values[static_cast<std::size_t>(layout.channel(i))];
+  }
+  /// `out` is the float reference(i), stored.
+  template <class Reference>
+  void check(Reference reference) const {
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < n; ++i) wrong += at(out, i) != rounded<T>(reference(i));
+    INFO(layout.c << "x" << layout.h << "x" << layout.w << ", block " << layout.block);
+    REQUIRE(wrong == 0);
+  }
+
+  Layout layout;
+  std::int64_t n;
+  Shared<T> a, b, before, out;
+  Shared<float> scale, shift;
+  Shared<std::uint16_t> bits;
+};
+
+/// A small convolution by its definition, in double: tensors in NHWC, weights [out][kh][kw][in].
+struct Convolution {
+  int n, c_in, h, w, c_out, kernel, stride, pad;
+  [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
+  [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
+  [[nodiscard]] std::int64_t x_count() const { return std::int64_t{n} * h * w * c_in; }
+  [[nodiscard]] std::int64_t y_count() const { return std::int64_t{n} * h_out() * w_out() * c_out; }
+  [[nodiscard]] std::int64_t w_count() const { return std::int64_t{c_out} * kernel * kernel * c_in; }
+
+  /// f(x, w, y) for the places of all numbers that belong to one term.
+  template <class F>
+  void terms(F f) const {
+    for (int k = 0; k < n; ++k)
+      for (int p = 0; p < h_out(); ++p)
+        for (int q = 0; q < w_out(); ++q)
+          for (int tap = 0; tap < kernel * kernel; ++tap) {
+            const int y = p * stride - pad + tap / kernel, x = q * stride - pad + tap % kernel;
+            if (y < 0 || y >= h || x < 0 || x >= w) continue;
+            for (int o = 0; o < c_out; ++o)
+              for (int c = 0; c < c_in; ++c)
+                f(((std::int64_t{k} * h + y) * w + x) * c_in + c, (std::int64_t{o} * kernel * kernel + tap) * c_in + c,
+                  ((std::int64_t{k} * h_out() + p) * w_out() + q) * c_out + o);
+          }
+  }
+};
+
+std::vector<Convolution> convolutions() {
+  return {{2, 3, 7, 5, 4, 3, 1, 1}, {2, 3, 7, 5, 4, 3, 2, 1}, {1, 3, 9, 9, 5, 3, 2, 1},
+          {3, 5, 5, 7, 3, 1, 1, 0}, {2, 4, 7, 5, 6, 1, 2, 0}, {1, 1, 5, 5, 1, 3, 1, 1}};
+}
+
+std::string name(const Convolution& s) {
+  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + ", " +
+         std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels, " + std::to_string(s.h) + "x" +
+         std::to_string(s.w);
+}
 
 }  // namespace
 
@@ -337,4 +435,406 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
       }
     }
   }
+}
+
+TEST_CASE("An augmented image is the one at its place among all images", "[kernels]") {
+  constexpr int kSize = 5, kImages = 7;
+  const Layout layout{3, kSize, kSize, 3};
+  constexpr std::int64_t kBytes = kSize * kSize * 3;
+  Shared<std::uint8_t> all, gathered;
+  for (const float v : shared_random(kImages * kBytes, 1, 0, 256)) all.push_back(static_cast<std::uint8_t>(v));
+  const Shared<std::int64_t> places = {6, 0, 3, 3, 5};
+  Shared<Crop> crops;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    crops.push_back(
+        {static_cast<std::int8_t>(k - 2), static_cast<std::int8_t>(3 - 2 * k), static_cast<std::int8_t>(k % 2)});
+    gathered.insert(gathered.end(), all.begin() + places[k] * kBytes, all.begin() + (places[k] + 1) * kBytes);
+  }
+  Shared<float> expected(gathered.size(), -1.0F), x = expected;
+  const auto n = std::ssize(places) * kSize * kSize;
+  run(n, Augment{gathered.data(), nullptr, crops.data(), expected.data(), layout});
+  run(n, Augment{all.data(), places.data(), crops.data(), x.data(), layout});
+  CHECK(x == expected);
+}
+
+TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the stored numbers, rounded once",
+                   "[kernels]", float, Half, BFloat16) {
+  using T = TestType;
+  for (const Case& c : cases()) {
+    StoredFixture<T> f(c);
+    const auto value = [&](const Shared<T>& from, std::int64_t i) { return f.at(from, i); };
+    const auto positive = [](float x) { return x > 0 ? x : 0.0F; };
+    const Shared<std::uint16_t> random_bits = f.bits;
+    const auto check_bits = [&](const auto& open) {
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < groups(f.n) * kGroup; ++i) wrong += f.open(i) != (i < f.n && open(i));
+      CHECK(wrong == 0);
+      f.bits = random_bits;
+    };
+    const std::int64_t n = groups(f.n);
+
+    for (const bool relu : {false, true}) {
+      run(n, Add<T>{f.a.data(), f.b.data(), f.out.data(), f.n, relu, relu ? f.bits.data() : nullptr});
+      const auto sum = [&](std::int64_t i) { return value(f.a, i) + value(f.b, i); };
+      f.check([&](auto i) { return relu ? positive(sum(i)) : sum(i); });
+      if (relu) check_bits([&](auto i) { return sum(i) > 0; });
+      run(n, Add<T>{f.a.data(), nullptr, f.out.data(), f.n, relu});
+      f.check([&](auto i) { return relu ? positive(value(f.a, i)) : value(f.a, i); });
+
+      const auto affine = [&](std::int64_t i) {
+        return f.per_channel(f.scale, i) * value(f.a, i) + f.per_channel(f.shift, i);
+      };
+      run(n,
+          AffineRelu<T>{f.a.data(), f.scale.data(), f.shift.data(), f.out.data(), f.bits.data(), f.layout, f.n, relu});
+      f.check([&](auto i) { return relu ? positive(affine(i)) : affine(i); });
+      if (relu) check_bits([&](auto i) { return affine(i) > 0; });
+      f.out = f.a;
+      run(n, AffineRelu<T>{f.out.data(), nullptr, f.shift.data(), f.out.data(), nullptr, f.layout, f.n, relu});
+      f.check([&](auto i) {
+        const float y = value(f.a, i) + f.per_channel(f.shift, i);
+        return relu ? positive(y) : y;
+      });
+    }
+
+    run(n, MaskFromRelu<T>{f.a.data(), f.bits.data(), f.n});
+    check_bits([&](auto i) { return value(f.a, i) > 0; });
+
+    for (const bool extra : {false, true}) {
+      const auto gradient = [&](std::int64_t i) { return value(f.a, i) + (extra ? value(f.b, i) : 0.0F); };
+      const T* const second = extra ? f.b.data() : nullptr;
+      run(n, MaskGradient<T>{f.a.data(), second, f.bits.data(), f.out.data(), f.n});
+      f.check([&](auto i) { return f.open(i) ? gradient(i) : 0.0F; });
+      f.out = f.a;
+      run(n, MaskGradient<T>{f.out.data(), second, f.bits.data(), f.out.data(), f.n});
+      f.check([&](auto i) { return f.open(i) ? gradient(i) : 0.0F; });
+      for (const bool masked : {false, true})
+        for (const bool accumulate : {false, true}) {
+          f.out = f.before;
+          run(n, AffineReluGradient<T>{f.a.data(), second, f.scale.data(), masked ? f.bits.data() : nullptr,
+                                       f.out.data(), f.layout, f.n, accumulate});
+          f.check([&](auto i) {
+            const float d = masked && !f.open(i) ? 0.0F : f.per_channel(f.scale, i) * gradient(i);
+            return accumulate ? d + value(f.before, i) : d;
+          });
+        }
+    }
+
+    const int pixels = f.layout.h * f.layout.w;
+    Shared<float> pooled(static_cast<std::size_t>(c.n * f.layout.c));
+    run(std::ssize(pooled), PoolForward<T>{f.a.data(), pooled.data(), f.layout});
+    std::vector<double> totals(pooled.size(), 0.0);
+    for (std::int64_t i = 0; i < f.n; ++i)
+      totals[static_cast<std::size_t>(i / f.layout.elements() * f.layout.c + f.layout.channel(i))] +=
+          double(value(f.a, i));
+    // Partial sums of p numbers of at most 1 are at most p: p roundings of at most p, divided by p.
+    for (std::size_t k = 0; k < pooled.size(); ++k)
+      REQUIRE(std::abs(double(pooled[k]) - totals[k] / pixels) <= kUnit * (pixels + 1));
+    run(f.n, PoolBackward<T>{pooled.data(), f.out.data(), f.layout});
+    f.check([&](auto i) {
+      return pooled[static_cast<std::size_t>(i / f.layout.elements() * f.layout.c + f.layout.channel(i))] /
+             static_cast<float>(pixels);
+    });
+  }
+}
+
+TEMPLATE_TEST_CASE("A padded image has the image's channels first, then zeros", "[kernels]", float, Half, BFloat16) {
+  using T = TestType;
+  constexpr int kPixels = 35;
+  for (const auto& [c, padded] : {std::pair{3, 4}, std::pair{3, 8}, std::pair{1, 8}, std::pair{4, 4}}) {
+    const auto x = shared_random(kPixels * c, 1, 0, 1);
+    // What lies behind stays as it is.
+    const T mark = Stored<T>::from(77);
+    Shared<T> y(static_cast<std::size_t>(kPixels * padded) + 3, mark), expected = y;
+    for (int i = 0; i < kPixels; ++i)
+      for (int k = 0; k < padded; ++k)
+        expected[static_cast<std::size_t>(i * padded + k)] =
+            Stored<T>::from(k < c ? x[static_cast<std::size_t>(i * c + k)] : 0.0F);
+    run(kPixels, PadImage<T>{x.data(), y.data(), c, padded});
+    INFO(c << " channels, padded to " << padded);
+    CHECK(same_bits(y, expected));
+  }
+}
+
+TEMPLATE_TEST_CASE("Folded weights: every weight times its output's scale at its place, zeros at all others",
+                   "[kernels]", float, Half, BFloat16) {
+  using T = TestType;
+  struct Shape {
+    int out, in, taps, in_padded, row;
+    bool rotate;
+  };
+  // Plain; channels added; a row filled up; both; rotated; rotated with a row filled up; of one tap.
+  for (const Shape& s : {Shape{5, 3, 9, 3, 27, false}, Shape{5, 3, 9, 8, 72, false}, Shape{5, 3, 9, 3, 32, false},
+                         Shape{5, 3, 9, 4, 40, false}, Shape{5, 3, 9, 3, 45, true}, Shape{5, 3, 9, 3, 48, true},
+                         Shape{4, 6, 1, 6, 6, false}, Shape{4, 6, 1, 6, 4, true}}) {
+    const auto weights = shared_random(s.out * s.taps * s.in, 1), scale = shared_random(s.out, 2, 0.5F, 2.0F);
+    const int rows = s.rotate ? s.in : s.out;
+    for (const bool scaled : {false, true}) {
+      const T mark = Stored<T>::from(77);
+      Shared<T> result(static_cast<std::size_t>(rows * s.row) + 3, mark), expected = result;
+      std::fill_n(expected.begin(), rows * s.row, Stored<T>::from(0));
+      for (int o = 0; o < s.out; ++o)
+        for (int tap = 0; tap < s.taps; ++tap)
+          for (int c = 0; c < s.in; ++c) {
+            const float w = weights[static_cast<std::size_t>((o * s.taps + tap) * s.in + c)];
+            const int place = s.rotate ? c * s.row + (s.taps - 1 - tap) * s.out + o : o * s.row + tap * s.in_padded + c;
+            expected[static_cast<std::size_t>(place)] =
+                Stored<T>::from(scaled ? w * scale[static_cast<std::size_t>(o)] : w);
+          }
+      run(std::int64_t{rows} * s.row, FoldWeights<T>{weights.data(), scaled ? scale.data() : nullptr, result.data(),
+                                                     s.out, s.in, s.taps, s.in_padded, s.row, s.rotate});
+      INFO(s.out << "x" << s.taps << "x" << s.in << " to rows of " << s.row << (s.rotate ? ", rotated" : "")
+                 << (scaled ? ", scaled" : ""));
+      CHECK(same_bits(result, expected));
+    }
+  }
+}
+
+TEST_CASE("The products of taps, added up per pixel, are the input gradient of the convolution; PGD's step may end it",
+          "[kernels]") {
+  for (const Convolution& s : convolutions()) {
+    const int taps = s.kernel * s.kernel, row = (taps * s.c_in + 7) / 8 * 8, pixels = s.n * s.h_out() * s.w_out();
+    const auto dy = shared_random(s.y_count(), 1), w = shared_random(s.w_count(), 2);
+    std::vector<double> expected(static_cast<std::size_t>(s.x_count()), 0.0), size = expected;
+    s.terms([&](auto x, auto weight, auto y) {
+      const double term = at(dy, y) * at(w, weight);
+      expected[static_cast<std::size_t>(x)] += term;
+      size[static_cast<std::size_t>(x)] += std::abs(term);
+    });
+    // The places of a row behind the last tap are not read.
+    Shared<float> products(static_cast<std::size_t>(pixels * row), std::numeric_limits<float>::quiet_NaN());
+    for (int p = 0; p < pixels; ++p)
+      for (int k = 0; k < taps * s.c_in; ++k) {
+        double total = 0;
+        for (int o = 0; o < s.c_out; ++o) total += at(dy, p * s.c_out + o) * at(w, o * taps * s.c_in + k);
+        products[static_cast<std::size_t>(p * row + k)] = static_cast<float>(total);
+      }
+    const auto kernel = [&](Shared<float>& to, const PgdUpdate& update) {
+      run(s.x_count(), ImageGradient{products.data(), to.data(), s.c_in, s.h, s.w, s.h_out(), s.w_out(), s.kernel,
+                                     s.stride, s.pad, row, update});
+    };
+    Shared<float> dx(expected.size(), std::numeric_limits<float>::quiet_NaN());
+    kernel(dx, {});
+    INFO(name(s));
+    for (std::size_t i = 0; i < dx.size(); ++i) {
+      INFO("element " << i);
+      // Each product is rounded, and each sum of two of them: taps + 1 roundings of at most the terms' sizes.
+      REQUIRE(std::abs(double(dx[i]) - expected[i]) <= (taps + 1) * 1.01 * kUnit * size[i]);
+    }
+
+    const auto x = shared_random(s.x_count(), 3, 0, 1), eta = shared_random(s.x_count(), 4, -0.1F, 0.1F);
+    Shared<float> eta_here = eta, eta_there = eta, x_here(eta.size()), x_there(eta.size());
+    run(s.x_count(), PgdStep{{x.data(), eta_there.data(), x_there.data(), 0.04F, 0.1F}, dx.data()});
+    Shared<float> unused = dx;
+    kernel(unused, {x.data(), eta_here.data(), x_here.data(), 0.04F, 0.1F});
+    CHECK(eta_here == eta_there);
+    CHECK(x_here == x_there);
+    CHECK(eta_here != eta);
+  }
+}
+
+TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of its elements has, and the terms' sizes",
+                   "[kernels]", float, Half, BFloat16) {
+  using T = TestType;
+  using Pass = ConvolutionPass;
+  constexpr int kSamples = 4096;  // of at most a few hundred elements: each of them is looked at
+  struct Epilogue {
+    bool z, bias, relu;
+  };
+  const std::vector<Epilogue> all = {
+      {false, false, false}, {true, false, false}, {false, true, true}, {true, true, true}};
+  for (const Convolution& s : convolutions())
+    for (const Pass pass : {Pass::forward, Pass::data, Pass::weights})
+      for (const Epilogue& e : pass == Pass::forward ? all : std::vector<Epilogue>{{}}) {
+        const Shared<T> x = stored<T>(shared_random(s.x_count(), 1)), w = stored<T>(shared_random(s.w_count(), 2)),
+                        dy = stored<T>(shared_random(s.y_count(), 3)), z = stored<T>(shared_random(s.y_count(), 4));
+        const auto bias = shared_random(s.c_out, 5);
+        const auto number = [](const Shared<T>& from, std::int64_t i) {
+          return double(to_float(from[static_cast<std::size_t>(i)]));
+        };
+        const std::int64_t count = pass == Pass::forward ? s.y_count() : pass == Pass::data ? s.x_count() : s.w_count();
+        std::vector<double> exact(static_cast<std::size_t>(count), 0.0), terms = exact;
+        s.terms([&](auto at_x, auto at_w, auto at_y) {
+          const auto to = static_cast<std::size_t>(pass == Pass::forward ? at_y : pass == Pass::data ? at_x : at_w);
+          const double term = (pass == Pass::data ? 1.0 : number(x, at_x)) *
+                              (pass == Pass::weights ? 1.0 : number(w, at_w)) *
+                              (pass == Pass::forward ? 1.0 : number(dy, at_y));
+          exact[to] += term;
+          terms[to] += std::abs(term);
+        });
+        if (pass == Pass::forward)
+          for (std::int64_t i = 0; i < count; ++i) {
+            const auto k = static_cast<std::size_t>(i);
+            const double more[] = {e.z ? number(z, i) : 0.0, e.bias ? at(bias, i % s.c_out) : 0.0};
+            for (const double term : more) {
+              exact[k] += term;
+              terms[k] += std::abs(term);
+            }
+            if (e.relu) exact[k] = std::max(exact[k], 0.0);
+          }
+        Shared<T> result(exact.size());
+        std::transform(exact.begin(), exact.end(), result.begin(),
+                       [](double v) { return Stored<T>::from(static_cast<float>(v)); });
+        Shared<float> error(kSamples, -1.0F), size = error, value = error;
+        const auto check = [&] {
+          run(kSamples, CheckConvolution<T>{pass,
+                                            pass == Pass::data ? nullptr : x.data(),
+                                            pass == Pass::weights ? nullptr : w.data(),
+                                            pass == Pass::forward ? nullptr : dy.data(),
+                                            result.data(),
+                                            e.z ? z.data() : nullptr,
+                                            e.bias ? bias.data() : nullptr,
+                                            e.relu,
+                                            s.n,
+                                            s.c_in,
+                                            s.h,
+                                            s.w,
+                                            s.c_out,
+                                            s.h_out(),
+                                            s.w_out(),
+                                            s.kernel,
+                                            s.stride,
+                                            s.pad,
+                                            error.data(),
+                                            size.data(),
+                                            value.data()});
+        };
+        INFO(name(s) << ", pass " << static_cast<int>(pass) << (e.z ? ", adding" : "") << (e.bias ? ", bias" : "")
+                     << (e.relu ? ", ReLU" : ""));
+        check();
+        // The result is the exact one, rounded to float and to T: half a unit of its last place, and of numbers below
+        // the normal ones, which T has down to 2^-14 at least.
+        const double unit = sizeof(T) == 4 ? 0x1p-24 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
+        int wrong = 0;
+        for (int i = 0; i < kSamples; ++i)
+          wrong += !(at(error, i) >= 0 && at(error, i) <= 1.01 * unit * (at(value, i) + 0x1p-14) &&
+                     at(size, i) >= at(value, i) * (1 - 0x1p-22));
+        CHECK(wrong == 0);
+
+        // One element is changed: the samples that look at it report that, and the others what they did before.
+        const Shared<float> before = error;
+        std::set<std::int64_t> places = {0, count - 1, count / 2};
+        for (const std::int64_t place : places) {
+          T& changed = result[static_cast<std::size_t>(place)];
+          const T right = changed;
+          changed = Stored<T>::from(to_float(right) + 3);
+          const double off = std::abs(number(result, place) - exact[static_cast<std::size_t>(place)]);
+          check();
+          int found = 0, different = 0;
+          for (int i = 0; i < kSamples; ++i) {
+            if (error[static_cast<std::size_t>(i)] == before[static_cast<std::size_t>(i)]) continue;
+            ++different;
+            // Double precision, given as float.
+            found += std::abs(at(error, i) - off) <= 1.01 * kUnit * off &&
+                     std::abs(at(value, i) - std::abs(exact[static_cast<std::size_t>(place)])) <=
+                         1.01 * kUnit * at(value, i) &&
+                     std::abs(at(size, i) - terms[static_cast<std::size_t>(place)]) <= 1.01 * kUnit * at(size, i);
+          }
+          INFO("element " << place << " of " << count);
+          CHECK(found >= 1);
+          CHECK(found == different);
+          changed = right;
+        }
+      }
+}
+
+TEMPLATE_TEST_CASE("Random numbers for trials fill [-1, 1] and nothing beyond their array", "[kernels]", float, Half,
+                   BFloat16) {
+  using T = TestType;
+  for (const std::int64_t n : {1, 2, 3, 4, 5, 4001}) {
+    const T mark = Stored<T>::from(77);
+    Shared<T> x(static_cast<std::size_t>(n) + 5, mark), again = x, other = x;
+    run((n + 3) / 4, RandomFill<T>{x.data(), n, 1});
+    run((n + 3) / 4, RandomFill<T>{again.data(), n, 1});
+    run((n + 3) / 4, RandomFill<T>{other.data(), n, 2});
+    CHECK(same_bits(x, again));
+    CHECK(!same_bits(x, other));
+    for (std::int64_t i = n; i < std::ssize(x); ++i) REQUIRE(to_float(x[static_cast<std::size_t>(i)]) == 77.0F);
+    double mean = 0, square = 0;
+    std::set<float> distinct;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float v = to_float(x[static_cast<std::size_t>(i)]);
+      REQUIRE(std::abs(v) <= 1.0F);  // the mark is larger
+      mean += double(v) / double(n);
+      square += double(v) * double(v) / double(n);
+      distinct.insert(v);
+    }
+    if (n < 1000) continue;
+    // U(-1, 1): mean 0 with variance 1/3, mean square 1/3 with variance 4/45; five standard deviations. Rounding to 8
+    // bits moves single numbers by 2^-9 at most, either way.
+    CHECK(std::abs(mean) < 5 * std::sqrt(1.0 / 3 / double(n)));
+    CHECK(std::abs(square - 1.0 / 3) < 5 * std::sqrt(4.0 / 45 / double(n)));
+    // 4001 of 2^24 numbers coincide in half a pair; 8 bits have but a few hundred numbers that are not tiny.
+    CHECK(std::ssize(distinct) > (sizeof(T) == 4 ? n - 10 : 256));
+  }
+}
+
+TEST_CASE("A message holds the active segments side by side, and gives them back times a factor", "[kernels]") {
+  // Sizes around those of chunks; the second and the last but one stay at home.
+  const std::vector<std::int64_t> sizes = {3, 50, kChunk + 7, 1, 2 * kChunk, 20, 333};
+  const std::vector<bool> active = {true, false, true, true, true, false, true};
+  std::int64_t begin = 0, place = 0;
+  Shared<Chunk> chunks;
+  std::vector<std::int64_t> begins;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    begins.push_back(begin);
+    for (std::int64_t done = 0; active[k] && done < sizes[k]; done += kChunk)
+      chunks.push_back({begin + done, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, sizes[k] - done)),
+                        static_cast<std::int32_t>(k)});
+    begin += sizes[k];
+  }
+  Shared<std::int64_t> shift(sizes.size(), 0);
+  std::vector<std::int64_t> from;  // of each number of the message
+  for (std::size_t k = sizes.size(); k-- > 0;) {
+    if (!active[k]) continue;
+    shift[k] = place - begins[k];
+    place += sizes[k];
+    for (std::int64_t i = 0; i < sizes[k]; ++i) from.push_back(begins[k] + i);
+  }
+  const Chunks all{chunks.data(), nullptr, static_cast<std::int32_t>(chunks.size()), 0};
+  const auto gradients = shared_random(begin, 1);
+  Shared<float> message(static_cast<std::size_t>(place) + 4, 77.0F), back(gradients.size(), 77.0F);
+  each(kernel_backend().device(), all, Pack{gradients.data(), message.data(), shift.data()});
+  each(kernel_backend().device(), all, Unpack{message.data(), back.data(), shift.data(), 0.25F});
+  kernel_backend().wait();
+  std::int64_t wrong = 0;
+  Shared<float> expected(gradients.size(), 77.0F);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto source = static_cast<std::size_t>(from[i]);
+    wrong += message[i] != gradients[source];
+    expected[source] = gradients[source] / 4;
+  }
+  CHECK(wrong == 0);
+  CHECK(std::all_of(message.begin() + place, message.end(), [](float v) { return v == 77.0F; }));
+  CHECK(back == expected);
+}
+
+TEST_CASE("The trust ratio is the clamped norm of the weights over that of the step; 1 where either is zero",
+          "[kernels]") {
+  struct Row {
+    double theta, u, ratio;  // norms
+  };
+  constexpr double kLow = 0.5, kHigh = 10;
+  const std::vector<Row> rows = {{3, 4, 0.75}, {0.25, 2, 0.25},        {40, 5, 2},
+                                 {3, 0, 1},    {0.5, 0.5, 1},          {10, 1e-3, 10000},
+                                 {0, 2, 0.25}, {1e-20, 1e-10, 0.5e10}, {7e15, 3, 10.0 / 3}};
+  Shared<double> sums;
+  for (const Row& row : rows) sums.insert(sums.end(), {row.theta * row.theta, row.u * row.u, -1.0});
+  const auto factor = shared_random(std::ssize(rows), 1, 1, 5);
+  const double lr = 0.3;
+  for (const bool given : {false, true}) {
+    Shared<float> step(rows.size() + 1, 77.0F);
+    run(std::ssize(rows), TrustRatio{sums.data(), given ? factor.data() : nullptr, step.data(), lr, kLow, kHigh});
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const double expected = lr * rows[k].ratio * (given ? double(factor[k]) : 1.0);
+      INFO("norms " << rows[k].theta << " and " << rows[k].u);
+      // Double precision, rounded to float.
+      CHECK(std::abs(double(step[k]) - expected) <= 1.01 * kUnit * expected);
+    }
+    CHECK(step.back() == 77.0F);
+  }
+  // Without a lower bound, weights of zero have no ratio.
+  Shared<double> zero = {0.0, 4.0, 0.0};
+  Shared<float> step(1);
+  run(1, TrustRatio{zero.data(), nullptr, step.data(), lr, 0, kHigh});
+  CHECK(step[0] == static_cast<float>(lr));
 }

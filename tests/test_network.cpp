@@ -6,7 +6,9 @@
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
+#include "perturb.hpp"
 #include "random_values.hpp"
+#include "train/images.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -284,6 +286,111 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
   });
   INFO(name << ": " << distance);
   CHECK(distance < kDifferenceTolerance);
+}
+
+TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
+  const std::string name = GENERATE(values<std::string>({"resnet18", "preact_resnet18"}));
+  const DType storage = GENERATE(DType::f16, DType::bf16);
+  const std::string what = storage == DType::f16 ? "f16" : "bf16";
+  constexpr int kSamples = 4;
+  Fixture f(name, kSamples, 16);
+  if (const std::string why = f.backend->refuses(storage); !why.empty()) {
+    CHECK_THROWS_AS(FrozenProgram(f.model, kSamples, storage), Error);
+    SUCCEED(what << " is refused here: " << why);
+    return;
+  }
+  TrainingProgram training(f.model, kSamples);
+  FrozenProgram exact(f.model, kSamples), program(f.model, kSamples, storage);
+  f.backend->commit_workspace();
+  // Running statistics as after some training: those of these images. Without them the initial network shrinks its
+  // activations from layer to layer.
+  training.refresh();
+  training.forward(f.x);
+  const auto count = f.model.graph.statistics;
+  const auto mean = to_host(*f.backend, training.batch_mean(), count),
+             variance = to_host(*f.backend, training.batch_variance(), count);
+  f.backend->copy_to_device(f.model.running_mean, mean.data(), mean.size() * sizeof(float));
+  f.backend->copy_to_device(f.model.running_variance, variance.data(), variance.size() * sizeof(float));
+  ++f.model.parameters.version;
+
+  const auto* labels = to_device(*f.backend, std::vector<std::int32_t>{3, 0, 9, 3});
+  float *loss = f.backend->allocate_floats(kSamples, "test"), *correct = f.backend->allocate_floats(kSamples, "test");
+  struct Result {
+    std::vector<float> logits, loss, dx;
+  };
+  const auto run = [&](FrozenProgram& p) {
+    p.refresh();
+    p.forward(f.x);
+    cross_entropy(*f.backend, p.logits(), labels, kSamples, 10, loss, correct, p.dlogits(), p.gradient_scale());
+    p.backward(f.dx);
+    return Result{to_host(*f.backend, p.logits(), kSamples * 10), to_host(*f.backend, loss, kSamples),
+                  to_host(*f.backend, f.dx, kSamples * f.layout.elements())};
+  };
+  const Result a = run(exact), b = run(program);
+
+  // About 20 layers store an activation each and multiply it by stored weights: 40 roundings. They are as often up as
+  // down, so a logit is off by a few times sqrt(40) of them at most; the loss by no more than twice that.
+  const double unit = storage == DType::f16 ? 0x1p-11 : 0x1p-8;
+  const float largest = std::abs(
+      *std::max_element(a.logits.begin(), a.logits.end(), [](float u, float v) { return std::abs(u) < std::abs(v); }));
+  const double allowed = 2 * 4 * std::sqrt(40.0) * unit * double(largest);
+  double worst = 0;
+  for (std::size_t k = 0; k < a.loss.size(); ++k) worst = std::max(worst, std::abs(double(a.loss[k]) - b.loss[k]));
+  CHECK(worst <= allowed);
+  CHECK(b.logits != a.logits);  // it does compute in 16 bits
+
+  std::int64_t equal = 0, zeros = 0;
+  const auto sign = [](float v) { return (v > 0) - (v < 0); };
+  for (std::size_t i = 0; i < a.dx.size(); ++i) {
+    equal += sign(a.dx[i]) == sign(b.dx[i]);
+    zeros += b.dx[i] == 0;
+  }
+  const double agreement = double(equal) / double(a.dx.size());
+  const std::string measured = name + " " + what + ": " + std::to_string(100 * agreement) +
+                               " % equal signs, loss off by " + std::to_string(worst) + " of at most " +
+                               std::to_string(allowed) + ", " + std::to_string(zeros) + " zeros";
+  INFO(measured);
+  if (std::getenv("DAT_TEST_FIGURES") != nullptr) WARN(measured);
+  CHECK(agreement >= 0.97);
+  CHECK(zeros <= std::ssize(a.dx) / 100);  // the gradient did not sink below the smallest numbers
+}
+
+TEST_CASE("A backward pass that ends with PGD's step is one followed by the step", "[network]") {
+  const std::string name = GENERATE(values<std::string>({"small_cnn", "resnet18", "preact_resnet18"}));
+  const DType storage = GENERATE(DType::f32, DType::f16, DType::bf16);
+  constexpr int kSamples = 3;
+  Fixture f(name, kSamples, 16);
+  if (!f.backend->refuses(storage).empty()) {
+    SUCCEED("refused here: " << f.backend->refuses(storage));
+    return;
+  }
+  FrozenProgram program(f.model, kSamples, storage);
+  f.backend->commit_workspace();
+  const std::int64_t pixels = kSamples * f.layout.elements();
+  // Some pixels at the edge of the box, and perturbations at the edge of the ball: both clamps have work to do.
+  auto images = f.images;
+  for (std::size_t i = 0; i < images.size(); i += 7) images[i] = i % 2 == 0 ? 0.0F : 1.0F;
+  auto start = random_values(pixels, 4, -0.05F, 0.05F);
+  for (std::size_t i = 0; i < start.size(); i += 3) start[i] = i % 2 == 0 ? 0.05F : -0.05F;
+  const float* x = to_device(*f.backend, images);
+  float* x_adv[2];
+  float* eta[2];
+  for (int k = 0; k < 2; ++k) {
+    eta[k] = to_device(*f.backend, start);
+    x_adv[k] = f.backend->allocate_floats(pixels, "test");
+  }
+  const PgdUpdate apart{x, eta[0], x_adv[0], 0.02F, 0.05F}, together{x, eta[1], x_adv[1], 0.02F, 0.05F};
+  for (int step = 0; step < 2; ++step) {
+    f.forward(program, step == 0 ? x : x_adv[0]);
+    program.backward(f.dx);
+    each(f.backend->device(), pixels, kernels::PgdStep{apart, f.dx});
+    f.forward(program, step == 0 ? x : x_adv[1]);
+    program.backward(f.dx, together);
+    const auto expected = to_host(*f.backend, eta[0], pixels);
+    CHECK(to_host(*f.backend, eta[1], pixels) == expected);
+    CHECK(to_host(*f.backend, x_adv[1], pixels) == to_host(*f.backend, x_adv[0], pixels));
+    CHECK(expected != start);
+  }
 }
 
 TEST_CASE("Samples of the frozen program do not influence each other", "[network]") {

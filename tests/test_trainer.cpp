@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "device.hpp"
+#include "random_values.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -142,4 +144,136 @@ TEST_CASE("a loss that is not finite ends the run before the weights are touched
     caught = error.code() == ExitCode::numerical;
   }
   CHECK(caught);
+}
+
+TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer]") {
+  TrainOptions options = small_run();
+  options.micro_batch = GENERATE(16, 8);
+  options.limit_train = 56;  // epochs end with a part of a batch
+  options.limit_test = 37;
+  const auto run = [&](const std::string& resident) {
+    options.resident = resident;
+    const auto world = Communicator::single();
+    Trainer trainer(*world, options);
+    trainer.start();
+    for (int k = 0; k < 5; ++k) (void)trainer.step(false);
+    const EvaluationRecord record = trainer.evaluate();
+    return std::tuple{trainer.weights_hash(), record.clean_loss, record.adv_loss, record.images};
+  };
+  const auto off = run("off");
+  CHECK(run("on") == off);
+  CHECK(run("auto") == off);
+  CHECK(std::get<3>(off) == 37);
+}
+
+TEST_CASE("an attack in 16 bits is refused with a reason, or trains", "[trainer]") {
+  TrainOptions options = small_run();
+  const std::string full = weights_after(options, 3);
+  for (const auto& [precision, storage] : {std::pair{"f16", DType::f16}, std::pair{"bf16", DType::bf16}}) {
+    INFO(precision);
+    options.attack_precision = precision;
+    const auto world = Communicator::single();
+    std::unique_ptr<Trainer> trainer;
+    ExitCode code = ExitCode::done;
+    std::string message;
+    try {
+      trainer = std::make_unique<Trainer>(*world, options);
+    } catch (const Error& error) {
+      code = error.code();
+      message = error.what();
+    }
+    const std::string refused = test::test_backend()->refuses(storage);
+    if (test::test_device() == "cpu") CHECK(!refused.empty());
+    if (!refused.empty()) {
+      CHECK(code == ExitCode::usage);
+      CHECK(message == refused);
+      CHECK(message.find("f32") != std::string::npos);
+      continue;
+    }
+    INFO(message);
+    REQUIRE(trainer != nullptr);
+    trainer->start();
+    const std::string before = trainer->weights_hash();
+    for (int k = 0; k < 3; ++k) CHECK(std::isfinite(trainer->step(false).loss_adv));
+    CHECK(trainer->weights_hash() != before);
+    CHECK(trainer->weights_hash() != full);  // the attack was another one
+    // Evaluation stays f32.
+    CHECK(std::isfinite(trainer->evaluate().adv_loss));
+  }
+}
+
+TEST_CASE("an attack whose iterations are recorded and replayed is the one done by hand", "[trainer]") {
+  const DType storage = GENERATE(DType::f32, DType::f16, DType::bf16);
+  const auto backend = test::test_backend();
+  if (!backend->refuses(storage).empty()) {
+    SUCCEED("refused here: " << backend->refuses(storage));
+    return;
+  }
+  constexpr int kSize = 12, kClasses = 10, kCapacity = 8;
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  model.initialize(1);
+  const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
+  Images images(*backend, info, kCapacity);
+  FrozenProgram program(model, 4, storage);  // of half the images: each iteration has two pieces
+  FrozenObjective recorded(images, program, kClasses), inner(images, program, kClasses);
+  backend->commit_workspace();
+
+  /// Asks for the gradient and leaves the step to the kernel: Objective's own gradient_step.
+  class ByHand final : public Objective {
+   public:
+    explicit ByHand(FrozenObjective& objective) : Objective(objective), inner_(objective) {}
+    void gradient() override { inner_.gradient(); }
+
+   private:
+    FrozenObjective& inner_;
+  };
+  struct Result {
+    std::vector<float> eta, x_adv;
+    std::int64_t convolutions;
+  };
+  const auto perturb = [&](Objective& objective, const AttackOptions& attack) {
+    const Counters before = backend->counters;
+    attacks().at("pgd")(attack)->perturb(objective);
+    const std::int64_t count = images.count * images.layout.elements();
+    return Result{test::to_host(*backend, images.eta, count), test::to_host(*backend, images.x_adv, count),
+                  backend->counters.conv_forward + backend->counters.conv_backward_data - before.conv_forward -
+                      before.conv_backward_data};
+  };
+  std::vector<float> last;
+  int round = 0;
+  // Other images, other numbers of them, another attack, other weights; and back.
+  struct Round {
+    int samples, steps;
+    double eps;
+    std::uint64_t weights;
+  };
+  for (const Round& r : {Round{8, 3, 0.05, 1}, Round{8, 3, 0.05, 1}, Round{5, 3, 0.05, 1}, Round{5, 1, 0.05, 1},
+                         Round{8, 4, 0.1, 1}, Round{8, 3, 0.05, 2}, Round{5, 3, 0.05, 2}, Round{8, 2, 0.1, 2}}) {
+    ++round;
+    INFO("round " << round);
+    if (r.weights != 1) model.initialize(r.weights);
+    HostBatch batch;
+    batch.count = r.samples;
+    const auto seed = static_cast<std::uint32_t>(round);
+    for (const float v : test::random_values(r.samples * images.layout.elements(), seed, 0, 256))
+      batch.pixels.push_back(static_cast<std::uint8_t>(v));
+    for (int k = 0; k < r.samples; ++k) {
+      batch.labels.push_back((3 * k + round) % kClasses);
+      batch.ids.push_back(100 * round + k);
+      batch.crops.push_back({});
+    }
+    images.load(batch, 0, r.samples, nullptr);
+    const AttackOptions attack{.eps = r.eps, .alpha = 0.02, .steps = r.steps};
+    recorded.prepare(7, Purpose::attack_start, static_cast<std::uint32_t>(round));
+    const Result ours = perturb(recorded, attack);
+    inner.prepare(7, Purpose::attack_start, static_cast<std::uint32_t>(round));
+    ByHand by_hand(inner);
+    const Result expected = perturb(by_hand, attack);
+    CHECK(ours.eta == expected.eta);
+    CHECK(ours.x_adv == expected.x_adv);
+    CHECK(ours.convolutions == expected.convolutions);
+    CHECK(ours.eta != last);
+    last = ours.eta;
+  }
 }

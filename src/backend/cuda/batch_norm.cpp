@@ -72,8 +72,8 @@ class CudaBatchNorm final : public BatchNorm {
     cudnnStatus_t status = cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(cudnn, mode_, kOps, x_, nullptr, x_,
                                                                                     channel_, nullptr, &forward_bytes_);
     if (status == CUDNN_STATUS_SUCCESS)
-      status = cudnnGetBatchNormalizationBackwardExWorkspaceSize(cudnn, mode_, kOps, x_, nullptr, x_, nullptr, x_,
-                                                                 channel_, nullptr, &backward_bytes_);
+      status = cudnnGetBatchNormalizationBackwardExWorkspaceSize(cudnn, mode_, kOps, x_, x_, x_, nullptr, x_, channel_,
+                                                                 nullptr, &backward_bytes_);
     if (status == CUDNN_STATUS_SUCCESS)
       status = cudnnGetBatchNormalizationTrainingExReserveSpaceSize(cudnn, mode_, kOps, nullptr, x_, &reserve_bytes_);
     return status;

@@ -44,8 +44,8 @@ void with_type(DType storage, F f) {
   return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) +
          (s.stride > 1 ? " stride " + std::to_string(s.stride) : "") + ", " + std::to_string(s.c_in) + " to " +
          std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) + "x" +
-         std::to_string(s.w) + (s.frozen ? ", frozen" : "") + (s.accumulate ? ", adding" : "") +
-         (s.relu ? ", ReLU" : "") +
+         std::to_string(s.w) + (s.image ? ", of images" : "") + (s.frozen ? ", frozen" : "") +
+         (s.accumulate ? ", adding" : "") + (s.relu ? ", ReLU" : "") +
          (s.storage == DType::f16    ? ", f16"
           : s.storage == DType::bf16 ? ", bf16"
                                      : ", f32");
@@ -96,6 +96,10 @@ class CudaConv2d final : public Conv2d {
         activation_(activation(spec.relu)) {
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
     require(spec.frozen || spec.storage == DType::f32, ExitCode::usage, "training convolutions are f32");
+    // Fast kernels take 16 bytes at once: pixels and the tensors in the flat block of parameters begin at multiples.
+    const int unit = static_cast<int>(16 / size_of(spec.storage));
+    require(spec.c_out % unit == 0 && (spec.image || spec.c_in % unit == 0), ExitCode::usage,
+            "the CUDA backend works on ", unit, " channels at a time: choose a --width that is a multiple of ", unit);
     for (Pass pass : {Pass::forward, Pass::data, Pass::weights})
       if (needed(pass)) choose(pass);
     if (spec.image && spec.input_gradient) products_ = plan_products();
@@ -128,7 +132,7 @@ class CudaConv2d final : public Conv2d {
       if (products_.weights != nullptr) fold(type, products_.weights, spec_.c_out, spec_.c_in, products_.row, false);
     });
     if (bias != nullptr) {
-      each(backend_.device(), kernels::groups(spec_.c_out), kernels::Add<float>{bias, nullptr, bias_, spec_.c_out});
+      each(backend_.device(), spec_.c_out, kernels::Scale{bias, bias_, 1.0F, false});
       store_bias(bias, rounded_bias_);
     }
     if (packed_ == nullptr) master_ = weights;
@@ -200,6 +204,8 @@ class CudaConv2d final : public Conv2d {
     const int unit = static_cast<int>(16 / size_of(s.storage));
     return s.image && s.frozen ? (s.c_in + unit - 1) / unit * unit : s.c_in;
   }
+  /// Products in f32, no TF32.
+  [[nodiscard]] bool strict() const { return spec_.storage == DType::f32 && !backend_.tf32(); }
   [[nodiscard]] static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
   [[nodiscard]] bool needed(Pass pass) const {
     return pass == Pass::forward || (pass == Pass::data ? spec_.input_gradient && !spec_.image : !spec_.frozen);
@@ -302,7 +308,7 @@ class CudaConv2d final : public Conv2d {
       if (backend_.deterministic() && perf.determinism != CUDNN_DETERMINISTIC) continue;
       Choice c;
       c.algorithm = static_cast<int>(perf.algo);
-      c.math = perf.mathType;
+      c.math = strict() ? CUDNN_FMA_MATH : perf.mathType;
       c.scratch = perf.memory;
       c.rotated = rotated;
       c.name = name(perf) + suffix;
@@ -313,8 +319,8 @@ class CudaConv2d final : public Conv2d {
   [[nodiscard]] std::vector<Choice> candidates(Pass pass) const {
     // f32 without TF32; or what the chip multiplies fastest, with sums in f32.
     const cudnnMathType_t math = spec_.storage != DType::f32 ? CUDNN_TENSOR_OP_MATH
-                                 : backend_.tf32()           ? CUDNN_DEFAULT_MATH
-                                                             : CUDNN_FMA_MATH;
+                                 : strict()                  ? CUDNN_FMA_MATH
+                                                             : CUDNN_DEFAULT_MATH;
     check(cudnnSetConvolutionMathType(convolution_, math));
     check(cudnnSetConvolutionMathType(turned_, math));
     std::vector<Choice> all;
@@ -516,7 +522,7 @@ class CudaConv2d final : public Conv2d {
       case DType::bf16:
         return 0x1p-13F * size + 0x1p-6F * value;
       default:
-        return (backend_.tf32() ? 0x1p-9F : 64 * 0x1p-24F) * size;
+        return (strict() ? 64 * 0x1p-24F : 0x1p-9F) * size;
     }
   }
 
