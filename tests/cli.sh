@@ -57,6 +57,13 @@ check 'the printed configuration reloads' 0 '^network = "small_cnn"$' '' "$progr
 cmp -s out.txt run.toml || { failed=$((failed + 1)) && echo 'FAILED: the reloaded configuration differs' >&2; }
 check 'validate' 0 'step' '' "$program" validate --config run.toml
 
+# Without a GPU, whether the build has CUDA or not.
+check 'doctor' 0 '^MPI +' '' env -u OMPI_MCA_pml "$program" doctor
+if ! grep -q ': usable$' out.txt; then
+  refuse 5 '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \
+    validate --device cuda
+fi
+
 refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
 refuse 2 "unknown verb 'tarin'; did you mean 'train'\?" tarin
 refuse 2 "'--batch' must be a whole number of at least 1" --batch -1

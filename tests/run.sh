@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything with warnings as errors and runs every test; then the unit tests once more under AddressSanitizer and
-# UndefinedBehaviorSanitizer. Usage: bash tests/run.sh
+# UndefinedBehaviorSanitizer; and, where there is a CUDA toolkit, the CPU's tests on a build with CUDA.
+# Usage: bash tests/run.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,7 +35,19 @@ export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 UBSAN
 ctest --test-dir build/asan --tests-regex '^test_' --output-on-failure --no-tests=error | tee build/asan/ctest.txt ||
   failed=1
 
-for build in test asan; do
+builds=(test asan)
+nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+if [ -n "$nvcc" ]; then
+  echo
+  echo "With CUDA"
+  builds+=(cuda)
+  configure build/cuda --preset cuda -DDAT_BENCH=OFF
+  cmake --build build/cuda --target dat_hpc dat_tests --parallel "$(nproc)"
+  ctest --test-dir build/cuda --tests-regex '^(test_.*|gpu_laws|cli)$' --output-on-failure --no-tests=error |
+    tee build/cuda/ctest.txt || failed=1
+fi
+
+for build in "${builds[@]}"; do
   echo
   echo "build/$build:"
   sed -n '/tests passed/,$p' "build/$build/ctest.txt"
