@@ -1,0 +1,50 @@
+"""Whole runs on a GPU, or on the double of CUDA's libraries: what the weights may depend on, and what is said."""
+
+import unittest
+
+import common
+
+SMALL = ["--device", "cuda", "--deterministic", "--data", "set.h5", "--network", "small_cnn", "--width", 16, "--batch", 8,
+         "--threads", 1, "--attack-steps", 3, "--eval-every", 0, "--eval-attack-steps", 2, "--limit-test", 8,
+         "--warmup-epochs", 0, "--epochs", 1]
+
+
+class Runs(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", train=50, test=8, size=16, classes=4)
+
+    def test_a_resumed_run_has_the_bits_of_a_straight_one(self):
+        self.train("straight", *SMALL, ranks=2)
+        self.train("parts", *SMALL, "--max-steps", 3, ranks=2)
+        self.train("parts", *SMALL, ranks=2)
+        self.assert_same(common.state("straight"), common.state("parts"))
+
+    def test_where_the_pixels_lie_and_when_messages_go_changes_nothing(self):
+        self.train("resident", *SMALL, "--resident", "on", ranks=2)
+        self.train("streamed", *SMALL, "--resident", "off", "--overlap", ranks=2)
+        self.assert_same(common.state("resident"), common.state("streamed"))
+
+    def test_16_bit_attacks_train_and_micro_batches_work(self):
+        for precision in "f16", "bf16":
+            ended = self.train(precision, *SMALL, "--attack-precision", precision, "--micro-batch", 4, "--lambda", 1)
+            self.assertIn("VALID", ended.text)
+
+    def test_ranks_that_share_a_gpu_are_told(self):
+        ended = self.train("shared", *SMALL, "--max-steps", 1, ranks=2)
+        self.assertRegex(ended.text, "warning: ranks 0, 1 share one GPU")
+
+    def test_the_checkpoint_evaluates_on_the_cpu(self):
+        self.train("gpu", *SMALL)
+        for device in "cuda", "cpu":
+            ended = common.run("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertIn("VALID", ended.text)
+
+    def test_validate_says_what_the_gpu_has_left(self):
+        ended = common.run("validate", *SMALL)
+        self.assertRegex(ended.text, r"memory per rank .*cuda.* MB of the GPU's remain")
+
+
+if __name__ == "__main__":
+    unittest.main()
