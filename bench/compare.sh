@@ -1,5 +1,6 @@
 #!/bin/bash
 # Builds bench_step and compares it with PyTorch, pair by pair: bench/compare.sh [options of compare.py]
+# DAT_BUILD: a build folder, for a GPU one with DAT_CUDA=ON (default build/cpu)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${DAT_BUILD:-build/cpu}

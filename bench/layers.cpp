@@ -152,8 +152,11 @@ class Table {
       line[kNames[k]] = {{"ms", ms}, {"tflops", tflops}};
       if (gemm_ > 0) line[kNames[k]]["share_of_gemm"] = tflops / gemm_;
     }
-    std::printf("  %s\n", implementation.c_str());
-    if (!implementation.empty()) line["implementation"] = implementation;
+    if (!implementation.empty()) {
+      std::printf("  %s", implementation.c_str());
+      line["implementation"] = implementation;
+    }
+    std::printf("\n");
     write(line);
   }
 
@@ -266,7 +269,7 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
   if (!trials.empty()) std::printf("\nTried while the programs were planned:\n");
   for (const Trial& trial : trials) {
     const std::string what = trial.convolution + ", " + trial.pass;
-    std::printf("%-72s %-34s ", what.c_str(), trial.name.c_str());
+    std::printf("%-78s %-34s ", what.c_str(), trial.name.c_str());
     if (!trial.refused.empty())
       std::printf("refused: %s\n", trial.refused.c_str());
     else

@@ -9,8 +9,8 @@ using namespace dat::test;
 
 namespace {
 
-void probe(const std::string& in, const std::string& out) {
-  const auto backend = make_backend({.device = "cpu", .threads = 2});
+void probe(const std::string& in, const std::string& out, const std::string& device) {
+  const auto backend = make_backend({.device = device, .threads = 2, .math = "f32"});
   GoldenCase c(*backend, in);
   FrozenProgram frozen(c.model, c.n);
   TrainingProgram training(c.model, c.n);
@@ -45,12 +45,12 @@ void probe(const std::string& in, const std::string& out) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: dat_probe IN.h5 OUT.h5\n");
+  if (argc != 3 && argc != 4) {
+    std::fprintf(stderr, "usage: dat_probe IN.h5 OUT.h5 [cpu | cuda]\n");
     return static_cast<int>(ExitCode::usage);
   }
   try {
-    probe(argv[1], argv[2]);
+    probe(argv[1], argv[2], argc == 4 ? argv[3] : "cpu");
   } catch (const Error& error) {
     std::fprintf(stderr, "dat_probe: %s\n", error.what());
     return static_cast<int>(error.code());

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -345,13 +346,20 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
     equal += sign(a.dx[i]) == sign(b.dx[i]);
     zeros += b.dx[i] == 0;
   }
+  // Most differences come from ReLUs whose input is within its error of zero. An input has relative errors of some
+  // a = sqrt(40) roundings, so a fraction p = atan(a)/pi of normally distributed inputs changes sign. Each of 17 ReLUs
+  // then turns 2p of the gradient's energy into something else, and a gradient that is off by the fraction e changes
+  // atan(e)/pi of its signs: 6 % in f16, 15 % in bf16. Half as much again for this one network. (A gradient that lacks
+  // one of its contributions is off by far more; f32 with TF32's factors would differ as much as f16.)
+  const double p = std::atan(std::sqrt(40.0) * unit) / std::acos(-1.0);
+  const double differing = 1.5 * std::atan(std::sqrt(17 * 2 * p)) / std::acos(-1.0);
   const double agreement = double(equal) / double(a.dx.size());
   const std::string measured = name + " " + what + ": " + std::to_string(100 * agreement) +
                                " % equal signs, loss off by " + std::to_string(worst) + " of at most " +
                                std::to_string(allowed) + ", " + std::to_string(zeros) + " zeros";
   INFO(measured);
   if (std::getenv("DAT_TEST_FIGURES") != nullptr) WARN(measured);
-  CHECK(agreement >= 0.97);
+  CHECK(agreement >= 1 - differing);
   CHECK(zeros <= std::ssize(a.dx) / 100);  // the gradient did not sink below the smallest numbers
 }
 

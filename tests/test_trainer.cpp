@@ -215,7 +215,7 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
   model.initialize(1);
   const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
   Images images(*backend, info, kCapacity);
-  FrozenProgram program(model, 4, storage);  // of half the images: each iteration has two pieces
+  FrozenProgram program(model, 4, storage);  // of half the images: an iteration has one piece or two
   FrozenObjective recorded(images, program, kClasses), inner(images, program, kClasses);
   backend->commit_workspace();
 
@@ -248,8 +248,9 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
     double eps;
     std::uint64_t weights;
   };
-  for (const Round& r : {Round{8, 3, 0.05, 1}, Round{8, 3, 0.05, 1}, Round{5, 3, 0.05, 1}, Round{5, 1, 0.05, 1},
-                         Round{8, 4, 0.1, 1}, Round{8, 3, 0.05, 2}, Round{5, 3, 0.05, 2}, Round{8, 2, 0.1, 2}}) {
+  for (const Round& r :
+       {Round{3, 3, 0.05, 1}, Round{3, 3, 0.05, 1}, Round{8, 3, 0.05, 1}, Round{8, 3, 0.05, 1}, Round{5, 3, 0.05, 1},
+        Round{3, 1, 0.05, 1}, Round{8, 4, 0.1, 1}, Round{8, 3, 0.05, 2}, Round{5, 3, 0.05, 2}, Round{8, 2, 0.1, 2}}) {
     ++round;
     INFO("round " << round);
     if (r.weights != 1) model.initialize(r.weights);

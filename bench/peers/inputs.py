@@ -1,7 +1,8 @@
-"""The weights, images and labels that bench_step starts from, bit by bit: Philox4x32-10 as in include/dat/random.hpp.
-
-Images are in NCHW order here. A backend with another layout has the same values at other pixels.
+"""What bench_step computes with and on: the weights, images and labels that it starts from, bit by bit (Philox4x32-10 as
+in include/dat/random.hpp), and the results that compare.py compares with its own.
 """
+
+import json
 
 import numpy as np
 import torch
@@ -46,3 +47,12 @@ def initialize(model):
         words = np.stack(random_words(kInitialWeights, k, np.arange(groups)), axis=1).ravel()[: parameter.numel()]
         values = (np.float32(2) * uniform(words) - np.float32(1)) * np.float32(1 / np.sqrt(float(fan_in)))
         parameter.copy_(torch.from_numpy(values.reshape(parameter.shape)))
+
+
+def write_results(path, logits, input_gradient, **about):
+    """As bench_step --check does: raw float32 to `path`, and a line of JSON."""
+    with open(path, "wb") as file:
+        for values in (logits, input_gradient):
+            file.write(values.detach().float().cpu().contiguous().numpy().tobytes())
+    shapes = {"logits": logits.numel(), "input_gradient": input_gradient.numel()}
+    print(json.dumps({**shapes, **about}), flush=True)

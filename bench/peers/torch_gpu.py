@@ -17,7 +17,8 @@ The training pass is eager float32 (TF32 but for eager_f32; --train-bf16: under 
 the clock starts. In them the attack must raise the loss, and losses must be finite.
 
 --check times nothing: it compares logits and input gradients of every form with double precision. With --serve (and one
-form) the script does a step for each line of stdin, so that a driver can alternate with other programs.
+form) the script does a step for each line of stdin, so that a driver can alternate with other programs; --results FILE
+first writes what compare.py compares with bench_step --check.
 """
 
 import argparse
@@ -39,16 +40,13 @@ from torch.nn import functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import inputs
 import reference
+from tolerance import kBfloat16, kFloat32, kTenBits
 
 kEps, kAlpha = 8 / 255, 2 / 255
 kLossScale = 1024.0  # keeps gradients in the range of 16-bit floats; the sign is all that counts
 kCompileMode = "max-autotune-no-cudagraphs"
 kBlocks = [(f"layer{stage}.{index}", 2 if stage > 1 and index == 0 else 1) for stage in (1, 2, 3, 4) for index in (0, 1)]
 
-
-# What --check allows: relative L2 errors of logits and input gradient, and the share of other signs. ReLUs flip (see
-# full_size.py), more of them with fewer digits. On a CPU 16-bit floats gave 8e-4, 5e-2, 0.009; bfloat16 4e-3, 0.14, 0.035.
-kFloat32, kTenBits, kBfloat16 = (1e-5, 3e-2, 0.01), (1e-2, 0.2, 0.03), (2e-2, 0.4, 0.08)
 
 
 class Form(typing.NamedTuple):
@@ -307,6 +305,33 @@ class Trainer:
             return torch.cuda.max_memory_reserved()
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
+    @property
+    def tolerance(self):
+        by_type = {"float32": kFloat32, "float16": kTenBits, "bfloat16": kBfloat16}
+        return by_type[self.dtype] if self.form.folded else self.form.tolerance
+
+    def gradient_found(self):
+        if self.form.compiled:
+            return torch.compile(self.compiled_gradient)(self.folded.weights, self.x)
+        return self.input_gradient(self.x)
+
+    def write_results(self, path, about):
+        """What TrainingStep::results in bench/training_step.hpp computes."""
+        with torch.no_grad():
+            for _ in range(3):
+                self.model.train()(self.x)
+        self.model.eval()
+        if self.form.folded:
+            self.folded.refresh()
+        with torch.no_grad():
+            logits = self.logits(self.x)
+        gradient, clean = self.gradient_found() / kLossScale, self.loss(self.x)
+        self.eta.zero_()
+        self.run()
+        attacked = self.loss((self.x + self.eta).clamp(0, 1))
+        about = {**about, "clean_loss": clean, "attacked_loss": attacked, "tolerance": self.tolerance}
+        inputs.write_results(path, logits, gradient, **about)
+
     def check(self):
         """Errors against double precision: of logits, input gradient, and the signs that one iteration follows."""
         exact = copy.deepcopy(self.model).double().to(memory_format=torch.contiguous_format).eval()
@@ -316,16 +341,10 @@ class Trainer:
         dx = kLossScale * reference.input_gradient(exact, x, self.labels)
         with torch.no_grad():
             logits_error = reference.relative_error(self.logits(self.x), exact(x))
-        if self.form.compiled:
-            found = torch.compile(self.compiled_gradient)(self.folded.weights, self.x)
-        else:
-            found = self.input_gradient(self.x)
+        found = self.gradient_found()
         self.eta.zero_()
         self.run()
         same = (self.eta.double() - pgd_update(x, torch.zeros_like(x), dx)).abs() < 1e-4
-        tolerance = self.form.tolerance
-        if self.form.folded:
-            tolerance = {"float32": kFloat32, "float16": kTenBits, "bfloat16": kBfloat16}[self.dtype]
         line = {
             "form": self.name,
             "logits_error": logits_error,
@@ -334,7 +353,7 @@ class Trainer:
             "gradient_rms": float(dx.square().mean().sqrt()),
         }
         errors = line["logits_error"], line["gradient_error"], 1 - line["signs_equal"]
-        line["passed"] = all(error <= limit for error, limit in zip(errors, tolerance))
+        line["passed"] = all(error <= limit for error, limit in zip(errors, self.tolerance))
         return line
 
 
@@ -359,10 +378,11 @@ def main():
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--threads", type=int, default=2, help="of a CPU")
     parser.add_argument("--check", action="store_true", help="compare the forms with double precision and time nothing")
+    parser.add_argument("--results", metavar="FILE", help="first write logits, input gradient and losses; needs one --form")
     parser.add_argument("--serve", action="store_true", help="one step for each line of stdin, until it ends")
     arguments = parser.parse_args()
-    if arguments.serve and len(arguments.form) > 1:
-        parser.error("--serve needs one --form")
+    if (arguments.serve or arguments.results) and len(arguments.form) > 1:
+        parser.error("--serve and --results need one --form")
     device = torch.device(arguments.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         sys.exit("torch_gpu.py: PyTorch finds no CUDA device here; --device cpu tests the script without one")
@@ -390,6 +410,8 @@ def main():
             passed = passed and line["passed"]
             print(json.dumps({**line, **about}), flush=True)
         else:
+            if arguments.results:
+                trainer.write_results(arguments.results, {"form": name, **about})
             trainer.warm_up()
             for _ in sys.stdin if arguments.serve else [None]:
                 line = trainer.measure(1 if arguments.serve else arguments.repeat)

@@ -7,7 +7,8 @@ SGD (lr 0.01, momentum 0.9). Forms:
     channels_last_grad   the same with model and images in channels_last: PyTorch's fastest form
     backward             the attack calls loss.backward(), as tutorials do: computes weight gradients, throws them away
 
-With --serve it does one step for each line of stdin, so that a driver can alternate with other programs.
+Weights, images and labels are those of bench_step (inputs.py). With --serve it does one step for each line of stdin, so
+that a driver can alternate with other programs; --results FILE first writes what compare.py compares with bench_step --check.
 """
 
 import argparse
@@ -20,7 +21,9 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
+import inputs
 import reference
+from tolerance import kFloat32
 
 kForms = ("eager", "eager_grad", "channels_last_grad", "backward")
 kEps, kAlpha = 8 / 255, 2 / 255
@@ -31,10 +34,12 @@ class Trainer:
         torch.manual_seed(0)
         self.steps, self.form = steps, form
         memory_format = torch.channels_last if form == "channels_last_grad" else torch.contiguous_format
-        self.model = reference.make(network, width, 10).to(memory_format=memory_format)
+        self.model = reference.make(network, width, 10)
+        inputs.initialize(self.model)
+        self.model.to(memory_format=memory_format)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
-        self.x = torch.rand(batch, 3, 32, 32).contiguous(memory_format=memory_format)
-        self.labels = torch.randint(10, (batch,))
+        x, self.labels = inputs.images_and_labels(batch)
+        self.x = x.contiguous(memory_format=memory_format)
 
     def input_gradient(self, x):
         x = x.detach().requires_grad_()
@@ -44,22 +49,39 @@ class Trainer:
         loss.backward()
         return x.grad
 
-    def step(self):
+    def attack(self, eta):
         self.model.eval()
-        eta = torch.empty_like(self.x).uniform_(-kEps, kEps)
         for _ in range(self.steps):
             z = (self.x + eta + kAlpha * self.input_gradient(self.x + eta).sign()).clamp(0, 1)
             eta = (z - self.x).clamp(-kEps, kEps)
+        return (self.x + eta).clamp(0, 1)
+
+    def step(self):
+        x_adv = self.attack(torch.empty_like(self.x).uniform_(-kEps, kEps))
         self.model.train()
         self.optimizer.zero_grad()
-        F.cross_entropy(self.model((self.x + eta).clamp(0, 1)), self.labels).backward()
+        F.cross_entropy(self.model(x_adv), self.labels).backward()
         self.optimizer.step()
+
+    def write_results(self, path):
+        """What TrainingStep::results in bench/training_step.hpp computes."""
+        with torch.no_grad():
+            for _ in range(3):
+                self.model.train()(self.x)
+        x_adv = self.attack(torch.zeros_like(self.x))
+        gradient = self.input_gradient(self.x)
+        with torch.no_grad():
+            logits = self.model(self.x)
+            clean, attacked = (float(F.cross_entropy(self.model(x), self.labels)) for x in (self.x, x_adv))
+        about = {"form": self.form, "clean_loss": clean, "attacked_loss": attacked, "tolerance": kFloat32}
+        inputs.write_results(path, logits, gradient, **about)
 
     def report(self):
         start = time.perf_counter()
         self.step()
-        ms = 1000 * (time.perf_counter() - start) / len(self.x)
-        print(json.dumps({"form": self.form, "ms_per_image": round(ms, 3), "torch": torch.__version__}), flush=True)
+        ms = 1000 * (time.perf_counter() - start)
+        times = {"ms_per_step": round(ms, 3), "ms_per_image": round(ms / len(self.x), 6)}
+        print(json.dumps({"form": self.form, **times, "torch": torch.__version__}), flush=True)
 
 
 def main():
@@ -71,11 +93,14 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="of the attack")
     parser.add_argument("--form", default="channels_last_grad", choices=kForms)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--results", metavar="FILE", help="first write logits, input gradient and losses")
     parser.add_argument("--serve", action="store_true", help="one step for each line of stdin, until it ends")
     arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     trainer = Trainer(arguments.network, arguments.width, arguments.batch, arguments.steps, arguments.form)
+    if arguments.results:
+        trainer.write_results(arguments.results)
     trainer.step()  # the first step pays for allocations and kernel choice
     for _ in sys.stdin if arguments.serve else range(arguments.repeat):
         trainer.report()

@@ -1,8 +1,9 @@
-"""Compares the full-size networks with PyTorch in float64: full_size.py PROBE [network]
+"""Compares the full-size networks with PyTorch in float64: full_size.py PROBE [network] [--device cpu|cuda]
 
-Width 64, 32x32 images, batch 4, 10 classes, PGD-10. PROBE IN.h5 OUT.h5 is a program that reads the inputs (those of a
-golden file, see make_golden.py, without expected/) and writes logits_eval, input_gradient_eval (sum of the losses,
-running statistics), logits_train, grad/NAME (mean loss, batch statistics), x_adv (PGD, running statistics as given).
+Width 64, 32x32 images, batch 4, 10 classes, PGD-10, f32 without TF32. PROBE IN.h5 OUT.h5 DEVICE is a program that reads
+the inputs (those of a golden file, see make_golden.py, without expected/) and writes logits_eval, input_gradient_eval (sum of
+the losses, running statistics), logits_train, grad/NAME (mean loss, batch statistics), x_adv (PGD, running statistics as
+given).
 """
 
 import argparse
@@ -41,13 +42,13 @@ def pixels_off(x_adv, reference_x_adv):
     return float(((x_adv.double() - reference_x_adv).abs() > 1e-4).double().mean())
 
 
-def check(probe, network, folder):
+def check(probe, device, network, folder):
     attack = {"eps": 8 / 255, "alpha": 2 / 255, "steps": 10, "lambda": 1.0}
     case = make_golden.Case(network, 64, 32, 4, 10, seed=0, attack=attack)
     inputs, outputs = folder / "in.h5", folder / "out.h5"
     with h5py.File(inputs, "w") as file:
         case.write(file)
-    subprocess.run([probe, inputs, outputs], check=True)
+    subprocess.run([probe, inputs, outputs, device], check=True)
 
     exact, exact_x_adv = make_golden.clean_passes(case, torch.float64), case.attack(torch.float64)[1]
     runs = list(single_precision_runs(case))
@@ -73,7 +74,7 @@ def check(probe, network, folder):
     error = [abs(loss / losses[1] - 1) for loss in losses]
     rows.append(("attack loss", error[0], error[2], kAttackLoss))
 
-    print(f"{network}\n{'':36}{'error':>10}{'PyTorch':>10}{'allowed':>10}")
+    print(f"{network}, {device}\n{'':36}{'error':>10}{'PyTorch':>10}{'allowed':>10}")
     for name, error, yardstick, allowed in rows:
         print(f"{name:36}{error:10.1e}{yardstick:10.1e}{allowed:10.1e}{'' if error <= allowed else '  FAILED'}")
     return all(error <= allowed for _, error, _, allowed in rows)
@@ -83,10 +84,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("probe", type=pathlib.Path)
     parser.add_argument("network", nargs="?", choices=("preact_resnet18", "resnet18"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="that the probe computes on")
     arguments = parser.parse_args()
     networks = [arguments.network] if arguments.network else ["preact_resnet18", "resnet18"]
     with tempfile.TemporaryDirectory() as folder:
-        passed = [check(arguments.probe.resolve(), network, pathlib.Path(folder)) for network in networks]
+        probe = arguments.probe.resolve()
+        passed = [check(probe, arguments.device, network, pathlib.Path(folder)) for network in networks]
     print("PASSED" if all(passed) else "FAILED")
     sys.exit(0 if all(passed) else 1)
 

@@ -273,19 +273,20 @@ std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> wo
    public:
     Graph(CudaBackend& backend, const std::function<void()>& calls) : backend_(backend) {
       const Counters before = backend.counters;
-      check(cudaStreamBeginCapture(backend.stream(), cudaStreamCaptureModeThreadLocal));
       cudaGraph_t graph = nullptr;
+      check(cudaStreamBeginCapture(backend.stream(), cudaStreamCaptureModeThreadLocal));
       try {
         calls();
+        check(cudaStreamEndCapture(backend.stream(), &graph));
+        check(cudaGraphInstantiateWithFlags(&graph_, graph, 0));
       } catch (...) {
-        (void)cudaStreamEndCapture(backend.stream(), &graph);
+        if (graph == nullptr) (void)cudaStreamEndCapture(backend.stream(), &graph);
         if (graph != nullptr) (void)cudaGraphDestroy(graph);
+        (void)cudaGetLastError();  // or the next kernel would be blamed for it
+        backend.counters = before;
         throw;
       }
-      check(cudaStreamEndCapture(backend.stream(), &graph));
-      const cudaError_t status = cudaGraphInstantiateWithFlags(&graph_, graph, 0);
-      (void)cudaGraphDestroy(graph);
-      check(status);
+      check(cudaGraphDestroy(graph));
       counted_ = backend.counters;
       counted_ -= before;
       backend.counters = before;

@@ -64,10 +64,21 @@ class TrialMemory {
   TrialMemory(const TrialMemory&) = delete;
   TrialMemory& operator=(const TrialMemory&) = delete;
   [[nodiscard]] void* get(std::size_t bytes) {
-    void* p = nullptr;
-    check(cudaMalloc(&p, std::max<std::size_t>(bytes, 1)));
-    all_.push_back(p);
+    void* p = get_if_there(bytes);
+    if (p == nullptr) check(cudaErrorMemoryAllocation);
     check(cudaMemsetAsync(p, 0, std::max<std::size_t>(bytes, 1), stream_));
+    return p;
+  }
+  /// Null where there is not so much memory.
+  [[nodiscard]] void* get_if_there(std::size_t bytes) {
+    void* p = nullptr;
+    const cudaError_t status = cudaMalloc(&p, std::max<std::size_t>(bytes, 1));
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    check(status);
+    all_.push_back(p);
     return p;
   }
 
@@ -432,9 +443,14 @@ class CudaConv2d final : public Conv2d {
     auto* error = static_cast<float*>(memory.get(3 * kSamples * sizeof(float)));
 
     const std::vector<Choice> all = candidates(pass);
+    // As much scratch memory as the greediest candidate wants, or as there is.
     std::size_t most = 0;
     for (const Choice& c : all) most = std::max(most, c.scratch);
-    void* scratch = memory.get(most);
+    void* scratch = memory.get_if_there(most);
+    while (scratch == nullptr && most > 0) scratch = memory.get_if_there(most /= 2);
+    const std::size_t result_bytes = sizeof(T) * static_cast<std::size_t>(forward ? y_count()
+                                                                          : data  ? x_count()
+                                                                                  : weights);
     const Timer begin, end;
     Choice best;
     best.milliseconds = std::numeric_limits<double>::infinity();
@@ -445,15 +461,22 @@ class CudaConv2d final : public Conv2d {
                : data  ? run_data(c, dy, c.rotated ? rotated : w, result, false, scratch)
                        : run_weights(c, x, dy, result, false, scratch);
       };
-      if (z != nullptr)
-        each(backend_.device(), kernels::groups(y_count()), kernels::Add<T>{z, nullptr, result, y_count()});
       Trial trial{text(spec_), kPassNames[static_cast<int>(pass)], c.name, 0, {}};
       const auto refuse = [&](const std::string& why) {
         trial.refused = why;
         refused += "; " + c.name + ": " + why;
         backend_.tried(trial);
       };
+      if (c.scratch > most) {
+        refuse("no memory for its workspace");
+        continue;
+      }
+      if (z != nullptr)
+        each(backend_.device(), kernels::groups(y_count()), kernels::Add<T>{z, nullptr, result, y_count()});
+      else  // NaN: what is not written is wrong
+        check(cudaMemsetAsync(result, 0xFF, result_bytes, backend_.stream()));
       if (const cudnnStatus_t status = run(); status != CUDNN_STATUS_SUCCESS) {
+        (void)cudaGetLastError();
         refuse(cudnnGetErrorString(status));
         continue;
       }

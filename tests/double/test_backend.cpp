@@ -1,0 +1,599 @@
+// What the CUDA backend asks of CUDA's libraries, counted and provoked on their double.
+
+#include "../catch.hpp"
+// Catch before the names of the device.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "dat/program.hpp"
+#include "double.hpp"
+#include "pointwise.hpp"
+#include "random_values.hpp"
+#include "train/trainer.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+[[nodiscard]] std::unique_ptr<Backend> cuda(const std::string& math = "f32", bool deterministic = true,
+                                            int node_rank = 0) {
+  return make_backend(
+      {.device = "cuda", .threads = 2, .node_rank = node_rank, .math = math, .deterministic = deterministic});
+}
+
+/// The error that f ends with; code done where it has none.
+template <class F>
+[[nodiscard]] Error error_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ExitCode::done, ""};
+}
+[[nodiscard]] bool says(const Error& error, const std::string& words) {
+  return std::string(error.what()).find(words) != std::string::npos;
+}
+
+/// Another machine, until the end of the scope.
+struct Capability {
+  explicit Capability(const char* text) { setenv("DAT_DOUBLE_CAPABILITY", text, 1); }
+  ~Capability() { unsetenv("DAT_DOUBLE_CAPABILITY"); }
+  Capability(const Capability&) = delete;
+  Capability& operator=(const Capability&) = delete;
+};
+struct DeviceCount {
+  explicit DeviceCount(int count) { dat_double::set_device_count(count); }
+  ~DeviceCount() {
+    dat_double::set_device_count(1);
+    (void)cudaSetDevice(0);
+    (void)cudaGetLastError();
+  }
+  DeviceCount(const DeviceCount&) = delete;
+  DeviceCount& operator=(const DeviceCount&) = delete;
+};
+
+[[nodiscard]] std::vector<Trial> trials_of(const Backend& backend, const std::string& pass) {
+  std::vector<Trial> all;
+  for (const Trial& t : backend.trials())
+    if (t.pass == pass) all.push_back(t);
+  return all;
+}
+
+/// Convolutions of every kind whose passes have choices.
+[[nodiscard]] std::vector<ConvSpec> specs() {
+  const ConvSpec training{.n = 2, .c_in = 16, .h = 8, .w = 8, .c_out = 32};
+  ConvSpec strided = training, frozen = training, adding = training, half = training, image = training;
+  strided.stride = 2;
+  frozen.frozen = frozen.relu = true;
+  adding.frozen = adding.accumulate = true;
+  half.frozen = half.relu = half.accumulate = true;
+  half.storage = DType::f16;
+  image.frozen = image.relu = image.image = true;
+  image.c_in = 3;
+  return {training, strided, frozen, adding, half, image};
+}
+
+/// x = a*x on the device: work that shows whether and how often it was done.
+void scale(Backend& backend, float* x, std::int64_t n, float a) {
+  each(backend.device(), n, kernels::Scale{x, x, a, false});
+}
+
+}  // namespace
+
+TEST_CASE("A steady training step waits once, allocates nothing, and replays what was recorded", "[double]") {
+  TrainOptions options;
+  options.network = "small_cnn";
+  options.width = 16;
+  options.batch = 16;
+  options.epochs = 4;
+  options.warmup_epochs = 0;
+  options.attack_steps = 3;
+  options.eval_attack_steps = 2;
+  options.threads = 2;
+  options.device = "cuda";
+  options.deterministic = true;
+  options.limit_test = 16;
+  options.lambda = GENERATE(0.0, 1.0);
+  options.micro_batch = GENERATE(16, 8);
+  options.limit_train = GENERATE(0, 40);  // 40: every third batch is a half one
+  const auto [precision, resident, selector] =
+      GENERATE(table<std::string, std::string, std::string>({{"f32", "auto", "exp3"}, {"f16", "off", "all"}}));
+  options.attack_precision = precision;
+  options.resident = resident;
+  options.selector = selector;
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.start();
+  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  INFO("lambda " << options.lambda << ", micro-batches of " << options.micro_batch << " of " << options.limit_train
+                 << " images, " << precision << ", " << selector);
+  const auto steady = [&](int steps) {
+    for (int k = 0; k < steps; ++k) {
+      const dat_double::Counts before = dat_double::counts();
+      const std::int64_t images = trainer.step(false).images;
+      const dat_double::Counts after = dat_double::counts();
+      const long micro_batches = (images + options.micro_batch - 1) / options.micro_batch;
+      INFO(images << " images");
+      CHECK(after.synchronizations - before.synchronizations == 1);
+      CHECK(after.allocations == before.allocations);
+      CHECK(after.pageable_copies == before.pageable_copies);
+      CHECK(after.graph_instantiations == before.graph_instantiations);
+      CHECK(after.graph_launches - before.graph_launches == options.attack_steps * micro_batches);
+    }
+  };
+  steady(4);
+  // An evaluation in between changes nothing of it.
+  (void)trainer.evaluate();
+  steady(2);
+}
+
+TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest right one is", "[double]") {
+  for (const ConvSpec& spec : specs()) {
+    const auto backend = cuda("f32", false);
+    const auto conv = backend->conv2d(spec);
+    const std::string chosen = conv->implementation();
+    INFO((spec.frozen ? "frozen, " : "training, ") << chosen);
+    CHECK(chosen.find("WINOGRAD") == std::string::npos);
+    int wrong = 0;
+    std::string expected;
+    for (const std::string pass : {"forward", "input gradient", "weight gradient"}) {
+      const Trial* best = nullptr;
+      const auto all = trials_of(*backend, pass);
+      for (const Trial& t : all) {
+        INFO(t.convolution << ": " << t.name);
+        const bool is_wrong = t.name.starts_with("WINOGRAD");
+        wrong += is_wrong;
+        CHECK(t.refused == (is_wrong ? "wrong results" : ""));
+        CHECK((t.milliseconds > 0) == !is_wrong);
+        if (!is_wrong && (best == nullptr || t.milliseconds < best->milliseconds)) best = &t;
+      }
+      if (pass == "input gradient" && spec.image) {
+        CHECK(all.empty());
+        expected += " / product and sum";
+      } else if (best != nullptr) {
+        expected += (expected.empty() ? "" : " / ") + best->name;
+      }
+    }
+    CHECK(chosen == expected);
+    CHECK(wrong >= 1);
+
+    // An equal convolution is not tried again.
+    const std::size_t tried = backend->trials().size();
+    CHECK(backend->conv2d(spec)->implementation() == chosen);
+    CHECK(backend->trials().size() == tried);
+  }
+}
+
+TEST_CASE("Deterministic: the first right algorithm whose results never vary, without a clock", "[double]") {
+  for (const ConvSpec& spec : specs()) {
+    const auto free = cuda("f32", false), fixed = cuda("f32", true);
+    (void)free->conv2d(spec);
+    const std::string chosen = fixed->conv2d(spec)->implementation();
+    INFO((spec.frozen ? "frozen, " : "training, ") << chosen);
+    const auto varies = [](const Trial& t) { return t.name.starts_with("ALGO_0"); };
+    const auto all = free->trials(), ours = fixed->trials();
+    CHECK((spec.image || std::any_of(all.begin(), all.end(), varies)));
+    CHECK(std::none_of(ours.begin(), ours.end(), varies));
+    std::string expected;
+    for (const std::string pass : {"forward", "input gradient", "weight gradient"}) {
+      if (pass == "input gradient" && spec.image) expected += " / product and sum";
+      for (const Trial& t : trials_of(*fixed, pass)) {
+        CHECK(t.milliseconds == 0);
+        if (!t.refused.empty()) continue;
+        expected += (expected.empty() ? "" : " / ") + t.name;
+        break;
+      }
+    }
+    CHECK(chosen == expected);
+    CHECK(cuda("f32", true)->conv2d(spec)->implementation() == chosen);
+  }
+}
+
+TEST_CASE("What trials need is given back, and scratch beyond a part of the memory is not asked for", "[double]") {
+  const auto backend = cuda("f32", false);
+  const std::size_t before = backend->spare_memory();
+  const auto conv = backend->conv2d(specs()[0]);
+  CHECK(backend->spare_memory() == before);
+  backend->commit_workspace();
+  std::size_t scratch = 0;
+  for (const auto& a : backend->allocations())
+    if (a.purpose == "library scratch") scratch = std::max(scratch, a.bytes);
+  CHECK(scratch <= 64U << 20U);  // the double's ALGO_3 wants 2^40 bytes
+  for (const Trial& t : backend->trials()) CHECK(t.name != "ALGO_3");
+}
+
+TEST_CASE("--math f32 multiplies in f32, tf32 with 11 bits of each factor", "[double]") {
+  constexpr int kN = 2, kSize = 6, kIn = 16, kImage = 3, kOut = 32, kPixels = kN * kSize * kSize;
+  // With a kernel of one tap, every pass is a product of two matrices.
+  const ConvSpec training{.n = kN, .c_in = kIn, .h = kSize, .w = kSize, .c_out = kOut, .kernel = 1, .pad = 0};
+  ConvSpec frozen = training, image = training;
+  frozen.frozen = image.frozen = image.image = true;
+  image.c_in = kImage;
+  const auto x = random_values(kPixels * kIn, 1), w = random_values(kOut * kIn, 2),
+             dy = random_values(kPixels * kOut, 3);
+  struct Pass {
+    std::string name;
+    std::vector<float> result;
+    std::vector<double> exact, size;
+  };
+  /// exact[row][column] = sum over k of a(row, k) * b(column, k).
+  const auto product = [](int rows, int columns, int depth, auto a, auto b, Pass& pass) {
+    for (int row = 0; row < rows; ++row)
+      for (int column = 0; column < columns; ++column) {
+        double sum = 0, terms = 0;
+        for (int k = 0; k < depth; ++k) {
+          sum += double(a(row, k)) * double(b(column, k));
+          terms += std::abs(double(a(row, k)) * double(b(column, k)));
+        }
+        pass.exact.push_back(sum);
+        pass.size.push_back(terms);
+      }
+  };
+  const auto at = [](const std::vector<float>& m, int index) { return m[static_cast<std::size_t>(index)]; };
+  const auto all = [&](const std::string& math) {
+    const auto backend = cuda(math);
+    std::vector<Pass> passes;
+    const float *x_device = to_device(*backend, x), *w_device = to_device(*backend, w),
+                *dy_device = to_device(*backend, dy), *ones = to_device(*backend, std::vector<float>(kOut, 1.0F)),
+                *zeros = backend->allocate_floats(kOut, "test");
+    float* out = backend->allocate_floats(kPixels * kOut, "test");
+    const auto done = [&](const std::string& name, std::int64_t count) -> Pass& {
+      passes.push_back({name, to_host(*backend, out, count), {}, {}});
+      return passes.back();
+    };
+    for (const ConvSpec& spec : {training, frozen, image}) {
+      const auto conv = backend->conv2d(spec);
+      backend->commit_workspace();
+      const std::string kind = spec.image ? "image" : spec.frozen ? "frozen" : "training";
+      conv->load(w_device, spec.frozen ? ones : nullptr, spec.frozen ? zeros : nullptr);
+      const int in = spec.c_in;
+      const auto weight = [&](int o, int c) { return at(w, o * in + c); };
+      conv->forward(x_device, out, nullptr);
+      product(
+          kPixels, kOut, in, [&](int p, int c) { return at(x, p * in + c); }, weight,
+          done(kind + " forward", kPixels * kOut));
+      if (spec.image)
+        conv->backward_image(dy_device, out, {});
+      else
+        conv->backward_data(dy_device, out, false);
+      product(
+          kPixels, in, kOut, [&](int p, int o) { return at(dy, p * kOut + o); },
+          [&](int c, int o) { return weight(o, c); }, done(kind + " input gradient", kPixels * in));
+      if (spec.frozen) continue;
+      conv->backward_weights(x_device, dy_device, out, false);
+      product(
+          kOut, in, kPixels, [&](int o, int p) { return at(dy, p * kOut + o); },
+          [&](int c, int p) { return at(x, p * in + c); }, done("weight gradient", kOut * in));
+    }
+    return passes;
+  };
+  const auto worst = [](const Pass& pass) {  // relative to the sum of the terms' sizes
+    double most = 0;
+    for (std::size_t i = 0; i < pass.exact.size(); ++i)
+      most = std::max(most, std::abs(double(pass.result[i]) - pass.exact[i]) / pass.size[i]);
+    return most;
+  };
+  const auto exact = all("f32"), rough = all("tf32");
+  REQUIRE(exact.size() == 7);
+  for (std::size_t k = 0; k < exact.size(); ++k) {
+    INFO(exact[k].name);
+    // The double adds in double precision and rounds the sum once; one more rounding where the bias comes later.
+    CHECK(worst(exact[k]) <= 2.01 * 0x1p-24);
+    // Two factors, each rounded to 11 bits; errors of many terms hardly ever sink below a hundredth of that.
+    CHECK(worst(rough[k]) <= 2.01 * 0x1p-11);
+    CHECK(worst(rough[k]) > 0.02 * 0x1p-11);
+  }
+}
+
+TEST_CASE("The gradient of more images than are worked on at a time is that of each alone, with PGD's step and without",
+          "[double]") {
+  // 2 MiB of products per image: 16 of the 20 come first.
+  const ConvSpec many{.n = 20, .c_in = 3, .h = 128, .w = 128, .c_out = 8, .frozen = true, .image = true};
+  ConvSpec one = many;
+  one.n = 1;
+  const auto backend = cuda();
+  const auto together = backend->conv2d(many), alone = backend->conv2d(one);
+  backend->commit_workspace();
+  const std::int64_t image = 3 * 128 * 128, outputs = 8 * 128 * 128;
+  const float *w = to_device(*backend, random_values(8 * 9 * 3, 1)),
+              *scale_and_bias = to_device(*backend, std::vector<float>(8, 1.0F)),
+              *dy = to_device(*backend, random_values(many.n * outputs, 2)),
+              *x = to_device(*backend, random_values(many.n * image, 3, 0, 1));
+  const auto start = random_values(many.n * image, 4, -0.1F, 0.1F);
+  float *dx[2], *eta[2], *x_adv[2];
+  for (int k = 0; k < 2; ++k) {
+    dx[k] = backend->allocate_floats(many.n * image, "test");
+    eta[k] = to_device(*backend, start);
+    x_adv[k] = backend->allocate_floats(many.n * image, "test");
+  }
+  together->load(w, scale_and_bias, scale_and_bias);
+  alone->load(w, scale_and_bias, scale_and_bias);
+  const auto step = [&](int k, std::int64_t at) { return PgdUpdate{x + at, eta[k] + at, x_adv[k] + at, 0.04F, 0.1F}; };
+  together->backward_image(dy, dx[0], {});
+  together->backward_image(dy, dx[0], step(0, 0));
+  for (int k = 0; k < many.n; ++k) {
+    alone->backward_image(dy + k * outputs, dx[1] + k * image, {});
+    alone->backward_image(dy + k * outputs, dx[1] + k * image, step(1, k * image));
+  }
+  const auto equal = [&](float* const(&both)[2]) {
+    return to_host(*backend, both[0], many.n * image) == to_host(*backend, both[1], many.n * image);
+  };
+  CHECK(equal(dx));
+  CHECK(equal(eta));
+  CHECK(equal(x_adv));
+  CHECK(to_host(*backend, eta[0], many.n * image) != start);
+}
+
+TEST_CASE("A recording is done when it is replayed, each time with what its memory then holds", "[double]") {
+  const auto backend = cuda();
+  float* x = to_device(*backend, std::vector<float>{1, 2, 3});
+  const auto twice = backend->record([&] { scale(*backend, x, 3, 2); });
+  CHECK(to_host(*backend, x, 3) == std::vector<float>{1, 2, 3});
+  twice->replay();
+  twice->replay();
+  CHECK(to_host(*backend, x, 3) == std::vector<float>{4, 8, 12});
+  const std::vector<float> other = {-1, 0, 5};
+  backend->copy_to_device(x, other.data(), 3 * sizeof(float));
+  twice->replay();
+  CHECK(to_host(*backend, x, 3) == std::vector<float>{-2, 0, 10});
+}
+
+TEST_CASE("A recording counts its primitives when it is replayed", "[double]") {
+  const auto backend = cuda();
+  const ConvSpec spec = specs()[0];
+  const auto conv = backend->conv2d(spec);
+  backend->commit_workspace();
+  float* w = backend->allocate_floats(32 * 9 * 16, "test");
+  float *x = backend->allocate_floats(2 * 16 * 64, "test"), *y = backend->allocate_floats(2 * 32 * 64, "test");
+  conv->load(w, nullptr, nullptr);
+  conv->forward(x, y, nullptr);
+  CHECK(backend->counters.conv_forward == 1);
+  const auto both = backend->record([&] {
+    conv->forward(x, y, nullptr);
+    conv->backward_data(y, x, false);
+  });
+  CHECK(backend->counters.conv_forward == 1);
+  for (int k = 1; k <= 3; ++k) {
+    both->replay();
+    CHECK(backend->counters.conv_forward == 1 + k);
+    CHECK(backend->counters.conv_backward_data == k);
+  }
+}
+
+TEST_CASE("Work that cannot be recorded is an error, after which the backend goes on", "[double]") {
+  const auto backend = cuda();
+  const ConvSpec spec = specs()[0];
+  const auto conv = backend->conv2d(spec);
+  backend->commit_workspace();
+  float* w = backend->allocate_floats(32 * 9 * 16, "test");
+  float *x = backend->allocate_floats(2 * 16 * 64, "test"), *y = backend->allocate_floats(2 * 32 * 64, "test");
+  conv->load(w, nullptr, nullptr);
+  float* value = to_device(*backend, std::vector<float>{1, 2, 3});
+  std::vector<float> host(3);
+  const auto ticket = backend->mark();
+  backend->wait();
+  const std::vector<std::pair<std::string, std::function<void()>>> all = {
+      {"allocates", [&] { (void)backend->allocate(1000, "test"); }},
+      {"allocates pinned memory", [&] { (void)backend->allocate_pinned(1000, "test"); }},
+      {"waits", [&] { backend->wait(); }},
+      {"waits for a ticket", [&] { backend->wait_for(ticket); }},
+      {"asks for a ticket", [&] { (void)backend->arrived(ticket); }},
+      {"reads", [&] { backend->copy_to_host(host.data(), value, 3 * sizeof(float)); }},
+      {"ends with another error", [&] { fail(ExitCode::device, "of the work itself"); }}};
+  for (const auto& [what, work] : all) {
+    INFO("work that " << what);
+    const Counters before = backend->counters;
+    const Error error = error_of([&, &work = work] {
+      (void)backend->record([&] {
+        conv->forward(x, y, nullptr);
+        work();
+      });
+    });
+    CHECK(error.code() == ExitCode::device);
+    INFO(error.what());
+    CHECK(backend->counters.conv_forward == before.conv_forward);  // nothing of it was or will be done
+    const Error after = error_of([&] {
+      scale(*backend, value, 3, 2);
+      backend->record([&] { scale(*backend, value, 3, 0.5F); })->replay();
+      (void)backend->allocate(16, "test");
+      CHECK(to_host(*backend, value, 3) == std::vector<float>{1, 2, 3});
+    });
+    INFO(after.what());
+    CHECK(after.code() == ExitCode::done);
+  }
+}
+
+TEST_CASE("What is copied to the device arrives intact, whatever its size and whatever happens to its source",
+          "[double]") {
+  const auto backend = cuda();
+  // More than the 16 MiB of staging, not a multiple of anything; then many of all sizes through the same source.
+  const std::size_t large = (40U << 20U) + 13;
+  std::vector<std::size_t> sizes = {large, 1, 8U << 20U, 16U << 20U, (8U << 20U) - 1, 5};
+  for (int k = 0; k < 12; ++k) sizes.push_back((3U << 20U) + 4097U * static_cast<unsigned>(k));
+  std::vector<std::uint8_t> source(large);
+  std::vector<std::uint8_t*> targets;
+  for (const std::size_t size : sizes) targets.push_back(static_cast<std::uint8_t*>(backend->allocate(size, "test")));
+  const auto byte = [](std::size_t copy, std::size_t i) {
+    return static_cast<std::uint8_t>((i * 2654435761U >> 13U) + 31 * copy);
+  };
+  const dat_double::Counts before = dat_double::counts();
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    for (std::size_t i = 0; i < sizes[k]; ++i) source[i] = byte(k, i);
+    backend->copy_to_device(targets[k], source.data(), sizes[k]);
+    std::fill_n(source.begin(), sizes[k], std::uint8_t{0});
+  }
+  CHECK(dat_double::counts().pageable_copies == before.pageable_copies);
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    const auto there = to_host(*backend, targets[k], static_cast<std::int64_t>(sizes[k]));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < sizes[k]; ++i) wrong += there[i] != byte(k, i);
+    INFO("copy " << k << " of " << sizes[k] << " bytes");
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("A copy to the device comes after the work before it and before the work behind it", "[double]") {
+  const auto backend = cuda();
+  float *a = to_device(*backend, std::vector<float>{1}), *b = backend->allocate_floats(1, "test");
+  const float five = 5;
+  each(backend->device(), 1, kernels::Scale{a, b, 1, false});
+  backend->copy_to_device(a, &five, sizeof five);
+  scale(*backend, a, 1, 2);
+  CHECK(to_host(*backend, a, 1) == std::vector<float>{10});
+  CHECK(to_host(*backend, b, 1) == std::vector<float>{1});
+}
+
+TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket says when it is there", "[double]") {
+  const auto backend = cuda();
+  constexpr int kCount = 300;  // more than there are events for tickets
+  auto* pinned = static_cast<float*>(backend->allocate_pinned(kCount * sizeof(float), "test"));
+  float* x = to_device(*backend, std::vector<float>(kCount, 1.0F));
+  backend->wait();
+
+  // Asked for until it is there: it is there then, and the question does no harm to later work.
+  scale(*backend, x, 1, 3);
+  auto ticket = backend->fetch(pinned, x, sizeof(float));
+  int asked = 1;
+  while (!backend->arrived(ticket)) {
+    ++asked;
+    scale(*backend, x + 1, 1, 1);
+  }
+  CHECK(asked > 1);  // the double is never done at once
+  CHECK(pinned[0] == 3);
+
+  // Waited for, the later of two: the earlier one is there, too. Work behind the fetch goes on beside it.
+  scale(*backend, x + 2, 1, 4);
+  const auto first = backend->fetch(pinned + 2, x + 2, sizeof(float));
+  scale(*backend, x + 3, 1, 5);
+  const auto second = backend->fetch(pinned + 3, x + 3, sizeof(float));
+  scale(*backend, x + 4, 1, 6);
+  backend->wait_for(second);
+  CHECK(backend->arrived(first));
+  CHECK(backend->arrived(second));
+  CHECK(pinned[2] == 4);
+  CHECK(pinned[3] == 5);
+
+  // Each of many, in turn.
+  int wrong = 0;
+  for (int k = 0; k < kCount; ++k) {
+    const auto value = static_cast<float>(k);
+    backend->copy_to_device(x + k, &value, sizeof value);
+    ticket = backend->fetch(pinned + k, x + k, sizeof value);
+    if (k % 2 == 0) backend->wait_for(ticket);
+    if (k % 2 == 0) wrong += pinned[k] != value;
+  }
+  backend->wait();
+  for (int k = 0; k < kCount; ++k) wrong += pinned[k] != static_cast<float>(k);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("A mark arrives when the work queued before it is done", "[double]") {
+  const auto backend = cuda();
+  auto* pinned = static_cast<float*>(backend->allocate_pinned(sizeof(float), "test"));
+  float* x = to_device(*backend, std::vector<float>{7});
+  backend->wait();
+  // Kernels reach pinned memory: what they leave there shows whether they have run.
+  each(backend->device(), 1, kernels::Scale{x, pinned, 1, false});
+  const auto waited = backend->mark();
+  CHECK(pinned[0] == 0);
+  backend->wait_for(waited);
+  CHECK(pinned[0] == 7);
+  each(backend->device(), 1, kernels::Scale{x, pinned, 2, false});
+  const auto asked = backend->mark();
+  while (!backend->arrived(asked)) {
+  }
+  CHECK(pinned[0] == 14);
+}
+
+TEST_CASE("What is sent comes in order, and its source is free when a later fetch has arrived", "[double]") {
+  const auto backend = cuda();
+  auto* pinned = static_cast<float*>(backend->allocate_pinned(2 * sizeof(float), "test"));
+  float *a = backend->allocate_floats(1, "test"), *b = backend->allocate_floats(1, "test");
+  for (int round = 1; round < 5; ++round) {
+    pinned[0] = static_cast<float>(round);
+    backend->send(a, pinned, sizeof(float));
+    scale(*backend, a, 1, 10);
+    const auto ticket = backend->fetch(pinned + 1, b, sizeof(float));
+    backend->wait_for(ticket);
+    pinned[0] = -1;
+    CHECK(to_host(*backend, a, 1) == std::vector<float>{10 * static_cast<float>(round)});
+  }
+}
+
+TEST_CASE("A GPU is refused what it cannot do", "[double]") {
+  {
+    const Capability turing("7.5");
+    const auto backend = cuda("tf32");
+    CHECK(backend->refuses(DType::f32).empty());
+    CHECK(backend->refuses(DType::f16).empty());
+    CHECK(backend->refuses(DType::bf16).find("f16") != std::string::npos);
+    // No TF32 either: results are f32's.
+    CHECK(backend->description().find("TF32") == std::string::npos);
+    Model model(*backend, networks().at("small_cnn")({.width = 16, .size = 8, .channels = 3, .classes = 10}),
+                Granularity::tensor);
+    const Error error = error_of([&] { FrozenProgram(model, 2, DType::bf16); });
+    CHECK(error.code() == ExitCode::usage);
+    CHECK(says(error, "f16"));
+    CHECK(error_of([&] { FrozenProgram(model, 2, DType::f16); }).code() == ExitCode::done);
+  }
+  {
+    const Capability ampere("8.0");
+    const auto backend = cuda("tf32");
+    CHECK(backend->refuses(DType::bf16).empty());
+    CHECK(backend->description().find("TF32") != std::string::npos);
+    CHECK(cuda("f32")->description().find("TF32") == std::string::npos);
+  }
+  for (const char* old : {"6.0", "7.0"}) {
+    const Capability capability(old);
+    INFO(old);
+    if (cudnnGetVersion() < 91100) {
+      CHECK(!cuda()->refuses(DType::bf16).empty());
+      continue;
+    }
+    const Error error = error_of([] { (void)cuda(); });
+    CHECK(error.code() == ExitCode::device);
+    CHECK(says(error, "cuDNN 9.10"));
+    CHECK(says(error, old));
+    CHECK(cuda_report().find("cuDNN 9.10") != std::string::npos);
+  }
+}
+
+TEST_CASE("The ranks of a node go round its GPUs", "[double]") {
+  CHECK(cuda("f32", true, 5)->description().find("GPU 0 of 1") != std::string::npos);
+  const DeviceCount three(3);
+  for (int rank = 0; rank < 7; ++rank)
+    CHECK(cuda("f32", true, rank)->description().find("GPU " + std::to_string(rank % 3) + " of 3") !=
+          std::string::npos);
+}
+
+TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU", "[double]") {
+  CHECK(cuda_missing().empty());
+  const DeviceCount none(0);
+  const std::string missing = cuda_missing();
+  CHECK(!missing.empty());
+  const Error error = error_of([] { (void)cuda(); });
+  CHECK(error.code() == ExitCode::device);
+  CHECK(says(error, missing));
+  CHECK(says(error, "--device cpu"));
+  CHECK(make_backend({.device = "auto", .threads = 2})->device().kind == DeviceKind::cpu);
+  CHECK(cuda_report().find(missing) != std::string::npos);
+}
+
+TEST_CASE("A full GPU is an error that says what for and what helps, after which the backend goes on", "[double]") {
+  const auto backend = cuda();
+  float* x = to_device(*backend, std::vector<float>{1});
+  const Error error = error_of([&] { (void)backend->allocate(std::size_t{64} << 30U, "a large purpose"); });
+  CHECK(error.code() == ExitCode::device);
+  CHECK(says(error, "a large purpose"));
+  CHECK(says(error, "--micro-batch"));
+  scale(*backend, x, 1, 2);
+  CHECK(to_host(*backend, x, 1) == std::vector<float>{2});
+}
