@@ -308,6 +308,7 @@ done
 part train-1 600 build "${train[@]}" --batch 64 --out "$scratch/1"
 part train-2 600 build mpiexec -n 2 "${train[@]}" --batch 32 --out "$scratch/2"
 part train-f16 600 build "${train[@]}" --batch 64 --attack-precision f16 --out "$scratch/f16"
+part train-laws 600 'build h5py' "$python" tests/e2e/cuda.py "$hpc"
 part train-eval 300 build "$hpc" eval --device cuda --checkpoint "$scratch/f16"
 
 small=("$hpc" train --device cuda --network small_cnn --width 16 --limit-train 96 --limit-test 32 --batch 32 --attack-steps 2
