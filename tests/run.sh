@@ -52,4 +52,8 @@ for build in "${builds[@]}"; do
   echo "build/$build:"
   sed -n '/tests passed/,$p' "build/$build/ctest.txt"
 done
+if grep -q 'gpu_laws (Skipped)' build/test/ctest.txt; then
+  echo
+  ctest --test-dir build/test --tests-regex '^gpu_laws$' --verbose | sed -n '/NOT RUN/,/^$/s/^[0-9]*: //p'
+fi
 exit "$failed"
