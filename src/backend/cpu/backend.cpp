@@ -67,8 +67,12 @@ void CpuBackend::commit_workspace() {
   commit(scratch_, scratch_memory_, "library scratch");
 }
 
-void CpuBackend::copy_to_device(void* device, const void* host, std::size_t bytes) { std::memcpy(device, host, bytes); }
-void CpuBackend::copy_to_host(void* host, const void* device, std::size_t bytes) { std::memcpy(host, device, bytes); }
+void CpuBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(device, host, bytes);  // of nothing, the pointers may be null
+}
+void CpuBackend::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(host, device, bytes);
+}
 
 Backend::Ticket CpuBackend::fetch(void* pinned, const void* device, std::size_t bytes) {
   copy_to_host(pinned, device, bytes);
