@@ -20,7 +20,8 @@ class FrozenProgram {
   FrozenProgram(Model& model, int n, DType storage = DType::f32);
   ~FrozenProgram();
 
-  /// Folds and packs the weights if the model has changed since the last time.
+  /// Folds and packs the weights if the model has changed since the last time, or another program has used their place.
+  /// forward() does so by itself; work that is recorded must not contain it.
   void refresh();
   /// logits() of x [n] images (image layout).
   void forward(const float* x);
@@ -75,7 +76,7 @@ class TrainingProgram {
   TrainingProgram(Model& model, int n);
   ~TrainingProgram();
 
-  void refresh();  ///< packs the weights if they have changed
+  void refresh();  ///< as FrozenProgram's
   /// logits() of x [n] images; x must stay until backward.
   void forward(const float* x);
   void backward(const float* x, const GradientRequest& request);

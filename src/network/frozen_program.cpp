@@ -43,6 +43,7 @@ FrozenProgram::FrozenProgram(Model& model, int n, DType storage) : model_(model)
   dlogits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
   scale_ = model.backend.allocate_floats(model.graph.statistics, "folded batch norm");
   shift_ = model.backend.allocate_floats(model.graph.statistics, "folded batch norm");
+  model.backend.plan_weights();
   lower();
   workspace_bytes_ = planner_.place();
   model.backend.request_workspace(workspace_bytes_);
@@ -239,7 +240,7 @@ T* FrozenProgram::at(Planner::Buffer buffer) const {
 }
 
 void FrozenProgram::refresh() {
-  if (version_ == model_.parameters.version) return;
+  if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
   for (const Step& step : steps_) {
     const float *scale = nullptr, *shift = nullptr;
@@ -258,6 +259,7 @@ void FrozenProgram::refresh() {
 }
 
 void FrozenProgram::forward(const float* image) {
+  refresh();
   switch (storage_) {
     case DType::f16:
       return forward_in<Half>(image);

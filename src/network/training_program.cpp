@@ -39,6 +39,7 @@ TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
   int widest = 0;
   for (const Norm& norm : model.graph.norms) widest = std::max(widest, norm.channels);
   dgamma_ = backend.allocate_floats(2 * std::int64_t{widest}, "batch-norm gradients");
+  model.backend.plan_weights();
   lower();
   workspace_bytes_ = planner_.place();
   backend.request_workspace(workspace_bytes_);
@@ -188,7 +189,7 @@ float* TrainingProgram::at(Planner::Buffer buffer) const {
 }
 
 void TrainingProgram::refresh() {
-  if (version_ == model_.parameters.version) return;
+  if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
   for (const Step& step : steps_)
     if (step.conv) {
@@ -198,6 +199,7 @@ void TrainingProgram::refresh() {
 }
 
 void TrainingProgram::forward(const float* image) {
+  refresh();
   using namespace kernels;
   const Device device = model_.backend.device();
   for (const Step& step : steps_) {

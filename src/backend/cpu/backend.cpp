@@ -65,6 +65,16 @@ void CpuBackend::commit(Shared& shared, Memory& memory, const std::string& purpo
 void CpuBackend::commit_workspace() {
   commit(workspace_, workspace_memory_, "activations");
   commit(scratch_, scratch_memory_, "library scratch");
+  const void* const before = weights_.data;
+  commit(weights_, weights_memory_, "packed weights");
+  if (weights_.data != before) turn_ = nullptr;
+}
+
+std::size_t CpuBackend::reserve_weights(std::size_t bytes) {
+  const std::size_t offset = planned_weights_;
+  planned_weights_ += (bytes + 63) / 64 * 64;
+  weights_.request(planned_weights_);
+  return offset;
 }
 
 void CpuBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/onednn.hpp"
@@ -32,6 +33,9 @@ class CpuBackend final : public Backend {
   void commit_workspace() override;
   [[nodiscard]] void* workspace() const override { return workspace_.data; }
 
+  void plan_weights() override { planned_weights_ = 0; }
+  [[nodiscard]] bool take_turn(const void* program) override { return std::exchange(turn_, program) == program; }
+
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
   void wait() override {}
@@ -53,6 +57,11 @@ class CpuBackend final : public Backend {
   [[nodiscard]] int block() const { return block_; }
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
+  /// Room for packed weights, as an offset: of this program alone, but not of the others.
+  [[nodiscard]] std::size_t reserve_weights(std::size_t bytes);
+  [[nodiscard]] float* weights(std::size_t offset) const {
+    return reinterpret_cast<float*>(static_cast<char*>(weights_.data) + offset);
+  }
   /// Memory for the inside of one library call, shared by all of them; exists after commit_workspace.
   void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
   [[nodiscard]] void* scratch() const { return scratch_.data; }
@@ -75,8 +84,10 @@ class CpuBackend final : public Backend {
   dnnl::stream stream_;
   std::vector<Memory> memory_;
   std::vector<Allocation> allocations_;
-  Shared workspace_, scratch_;
-  Memory workspace_memory_, scratch_memory_;
+  Shared workspace_, scratch_, weights_;
+  Memory workspace_memory_, scratch_memory_, weights_memory_;
+  std::size_t planned_weights_ = 0;
+  const void* turn_ = nullptr;  ///< the program whose packed weights are there
   std::vector<std::chrono::steady_clock::time_point> stamps_;
   Ticket next_stamp_ = 0;
 };

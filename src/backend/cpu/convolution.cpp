@@ -118,7 +118,7 @@ class CpuConv2d final : public Conv2d {
     const dnnl::memory::dims dims{spec.c_out, spec.c_in, spec.kernel, spec.kernel};
     const auto master = plain_desc(dims, Tag::ohwi), source = plain_desc(dims, spec.frozen ? Tag::oihw : Tag::ohwi);
     pack_forward_ = reorder(source, forward_.weights_desc(), false);
-    packed_ = allocate(forward_.weights_desc(), "packed weights");
+    packed_ = backend.reserve_weights(forward_.weights_desc().get_size());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
     if (spec.input_gradient)
       spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
@@ -128,17 +128,17 @@ class CpuConv2d final : public Conv2d {
 
   void load(const float* weights, const float* scale, const float* bias) override {
     const float* source = spec_.frozen ? staged(weights, scale, false) : weights;
-    pack(pack_forward_, source, packed_);
+    pack(pack_forward_, source, backend_.weights(packed_));
     if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
     if (!spec_.input_gradient) return;
     if (rotated_) source = staged(weights, scale, true);
-    if (packed_backward_ != packed_) pack(pack_backward_, source, packed_backward_);
+    if (packed_backward_ != packed_) pack(pack_backward_, source, backend_.weights(packed_backward_));
   }
 
   void forward(const void* x, void* y, std::uint16_t* bits) override {
     ++backend_.counters.conv_forward;
     auto* out = static_cast<float*>(y);
-    forward_.run(backend_, static_cast<const float*>(x), packed_, bias_, out);
+    forward_.run(backend_, static_cast<const float*>(x), backend_.weights(packed_), bias_, out);
     if (bits == nullptr) return;
     const std::int64_t count = std::int64_t{spec_.n} * spec_.c_out * spec_.h_out() * spec_.w_out();
     each(backend_.device(), kernels::groups(count), kernels::MaskFromRelu<float>{out, bits, count});
@@ -148,7 +148,8 @@ class CpuConv2d final : public Conv2d {
     ++backend_.counters.conv_backward_data;
     if (rotated_)
       (accumulate ? rotated_accumulate_ : rotated_)
-          .run(backend_, static_cast<const float*>(dy), packed_backward_, nullptr, static_cast<float*>(dx));
+          .run(backend_, static_cast<const float*>(dy), backend_.weights(packed_backward_), nullptr,
+               static_cast<float*>(dx));
     else
       run_backward_data(dy, dx);
   }
@@ -190,7 +191,7 @@ class CpuConv2d final : public Conv2d {
  private:
   void run_backward_data(const void* dy, void* dx) {
     backward_data_.bind(bd_dy_, dy);
-    backward_data_.bind(bd_w_, packed_backward_);
+    backward_data_.bind(bd_w_, backend_.weights(packed_backward_));
     backward_data_.bind(bd_dx_, dx);
     backward_data_.run(backend_.stream(), backend_.scratch());
   }
@@ -199,9 +200,6 @@ class CpuConv2d final : public Conv2d {
   }
   [[nodiscard]] std::size_t weight_bytes() const { return (weight_count() * sizeof(float) + 63) / 64 * 64; }
 
-  [[nodiscard]] float* allocate(const dnnl::memory::desc& desc, const char* purpose) {
-    return static_cast<float*>(backend_.allocate(desc.get_size(), purpose));
-  }
   [[nodiscard]] Reorder reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
     Reorder made(backend_.engine(), from, to, accumulate, "packing weights");
     pack_scratch_ = std::max(pack_scratch_, made.scratch_bytes());
@@ -249,7 +247,7 @@ class CpuConv2d final : public Conv2d {
             "oneDNN wants two weight formats for one convolution: ", text(spec_));
     pack_backward_ = reorder(plain_desc({spec_.c_in, spec_.c_out, spec_.kernel, spec_.kernel}, Tag::oihw),
                              rotated_.weights_desc(), false);
-    packed_backward_ = allocate(rotated_.weights_desc(), "packed weights");
+    packed_backward_ = backend_.reserve_weights(rotated_.weights_desc().get_size());
   }
 
   void plan_backward_data(const dnnl::memory::desc& source) {
@@ -278,7 +276,7 @@ class CpuConv2d final : public Conv2d {
     packed_backward_ = packed_;
     if (desc.weights_desc() != forward_.weights_desc()) {
       pack_backward_ = reorder(source, desc.weights_desc(), false);
-      packed_backward_ = allocate(desc.weights_desc(), "packed weights");
+      packed_backward_ = backend_.reserve_weights(desc.weights_desc().get_size());
     }
   }
 
@@ -331,7 +329,8 @@ class CpuConv2d final : public Conv2d {
   int bd_dy_ = 0, bd_w_ = 0, bd_dx_ = 0, bw_x_ = 0, bw_dy_ = 0, bw_dw_ = 0;
   Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
   std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
-  float *packed_ = nullptr, *packed_backward_ = nullptr, *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
+  std::size_t packed_ = 0, packed_backward_ = 0;  ///< places in the backend's packed weights
+  float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
 }  // namespace

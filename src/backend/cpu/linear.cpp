@@ -14,10 +14,14 @@ class CpuLinear final : public Linear {
     const dnnl::inner_product_forward::primitive_desc forward({dnnl::prop_kind::forward_training, x, w, b, y}, attr,
                                                               backend.engine());
     const dnnl::inner_product_backward_data::primitive_desc data({x, w, y}, attr, backend.engine(), forward);
-    forward_ = Primitive(backend.engine(), forward, "the linear layer");
+    // As a matrix product, which has the better code for few classes.
+    const dnnl::memory::desc transposed({in, out}, dnnl::memory::data_type::f32, dnnl::memory::dims{1, in}),
+        row({1, out}, dnnl::memory::data_type::f32, dnnl::memory::dims{out, 1});
+    const dnnl::matmul::primitive_desc product({x, transposed, row, y}, attr, backend.engine());
+    forward_ = Primitive(backend.engine(), product, "the linear layer");
     f_x_ = forward_.add(DNNL_ARG_SRC, x);
-    f_w_ = forward_.add(DNNL_ARG_WEIGHTS, w);
-    f_b_ = forward_.add(DNNL_ARG_BIAS, b);
+    f_w_ = forward_.add(DNNL_ARG_WEIGHTS, transposed);
+    f_b_ = forward_.add(DNNL_ARG_BIAS, row);
     f_y_ = forward_.add(DNNL_ARG_DST, y);
     data_ = Primitive(backend.engine(), data, "the input gradient of the linear layer");
     d_dy_ = data_.add(DNNL_ARG_DIFF_DST, y);
