@@ -271,15 +271,33 @@ struct PoolForward {
   }
 };
 
-/// dx = dy [n, c] / (h*w) at every pixel. Runs over n*c*h*w.
+/// dx = dy [samples, c] / (h*w) at every pixel. n: elements of dx.
 template <class T>
 struct PoolBackward {
   const float* dy;
   T* dx;
   Layout layout;
-  DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t n = i / layout.elements();
-    dx[i] = Stored<T>::from(dy[n * layout.c + layout.channel(i)] / static_cast<float>(layout.h * layout.w));
+  std::int64_t n;
+  DAT_HD void operator()(std::int64_t g) const {
+    const int count = group_size(g, n);
+    const auto pixels = static_cast<std::uint32_t>(layout.h * layout.w);
+    const auto part = static_cast<float>(pixels);
+    Group a;
+    if (layout.c % kGroup == 0 && (layout.block == kGroup || layout.block == layout.c)) {
+      // The group is 16 channels of one pixel. In 32 bits: 64-bit divisions would take longer than the rest.
+      const auto row = static_cast<std::uint32_t>(g), blocks = static_cast<std::uint32_t>(layout.c / kGroup);
+      const std::uint32_t sample = row / (pixels * blocks);
+      const std::uint32_t block = layout.block == kGroup ? row / pixels % blocks : row % blocks;
+      a = Group::load(dy + (std::int64_t{sample} * blocks + block) * kGroup, kGroup);
+    } else {
+      const std::int64_t first = g * kGroup;
+      DAT_UNROLL
+      for (int j = 0; j < kGroup; ++j)
+        a.v[j] = j < count ? dy[(first + j) / layout.elements() * layout.c + layout.channel(first + j)] : 0.0F;
+    }
+    DAT_SIMD
+    for (int j = 0; j < kGroup; ++j) a.v[j] /= part;
+    a.store(dx + g * kGroup, count);
   }
 };
 

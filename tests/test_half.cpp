@@ -106,7 +106,7 @@ TEMPLATE_TEST_CASE("All 65536 patterns of 16 bits mean what their format says, a
   Shared<float> widened(kPatterns);
   for (int k = 0; k < kPatterns; ++k) stored[static_cast<std::size_t>(k)] = {static_cast<std::uint16_t>(k)};
   run(kPatterns, kernels::PoolForward<T>{stored.data(), widened.data(), kPixel});
-  run(kPatterns, kernels::PoolBackward<T>{widened.data(), back.data(), kPixel});
+  run(kernels::groups(kPatterns), kernels::PoolBackward<T>{widened.data(), back.data(), kPixel, kPatterns});
   int wrong = 0, nans = 0;
   for (int k = 0; k < kPatterns; ++k) {
     const int size = k & 0x7fff;
@@ -137,7 +137,8 @@ TEMPLATE_TEST_CASE("A float is stored in 16 bits as the nearest number there, of
   const std::vector<float> values = difficult<T>(all);
   const Shared<float> given = shared(values);
   Shared<T> stored(values.size());
-  run(std::ssize(values), kernels::PoolBackward<T>{given.data(), stored.data(), kPixel});
+  run(kernels::groups(std::ssize(values)),
+      kernels::PoolBackward<T>{given.data(), stored.data(), kPixel, std::ssize(values)});
   std::int64_t wrong = 0, infinite = 0, subnormal = 0;
   for (std::size_t k = 0; k < values.size(); ++k) {
     const int expected = nearest<T>(all, values[k]);
@@ -161,7 +162,7 @@ TEMPLATE_TEST_CASE("A NaN stays one when it is stored", "[kernels]", Half, BFloa
   for (const std::uint32_t bits : {0x7fc00000U, 0x7f800001U, 0xff800001U, 0x7f80ffffU, 0xffffffffU, 0x7fa00000U}) {
     const Shared<float> x = {std::bit_cast<float>(bits)};
     Shared<T> stored(1);
-    run(1, kernels::PoolBackward<T>{x.data(), stored.data(), kPixel});
+    run(1, kernels::PoolBackward<T>{x.data(), stored.data(), kPixel, 1});
     CHECK((stored[0].bits & 0x7fff) > kInfinity<T>);
     CHECK((Stored<T>::from(x[0]).bits & 0x7fff) > kInfinity<T>);
   }

@@ -298,7 +298,7 @@ TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
         // Partial sums of p numbers below 1 are below p: p roundings of at most p, divided by p.
         REQUIRE(std::abs(at(pooled, k * layout.c + c) - total / pixels) <= kUnit * (pixels + 1));
       }
-    run(f.n, PoolBackward<float>{pooled.data(), f.out.data(), layout});
+    run(groups(f.n), PoolBackward<float>{pooled.data(), f.out.data(), layout, f.n});
     f.check_exact(
         [&](auto i) { return at(pooled, i / f.layout.elements() * f.layout.c + f.layout.channel(i)) / pixels; });
   }
@@ -529,7 +529,7 @@ TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the st
     // Partial sums of p numbers of at most 1 are at most p: p roundings of at most p, divided by p.
     for (std::size_t k = 0; k < pooled.size(); ++k)
       REQUIRE(std::abs(double(pooled[k]) - totals[k] / pixels) <= kUnit * (pixels + 1));
-    run(f.n, PoolBackward<T>{pooled.data(), f.out.data(), f.layout});
+    run(groups(f.n), PoolBackward<T>{pooled.data(), f.out.data(), f.layout, f.n});
     f.check([&](auto i) {
       return pooled[static_cast<std::size_t>(i / f.layout.elements() * f.layout.c + f.layout.channel(i))] /
              static_cast<float>(pixels);

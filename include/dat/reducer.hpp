@@ -49,9 +49,9 @@ class GradientReducer {
   Parameters& parameters_;
   ReducerOptions options_;
   ChunkTable table_;
-  bool staged_;                      ///< MPI gets a copy in host memory
-  float *message_, *host_;           ///< [parameters.size], on the device; what MPI gets
-  std::vector<std::int64_t> shift_;  ///< [segments] place in the message - place in the gradients
+  bool staged_;                                 ///< MPI gets a copy in host memory
+  float *message_ = nullptr, *host_ = nullptr;  ///< [parameters.size], on the device; what MPI gets. One rank: null
+  std::vector<std::int64_t> shift_;             ///< [segments] place in the message - place in the gradients
   std::int64_t* device_shift_;
   std::vector<int> bucket_of_;  ///< [segments]
   std::vector<Bucket> buckets_;

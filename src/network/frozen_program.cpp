@@ -355,7 +355,8 @@ void FrozenProgram::backward_in(float* image_gradient, const PgdUpdate& update) 
         each(device, groups(n), Add<T>{dy, nullptr, at<T>(step.copy), n});
         break;
       case Step::Kind::pool:
-        each(device, n_ * step.in.elements(), PoolBackward<T>{at<float>(step.gradient), dx, step.in});
+        each(device, groups(n_ * step.in.elements()),
+             PoolBackward<T>{at<float>(step.gradient), dx, step.in, n_ * step.in.elements()});
         break;
       case Step::Kind::linear: {
         const Node& linear = model_.graph.nodes[static_cast<std::size_t>(step.node)];

@@ -283,7 +283,8 @@ void TrainingProgram::backward(const float* image, const GradientRequest& reques
         if (needs_dx) each(device, groups(n), ReluGradient{at(step.y), dy, dx, n});
         break;
       case Op::pool:
-        if (needs_dx) each(device, n_ * step.in.elements(), PoolBackward<float>{dy, dx, step.in});
+        if (needs_dx)
+          each(device, groups(n_ * step.in.elements()), PoolBackward<float>{dy, dx, step.in, n_ * step.in.elements()});
         break;
       case Op::linear:
         if (wanted(node.weight) || wanted(node.bias))

@@ -35,8 +35,8 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& world, Paramete
       staged_(backend.device().kind == DeviceKind::cuda && !world.takes_device_memory()) {
   require(options.bucket_elements >= 1, ExitCode::usage, "--bucket must be at least 1 element");
   const auto segments = parameters.segments.size();
-  message_ = host_ = backend.allocate_floats(parameters.size, "gradient message");
-  if (staged_)
+  if (world.size() > 1) message_ = host_ = backend.allocate_floats(parameters.size, "gradient message");
+  if (staged_ && world.size() > 1)
     host_ = static_cast<float*>(
         backend.allocate_pinned(static_cast<std::size_t>(parameters.size) * sizeof(float), "gradient message"));
   device_shift_ = static_cast<std::int64_t*>(backend.allocate(segments * sizeof(std::int64_t), "gradient message"));
