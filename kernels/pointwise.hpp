@@ -322,6 +322,13 @@ struct Scale {
   DAT_HD void operator()(std::int64_t i) const { y[i] = accumulate ? y[i] + a * x[i] : a * x[i]; }
 };
 
+/// y = a*b.
+struct Multiply {
+  const float *a, *b;
+  float* y;
+  DAT_HD void operator()(std::int64_t i) const { y[i] = a[i] * b[i]; }
+};
+
 /// running = (1 - momentum)*running + momentum*statistic (PyTorch's BatchNorm2d).
 struct RunningStatistic {
   const float* statistic;

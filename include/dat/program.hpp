@@ -87,6 +87,8 @@ class TrainingProgram {
   /// Of the last forward call, [graph.statistics]: the variance is biased.
   [[nodiscard]] const float* batch_mean() const { return mean_; }
   [[nodiscard]] const float* batch_variance() const { return variance_; }
+  /// The same for the running statistics, [2*graph.statistics]: means, then unbiased variances.
+  [[nodiscard]] const float* statistics() const { return mean_; }
   /// n*h*w/(n*h*w - 1) of each batch norm [norms]: biased to unbiased variance.
   [[nodiscard]] const std::vector<float>& unbiased_factor() const { return unbiased_; }
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
@@ -101,7 +103,9 @@ class TrainingProgram {
   std::vector<Step> steps_;
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
-  float *logits_ = nullptr, *dlogits_ = nullptr, *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr;
+  float *logits_ = nullptr, *dlogits_ = nullptr, *dgamma_ = nullptr;
+  float *mean_ = nullptr, *unbiased_variance_ = nullptr, *variance_ = nullptr;  ///< one block, in this order
+  float* factors_ = nullptr;                                                    ///< unbiased_ of each channel
   std::vector<float> unbiased_;
   std::uint64_t version_ = 0;
 };

@@ -34,13 +34,20 @@ TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
   const int classes = model.graph.nodes.back().c;
   logits_ = backend.allocate_floats(std::int64_t{n} * classes, "logits");
   dlogits_ = backend.allocate_floats(std::int64_t{n} * classes, "logits");
-  mean_ = backend.allocate_floats(model.graph.statistics, "batch statistics");
-  variance_ = backend.allocate_floats(model.graph.statistics, "batch statistics");
+  const std::int64_t statistics = model.graph.statistics;
+  mean_ = backend.allocate_floats(3 * statistics, "batch statistics");
+  unbiased_variance_ = mean_ + statistics;
+  variance_ = unbiased_variance_ + statistics;
+  factors_ = backend.allocate_floats(statistics, "batch statistics");
   int widest = 0;
   for (const Norm& norm : model.graph.norms) widest = std::max(widest, norm.channels);
   dgamma_ = backend.allocate_floats(2 * std::int64_t{widest}, "batch-norm gradients");
   model.backend.plan_weights();
   lower();
+  std::vector<float> factors;
+  for (std::size_t k = 0; k < model.graph.norms.size(); ++k)
+    factors.insert(factors.end(), static_cast<std::size_t>(model.graph.norms[k].channels), unbiased_[k]);
+  backend.copy_to_device(factors_, factors.data(), factors.size() * sizeof(float));
   workspace_bytes_ = planner_.place();
   backend.request_workspace(workspace_bytes_);
 }
@@ -231,6 +238,7 @@ void TrainingProgram::forward(const float* image) {
         break;
     }
   }
+  each(device, model_.graph.statistics, Multiply{variance_, factors_, unbiased_variance_});
 }
 
 void TrainingProgram::backward(const float* image, const GradientRequest& request) {

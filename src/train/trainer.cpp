@@ -331,16 +331,8 @@ void Trainer::train_pass(TrainingProgram& network, const float* x, int first, in
 }
 
 void Trainer::add_statistics(const TrainingProgram& network, int pass, float weight, bool first) {
-  const Graph& graph = model_->graph;
-  float* sum = statistics_ + 2 * graph.statistics * pass;
-  for (std::size_t k = 0; k < graph.norms.size(); ++k) {
-    const Norm& norm = graph.norms[k];
-    each(backend_->device(), norm.channels,
-         kernels::Scale{network.batch_mean() + norm.begin, sum + norm.begin, weight, !first});
-    each(backend_->device(), norm.channels,
-         kernels::Scale{network.batch_variance() + norm.begin, sum + graph.statistics + norm.begin,
-                        weight * network.unbiased_factor()[k], !first});
-  }
+  const std::int64_t count = 2 * model_->graph.statistics;
+  each(backend_->device(), count, kernels::Scale{network.statistics(), statistics_ + count * pass, weight, !first});
 }
 
 void Trainer::share_statistics(const HostBatch& batch, bool stop) {
