@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <fstream>
 
-#include "dat/half.hpp"
-#include "training_step.hpp"
+#include "command_line.hpp"
 
 namespace {
 
 using namespace dat;
-using bench::now_ms;
 
 /// What products are made of, in the attack and in the training pass.
 struct Precision {
@@ -20,111 +18,14 @@ constexpr Precision kPrecisions[] = {
     {"f32", "f32", "f32"}, {"tf32", "tf32", "f32"}, {"f16", "tf32", "f16"}, {"bf16", "tf32", "bf16"}};
 
 struct LayerOptions {
-  bench::StepOptions step;
+  StepOptions step;
   int repeat = 11;
   std::vector<std::string> precisions;  ///< empty: all that the device has
   std::vector<double> gemm_tflops;      ///< for each precision; empty: not known
   std::string json;
 };
 
-template <class F>
-[[nodiscard]] double median_ms(int repeat, const F& run) {
-  run();
-  std::vector<double> times;
-  for (int k = 0; k < repeat; ++k) {
-    const double begin = now_ms();
-    run();
-    times.push_back(now_ms() - begin);
-  }
-  std::nth_element(times.begin(), times.begin() + repeat / 2, times.end());
-  return times[static_cast<std::size_t>(repeat / 2)];
-}
-
-/// Of one call of `work`, in a recording of as many calls as the clock needs.
-template <class F>
-[[nodiscard]] double recorded_ms(Backend& backend, int repeat, const F& work) {
-  constexpr double kEnough = 5;
-  const double one = median_ms(1, [&] {
-    work();
-    backend.wait();
-  });
-  const int calls = std::clamp(static_cast<int>(kEnough / one), 1, 100);
-  const auto recording = backend.record([&] {
-    for (int k = 0; k < calls; ++k) work();
-  });
-  return median_ms(repeat,
-                   [&] {
-                     recording->replay();
-                     backend.wait();
-                   }) /
-         calls;
-}
-
-/// The passes of a step: frozen forward and input gradient (in each iteration of the attack), training forward, input
-/// and weight gradient (once). 0: there is none.
-constexpr int kPasses = 5;
-struct Times {
-  double ms[kPasses] = {};
-};
 constexpr const char* kTitles[kPasses] = {"frozen F", "frozen D", "train F", "train D", "train W"};
-constexpr const char* kNames[kPasses] = {"frozen_forward", "frozen_input_gradient", "train_forward",
-                                         "train_input_gradient", "train_weight_gradient"};
-
-/// A shape, how often the network has it, and its plans.
-struct Row {
-  ConvSpec spec;
-  int count = 1;
-  std::unique_ptr<Conv2d> frozen, training;
-
-  [[nodiscard]] std::string name() const {
-    return std::to_string(spec.c_in) + "-" + std::to_string(spec.c_out) + " " + std::to_string(spec.kernel) + "x" +
-           std::to_string(spec.kernel) + "/" + std::to_string(spec.stride) + " @" + std::to_string(spec.h);
-  }
-};
-
-[[nodiscard]] std::vector<Row> shapes(const Graph& graph, int batch) {
-  std::vector<Row> rows;
-  for (const Node& node : graph.nodes) {
-    if (node.op != Op::convolution) continue;
-    const Node& from = graph.nodes[static_cast<std::size_t>(node.inputs[0])];
-    const ConvSpec spec{.n = batch,
-                        .c_in = from.c,
-                        .h = from.h,
-                        .w = from.w,
-                        .c_out = node.c,
-                        .kernel = node.kernel,
-                        .stride = node.stride,
-                        .pad = node.pad,
-                        .image = from.op == Op::input,
-                        .input_gradient = from.op != Op::input};
-    const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
-      const ConvSpec& s = row.spec;
-      return s.c_in == spec.c_in && s.h == spec.h && s.c_out == spec.c_out && s.kernel == spec.kernel &&
-             s.stride == spec.stride && s.image == spec.image;
-    });
-    if (same != rows.end())
-      ++same->count;
-    else
-      rows.push_back({spec, 1, nullptr, nullptr});
-  }
-  return rows;
-}
-
-/// `values` on the device in the type `storage`.
-void upload(Backend& backend, void* to, const std::vector<float>& values, std::int64_t count, DType storage) {
-  const auto put = [&](auto type) {
-    using T = decltype(type);
-    std::vector<T> stored(static_cast<std::size_t>(count));
-    std::transform(values.begin(), values.begin() + count, stored.begin(), Stored<T>::from);
-    backend.copy_to_device(to, stored.data(), stored.size() * sizeof(T));
-  };
-  if (storage == DType::f16)
-    put(Half{});
-  else if (storage == DType::bf16)
-    put(BFloat16{});
-  else
-    put(float{});
-}
 
 /// Prints a table row by row, and each row as a line of JSON.
 class Table {
@@ -138,23 +39,23 @@ class Table {
     std::printf("  implementation\n");
   }
 
-  void row(const std::string& name, int count, const Times& t, double macs, const std::string& implementation) const {
-    nlohmann::ordered_json line{{"row", name}, {"count", count}, {"gmac", 1e-9 * macs}};
-    std::printf("%-28s%5d", name.c_str(), count);
+  void row(const Convolutions::Row& row) const {
+    nlohmann::ordered_json line{{"row", row.name}, {"count", row.count}, {"gmac", 1e-9 * row.macs}};
+    std::printf("%-28s%5d", row.name.c_str(), row.count);
     for (int k = 0; k < kPasses; ++k) {
-      const double ms = t.ms[k], tflops = ms > 0 ? 2e-9 * macs / ms : 0;
-      if (ms <= 0) {
+      if (row.passes[k].runs == 0) {
         std::printf("%*s", width(), "-");
         continue;
       }
+      const double ms = row.passes[k].median, tflops = 1e-3 * row.gflops(k);
       gpu_ ? std::printf("%9.4f %6.1f", ms, tflops) : std::printf("%8.2f %5.0f", ms, 1e3 * tflops);
       if (gemm_ > 0) std::printf(" %3.0f%%", 100 * tflops / gemm_);
-      line[kNames[k]] = {{"ms", ms}, {"tflops", tflops}};
-      if (gemm_ > 0) line[kNames[k]]["share_of_gemm"] = tflops / gemm_;
+      line[kPassNames[k]] = {{"ms", ms}, {"tflops", tflops}};
+      if (gemm_ > 0) line[kPassNames[k]]["share_of_gemm"] = tflops / gemm_;
     }
-    if (!implementation.empty()) {
-      std::printf("  %s", implementation.c_str());
-      line["implementation"] = implementation;
+    if (!row.implementation.empty()) {
+      std::printf("  %s", row.implementation.c_str());
+      line["implementation"] = row.implementation;
     }
     std::printf("\n");
     write(line);
@@ -173,68 +74,11 @@ class Table {
   std::ostream& json_;
 };
 
-/// Milliseconds of all convolutions of the network, by pass; prints them.
-[[nodiscard]] Times measure(Backend& backend, std::vector<Row>& rows, DType storage, int repeat, const Table& table) {
-  std::int64_t largest = 0, weights = 0;
-  for (Row& row : rows) {
-    const ConvSpec& s = row.spec;
-    ConvSpec frozen = s;
-    frozen.frozen = frozen.relu = frozen.input_gradient = true;
-    frozen.storage = storage;
-    row.frozen = backend.conv2d(frozen);
-    if (storage == DType::f32) row.training = backend.conv2d(s);
-    largest = std::max(
-        {largest, std::int64_t{s.n} * s.c_in * s.h * s.w, std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out()});
-    weights = std::max(weights, std::int64_t{s.c_out} * s.c_in * s.kernel * s.kernel);
-  }
-  float *x = backend.allocate_floats(largest, "x"), *y = backend.allocate_floats(largest, "y"),
-        *w = backend.allocate_floats(weights, "weights"), *dw = backend.allocate_floats(weights, "weights"),
-        *scale = backend.allocate_floats(weights, "scale");
-  backend.commit_workspace();
-  std::vector<float> values(static_cast<std::size_t>(std::max(largest, weights)));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = uniform(random_words(1, Purpose::synthetic_data, 0, i, 0).v[0]) - 0.5F;
-  upload(backend, w, values, weights, DType::f32);
-  upload(backend, scale, values, weights, DType::f32);
-
-  Times sum;
-  double macs = 0;
-  int count = 0;
-  for (const Row& row : rows) {
-    const ConvSpec& s = row.spec;
-    const auto fill = [&](DType type) {
-      upload(backend, x, values, largest, s.image ? DType::f32 : type);
-      upload(backend, y, values, largest, type);
-    };
-    Times t;
-    const auto time = [&](int pass, const auto& work) { t.ms[pass] = recorded_ms(backend, repeat, work); };
-    fill(storage);
-    row.frozen->load(w, scale, scale);
-    time(0, [&] { row.frozen->forward(x, y, nullptr); });
-    time(1, [&] { s.image ? row.frozen->backward_image(y, x, {}) : row.frozen->backward_data(y, x, false); });
-    std::string implementation = row.frozen->implementation();
-    if (row.training) {
-      fill(DType::f32);
-      row.training->load(w, nullptr, nullptr);
-      time(2, [&] { row.training->forward(x, y, nullptr); });
-      if (s.input_gradient) time(3, [&] { row.training->backward_data(y, x, false); });
-      time(4, [&] { row.training->backward_weights(x, y, dw, false); });
-      implementation += " | " + row.training->implementation();
-    }
-    table.row(row.name(), row.count, t, s.macs(), implementation);
-    for (int k = 0; k < kPasses; ++k) sum.ms[k] += row.count * t.ms[k];
-    macs += row.count * s.macs();
-    count += row.count;
-  }
-  table.row("sum", count, sum, macs, "");
-  return sum;
-}
-
 void run(const Precision& precision, double gemm, const LayerOptions& all, std::ostream& json) {
-  bench::StepOptions options = all.step;
-  options.math = precision.math;
+  StepOptions options = all.step;
+  options.backend.math = precision.math;
   options.attack_precision = precision.attack;
-  bench::TrainingStep step(options);
+  TrainingStep step(options);
   Backend& backend = step.backend();
   nlohmann::ordered_json about = step.about();
   about["precision"] = precision.name;
@@ -243,18 +87,26 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
               backend.description().c_str());
   table.header();
   const DType storage = storage_from(precision.attack);
-  std::vector<Row> rows = shapes(step.graph(), options.batch);
-  const Times sum = measure(backend, rows, storage, all.repeat, table);
+  Convolutions convolutions(backend, step.graph(), options.batch, storage, storage == DType::f32);
+  std::vector<Convolutions::Row> rows;
+  for (int k = 0; k < convolutions.size(); ++k) {
+    rows.push_back(convolutions.measure(k, Effort::runs(all.repeat)));
+    table.row(rows.back());
+  }
+  const Convolutions::Row sum = total(rows);
+  table.row(sum);
+  const auto alone = [&](Pass pass) { return sum.passes[pass].median; };
 
   step.check();
-  const double iteration = median_ms(all.repeat, [&] { step.attack_iteration(); });
-  const double whole = median_ms(std::max(1, all.repeat / 5), [&] { step.run(); });
-  const double convolutions = sum.ms[0] + sum.ms[1];
-  std::printf("\niteration of the attack %8.2f ms, convolutions alone %8.2f ms (%.0f %%)\n", iteration, convolutions,
-              100 * convolutions / iteration);
+  const double iteration = repeat(Effort::runs(all.repeat), [&] { step.attack_iteration(); }).median;
+  const double whole = repeat(Effort::runs(std::max(1, all.repeat / 5)), [&] { step.run(); }).median;
+  const double frozen = alone(frozen_forward) + alone(frozen_input_gradient);
+  std::printf("\niteration of the attack %8.2f ms, convolutions alone %8.2f ms (%.0f %%)\n", iteration, frozen,
+              100 * frozen / iteration);
   std::printf("step                    %8.2f ms", whole);
   if (storage == DType::f32) {
-    const double of_step = options.attack_steps * convolutions + sum.ms[2] + sum.ms[3] + sum.ms[4];
+    const double of_step = options.attack_steps * frozen + alone(train_forward) + alone(train_input_gradient) +
+                           alone(train_weight_gradient);
     std::printf(", convolutions alone %8.2f ms (%.0f %%)", of_step, 100 * of_step / whole);
   }
   std::printf(", %.3f ms/image\n", whole / options.batch);
@@ -262,7 +114,7 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
               step.train_ms, step.update_ms);
   table.write({{"row", "step"},
                {"attack_iteration_ms", iteration},
-               {"attack_iteration_convolutions_ms", convolutions},
+               {"attack_iteration_convolutions_ms", frozen},
                {"ms_per_step", whole}});
 
   const std::vector<Trial> trials = backend.trials();
@@ -286,9 +138,11 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
 }
 
 /// Why there is no such precision on the device; empty: there is.
-[[nodiscard]] std::string missing(const Precision& precision, const bench::StepOptions& options) {
+[[nodiscard]] std::string missing(const Precision& precision, const StepOptions& options) {
   const auto backend = [&](const char* math) {
-    return make_backend({.device = options.device, .threads = options.threads, .math = math});
+    BackendOptions other = options.backend;
+    other.math = math;
+    return make_backend(other);
   };
   const auto exact = backend("f32");
   const DType storage = storage_from(precision.attack);
@@ -327,7 +181,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Times every convolution of a network alone, and the attack iteration and training step that they are in",
       "bench_layers");
-  add_options(app, options.step, options.repeat);
+  bench::add_options(app, options.step, options.repeat);
   app.add_option("--precision", options.precisions, "some of f32 tf32 f16 bf16; without it all that the device has");
   app.add_option("--gemm-tflops", options.gemm_tflops, "what a large matrix product reaches, for each --precision");
   app.add_option("--json", options.json, "each row as one line into this file");

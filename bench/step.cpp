@@ -1,25 +1,21 @@
 // Times PGD training steps: one line of JSON each. See bench/README.md.
 
-#include <sys/resource.h>
-
 #include <fstream>
 #include <iostream>
 
-#include "training_step.hpp"
+#include "command_line.hpp"
 
 namespace {
 
-void print(nlohmann::ordered_json line, const dat::bench::TrainingStep& step) {
+void print(nlohmann::ordered_json line, const dat::TrainingStep& step) {
   line.update(step.about());
   std::cout << line << std::endl;
 }
 
-void report(dat::bench::TrainingStep& step) {
+void report(dat::TrainingStep& step) {
   step.run();
   const auto& options = step.options();
   const double ms = step.attack_ms + step.train_ms + step.update_ms;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
   print({{"ms_per_step", ms},
          {"ms_per_image", ms / options.batch},
          {"images_per_s", 1000 * options.batch / ms},
@@ -27,12 +23,12 @@ void report(dat::bench::TrainingStep& step) {
          {"attack_ms", step.attack_ms},
          {"train_ms", step.train_ms},
          {"update_ms", step.update_ms},
-         {"peak_rss_mb", static_cast<double>(usage.ru_maxrss) / 1024}},
+         {"peak_rss_mb", dat::peak_resident_mb()}},
         step);
 }
 
 /// The results to `path`, as raw floats; losses and shapes to stdout.
-void write_results(dat::bench::TrainingStep& step, const std::string& path) {
+void write_results(dat::TrainingStep& step, const std::string& path) {
   const auto results = step.results();
   std::ofstream file(path, std::ios::binary);
   for (const auto* values : {&results.logits, &results.input_gradient})
@@ -49,13 +45,13 @@ void write_results(dat::bench::TrainingStep& step, const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  dat::bench::StepOptions options;
+  dat::StepOptions options;
   int repeat = 3;
   bool serve = false;
   std::string results;
   CLI::App app("Times PGD training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
-  add_options(app, options, repeat);
-  app.add_option("--math", options.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
+  dat::bench::add_options(app, options, repeat);
+  app.add_option("--math", options.backend.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
   app.add_option("--attack-precision", options.attack_precision, "f32, f16 or bf16: storage of the attacked network");
   app.add_option("--micro-batch", options.micro_batch, "images at a time; 0: the batch");
   app.add_option("--attack-batch", options.attack_batch, "images per pass of the attack; 0: the micro-batch");
@@ -64,7 +60,7 @@ int main(int argc, char** argv) {
                  "input gradient in NCHW order");
   app.add_flag("--serve", serve, "one step for each line of stdin, until it ends");
   return dat::bench::run_program(app, argc, argv, [&] {
-    dat::bench::TrainingStep step(options);
+    dat::TrainingStep step(options);
     if (!results.empty()) write_results(step, results);
     step.check();  // also warms up
     std::string line;

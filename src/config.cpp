@@ -499,14 +499,27 @@ const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 
-/// What train and eval have in common.
 template <class AnyOptions>
-void describe_machine(Options& options, AnyOptions& o) {
+void add_attack_precision(Options& options, AnyOptions& o) {
+  options.add("--attack-precision", o.attack_precision,
+              "how the attacked network keeps activations and weights; 16 bits need a GPU",
+              one_of({"f32", "f16", "bf16"}));
+}
+
+/// Where a verb computes.
+template <class AnyOptions>
+void describe_device(Options& options, AnyOptions& o) {
   options.add("--device", o.device, "where to compute; auto: a GPU where there is one",
               one_of({"auto", "cpu", "cuda"}));
   options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores", kAutoCount);
   options.add("--math", o.math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
               one_of({"f32", "tf32"}));
+}
+
+/// What train and eval have in common.
+template <class AnyOptions>
+void describe_machine(Options& options, AnyOptions& o) {
+  describe_device(options, o);
   options.add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower");
   options.add("--seed", o.seed, "of every random number", kCount);
   options.add("-q,--quiet", o.quiet, "only warnings and the result");
@@ -536,9 +549,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--attack-bn", o.attack_bn,
               "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
               one_of({"auto", "eval", "train"}));
-  options.add("--attack-precision", o.attack_precision,
-              "how the attacked network keeps activations and weights; 16 bits need a GPU",
-              one_of({"f32", "f16", "bf16"}));
+  add_attack_precision(options, o);
   options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
   options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
 
@@ -634,6 +645,7 @@ const char* const kVerbs =
     "  data synthetic    write a synthetic data file\n"
     "  data inspect      describe data files\n"
     "  plot              draw the results of runs\n"
+    "  bench             how fast this machine is: ceilings, layers, step, all-reduce\n"
     "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
     "\n"
     "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
@@ -711,9 +723,28 @@ Command parse_plot(const std::vector<std::string>& arguments) {
   return command;
 }
 
+Command parse_bench(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::bench};
+  BenchOptions& o = command.bench;
+  Options options("bench", "Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.");
+  options.add("--network", o.network, "architecture; images are drawn, 32x32 in 10 classes",
+              one_of(networks().names()));
+  options.add("--width", o.width, "base channels", kPositive);
+  options.add("--batch", o.batch, "images per rank and step", kPositive);
+  options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
+  add_attack_precision(options, o);
+  describe_device(options, o);
+  options.add("--seconds", o.seconds, "to spend after planning; each figure is measured at least once",
+              {.low = 0, .above = true});
+  options.add("--out", o.out, "folder for bench.json and a picture; none: the table is all", {.label = "DIR"});
+  options.parse(arguments, command);
+  return command;
+}
+
 Command parse_doctor(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::doctor};
-  Options options("doctor", "Says what this machine offers: GPUs, driver, libraries, MPI; and why something is not used.");
+  Options options("doctor",
+                  "Says what this machine offers: GPUs, driver, libraries, MPI; and why something is not used.");
   options.parse(arguments, command);
   return command;
 }
@@ -733,8 +764,9 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "validate") return parse_train(Command::Verb::validate, arguments);
   if (verb == "eval") return parse_eval(arguments);
   if (verb == "plot") return parse_plot(arguments);
+  if (verb == "bench") return parse_bench(arguments);
   if (verb == "doctor") return parse_doctor(arguments);
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "doctor"});
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};

@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
     const dat::Command command = dat::parse_command_line(argc, argv);
     if (command.verb == dat::Command::Verb::train) return dat::run_training(command, argc, argv);
     if (command.verb == dat::Command::Verb::eval) return dat::run_evaluation(command, argc, argv);
+    if (command.verb == dat::Command::Verb::bench) return dat::run_bench(command, argc, argv);
     if (command.verb == dat::Command::Verb::doctor) return dat::run_doctor();
     if (root) std::cout << run_tool(command) << std::flush;
     if (!std::cout) return complain("cannot write to standard output; is the disk full?", ExitCode::io);

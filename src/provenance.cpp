@@ -69,6 +69,8 @@ std::string version_text() {
   return text.str();
 }
 
+std::string commit() { return std::string(DAT_GIT_SHA1) + (DAT_GIT_DIRTY ? "-dirty" : ""); }
+
 std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,
                             const std::string& backend_description) {
   using nlohmann::ordered_json;

@@ -45,7 +45,7 @@ if "$program" --version | grep -q 'Open MPI'; then
 fi
 
 check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
-for verb in train eval validate plot doctor 'data convert' 'data synthetic' 'data inspect'; do
+for verb in train eval validate plot bench doctor 'data convert' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
 done
@@ -63,6 +63,15 @@ if ! grep -q ': usable$' out.txt; then
   refuse 5 '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \
     validate --device cuda
 fi
+
+check 'bench' 0 '^images/s' '' env -u OMPI_MCA_pml "$program" bench --device cpu --network small_cnn --width 16 --batch 8 \
+  --seconds 2
+for part in '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step  '; do
+  grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: bench prints no '$part'" >&2; }
+done
+refuse 2 "'--seconds' must be a number .* above 0" bench --seconds 0
+check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /dev/null/out' env -u OMPI_MCA_pml "$program" \
+  bench --device cpu --network small_cnn --width 16 --batch 8 --out /dev/null/out
 
 refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
 refuse 2 "unknown verb 'tarin'; did you mean 'train'\?" tarin

@@ -115,6 +115,26 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(plot.verb == Verb::plot);
   CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
   CHECK(plot.plot.format == "png");
+  const Command bench =
+      parse({"bench", "--network", "small_cnn", "--width",   "16", "--batch", "8",   "--attack-steps",
+             "3",     "--device",  "cpu",       "--threads", "2",  "--math",  "f32", "--attack-precision",
+             "f16",   "--seconds", "2.5",       "--out",     "b"});
+  CHECK(bench.verb == Verb::bench);
+  CHECK(bench.bench == BenchOptions{.network = "small_cnn",
+                                    .width = 16,
+                                    .batch = 8,
+                                    .attack_steps = 3,
+                                    .attack_precision = "f16",
+                                    .device = "cpu",
+                                    .threads = 2,
+                                    .math = "f32",
+                                    .seconds = 2.5,
+                                    .out = "b"});
+  CHECK(parse({"bench"}).bench == BenchOptions{});
+  CHECK(contains(refusal({"bench", "--second", "3"}), "did you mean '--seconds'?"));
+  CHECK(contains(refusal({"bench", "--seconds", "0"}), "'--seconds' must be a number"));
+  CHECK(contains(refusal({"bench", "--config", "a.toml"}), "unknown option '--config'"));
+  CHECK(contains(refusal({"bensh"}), "did you mean 'bench'?"));
   CHECK(parse({"--version"}).verb == Verb::version);
   CHECK(parse({"plot", "--version"}).verb == Verb::version);
 }

@@ -92,6 +92,22 @@ struct EvalOptions {
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
 };
 
+/// Options of `bench`.
+struct BenchOptions {
+  std::string network = "resnet18";
+  int width = 64;
+  int batch = 64;  ///< images per rank
+  int attack_steps = 10;
+  std::string attack_precision = "f32";
+  std::string device = "auto";
+  int threads = 0;
+  std::string math = "tf32";
+  double seconds = 60;  ///< to spend, roughly
+  std::string out;      ///< empty: nothing is written
+
+  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
+};
+
 /// Options of `data synthetic`.
 struct SyntheticCommand {
   SyntheticOptions set;
@@ -114,6 +130,7 @@ struct Command {
     data_synthetic,
     data_inspect,
     plot,
+    bench,
     doctor,
     version,
     print
@@ -125,6 +142,7 @@ struct Command {
   SyntheticCommand synthetic{};
   std::vector<std::string> inspect{};  ///< data files
   PlotOptions plot{};
+  BenchOptions bench{};
   std::string resolved_toml{};  ///< train, validate, eval: every option, `key = value` a line, readable with --config
   std::string text{};           ///< print: help or configuration, to be printed instead of running
 };

@@ -8,6 +8,9 @@ namespace dat {
 /// Program, commit, compiler and libraries, one per line. Starts neither MPI nor a device.
 [[nodiscard]] std::string version_text();
 
+/// The commit that was built, with "-dirty" where files differed from it.
+[[nodiscard]] std::string commit();
+
 /// Where results come from, as one JSON object: the build (version, commit, compiler, libraries) and the run (time,
 /// hosts by rank, backend, command line, environment of OpenMP and the job system).
 [[nodiscard]] std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,

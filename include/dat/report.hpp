@@ -122,4 +122,17 @@ void write_results(const RunFacts& facts);
 /// format. Error(device): gnuplot is missing or fails; the scripts are written all the same.
 [[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
 
+/// Groups of bars, and a line across for what can be reached.
+struct BarChart {
+  std::string name, title, unit;
+  std::vector<std::string> groups, bars;
+  std::vector<double> values;  ///< [groups][bars], from 0
+  double limit = 0;            ///< 0: no line
+  std::string limit_name;
+};
+
+/// Draws folder/PICTURE.svg through gnuplot, with its .gp script and .csv data beside it. Returns its path. Error(io);
+/// Error(device) as plot_run.
+[[nodiscard]] std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart);
+
 }  // namespace dat

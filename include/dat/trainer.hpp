@@ -13,8 +13,12 @@ namespace dat {
 /// `eval`: accuracy of a checkpoint's network, clean and attacked. **Collective.** Returns the exit code.
 [[nodiscard]] int run_evaluation(const Command& command, int argc, char** argv);
 
-/// `doctor`: what this machine and this launch offer, and what is wrong with it, for a person. **Collective.** Returns the
-/// exit code.
+/// `bench`: what this machine and this launch reach, as a table, a file and a picture. **Collective.** Returns the exit
+/// code.
+[[nodiscard]] int run_bench(const Command& command, int argc, char** argv);
+
+/// `doctor`: what this machine and this launch offer, and what is wrong with it, for a person. **Collective.** Returns
+/// the exit code.
 [[nodiscard]] int run_doctor();
 
 /// `validate`: plans the run on one rank and says what it will need. Error as `train` would end with.

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -33,13 +34,12 @@ std::string field(const std::string& text) {
   return out + "\"";
 }
 
-/// The plots folder of a run: writes data and scripts there and runs gnuplot in it, so that no path is in a script.
+/// A folder of pictures: writes data and scripts there and runs gnuplot in it, so that no path is in a script. `name`
+/// begins every title.
 class Plots {
  public:
-  Plots(const std::string& run, const std::string& format) : folder_(run + "/plots"), format_(format) {
-    std::filesystem::path path(run);
-    if (!path.has_filename()) path = path.parent_path();
-    name_ = path.filename();
+  Plots(const std::string& folder, const std::string& name, const std::string& format)
+      : folder_(folder), format_(format), name_(name) {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     require(!error, ExitCode::io, "cannot create the folder ", folder_, ": ", error.message());
@@ -236,11 +236,40 @@ std::vector<std::string> plot_run(const std::string& folder, const std::string& 
   const History history = read_history(folder);
   require(!history.steps.empty() || !history.evaluations.empty(), ExitCode::data, "the run in ", folder,
           " has made no step yet: there is nothing to draw");
-  Plots plots(folder, format);
+  std::filesystem::path path(folder);
+  if (!path.has_filename()) path = path.parent_path();
+  Plots plots(folder + "/plots", path.filename(), format);
   draw_accuracy(plots, history);
   draw_phases(plots, history);
   draw_layers(plots, history);
   return plots.draw();
+}
+
+std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart) {
+  std::ostringstream csv, body;
+  csv << "group";
+  for (const std::string& bar : chart.bars) csv << ',' << field(bar);
+  csv << '\n';
+  for (std::size_t group = 0; group < chart.groups.size(); ++group) {
+    csv << field(chart.groups[group]);
+    for (std::size_t bar = 0; bar < chart.bars.size(); ++bar)
+      csv << ',' << chart.values[group * chart.bars.size() + bar];
+    csv << '\n';
+  }
+  body << "set style data histograms\nset style histogram clustered gap 1\nset style fill solid border rgb 'white'\n"
+       << "set ylabel " << quoted(chart.unit) << "\nset yrange [0:*]\nset xtics rotate by -35\n"
+       << "set grid ytics lc rgb '#dddddd' lt 1\nset key outside bottom center horizontal\nplot ";
+  constexpr std::array<const char*, 4> kColours = {"#0072b2", "#56b4e9", "#d55e00", "#999999"};
+  for (std::size_t bar = 0; bar < chart.bars.size(); ++bar)
+    body << (bar == 0 ? "" : ", ") << quoted(picture + ".csv") << " every ::1 using " << bar + 2 << ":xtic(1) lc rgb '"
+         << kColours[bar % kColours.size()] << "' title " << quoted(chart.bars[bar]);
+  if (chart.limit > 0)
+    body << ", " << chart.limit << " with lines lw 2 lc rgb 'black' title " << quoted(chart.limit_name);
+  body << "\n";
+  Plots plots(folder, chart.name, "svg");
+  plots.write(picture + ".csv", csv.str());
+  plots.script(picture, chart.title, "1200,620", body.str());
+  return plots.draw().front();
 }
 
 }  // namespace dat

@@ -17,6 +17,7 @@
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "dat/trainer.hpp"
+#include "train/ranks.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -24,97 +25,6 @@ namespace dat {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// An error that all ranks know of, and that one of them has printed.
-struct Agreed {
-  ExitCode code;
-};
-
-void complain(const std::string& message) { std::cerr << "dat_hpc: error: " + message + "\n" << std::flush; }
-
-/// The exception being handled, in the program's own terms.
-[[nodiscard]] Error current_error() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::bad_alloc&) {
-    return {ExitCode::device, "not enough memory; choose a smaller --batch, --micro-batch or --width"};
-  } catch (const std::exception& error) {
-    return {ExitCode::device, std::string("a library failed: ") + error.what()};
-  }
-}
-
-/// Runs `part`, which calls no collective, on all ranks. Where it fails on some, the first of them says why, and all
-/// ranks leave together. **Collective.**
-void together(Communicator& world, const std::function<void()>& part) {
-  std::optional<Error> error;
-  try {
-    part();
-  } catch (const std::exception&) {
-    error = current_error();
-  }
-  const std::int64_t first = world.minimum(error ? world.rank() : world.size());
-  if (first == world.size()) return;
-  if (first == world.rank()) complain(error->what());
-  // Codes are positive: the smallest of those that failed, whoever has none offers a larger one.
-  throw Agreed{static_cast<ExitCode>(world.minimum(error ? static_cast<int>(error->code()) : 255))};
-}
-
-[[nodiscard]] std::string host_name() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-/// What the user should know of the devices that were chosen: no GPU for `auto`, ranks that share one. On rank 0.
-/// **Collective.**
-[[nodiscard]] std::vector<std::string> device_notices(Communicator& world, const Backend& backend,
-                                                      const std::string& wanted) {
-  std::vector<std::string> notices;
-  const bool built = cuda_version() != "not built";
-  if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
-    notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
-  const std::vector<std::string> ids =
-      world.gather(backend.device_id().empty() ? "" : host_name() + " " + backend.device_id());
-  std::map<std::string, std::string> users;
-  for (std::size_t rank = 0; rank < ids.size(); ++rank)
-    if (!ids[rank].empty()) {
-      std::string& ranks = users[ids[rank]];
-      ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-    }
-  for (const auto& [id, ranks] : users)
-    if (ranks.find(',') != std::string::npos)
-      notices.push_back("warning: ranks " + ranks + " share one GPU of " + id.substr(0, id.find(' ')) +
-                        ": start one rank per GPU");
-  return notices;
-}
-
-/// Runs a verb between MPI_Init and MPI_Finalize. An error of one rank ends all of them: nobody waits in a collective.
-int with_ranks(const std::function<int(Communicator&)>& verb) {
-  const auto world = Communicator::world();
-  const auto leave = [&](const std::string& message, ExitCode code) -> int {
-    complain(world->size() == 1 ? message
-                                : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": " + message);
-    if (world->size() == 1) return static_cast<int>(code);
-    world->abort(static_cast<int>(code));
-  };
-  try {
-    return verb(*world);
-  } catch (const Agreed& agreed) {
-    return static_cast<int>(agreed.code);
-  } catch (const Error& error) {
-    // Found in numbers that all ranks share: all are here, one speaks.
-    if (error.code() == ExitCode::numerical || error.code() == ExitCode::integrity) {
-      if (world->root()) complain(error.what());
-      return static_cast<int>(error.code());
-    }
-    return leave(error.what(), error.code());
-  } catch (const std::exception&) {
-    const Error error = current_error();
-    return leave(error.what(), error.code());
-  }
-}
 
 volatile std::sig_atomic_t signals_seen = 0;
 volatile std::time_t first_signal = 0;
@@ -431,7 +341,7 @@ int run_doctor() {
           make_backend({.threads = choose_threads(0, world.node_size()), .node_rank = world.node_rank()});
       mine = backend->description();
     } catch (const std::exception&) {
-      mine = std::string("nothing: ") + current_error().what();
+      mine = "nothing: " + current_message();
     }
     const auto hosts = world.gather(host_name());
     const auto devices = world.gather(mine);

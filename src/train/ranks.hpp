@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dat/backend.hpp"
+#include "dat/communicator.hpp"
+
+namespace dat {
+
+/// Runs a verb between MPI_Init and MPI_Finalize and returns its exit code. An error of one rank ends all of them:
+/// nobody waits in a collective.
+[[nodiscard]] int with_ranks(const std::function<int(Communicator&)>& verb);
+
+/// Runs `part`, which calls no collective, on all ranks. Where it fails on some, the first of them says why, and all
+/// ranks leave the verb together. **Collective.**
+void together(Communicator& world, const std::function<void()>& part);
+
+/// The message of the exception being handled.
+[[nodiscard]] std::string current_message();
+
+[[nodiscard]] std::string host_name();
+
+/// What the user should know of the devices that were chosen: no GPU for `auto`, ranks that share one. On rank 0.
+/// **Collective.**
+[[nodiscard]] std::vector<std::string> device_notices(Communicator& world, const Backend& backend,
+                                                      const std::string& wanted);
+
+}  // namespace dat
