@@ -1,8 +1,9 @@
-"""Paired comparison with PyTorch: compare.py BENCH_STEP [--pairs N] [--form FORM ...] [--device ...] [--network ...] ...
+"""Paired comparison with PyTorch: compare.py BENCH_STEP [--pairs N] [--forms FORM ...] [--peer-python PATH ...] [--device ...]
 
 Starts bench_step and a script of peers/ with --serve, torch_step.py on a CPU and torch_gpu.py on a GPU, and lets them take
-turns, one training step each: A B A B. Only one computes at a time. Threads that wait for work must not spin, or the idle
-program would slow down the busy one: OMP_WAIT_POLICY=passive for both, unless it is already set in the environment.
+turns, one training step each: A B A B. Only one computes at a time. Threads that wait must not spin, or the idle program
+would slow down the busy one: both get the environment kIdle, unless OMP_WAIT_POLICY is set. With --spin they wait as their
+runtime does by default, spinning for some milliseconds: both are faster then, where nothing else runs.
 
 Both start from the same weights and images, bit by bit. Before a form is timed, its logits, input gradient and losses before
 and after an attack are compared with ours. They may differ by what each side may be off (peers/tolerance.py), added up. The
@@ -20,14 +21,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+import typing
 
 kFolder = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(kFolder / "peers"))
 import tolerance
 
+kIdle = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
 # A form, and the --math and --attack-precision with which we meet it.
+kCpuForms = ("eager", "channels_last_grad", "backward", "folded_channels_last", "folded_bf16", "compile", "compile_bf16")
 kForms = {
-    "cpu": {form: ("f32", "f32") for form in ("channels_last_grad", "eager", "backward")},
+    "cpu": {form: ("f32", "f32") for form in kCpuForms},
     "cuda": {
         "eager_f32": ("f32", "f32"),
         "eager_tf32": ("tf32", "f32"),
@@ -38,6 +44,7 @@ kForms = {
         "compiled_graph": ("tf32", "f16"),
     },
 }
+kDefaultForms = {"cpu": ("channels_last_grad", "backward", "folded_channels_last", "compile"), "cuda": tuple(kForms["cuda"])}
 kPeers = {"cpu": "torch_step.py", "cuda": "torch_gpu.py"}
 
 # What the attack adds to the loss, relative: ten signed steps amplify every flipped ReLU, but any two runs end at about
@@ -118,58 +125,101 @@ def differences(ours, ours_path, peer, peer_path):
     return rows
 
 
-def compare(form, ours_command, peer_command, pairs, folder):
-    """Ours' last line and (ours, peer) milliseconds per step, or a reason why there are none, and whether it is a failure."""
+class Row(typing.NamedTuple):
+    """Of the table: one form of one PyTorch."""
+
+    name: str
+    times: list = []  # (ours, peer), lines of JSON
+    reason: str = ""  # why there are no times
+    failed: bool = False
+    float32: bool = False
+
+    def column(self, side):
+        return [pair[side]["ms_per_image"] for pair in self.times]
+
+    def ratios(self):
+        return [peer / ours for ours, peer in zip(self.column(0), self.column(1))]
+
+
+def minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def compare(name, form, ours_command, peer_command, pairs, left, folder):
+    """A row, and ours' first line. `left` counts the forms still to do, this one included."""
+    begin = time.monotonic()
     ours_path, peer_path = folder / "ours", folder / "peer"
     ours = Server(ours_command + ["--check", ours_path])
     peer = Server(peer_command + ["--form", form, "--results", peer_path])
     try:
         peer_line = peer.read()
         if "skipped" in peer_line:
-            return None, "not run: " + peer_line["skipped"], False
+            print(f"\n{name}: not run: {peer_line['skipped']}", flush=True)
+            return Row(name, reason="not run: " + peer_line["skipped"]), None
         ours_line = ours.read()
-        print(f"\n{form}: {ours_line['math']}, attack in {ours_line['attack_precision']}, against {peer_line['form']}")
+        print(f"\n{name}: {ours_line['math']}, attack in {ours_line['attack_precision']}, against {peer_line['form']}")
         rows = differences(ours_line, ours_path, peer_line, peer_path)
-        for name, error, allowed in rows:
-            print(f"    {name:20}{error:10.1e}, allowed {allowed:7.1e}{'' if error <= allowed else '  FAILED'}", flush=True)
+        for what, error, allowed in rows:
+            print(f"    {what:20}{error:10.1e}, allowed {allowed:7.1e}{'' if error <= allowed else '  FAILED'}", flush=True)
         if not all(error <= allowed for _, error, allowed in rows):
-            return ours_line, "FAILED the check", True
-        times = []
-        for k in range(pairs + 1):
-            pair = ours.step(), peer.step()
-            if k > 0:  # the first pair warms up
-                times.append(pair)
-        return ours_line, times, False
+            return Row(name, reason="FAILED the check", failed=True), ours_line
+        warm = peer.step(), ours.step()  # the peer first: it may still be at its own first step
+        pair = sum(line["ms_per_step"] for line in warm) / 1000
+        total = left * pairs * pair + (left - 1) * (time.monotonic() - begin)
+        print(f"    a pair takes {pair:.1f} s; about {minutes(total)} left for {left} form{'s'[: left > 1]}", flush=True)
+        times = [(ours.step(), peer.step()) for _ in range(pairs)]
+        return Row(name, times, float32=tuple(peer_line["tolerance"]) == tolerance.kFloat32), ours_line
     except (Stopped, json.JSONDecodeError) as error:
-        return None, f"FAILED: {error}", True
+        return Row(name, reason=f"FAILED: {error}", failed=True), None
     finally:
         ours.close()
         peer.close()
 
 
-def print_table(results):
-    print(f"\n{'':44}{'ms/step, median':>18}{'PyTorch / ours, pair by pair':>32}")
-    print(f"{'PyTorch form, our precision':44}{'ours':>9}{'PyTorch':>9}{'min':>12}{'median':>10}{'max':>10}")
-    for name, times in results:
-        if isinstance(times, str):
-            print(f"{name:44}  {times}")
+def spread(values):
+    return " / ".join(f"{value:#.4g}" for value in (min(values), statistics.median(values), max(values)))
+
+
+def print_table(rows):
+    print(f"\n{'':50}{'ms/image, min / median / max':^56}{'PyTorch / ours, pair by pair':^28}")
+    print(f"{'PyTorch, form, our precision':50}{'ours':^28}{'PyTorch':^28}{'min / median / max':^28}")
+    for row in rows:
+        if not row.times:
+            print(f"{row.name:50}  {row.reason}")
             continue
-        ours, peer = ([line["ms_per_step"] for line in side] for side in zip(*times))
-        ratios = [b / a for a, b in zip(ours, peer)]
-        low, middle, high = min(ratios), statistics.median(ratios), max(ratios)
-        medians = f"{statistics.median(ours):9.2f}{statistics.median(peer):9.2f}"
-        print(f"{name:44}{medians}{low:12.2f}{middle:10.2f}{high:10.2f}")
+        columns = row.column(0), row.column(1), row.ratios()
+        print(f"{row.name:50}{''.join(f'{spread(values):^28}' for values in columns)}".rstrip())
 
 
-def has_torch(python):
-    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+def print_fastest(what, rows):
+    if rows:
+        best = min(rows, key=lambda row: statistics.median(row.column(1)))
+        ms = statistics.median(best.column(1))
+        print(f"fastest PyTorch {what}: {best.name}: {ms:#.4g} ms/image; PyTorch / ours {spread(best.ratios())}")
 
 
-def find_python():
+def torch_version(python):
+    """None where there is no PyTorch."""
+    try:
+        done = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def find_pythons(named):
+    """(path, PyTorch's version) of those that are named, or else of the first that has PyTorch."""
+    if named:
+        found = [(python, torch_version(python)) for python in named]
+        for python, version in found:
+            if not version:
+                sys.exit(f"compare.py: {python} has no PyTorch")
+        return found
     for python in (sys.executable, "/usr/bin/python3"):
-        if python and pathlib.Path(python).exists() and has_torch(python):
-            return python
-    sys.exit("compare.py: no Python with PyTorch is found; name one with --python")
+        version = torch_version(python) if python else None
+        if version:
+            return [(python, version)]
+    sys.exit("compare.py: no Python with PyTorch is found; name one with --peer-python (bench/peers/README.md: how to make one)")
 
 
 def device_of(bench_step, device):
@@ -184,25 +234,43 @@ def device_of(bench_step, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bench_step", type=pathlib.Path)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--form", nargs="+", help="of peers/torch_step.py or, on a GPU, peers/torch_gpu.py; default: all")
-    parser.add_argument("--python", help="one that has torch; default: this one, or else /usr/bin/python3")
+    parser.add_argument(
+        "--forms",
+        "--form",
+        nargs="+",
+        help="of peers/torch_step.py or, on a GPU, peers/torch_gpu.py, or all; default: all on a GPU, on a CPU "
+        + " ".join(kDefaultForms["cpu"]),
+    )
+    parser.add_argument(
+        "--peer-python",
+        "--python",
+        nargs="+",
+        action="extend",
+        help="some that have PyTorch, each a witness; default: this one, or else /usr/bin/python3",
+    )
     parser.add_argument("--network", default="resnet18")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2, help="of a CPU")
     parser.add_argument("--steps", type=int, default=10, help="of the attack")
+    parser.add_argument("--spin", action="store_true", help="threads wait as their runtime does by default")
     parser.add_argument("--math", choices=("f32", "tf32"), help="ours; default: that of the form")
     parser.add_argument("--attack-precision", choices=("f32", "f16", "bf16"), help="ours; default: that of the form")
     parser.add_argument("--json", type=pathlib.Path, help="every pair as one line into this file")
     arguments = parser.parse_args()
 
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    python = arguments.python or find_python()
+    if arguments.pairs < 1:
+        parser.error("--pairs must be at least 1")
+    if not arguments.spin and "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.update(kIdle)
+    pythons = find_pythons(arguments.peer_python)
     about = device_of(arguments.bench_step, arguments.device)
     device = about.split(":")[0]
-    unknown = [form for form in arguments.form or [] if form not in kForms[device]]
+    forms = arguments.forms or kDefaultForms[device]
+    forms = list(kForms[device]) if list(forms) == ["all"] else forms
+    unknown = [form for form in forms if form not in kForms[device]]
     if unknown:
         parser.error(f"unknown form {unknown[0]}; known on this device: {', '.join(kForms[device])}")
     options = []
@@ -211,27 +279,33 @@ def main():
     print(
         f"PGD-{arguments.steps} step of {arguments.network}, width {arguments.width}, batch {arguments.batch}, "
         f"{arguments.pairs} pairs, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}, "
-        f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}\n{about}",
-        flush=True,
+        f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'default')}\n{about}"
     )
-    results, failed, last = [], False, None
-    for form in arguments.form or kForms[device]:
-        math_, precision = kForms[device][form]
-        math_, precision = arguments.math or math_, arguments.attack_precision or precision
-        ours = [arguments.bench_step, *options, "--device", device, "--math", math_, "--attack-precision", precision]
-        peer = [python, kFolder / "peers" / kPeers[device], *options]
-        with tempfile.TemporaryDirectory() as folder:
-            line, times, bad = compare(form, ours, peer, arguments.pairs, pathlib.Path(folder))
-        results.append((f"{form}, {math_}/{precision}", times))
-        failed, last = failed or bad, line or last
-        if arguments.json and not isinstance(times, str):
-            with arguments.json.open("a") as file:
-                for pair in times:
-                    file.write(json.dumps({"ours": pair[0], "peer": pair[1]}) + "\n")
-    print_table(results)
+    for python, version in pythons:
+        print(f"PyTorch {version}: {python}", flush=True)
+    rows, last, left = [], None, len(pythons) * len(forms)
+    for python, version in pythons:
+        for form in forms:
+            math_, precision = kForms[device][form]
+            math_, precision = arguments.math or math_, arguments.attack_precision or precision
+            ours = [arguments.bench_step, *options, "--device", device, "--math", math_, "--attack-precision", precision]
+            peer = [python, kFolder / "peers" / kPeers[device], *options]
+            name = f"{version} {form}, {math_}/{precision}"
+            with tempfile.TemporaryDirectory() as folder:
+                row, line = compare(name, form, ours, peer, arguments.pairs, left, pathlib.Path(folder))
+            rows.append(row)
+            last, left = line or last, left - 1
+            if arguments.json:
+                with arguments.json.open("a") as file:
+                    for pair in row.times:
+                        file.write(json.dumps({"ours": pair[0], "peer": pair[1]}) + "\n")
+    print_table(rows)
     if last:
         print(f"dat_hpc: {last['device_bytes'] / 2**20:.0f} MiB on the device, commit {last['commit']}")
-    sys.exit(1 if failed else 0)
+    timed = [row for row in rows if row.times]
+    print_fastest("in f32", [row for row in timed if row.float32])
+    print_fastest("of any precision", timed)
+    sys.exit(1 if any(row.failed for row in rows) else 0)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ import functools
 import inspect
 import json
 import math
-import pathlib
 import resource
 import statistics
 import sys
@@ -37,16 +36,11 @@ import typing
 import torch
 from torch.nn import functional as F
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import inputs
-import reference
+from networks import FoldedNetwork, kEps, kLossScale, pgd_update, reference, scaled_loss
 from tolerance import kBfloat16, kFloat32, kTenBits
 
-kEps, kAlpha = 8 / 255, 2 / 255
-kLossScale = 1024.0  # keeps gradients in the range of 16-bit floats; the sign is all that counts
 kCompileMode = "max-autotune-no-cudagraphs"
-kBlocks = [(f"layer{stage}.{index}", 2 if stage > 1 and index == 0 else 1) for stage in (1, 2, 3, 4) for index in (0, 1)]
-
 
 
 class Form(typing.NamedTuple):
@@ -68,95 +62,6 @@ kForms = {
     "compiled": Form(kTenBits, folded=True, compiled=True),
     "compiled_graph": Form(kTenBits, folded=True, compiled=True, graph=True),
 }
-
-
-def convolution(weights, name, x, stride=1):
-    weight, bias = weights[name]
-    return F.conv2d(x, weight, bias, stride, weight.shape[-1] // 2)
-
-
-def post_activation(weights, x):
-    y = F.relu(convolution(weights, "conv1", x))
-    for block, stride in kBlocks:
-        shortcut = block + ".shortcut.0"
-        skip = convolution(weights, shortcut, y, stride) if shortcut in weights else y
-        y = F.relu(convolution(weights, block + ".conv1", y, stride))
-        y = F.relu(convolution(weights, block + ".conv2", y) + skip)
-    return y
-
-
-def pre_activation(weights, x):
-    y = convolution(weights, "conv1", x)
-    for block, stride in kBlocks:
-        shortcut = block + ".shortcut.0"
-        scale, shift = weights[block + ".bn1"]
-        a = F.relu(y * scale + shift)
-        skip = convolution(weights, shortcut, a, stride) if shortcut in weights else y
-        a = F.relu(convolution(weights, block + ".conv1", a, stride))
-        y = convolution(weights, block + ".conv2", a) + skip
-    return y
-
-
-class FoldedNetwork:
-    """A ResNet18 of reference.py with its running statistics folded into the convolutions, in `dtype`."""
-
-    def __init__(self, model, dtype):
-        modules = dict(model.named_modules())
-        post = isinstance(modules["layer1.0"], reference.BasicBlock)
-        self.body = post_activation if post else pre_activation
-        self.dtype, self.linear, self.weights, self.sources = dtype, model.linear, {}, {}
-        self.add("conv1", modules["conv1"], modules.get("bn1"))
-        for block, _ in kBlocks:
-            if not post:
-                self.add(block + ".bn1", None, modules[block + ".bn1"])
-            self.add(block + ".conv1", modules[block + ".conv1"], modules[block + (".bn1" if post else ".bn2")])
-            self.add(block + ".conv2", modules[block + ".conv2"], modules[block + ".bn2"] if post else None)
-            if block + ".shortcut.0" in modules:
-                self.add(block + ".shortcut.0", modules[block + ".shortcut.0"], modules.get(block + ".shortcut.1"))
-        self.weights["linear"] = tuple(p.detach().to(dtype, copy=True) for p in self.linear.parameters())
-
-    def add(self, name, convolution, norm):
-        """The convolution with the norm behind it; either may be missing."""
-        device = self.linear.weight.device
-        self.sources[name] = convolution, norm
-        if convolution is None:
-            scale = torch.empty(1, norm.num_features, 1, 1, dtype=self.dtype, device=device)
-            self.weights[name] = scale, torch.empty_like(scale)
-            return
-        c_out, c_in, kernel, _ = convolution.weight.shape
-        weight = torch.zeros(c_out, -(-c_in // 8) * 8, kernel, kernel, dtype=self.dtype, device=device)
-        bias = None if norm is None else torch.empty(c_out, dtype=self.dtype, device=device)
-        self.weights[name] = weight.contiguous(memory_format=torch.channels_last), bias
-
-    @torch.no_grad()
-    def refresh(self):
-        """In place: graphs keep the addresses."""
-        for name, (convolution, norm) in self.sources.items():
-            weight, bias = self.weights[name]
-            if norm is not None:
-                scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
-                bias.copy_((norm.bias - norm.running_mean * scale).view(bias.shape))
-            if convolution is None:
-                weight.copy_(scale.view(weight.shape))
-                continue
-            source = convolution.weight if norm is None else convolution.weight * scale.view(-1, 1, 1, 1)
-            weight[:, : source.shape[1]].copy_(source)
-        for to, parameter in zip(self.weights["linear"], self.linear.parameters()):
-            to.copy_(parameter)
-
-    def logits(self, weights, x):
-        padded = F.pad(x.to(self.dtype), (0, 0, 0, 0, 0, weights["conv1"][0].shape[1] - x.shape[1]))
-        y = self.body(weights, padded.contiguous(memory_format=torch.channels_last))
-        return F.linear(y.mean((2, 3)), *weights["linear"]).float()
-
-
-def scaled_loss(logits, labels):
-    return kLossScale * F.cross_entropy(logits, labels, reduction="sum")
-
-
-def pgd_update(x, eta, dx):
-    z = (x + eta + kAlpha * dx.sign()).clamp(0, 1)
-    return (z - x).clamp(-kEps, kEps)
 
 
 class Trainer:
@@ -182,7 +87,7 @@ class Trainer:
         self.training_model = compile(self.model) if compile else self.model
         self.graph = None
         if self.form.folded:
-            self.folded = FoldedNetwork(self.model, getattr(torch, self.dtype))
+            self.folded = FoldedNetwork(self.model, getattr(torch, self.dtype), channel_multiple=8)
             self.folded.refresh()
             self.iteration = compile(self.compiled_iteration) if compile else None
         if self.form.graph:
@@ -203,11 +108,8 @@ class Trainer:
         x = x.detach().requires_grad_()
         return torch.autograd.grad(scaled_loss(self.logits(x), self.labels), x)[0]
 
-    def compiled_gradient(self, weights, x):
-        return torch.func.grad(lambda x: scaled_loss(self.folded.logits(weights, x), self.labels))(x)
-
     def compiled_iteration(self, weights, x, eta):
-        return pgd_update(x, eta, self.compiled_gradient(weights, x + eta))
+        return pgd_update(x, eta, self.folded.input_gradient(weights, x + eta, self.labels))
 
     def iterations(self):
         """Refreshes what is folded; moves eta from its start to its end, in place."""
@@ -312,11 +214,11 @@ class Trainer:
 
     def gradient_found(self):
         if self.form.compiled:
-            return torch.compile(self.compiled_gradient)(self.folded.weights, self.x)
+            return torch.compile(self.folded.input_gradient)(self.folded.weights, self.x, self.labels)
         return self.input_gradient(self.x)
 
     def write_results(self, path, about):
-        """What TrainingStep::results in bench/training_step.hpp computes."""
+        """What TrainingStep::results in src/train/bench.hpp computes."""
         with torch.no_grad():
             for _ in range(3):
                 self.model.train()(self.x)
