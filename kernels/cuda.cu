@@ -2,8 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
-
 #include "all.hpp"
 #include "dat/error.hpp"
 

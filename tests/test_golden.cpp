@@ -108,10 +108,11 @@ TEST_CASE("the training network agrees with PyTorch: logits, all gradients, batc
     const Norm& norm = f.c.model.graph.norms[k];
     auto mean = f.c.read("bn/" + norm.name + ".running_mean"), variance = f.c.read("bn/" + norm.name + ".running_var");
     const auto batch_mean = f.c.to_host(f.training.batch_mean() + norm.begin, norm.channels);
-    const auto batch_variance = f.c.to_host(f.training.batch_variance() + norm.begin, norm.channels);
+    const auto batch_variance =
+        f.c.to_host(f.training.statistics() + f.c.model.graph.statistics + norm.begin, norm.channels);
     for (std::size_t i = 0; i < mean.size(); ++i) {
       mean[i] = 0.9F * mean[i] + 0.1F * batch_mean[i];
-      variance[i] = 0.9F * variance[i] + 0.1F * batch_variance[i] * f.training.unbiased_factor()[k];
+      variance[i] = 0.9F * variance[i] + 0.1F * batch_variance[i];
     }
     compare(f.c, "bn_after/" + norm.name + ".running_mean", mean);
     compare(f.c, "bn_after/" + norm.name + ".running_var", variance);
@@ -178,10 +179,10 @@ TEST_CASE("a DAT step's gradient and running statistics agree with PyTorch: adve
     for (std::size_t k = 0; k < mean.size(); ++k) {
       const Norm& norm = f.c.model.graph.norms[k];
       const auto m = f.c.to_host(f.training.batch_mean() + norm.begin, norm.channels);
-      const auto v = f.c.to_host(f.training.batch_variance() + norm.begin, norm.channels);
+      const auto v = f.c.to_host(f.training.statistics() + f.c.model.graph.statistics + norm.begin, norm.channels);
       for (std::size_t i = 0; i < m.size(); ++i) {
         mean[k][i] = 0.9F * mean[k][i] + 0.1F * m[i];
-        variance[k][i] = 0.9F * variance[k][i] + 0.1F * v[i] * f.training.unbiased_factor()[k];
+        variance[k][i] = 0.9F * variance[k][i] + 0.1F * v[i];
       }
     }
   }

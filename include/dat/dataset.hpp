@@ -13,6 +13,10 @@ struct DatasetInfo {
   int channels = 3;                      ///< 1..4
   int classes = 0;                       ///< 2..256
   std::vector<std::string> class_names;  ///< [classes]
+
+  [[nodiscard]] std::size_t image_bytes() const {
+    return static_cast<std::size_t>(size) * static_cast<std::size_t>(size) * static_cast<std::size_t>(channels);
+  }
 };
 
 /// Labelled uint8 images of one split ("train" or "test") from one or more files: one pool, in the order given.

@@ -89,4 +89,17 @@ struct Stored<Half> {
   }
 };
 
+/// f(T{}) for the type T of numbers stored as f32, f16 or bf16.
+template <class F>
+decltype(auto) with_storage(DType storage, F&& f) {
+  switch (storage) {
+    case DType::f16:
+      return f(Half{});
+    case DType::bf16:
+      return f(BFloat16{});
+    default:
+      return f(float{});
+  }
+}
+
 }  // namespace dat

@@ -89,8 +89,6 @@ class TrainingProgram {
   [[nodiscard]] const float* batch_variance() const { return variance_; }
   /// The same for the running statistics, [2*graph.statistics]: means, then unbiased variances.
   [[nodiscard]] const float* statistics() const { return mean_; }
-  /// n*h*w/(n*h*w - 1) of each batch norm [norms]: biased to unbiased variance.
-  [[nodiscard]] const std::vector<float>& unbiased_factor() const { return unbiased_; }
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
@@ -105,8 +103,7 @@ class TrainingProgram {
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *dgamma_ = nullptr;
   float *mean_ = nullptr, *unbiased_variance_ = nullptr, *variance_ = nullptr;  ///< one block, in this order
-  float* factors_ = nullptr;                                                    ///< unbiased_ of each channel
-  std::vector<float> unbiased_;
+  float* factors_ = nullptr;  ///< m/(m - 1), m values per channel: biased to unbiased
   std::uint64_t version_ = 0;
 };
 

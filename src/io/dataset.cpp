@@ -54,7 +54,7 @@ class FileDataset : public Dataset {
     const auto after = std::upper_bound(parts_.begin(), parts_.end(), index,
                                         [](std::int64_t i, const Part& part) { return i < part.begin; });
     const Part& part = *std::prev(after);
-    const std::int64_t bytes = std::int64_t{info_.size} * info_.size * info_.channels;
+    const auto bytes = static_cast<std::int64_t>(info_.image_bytes());
     const std::int64_t at = (index - part.begin) * bytes;
     if (part.fd < 0) {
       std::copy_n(part.memory.begin() + at, bytes, pixels);

@@ -15,8 +15,7 @@ namespace dat {
 namespace {
 
 std::string split_hash(const Dataset& set) {
-  const DatasetInfo& info = set.info();
-  std::vector<std::uint8_t> image(static_cast<std::size_t>(info.size) * info.size * info.channels);
+  std::vector<std::uint8_t> image(set.info().image_bytes());
   std::vector<std::uint8_t> labels;
   Sha256 hash;
   for (std::int64_t i = 0; i < set.size(); ++i) {

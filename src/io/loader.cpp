@@ -11,8 +11,7 @@ Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions&
       produced_(options.first_step),
       consumed_(options.first_step) {
   const auto batch = static_cast<std::size_t>(options.batch);
-  const auto bytes = static_cast<std::size_t>(dataset.info().size) * static_cast<std::size_t>(dataset.info().size) *
-                     static_cast<std::size_t>(dataset.info().channels);
+  const std::size_t bytes = dataset.info().image_bytes();
   indices_.resize(batch);
   for (HostBatch& b : batches_) {
     if (options.pixels) b.pixels.resize(batch * bytes);
@@ -40,7 +39,7 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
     shuffled_ = shuffle;
   }
   batch.count = sampler_.batch(step % steps, indices_.data());
-  const auto bytes = batch.pixels.size() / batch.labels.size();
+  const std::size_t bytes = dataset_.info().image_bytes();
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];

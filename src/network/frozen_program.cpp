@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "dat/half.hpp"
 #include "dat/program.hpp"
 #include "pointwise.hpp"
 
@@ -260,25 +261,11 @@ void FrozenProgram::refresh() {
 
 void FrozenProgram::forward(const float* image) {
   refresh();
-  switch (storage_) {
-    case DType::f16:
-      return forward_in<Half>(image);
-    case DType::bf16:
-      return forward_in<BFloat16>(image);
-    default:
-      return forward_in<float>(image);
-  }
+  with_storage(storage_, [&](auto type) { forward_in<decltype(type)>(image); });
 }
 
 void FrozenProgram::backward(float* image_gradient, const PgdUpdate& update) {
-  switch (storage_) {
-    case DType::f16:
-      return backward_in<Half>(image_gradient, update);
-    case DType::bf16:
-      return backward_in<BFloat16>(image_gradient, update);
-    default:
-      return backward_in<float>(image_gradient, update);
-  }
+  with_storage(storage_, [&](auto type) { backward_in<decltype(type)>(image_gradient, update); });
 }
 
 template <class T>

@@ -45,8 +45,11 @@ TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
   model.backend.plan_weights();
   lower();
   std::vector<float> factors;
-  for (std::size_t k = 0; k < model.graph.norms.size(); ++k)
-    factors.insert(factors.end(), static_cast<std::size_t>(model.graph.norms[k].channels), unbiased_[k]);
+  for (const Step& step : steps_)
+    if (step.norm) {
+      const float samples = static_cast<float>(n) * static_cast<float>(step.out.h * step.out.w);
+      factors.insert(factors.end(), static_cast<std::size_t>(step.out.c), samples / (samples - 1));
+    }
   backend.copy_to_device(factors_, factors.data(), factors.size() * sizeof(float));
   workspace_bytes_ = planner_.place();
   backend.request_workspace(workspace_bytes_);
@@ -119,9 +122,8 @@ void TrainingProgram::lower() {
         step.norm = backend.batch_norm(
             {.n = n_, .c = at_node.c, .h = at_node.h, .w = at_node.w, .relu = step.relu, .epsilon = Model::kEpsilon});
         step.statistics = model_.graph.norms[static_cast<std::size_t>(at_node.norm)].begin;
-        const float samples = static_cast<float>(n_) * static_cast<float>(at_node.h * at_node.w);
-        require(samples > 1, ExitCode::usage, "batch norm needs more than one value per channel; take a larger batch");
-        unbiased_.push_back(samples / (samples - 1));
+        require(std::int64_t{n_} * at_node.h * at_node.w > 1, ExitCode::usage,
+                "batch norm needs more than one value per channel; take a larger batch");
         read(step.x, back);
         break;
       }

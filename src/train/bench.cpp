@@ -209,7 +209,6 @@ void TrainingStep::run() {
     load(first);
     attack_->perturb(objective_);
     lap(attack_ms);
-    training_.refresh();
     training_.forward(images_.x_adv);
     cross_entropy(*backend_, training_.logits(), images_.labels, images_.count, kClasses, loss_ + first,
                   correct_ + first, training_.dlogits(), 1.0F / static_cast<float>(options_.batch));
@@ -240,7 +239,6 @@ TrainingStep::Results TrainingStep::results() {
   require(options_.micro_batch == options_.batch, ExitCode::usage, "--check needs the whole batch at once");
   load(0);
   for (int pass = 0; pass < 3; ++pass) {
-    training_.refresh();
     training_.forward(images_.clean);
     add_statistics(false);
     update_running_statistics();
@@ -248,7 +246,6 @@ TrainingStep::Results TrainingStep::results() {
   Results results;
   const auto batch = static_cast<std::size_t>(options_.batch);
   results.logits.resize(batch * kClasses);
-  frozen_.refresh();
   for (int first = 0; first < options_.batch; first += frozen_.n()) {
     frozen_.forward(images_.clean + first * images_.layout.elements());
     backend_->copy_to_host(results.logits.data() + first * kClasses, frozen_.logits(),
@@ -299,16 +296,9 @@ void TrainingStep::load(int first) {
 }
 
 void TrainingStep::add_statistics(bool accumulate) {
-  const Graph& graph = model_.graph;
   const float share = static_cast<float>(options_.micro_batch) / static_cast<float>(options_.batch);
-  for (std::size_t k = 0; k < graph.norms.size(); ++k) {
-    const Norm& norm = graph.norms[k];
-    each(backend_->device(), norm.channels,
-         kernels::Scale{training_.batch_mean() + norm.begin, statistics_ + norm.begin, share, accumulate});
-    each(backend_->device(), norm.channels,
-         kernels::Scale{training_.batch_variance() + norm.begin, statistics_ + graph.statistics + norm.begin,
-                        share * training_.unbiased_factor()[k], accumulate});
-  }
+  each(backend_->device(), 2 * model_.graph.statistics,
+       kernels::Scale{training_.statistics(), statistics_, share, accumulate});
 }
 
 void TrainingStep::update_running_statistics() {
@@ -395,12 +385,7 @@ void Convolutions::upload(void* to, std::int64_t count, DType storage) {
     std::transform(values_.begin(), values_.begin() + count, stored.begin(), Stored<T>::from);
     backend_.copy_to_device(to, stored.data(), stored.size() * sizeof(T));
   };
-  if (storage == DType::f16)
-    put(Half{});
-  else if (storage == DType::bf16)
-    put(BFloat16{});
-  else
-    put(float{});
+  with_storage(storage, put);
 }
 
 Convolutions::Row Convolutions::measure(int k, const Effort& effort) {

@@ -37,18 +37,8 @@ void Images::load(const HostBatch& batch, int first, int samples, const std::uin
        kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops_, clean, layout});
 }
 
-namespace {
-
-[[nodiscard]] std::size_t bytes_per_image(const Dataset& dataset) {
-  const DatasetInfo& info = dataset.info();
-  return static_cast<std::size_t>(info.size) * static_cast<std::size_t>(info.size) *
-         static_cast<std::size_t>(info.channels);
-}
-
-}  // namespace
-
 const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {
-  const std::size_t bytes = bytes_per_image(dataset);
+  const std::size_t bytes = dataset.info().image_bytes();
   auto* all = static_cast<std::uint8_t*>(backend.allocate(static_cast<std::size_t>(dataset.size()) * bytes, "dataset"));
   constexpr std::int64_t kPiece = 4096;
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(std::min(kPiece, dataset.size())) * bytes);
@@ -64,7 +54,7 @@ const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {
 
 bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted) {
   if (wanted != "auto") return wanted == "on";
-  return static_cast<std::size_t>(dataset.size()) * bytes_per_image(dataset) <= backend.spare_memory() / 2;
+  return static_cast<std::size_t>(dataset.size()) * dataset.info().image_bytes() <= backend.spare_memory() / 2;
 }
 
 void cross_entropy(Backend& backend, float* logits, const std::int32_t* labels, int count, int classes, float* loss,
@@ -95,13 +85,10 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   time = when;
 }
 
-void FrozenObjective::gradient() {
-  program_.refresh();
-  run({});
-}
+void FrozenObjective::gradient() { run({}); }
 
 void FrozenObjective::gradient_step(float alpha, float eps) {
-  program_.refresh();
+  program_.refresh();  // not inside what is recorded
   const PgdUpdate update{clean, eta, x_adv, alpha, eps};
   const auto found = std::find_if(recorded_.begin(), recorded_.end(),
                                   [&](const Recorded& r) { return r.n == n && r.alpha == alpha && r.eps == eps; });
@@ -127,7 +114,6 @@ void FrozenObjective::run(const PgdUpdate& update) {
 }
 
 void FrozenObjective::measure(const float* x, float* loss, float* correct) {
-  program_.refresh();
   for (int first = 0; first < n; first += program_.n()) {
     program_.forward(x + first * layout.elements());
     cross_entropy(images_.backend, program_.logits(), images_.labels + first, std::min(program_.n(), n - first),

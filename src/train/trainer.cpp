@@ -68,7 +68,6 @@ class Trainer::BatchObjective final : public Objective {
   }
   void gradient() override {
     TrainingProgram& program = trainer_.program(n);
-    program.refresh();
     program.forward(x_adv);
     cross_entropy(*trainer_.backend_, program.logits(), trainer_.images_->labels, n, trainer_.classes_, loss_, loss_,
                   program.dlogits(), 1.0F);
@@ -274,7 +273,6 @@ const StepRecord& Trainer::step(bool stop) {
     lap(Phase::attack);
     const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
     TrainingProgram& network = program(images_->count);
-    network.refresh();
     train_pass(network, images_->x_adv, first, batch.count, 0, 1.0F, last && !clean);
     if (clean) train_pass(network, images_->clean, first, batch.count, 1, static_cast<float>(options_.lambda), last);
     first_micro_batch_ = false;

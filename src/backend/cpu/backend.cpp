@@ -21,9 +21,7 @@ CpuBackend::CpuBackend(int threads)
 }
 
 std::string CpuBackend::description() const {
-  const dnnl_version_t* version = dnnl_version();
-  return "cpu: oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-         std::to_string(version->patch) + (block_ == 16 ? ", AVX-512" : ", no AVX-512") + ", " +
+  return "cpu: oneDNN " + onednn_version() + (block_ == 16 ? ", AVX-512" : ", no AVX-512") + ", " +
          std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
 }
 
@@ -52,8 +50,8 @@ void* CpuBackend::allocate(std::size_t bytes, const std::string& purpose) {
   return memory_.back().get();
 }
 
-void CpuBackend::commit(Shared& shared, Memory& memory, const std::string& purpose) {
-  if (shared.wanted <= shared.bytes && shared.data != nullptr) return;
+void CpuBackend::commit(SharedBlock& shared, Memory& memory, const std::string& purpose) {
+  if (shared.suffices()) return;
   memory.reset();
   memory = zeroed(shared.wanted, purpose);
   shared.data = memory.get();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/onednn.hpp"
+#include "backend/shared_block.hpp"
 #include "dat/backend.hpp"
 
 namespace dat::cpu {
@@ -67,24 +68,19 @@ class CpuBackend final : public Backend {
   [[nodiscard]] void* scratch() const { return scratch_.data; }
 
  private:
-  struct Shared {
-    std::size_t bytes = 0, wanted = 0;
-    void* data = nullptr;
-    void request(std::size_t size) { wanted = size > wanted ? size : wanted; }
-  };
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
   using Memory = std::unique_ptr<void, Free>;
   [[nodiscard]] static Memory zeroed(std::size_t bytes, const std::string& purpose);
-  void commit(Shared& shared, Memory& memory, const std::string& purpose);
+  void commit(SharedBlock& shared, Memory& memory, const std::string& purpose);
 
   int threads_, block_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<Memory> memory_;
   std::vector<Allocation> allocations_;
-  Shared workspace_, scratch_, weights_;
+  SharedBlock workspace_, scratch_, weights_;
   Memory workspace_memory_, scratch_memory_, weights_memory_;
   std::size_t planned_weights_ = 0;
   const void* turn_ = nullptr;  ///< the program whose packed weights are there

@@ -24,13 +24,6 @@ namespace {
 /// cuDNN's last version with code for Pascal and Volta (NVIDIA's support matrix) is 9.10.
 [[nodiscard]] bool too_old_for_cudnn(int capability) { return capability < 75 && cudnnGetVersion() >= 91100; }
 
-[[nodiscard]] int capability_of(int device) {
-  int major = 0, minor = 0;
-  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  return 10 * major + minor;
-}
-
 }  // namespace
 
 std::string cuda_missing() {
@@ -118,7 +111,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : deterministic_(options
     id_ += kHex[static_cast<unsigned char>(byte) & 15U];
   }
   total_memory_ = properties.totalGlobalMem;
-  capability_ = capability_of(index_);
+  capability_ = 10 * properties.major + properties.minor;
   tf32_ = options.math == "tf32" && capability_ >= 80;
   require(!too_old_for_cudnn(capability_), ExitCode::device, "cuDNN ", cudnn_version(), " has no code for ", name_,
           " (compute capability ", capability_ / 10, ".", capability_ % 10, "); build with cuDNN 9.10 or older");
@@ -181,8 +174,8 @@ std::size_t CudaBackend::spare_memory() const {
   return free;
 }
 
-void CudaBackend::commit(Shared& shared, const std::string& purpose) {
-  if (shared.wanted <= shared.bytes && shared.data != nullptr) return;
+void CudaBackend::commit(SharedBlock& shared, const std::string& purpose) {
+  if (shared.suffices()) return;
   if (shared.data != nullptr) {
     wait();
     std::erase_if(memory_, [&](const auto& one) { return one.get() == shared.data; });

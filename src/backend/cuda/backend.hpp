@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/cudnn.hpp"
+#include "backend/shared_block.hpp"
 #include "dat/backend.hpp"
 
 namespace dat::cuda {
@@ -74,12 +75,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
 
  private:
-  struct Shared {
-    std::size_t bytes = 0, wanted = 0;
-    void* data = nullptr;
-    void request(std::size_t size) { wanted = size > wanted ? size : wanted; }
-  };
-  void commit(Shared& shared, const std::string& purpose);
+  void commit(SharedBlock& shared, const std::string& purpose);
 
   int index_ = 0, devices_ = 0, capability_ = 0;  ///< capability: 60 for 6.0
   std::string name_, id_;
@@ -95,7 +91,7 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<void, Free>> memory_;
   std::vector<std::unique_ptr<void, FreeHost>> pinned_;
   std::vector<Allocation> allocations_;
-  Shared workspace_, scratch_;
+  SharedBlock workspace_, scratch_;
   std::vector<Trial> trials_;
 
   Stream stream_, copies_;

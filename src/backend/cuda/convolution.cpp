@@ -29,17 +29,6 @@ template <std::size_t N>
 constexpr float kOne = 1, kZero = 0;
 [[nodiscard]] const float* factor(bool accumulate) { return accumulate ? &kOne : &kZero; }
 
-/// Calls f with a value of the type in which `storage` is kept.
-template <class F>
-void with_type(DType storage, F f) {
-  if (storage == DType::f16)
-    f(Half{});
-  else if (storage == DType::bf16)
-    f(BFloat16{});
-  else
-    f(float{});
-}
-
 [[nodiscard]] std::string text(const ConvSpec& s) {
   return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) +
          (s.stride > 1 ? " stride " + std::to_string(s.stride) : "") + ", " + std::to_string(s.c_in) + " to " +
@@ -137,7 +126,7 @@ class CudaConv2d final : public Conv2d {
            kernels::FoldWeights<T>{weights, scale, static_cast<T*>(to), spec_.c_out, spec_.c_in, taps, in_padded, row,
                                    rotate});
     };
-    with_type(spec_.storage, [&](auto type) {
+    with_storage(spec_.storage, [&](auto type) {
       if (packed_ != nullptr) fold(type, packed_, spec_.c_out, channels_, taps * channels_, false);
       if (rotated_ != nullptr) fold(type, rotated_, spec_.c_in, spec_.c_in, row(), true);
       if (products_.weights != nullptr) fold(type, products_.weights, spec_.c_out, spec_.c_in, products_.row, false);
@@ -153,7 +142,7 @@ class CudaConv2d final : public Conv2d {
     ++backend_.counters.conv_forward;
     if (channels_ != spec_.c_in) {
       void* padded = static_cast<char*>(backend_.scratch()) + image_offset_;
-      with_type(spec_.storage, [&](auto type) {
+      with_storage(spec_.storage, [&](auto type) {
         using T = decltype(type);
         each(backend_.device(), std::int64_t{spec_.n} * spec_.h * spec_.w,
              kernels::PadImage<T>{static_cast<const float*>(x), static_cast<T*>(padded), spec_.c_in, channels_});
@@ -244,7 +233,7 @@ class CudaConv2d final : public Conv2d {
       status = cudnnConvolutionForward(backend_.cudnn(), &kOne, x_, x, w_, w, convolution_, algorithm, scratch,
                                        c.scratch, factor(spec_.accumulate), y_, y);
     if (status != CUDNN_STATUS_SUCCESS || !spec_.frozen) return status;
-    with_type(spec_.storage, [&](auto type) {
+    with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
       auto* out = static_cast<T*>(y);
       const std::int64_t n = y_count();
@@ -391,9 +380,7 @@ class CudaConv2d final : public Conv2d {
   }
 
   [[nodiscard]] Choice try_all(Pass pass) {
-    Choice best;
-    with_type(spec_.storage, [&](auto type) { best = try_all_in<decltype(type)>(pass); });
-    return best;
+    return with_storage(spec_.storage, [&](auto type) { return try_all_in<decltype(type)>(pass); });
   }
 
   template <class T>
@@ -551,7 +538,7 @@ class CudaConv2d final : public Conv2d {
 
   /// The bias in the storage's type, as cuDNN wants it.
   void store_bias(const float* bias, void* to) {
-    with_type(spec_.storage, [&](auto type) {
+    with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
       each(backend_.device(), spec_.c_out,
            kernels::FoldWeights<T>{bias, nullptr, static_cast<T*>(to), 1, spec_.c_out, 1, spec_.c_out, spec_.c_out,

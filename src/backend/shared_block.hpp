@@ -1,0 +1,17 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace dat {
+
+/// A block of memory that many ask for and all share: as large as the largest request.
+struct SharedBlock {
+  std::size_t bytes = 0, wanted = 0;
+  void* data = nullptr;
+  void request(std::size_t size) { wanted = std::max(wanted, size); }
+  /// Whether what is there will do.
+  [[nodiscard]] bool suffices() const { return wanted <= bytes && data != nullptr; }
+};
+
+}  // namespace dat
