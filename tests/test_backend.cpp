@@ -139,6 +139,7 @@ std::vector<ConvSpec> shapes(int block) {
     }
   }
   all.push_back({.n = 5, .c_in = 64, .h = 4, .w = 4, .c_out = 64});
+  all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192});  // Winograd's weights in pieces
   all.push_back({.n = 1, .c_in = 2 * block, .h = 2, .w = 2, .c_out = 2 * block});
   return all;
 }
@@ -377,6 +378,44 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
       CHECK(error(ours, in, dx) <=
             rounding * (dx.largest() + 1) + bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest()));
     }
+  }
+}
+
+TEST_CASE("Winograd's results do not depend on the number of threads, nor on the other samples", "[backend][cpu]") {
+  for (const ConvSpec s : {ConvSpec{.n = 3, .c_in = 160, .h = 16, .w = 16, .c_out = 192},
+                           ConvSpec{.n = 3, .c_in = 64, .h = 18, .w = 18, .c_out = 32},
+                           ConvSpec{.n = 3, .c_in = 48, .h = 16, .w = 16, .c_out = 16}}) {
+    INFO(name(s));
+    struct Results {
+      std::vector<float> y, dx, dw;
+    };
+    const auto results = [&](int threads, int n) {
+      const auto backend = test_backend(threads);
+      ConvSpec some = s;
+      some.n = n;
+      ConvFixture f(*backend, some);
+      float* dw = backend->allocate_floats(static_cast<std::int64_t>(f.w.size()), "test");
+      const auto conv = backend->conv2d(some);
+      backend->commit_workspace();
+      CHECK(conv->implementation().find("Winograd") != std::string::npos);
+      conv->load(to_device(*backend, f.w), nullptr, nullptr);
+      conv->forward(f.x.device, f.y.device, nullptr);
+      conv->backward_data(f.dy.device, f.dx.device, false);
+      conv->backward_weights(f.x.device, f.dy.device, dw, false);
+      return Results{to_host(*backend, f.y.device, n * f.y.layout.elements()),
+                     to_host(*backend, f.dx.device, n * f.x.layout.elements()),
+                     to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()))};
+    };
+    const Results one = results(1, s.n);
+    for (const int threads : {2, 3, 16}) {
+      const Results many = results(threads, s.n);
+      CHECK(many.y == one.y);
+      CHECK(many.dx == one.dx);
+      CHECK(many.dw == one.dw);
+    }
+    const Results alone = results(2, 1);  // random_activations gives the first sample the same values
+    CHECK(std::equal(alone.y.begin(), alone.y.end(), one.y.begin()));
+    CHECK(std::equal(alone.dx.begin(), alone.dx.end(), one.dx.begin()));
   }
 }
 

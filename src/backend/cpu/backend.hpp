@@ -56,6 +56,7 @@ class CpuBackend final : public Backend {
 
   /// Channels that lie together in activations: one vector register.
   [[nodiscard]] int block() const { return block_; }
+  [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
   /// Room for packed weights, as an offset: of this program alone, but not of the others.

@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <cassert>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "backend/cpu/backend.hpp"
+#include "backend/cpu/winograd.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 
@@ -9,27 +13,15 @@ namespace dat::cpu {
 
 namespace {
 
+/// Tiles of 4x4 pixels from which Winograd's algorithm pays.
+constexpr int kFewestTiles = 16;
+
 using Algorithm = dnnl::algorithm;
 using Dims = dnnl::memory::dims;
 
-/// Winograd F(4x4, 3x3) is asked for by name: the library's own choice leaves some passes direct. Each call transforms
-/// the weights, so it pays from 32 channels and about 48 tiles of 4x4 pixels on (docs/performance.md). It exists for
-/// stride 1 with AVX-512 only.
-[[nodiscard]] bool winograd_pays(const ConvSpec& s) {
-  const int tiles = s.n * ((s.h_out() + 3) / 4) * ((s.w_out() + 3) / 4);
-  return s.kernel == 3 && s.stride == 1 && tiles >= 48 && s.c_in >= 32 && s.c_out >= 32 && s.c_in % 16 == 0 &&
-         s.c_out % 16 == 0;
-}
-
-/// make(algorithm) with Winograd where it pays and exists, direct otherwise.
+/// make(algorithm), direct where the library has that.
 template <class Make>
-[[nodiscard]] auto best_algorithm(const ConvSpec& spec, Make make) {
-  if (winograd_pays(spec)) {
-    try {
-      return make(Algorithm::convolution_winograd);
-    } catch (const dnnl::error&) {
-    }
-  }
+[[nodiscard]] auto best_algorithm(Make make) {
   try {
     return make(Algorithm::convolution_direct);
   } catch (const dnnl::error&) {
@@ -61,6 +53,11 @@ template <class Make>
   return attr;
 }
 
+void mask_from_relu(const CpuBackend& backend, const ConvSpec& s, const float* y, std::uint16_t* bits) {
+  const std::int64_t count = std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out();
+  each(backend.device(), kernels::groups(count), kernels::MaskFromRelu<float>{y, bits, count});
+}
+
 /// y = epilogue(conv(x)) with packed weights.
 class ForwardPass {
  public:
@@ -70,10 +67,8 @@ class ForwardPass {
     const auto w = plain_desc({s.c_out, s.c_in, s.kernel, s.kernel}, Tag::any);
     const auto b = plain_desc({s.c_out}, Tag::x);
     const auto attr = attributes(accumulate, relu);
-    // forward_training even for constant weights: for inference the library wants Winograd weights transformed
-    // beforehand, four times the memory, by code so slow that ten uses do not pay for it (docs/performance.md).
     const auto kind = dnnl::prop_kind::forward_training;
-    desc_ = best_algorithm(s, [&](Algorithm algorithm) {
+    desc_ = best_algorithm([&](Algorithm algorithm) {
       const Dims strides{s.stride, s.stride}, pad{s.pad, s.pad};
       return bias ? dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, b, y, strides, pad, pad}, attr,
                                                               backend.engine())
@@ -105,15 +100,10 @@ class ForwardPass {
   int x_ = 0, w_ = 0, b_ = -1, y_ = 0;
 };
 
-class CpuConv2d final : public Conv2d {
+/// By the library's primitives.
+class LibraryConv2d final : public Conv2d {
  public:
-  CpuConv2d(CpuBackend& backend, const ConvSpec& spec) : backend_(backend), spec_(spec) {
-    require(!spec.image || spec.c_in == 2 || spec.c_in == 3, ExitCode::data,
-            "the CPU backend takes images of 2 or 3 channels, not ", spec.c_in, "; convert them to RGB");
-    const int block = backend.block();
-    require(spec.c_out % block == 0 && (spec.image || spec.c_in % block == 0), ExitCode::usage,
-            "the CPU backend works on blocks of ", block, " channels: choose a --width that is a multiple of ", block);
-    require(spec.storage == DType::f32, ExitCode::usage, backend.refuses(spec.storage));
+  LibraryConv2d(CpuBackend& backend, const ConvSpec& spec) : backend_(backend), spec_(spec) {
     forward_ = ForwardPass(backend, spec, spec.accumulate, spec.relu, spec.frozen);
     const dnnl::memory::dims dims{spec.c_out, spec.c_in, spec.kernel, spec.kernel};
     const auto master = plain_desc(dims, Tag::ohwi), source = plain_desc(dims, spec.frozen ? Tag::oihw : Tag::ohwi);
@@ -139,9 +129,7 @@ class CpuConv2d final : public Conv2d {
     ++backend_.counters.conv_forward;
     auto* out = static_cast<float*>(y);
     forward_.run(backend_, static_cast<const float*>(x), backend_.weights(packed_), bias_, out);
-    if (bits == nullptr) return;
-    const std::int64_t count = std::int64_t{spec_.n} * spec_.c_out * spec_.h_out() * spec_.w_out();
-    each(backend_.device(), kernels::groups(count), kernels::MaskFromRelu<float>{out, bits, count});
+    if (bits != nullptr) mask_from_relu(backend_, spec_, out, bits);
   }
 
   void backward_data(const void* dy, void* dx, bool accumulate) override {
@@ -258,7 +246,7 @@ class CpuConv2d final : public Conv2d {
     const auto dy = output_desc(backend_, spec_);
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
-    const auto desc = best_algorithm(spec_, [&](Algorithm algorithm) {
+    const auto desc = best_algorithm([&](Algorithm algorithm) {
       return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, pad, pad},
                                                              attributes(false, false), backend_.engine(),
                                                              hint(algorithm, dx, dy));
@@ -285,7 +273,7 @@ class CpuConv2d final : public Conv2d {
     const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
     const auto plan = [&] {
-      return best_algorithm(spec_, [&](Algorithm algorithm) {
+      return best_algorithm([&](Algorithm algorithm) {
         return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, pad, pad},
                                                                   attributes(false, false), backend_.engine(),
                                                                   hint(algorithm, x, dy));
@@ -333,8 +321,90 @@ class CpuConv2d final : public Conv2d {
   float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
+/// By Winograd's algorithm: a third to a half less time than the library's code (docs/performance.md).
+class WinogradConv2d final : public Conv2d {
+ public:
+  WinogradConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Winograd> forward)
+      : backend_(backend), spec_(spec), forward_(std::move(forward)), bits_inside_(backend.block() == 16) {
+    packed_ = backend.reserve_weights(forward_->packed_size() * sizeof(float));
+    backend.request_scratch(forward_->scratch_bytes());
+    if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
+    if (!spec.frozen) backend.request_scratch(forward_->gradient_scratch_bytes());
+    if (!spec.input_gradient) return;
+    turned_ = make_winograd({.n = spec.n,
+                             .c_in = spec.c_out,
+                             .h = spec.h,
+                             .w = spec.w,
+                             .c_out = spec.c_in,
+                             .block = backend.block(),
+                             .threads = backend.threads()});
+    packed_turned_ = backend.reserve_weights(turned_->packed_size() * sizeof(float));
+    backend.request_scratch(turned_->scratch_bytes());
+  }
+
+  void load(const float* weights, const float* scale, const float* bias) override {
+    forward_->pack(weights, scale, backend_.weights(packed_));
+    if (turned_) turned_->pack_turned(weights, scale, backend_.weights(packed_turned_));
+    if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
+  }
+
+  void forward(const void* x, void* y, std::uint16_t* bits) override {
+    ++backend_.counters.conv_forward;
+    auto* out = static_cast<float*>(y);
+    forward_->run(
+        static_cast<const float*>(x), backend_.weights(packed_),
+        {.bias = bias_, .accumulate = spec_.accumulate, .relu = spec_.relu, .bits = bits_inside_ ? bits : nullptr}, out,
+        backend_.scratch());
+    if (bits != nullptr && !bits_inside_) mask_from_relu(backend_, spec_, out, bits);
+  }
+
+  void backward_data(const void* dy, void* dx, bool accumulate) override {
+    ++backend_.counters.conv_backward_data;
+    turned_->run(static_cast<const float*>(dy), backend_.weights(packed_turned_), {.accumulate = accumulate},
+                 static_cast<float*>(dx), backend_.scratch());
+  }
+  [[nodiscard]] bool backward_data_accumulates() const override { return true; }
+  void backward_image(const void*, float*, const PgdUpdate&) override { assert(!"images have too few channels"); }
+
+  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
+    ++backend_.counters.conv_backward_weights;
+    forward_->weight_gradient(x, dy, dw, accumulate, backend_.scratch());
+  }
+
+  [[nodiscard]] std::string implementation() const override { return "Winograd F(4x4, 3x3)"; }
+
+ private:
+  CpuBackend& backend_;
+  ConvSpec spec_;
+  std::unique_ptr<Winograd> forward_, turned_;
+  bool bits_inside_;
+  std::size_t packed_ = 0, packed_turned_ = 0;  ///< places in the backend's packed weights
+  float* bias_ = nullptr;
+};
+
+/// Null where the algorithm does not apply, or does not pay: the weights are transformed in every call.
+[[nodiscard]] std::unique_ptr<Winograd> winograd(const CpuBackend& backend, const ConvSpec& s) {
+  const int tiles = s.n * ((s.h + 3) / 4) * ((s.w + 3) / 4);
+  if (s.kernel != 3 || s.stride != 1 || s.pad != 1 || s.image || tiles < kFewestTiles) return nullptr;
+  return make_winograd({.n = s.n,
+                        .c_in = s.c_in,
+                        .h = s.h,
+                        .w = s.w,
+                        .c_out = s.c_out,
+                        .block = backend.block(),
+                        .threads = backend.threads()});
+}
+
 }  // namespace
 
-std::unique_ptr<Conv2d> CpuBackend::conv2d(const ConvSpec& spec) { return std::make_unique<CpuConv2d>(*this, spec); }
+std::unique_ptr<Conv2d> CpuBackend::conv2d(const ConvSpec& spec) {
+  require(!spec.image || spec.c_in == 2 || spec.c_in == 3, ExitCode::data,
+          "the CPU backend takes images of 2 or 3 channels, not ", spec.c_in, "; convert them to RGB");
+  require(spec.c_out % block_ == 0 && (spec.image || spec.c_in % block_ == 0), ExitCode::usage,
+          "the CPU backend works on blocks of ", block_, " channels: choose a --width that is a multiple of ", block_);
+  require(spec.storage == DType::f32, ExitCode::usage, refuses(spec.storage));
+  if (auto forward = winograd(*this, spec)) return std::make_unique<WinogradConv2d>(*this, spec, std::move(forward));
+  return std::make_unique<LibraryConv2d>(*this, spec);
+}
 
 }  // namespace dat::cpu

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace dat::cpu {
+
+/// A convolution with a 3x3 kernel, stride 1 and padding 1, by Winograd's algorithm F(4x4, 3x3): a quarter of the
+/// multiplications of the definition (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016,
+/// section 4). Tiles of 6x6 pixels of x, one for each 4x4 pixels of y, and the weights are transformed; 36 matrix
+/// products [tiles, c_in] * [c_in, c_out] follow, and their results are transformed back. Tiles go through in groups
+/// that fit into the caches. The result of a sample does not depend on the other samples, nor on the threads.
+///
+/// x [n, c_in, h, w] and y [n, c_out, h, w] lie in blocks of `block` channels; c_in and c_out are multiples of it.
+/// The input gradient is the same convolution of dy with turned weights, c_in and c_out exchanged.
+class Winograd {
+ public:
+  struct Spec {
+    int n = 0, c_in = 0, h = 0, w = 0, c_out = 0;
+    int block = 16, threads = 1;
+  };
+  struct Epilogue {
+    const float* bias = nullptr;    ///< [c_out]; null: none
+    bool accumulate = false;        ///< y = conv(x) + bias + y
+    bool relu = false;              ///< last
+    std::uint16_t* bits = nullptr;  ///< blocks of 16: where the ReLU is open, a word for 16 elements; null: not wanted
+  };
+
+  explicit Winograd(const Spec& spec);
+  virtual ~Winograd() = default;
+
+  /// Floats of packed weights.
+  [[nodiscard]] std::size_t packed_size() const;
+  /// packed = weights [c_out][3][3][c_in] * scale [c_out] (null: 1).
+  void pack(const float* weights, const float* scale, float* packed) const;
+  /// The same for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].
+  void pack_turned(const float* weights, const float* scale, float* packed) const;
+
+  virtual void run(const float* x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const = 0;
+  /// Bytes that run() works in.
+  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
+
+  /// dw [c_out][3][3][c_in] = or += the weight gradient.
+  virtual void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const = 0;
+  /// Bytes that weight_gradient() works in.
+  [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;
+
+ protected:
+  Spec spec_;
+  int tiles_high_ = 0, tiles_wide_ = 0, tiles_ = 0;
+  bool small_weights_ = false;  ///< transformed weights are kept whole
+  int group_ = 0;               ///< tiles that a thread transforms at a time
+};
+
+/// Null where this processor has no fast code for such blocks: AVX-512 has for 16 channels, AVX2 for 8.
+[[nodiscard]] std::unique_ptr<Winograd> make_winograd(const Winograd::Spec& spec);
+
+// One file each, compiled for that instruction set.
+[[nodiscard]] std::unique_ptr<Winograd> make_winograd_avx2(const Winograd::Spec& spec);
+[[nodiscard]] std::unique_ptr<Winograd> make_winograd_avx512(const Winograd::Spec& spec);
+
+}  // namespace dat::cpu
