@@ -14,7 +14,7 @@ namespace dat::cpu {
 namespace {
 
 /// Tiles of 4x4 pixels from which Winograd's algorithm pays.
-constexpr int kFewestTiles = 16;
+constexpr int kFewestTiles = 8;
 
 using Algorithm = dnnl::algorithm;
 using Dims = dnnl::memory::dims;
