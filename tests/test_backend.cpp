@@ -133,13 +133,14 @@ std::vector<ConvSpec> shapes(int block) {
          {std::pair{16, 16}, std::pair{32, 32}, std::pair{48, 48}, std::pair{64, 64}, std::pair{32, 64}})
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out});
     all.push_back({.n = 6, .c_in = 32, .h = size, .w = size, .c_out = 64});  // enough tiles for Winograd
-    for (const auto& [in, out] : {std::pair{16, 32}, std::pair{48, 96}}) {
+    for (const auto& [in, out] : {std::pair{16, 32}, std::pair{48, 96}, std::pair{32, 64}}) {
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out, .stride = 2});
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out, .kernel = 1, .stride = 2, .pad = 0});
     }
   }
   all.push_back({.n = 5, .c_in = 64, .h = 4, .w = 4, .c_out = 64});
   all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192});  // Winograd's weights in pieces
+  all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192, .stride = 2});
   all.push_back({.n = 1, .c_in = 2 * block, .h = 2, .w = 2, .c_out = 2 * block});
   return all;
 }
@@ -384,6 +385,8 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
 TEST_CASE("Winograd's results do not depend on the number of threads, nor on the other samples", "[backend][cpu]") {
   for (const ConvSpec s : {ConvSpec{.n = 3, .c_in = 160, .h = 16, .w = 16, .c_out = 192},
                            ConvSpec{.n = 3, .c_in = 64, .h = 18, .w = 18, .c_out = 32},
+                           ConvSpec{.n = 3, .c_in = 160, .h = 24, .w = 24, .c_out = 192, .stride = 2},
+                           ConvSpec{.n = 3, .c_in = 32, .h = 25, .w = 25, .c_out = 48, .stride = 2},
                            ConvSpec{.n = 3, .c_in = 48, .h = 16, .w = 16, .c_out = 16}}) {
     INFO(name(s));
     struct Results {

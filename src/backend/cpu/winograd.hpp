@@ -6,25 +6,37 @@
 
 namespace dat::cpu {
 
-/// A convolution with a 3x3 kernel, stride 1 and padding 1, by Winograd's algorithm F(4x4, 3x3): a quarter of the
-/// multiplications of the definition (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016,
-/// section 4). Tiles of 6x6 pixels of x, one for each 4x4 pixels of y, and the weights are transformed; 36 matrix
-/// products [tiles, c_in] * [c_in, c_out] follow, and their results are transformed back. Tiles go through in groups
-/// that fit into the caches. The result of a sample does not depend on the other samples, nor on the threads.
+/// A convolution with a 3x3 kernel and padding 1 by Winograd's algorithm: F(4x4, 3x3), a quarter of the multiplications
+/// of the definition (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4), or
+/// for stride 2, F(4x4, 2x2) with parts of smaller kernels, 81 of 144. Tiles of x and the weights are transformed, a
+/// matrix product [tiles, c_in] * [c_in, c_out] for each point follows, and their results are transformed back to tiles
+/// of y, in groups that fit into the caches. The result of a sample does not depend on the other samples, nor on the
+/// threads.
 ///
-/// x [n, c_in, h, w] and y [n, c_out, h, w] lie in blocks of `block` channels; c_in and c_out are multiples of it.
-/// The input gradient is the same convolution of dy with turned weights, c_in and c_out exchanged.
+/// x [n, c_in, h, w] and y [n, c_out, h_out, w_out] lie in blocks of `block` channels; c_in and c_out are multiples of
+/// it.
 class Winograd {
  public:
+  /// Stride 1; stride 2; the input gradient of stride 2, in which x is dy. The input gradient of stride 1 is a
+  /// convolution of stride 1. Both take turned weights, and c_in and c_out are those of dy and dx.
+  enum class Kind : std::uint8_t { same, down, up };
   struct Spec {
-    int n = 0, c_in = 0, h = 0, w = 0, c_out = 0;
+    Kind kind = Kind::same;
+    int n = 0, c_in = 0, h = 0, w = 0, c_out = 0, h_out = 0, w_out = 0;
     int block = 16, threads = 1;
   };
+  /// Words of bits, one for 16 elements as in ReLU masks, say what is open; the rest counts as zero. Null: all is.
+  /// For blocks of 16 channels only.
+  struct Input {
+    const float* data;
+    const std::uint16_t* open = nullptr;
+  };
   struct Epilogue {
-    const float* bias = nullptr;    ///< [c_out]; null: none
-    bool accumulate = false;        ///< y = conv(x) + bias + y
-    bool relu = false;              ///< last
-    std::uint16_t* bits = nullptr;  ///< blocks of 16: where the ReLU is open, a word for 16 elements; null: not wanted
+    const float* bias = nullptr;          ///< [c_out]; null: none
+    bool accumulate = false;              ///< y = conv(x) + bias + y
+    const std::uint16_t* open = nullptr;  ///< of the y that is added
+    bool relu = false;                    ///< last
+    std::uint16_t* bits = nullptr;        ///< where y > 0 then; null: not wanted. For blocks of 16 channels only
   };
 
   explicit Winograd(const Spec& spec);
@@ -37,11 +49,11 @@ class Winograd {
   /// The same for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].
   void pack_turned(const float* weights, const float* scale, float* packed) const;
 
-  virtual void run(const float* x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const = 0;
+  virtual void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const = 0;
   /// Bytes that run() works in.
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
-  /// dw [c_out][3][3][c_in] = or += the weight gradient.
+  /// dw [c_out][3][3][c_in] = or += the weight gradient. Not for Kind::up.
   virtual void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const = 0;
   /// Bytes that weight_gradient() works in.
   [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;

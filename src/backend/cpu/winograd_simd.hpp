@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "backend/cpu/winograd.hpp"
 #if defined(__AVX512F__)
@@ -16,7 +17,7 @@ namespace dat::cpu {
 
 namespace {
 
-constexpr int kOut = 4, kIn = 6, kPoints = kIn * kIn, kTaps = 9;
+constexpr int kTaps = 9;
 
 /// Channels of one product at a time: so many transformed weights stay in the L2 cache. Their products are summed
 /// first, which also halves the rounding errors at 512 channels.
@@ -40,72 +41,187 @@ template <int B>
   return *reinterpret_cast<const Vector<B>*>(p);
 }
 
-// The transformations for the points 0, a, -a, b, -b and infinity (Lavin and Gray, section 4.3, have 1 and 2). With 5/8
-// and 3/2 the error is half as large (docs/performance.md).
-constexpr float kA = 0.625F, kB = 1.5F, kA2 = kA * kA, kB2 = kB * kB, kSum = kA2 + kB2, kProduct = kA2 * kB2;
+// The three transformations in one dimension; in two, they apply to columns and then to rows. Each turns kIn pixels of
+// x into kPoints numbers (`input`: B^T x), three taps into kWeights (`weights`: G g), of which that of a point is
+// `weight(point)`, and the products of both into kOut pixels of y (`output`: A^T m). The weight gradient needs A y
+// (`gradient`) and G^T u (`taps`). Tile t begins at pixel t*kInStep + kInFirst of x and at pixel t*kOut of y.
 
-/// t = B^T d: 6 pixels of x.
-template <class V>
-[[gnu::always_inline]] inline void transform_input(const V* d, V* t) {
-  t[0] = d[4] - kSum * d[2] + kProduct * d[0];
-  V even = d[4] - kB2 * d[2], odd = kA * (d[3] - kB2 * d[1]);
-  t[1] = even + odd;
-  t[2] = even - odd;
-  even = d[4] - kA2 * d[2];
-  odd = kB * (d[3] - kA2 * d[1]);
-  t[3] = even + odd;
-  t[4] = even - odd;
-  t[5] = d[5] - kSum * d[3] + kProduct * d[1];
-}
+constexpr int kWeights = 6;
 
-/// t = G g: 3 taps.
-template <class V>
-[[gnu::always_inline]] inline void transform_weights(const V* g, V* t) {
-  constexpr float for_a = 1 / (2 * kA2 * (kA2 - kB2)), for_b = 1 / (2 * kB2 * (kB2 - kA2));
-  t[0] = (1 / kProduct) * g[0];
-  V even = for_a * g[0] + (for_a * kA2) * g[2], odd = (for_a * kA) * g[1];
-  t[1] = even + odd;
-  t[2] = even - odd;
-  even = for_b * g[0] + (for_b * kB2) * g[2];
-  odd = (for_b * kB) * g[1];
-  t[3] = even + odd;
-  t[4] = even - odd;
-  t[5] = g[2];
-}
+/// Stride 1: F(4, 3) for the points 0, a, -a, b, -b and infinity. Lavin and Gray (section 4.3) have 1 and 2 for a and
+/// b; with 5/8 and 3/2 the error is half as large (docs/performance.md).
+struct Same {
+  static constexpr int kIn = 6, kPoints = 6, kOut = 4, kInStep = 4, kInFirst = -1;
+  static constexpr float a = 0.625F, b = 1.5F, a2 = a * a, b2 = b * b;
+  static constexpr float for_0 = 1 / (a2 * b2), for_a = 1 / (2 * a2 * (a2 - b2)), for_b = 1 / (2 * b2 * (b2 - a2));
+  static constexpr int weight(int point) { return point; }
 
-/// g = G^T t.
-template <class V>
-[[gnu::always_inline]] inline void weights_back(const V* t, V* g) {
-  constexpr float for_a = 1 / (2 * kA2 * (kA2 - kB2)), for_b = 1 / (2 * kB2 * (kB2 - kA2));
-  const V a_even = for_a * (t[1] + t[2]), b_even = for_b * (t[3] + t[4]);
-  g[0] = (1 / kProduct) * t[0] + a_even + b_even;
-  g[1] = (for_a * kA) * (t[1] - t[2]) + (for_b * kB) * (t[3] - t[4]);
-  g[2] = kA2 * a_even + kB2 * b_even + t[5];
-}
+  template <class V>
+  [[gnu::always_inline]] static void input(const V* x, V* t) {
+    t[0] = x[4] - (a2 + b2) * x[2] + (a2 * b2) * x[0];
+    V even = x[4] - b2 * x[2], odd = a * (x[3] - b2 * x[1]);
+    t[1] = even + odd;
+    t[2] = even - odd;
+    even = x[4] - a2 * x[2];
+    odd = b * (x[3] - a2 * x[1]);
+    t[3] = even + odd;
+    t[4] = even - odd;
+    t[5] = x[5] - (a2 + b2) * x[3] + (a2 * b2) * x[1];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void weights(const V* g, V* u) {
+    u[0] = for_0 * g[0];
+    V even = for_a * g[0] + (for_a * a2) * g[2], odd = (for_a * a) * g[1];
+    u[1] = even + odd;
+    u[2] = even - odd;
+    even = for_b * g[0] + (for_b * b2) * g[2];
+    odd = (for_b * b) * g[1];
+    u[3] = even + odd;
+    u[4] = even - odd;
+    u[5] = g[2];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void taps(const V* u, V* g) {
+    const V a_even = for_a * (u[1] + u[2]), b_even = for_b * (u[3] + u[4]);
+    g[0] = for_0 * u[0] + a_even + b_even;
+    g[1] = (for_a * a) * (u[1] - u[2]) + (for_b * b) * (u[3] - u[4]);
+    g[2] = a2 * a_even + b2 * b_even + u[5];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void output(const V* m, V* y) {
+    const V a_even = m[1] + m[2], a_odd = a * (m[1] - m[2]), b_even = m[3] + m[4], b_odd = b * (m[3] - m[4]);
+    y[0] = m[0] + a_even + b_even;
+    y[1] = a_odd + b_odd;
+    y[2] = a2 * a_even + b2 * b_even;
+    y[3] = a2 * a_odd + b2 * b_odd + m[5];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void gradient(const V* y, V* t) {
+    t[0] = y[0];
+    V even = y[0] + a2 * y[2], odd = a * (y[1] + a2 * y[3]);
+    t[1] = even + odd;
+    t[2] = even - odd;
+    even = y[0] + b2 * y[2];
+    odd = b * (y[1] + b2 * y[3]);
+    t[3] = even + odd;
+    t[4] = even - odd;
+    t[5] = y[3];
+  }
+};
 
-/// y = A^T t: 4 pixels of y.
-template <class V>
-[[gnu::always_inline]] inline void output_back(const V* t, V* y) {
-  const V a_even = t[1] + t[2], a_odd = kA * (t[1] - t[2]), b_even = t[3] + t[4], b_odd = kB * (t[3] - t[4]);
-  y[0] = t[0] + a_even + b_even;
-  y[1] = a_odd + b_odd;
-  y[2] = kA2 * a_even + kB2 * b_even;
-  y[3] = kA2 * a_odd + kB2 * b_odd + t[5];
-}
+/// F(4, 2) for the points a, -a, b, -b and infinity: 4 sums of two neighbours by 5 products.
+struct Pairs {
+  static constexpr float a = 0.375F, b = 1.25F, a2 = a * a, b2 = b * b;
+  static constexpr float for_a = 1 / (2 * a * (a2 - b2)), for_b = 1 / (2 * b * (b2 - a2));
 
-/// t = A y.
-template <class V>
-[[gnu::always_inline]] inline void transform_output(const V* y, V* t) {
-  t[0] = y[0];
-  V even = y[0] + kA2 * y[2], odd = kA * (y[1] + kA2 * y[3]);
-  t[1] = even + odd;
-  t[2] = even - odd;
-  even = y[0] + kB2 * y[2];
-  odd = kB * (y[1] + kB2 * y[3]);
-  t[3] = even + odd;
-  t[4] = even - odd;
-  t[5] = y[3];
-}
+  template <class V>
+  [[gnu::always_inline]] static void input(const V& x0, const V& x1, const V& x2, const V& x3, const V& x4, V* t) {
+    V even = x3 - b2 * x1, odd = a * (x2 - b2 * x0);
+    t[0] = even + odd;
+    t[1] = even - odd;
+    even = x3 - a2 * x1;
+    odd = b * (x2 - a2 * x0);
+    t[2] = even + odd;
+    t[3] = even - odd;
+    t[4] = x4 - (a2 + b2) * x2 + (a2 * b2) * x0;
+  }
+  /// The third weight belongs to the pixels between.
+  template <class V>
+  [[gnu::always_inline]] static void weights(const V* g, V* u) {
+    V even = for_a * g[0], odd = (for_a * a) * g[2];
+    u[0] = even + odd;
+    u[1] = odd - even;
+    even = for_b * g[0];
+    odd = (for_b * b) * g[2];
+    u[2] = even + odd;
+    u[3] = odd - even;
+    u[4] = g[2];
+    u[5] = g[1];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void taps(const V* u, V* g) {
+    g[0] = for_a * (u[0] - u[1]) + for_b * (u[2] - u[3]);
+    g[1] = u[5];
+    g[2] = (for_a * a) * (u[0] + u[1]) + (for_b * b) * (u[2] + u[3]) + u[4];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void output(const V* m, V* y) {
+    const V a_even = m[0] + m[1], a_odd = a * (m[0] - m[1]), b_even = m[2] + m[3], b_odd = b * (m[2] - m[3]);
+    y[0] = a_even + b_even;
+    y[1] = a_odd + b_odd;
+    y[2] = a2 * a_even + b2 * b_even;
+    y[3] = a2 * a_odd + b2 * b_odd + m[4];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void gradient(const V* y, V* t) {
+    V even = y[0] + a2 * y[2], odd = a * (y[1] + a2 * y[3]);
+    t[0] = even + odd;
+    t[1] = even - odd;
+    even = y[0] + b2 * y[2];
+    odd = b * (y[1] + b2 * y[3]);
+    t[2] = even + odd;
+    t[3] = even - odd;
+    t[4] = y[3];
+  }
+};
+
+/// Stride 2. The outer taps meet every second pixel and its next but one, the middle tap the pixels between: pairs, and
+/// 4 products as they are (Huang et al., "DWM: A Decomposable Winograd Method for Convolution Acceleration", AAAI 2020,
+/// has this split).
+struct Down {
+  static constexpr int kIn = 9, kPoints = 9, kOut = 4, kInStep = 8, kInFirst = -1;
+  static constexpr int weight(int point) { return point < 5 ? point : 5; }
+
+  template <class V>
+  [[gnu::always_inline]] static void input(const V* x, V* t) {
+    Pairs::input(x[0], x[2], x[4], x[6], x[8], t);
+    for (int i = 0; i < 4; ++i) t[5 + i] = x[2 * i + 1];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void weights(const V* g, V* u) {
+    Pairs::weights(g, u);
+  }
+  template <class V>
+  [[gnu::always_inline]] static void taps(const V* u, V* g) {
+    Pairs::taps(u, g);
+  }
+  template <class V>
+  [[gnu::always_inline]] static void output(const V* m, V* y) {
+    Pairs::output(m, y);
+    for (int i = 0; i < 4; ++i) y[i] += m[5 + i];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void gradient(const V* y, V* t) {
+    Pairs::gradient(y, t);
+    for (int i = 0; i < 4; ++i) t[5 + i] = y[i];
+  }
+};
+
+/// The input gradient of stride 2, as a convolution of dy with turned taps: every second pixel of the result comes from
+/// a pair, the ones between from the middle tap alone.
+struct Up {
+  static constexpr int kIn = 5, kPoints = 9, kOut = 8, kInStep = 4, kInFirst = 0;
+  static constexpr int weight(int point) { return point < 5 ? point : 5; }
+
+  template <class V>
+  [[gnu::always_inline]] static void input(const V* x, V* t) {
+    Pairs::input(x[0], x[1], x[2], x[3], x[4], t);
+    for (int i = 0; i < 4; ++i) t[5 + i] = x[i];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void weights(const V* g, V* u) {
+    Pairs::weights(g, u);
+  }
+  template <class V>
+  [[gnu::always_inline]] static void output(const V* m, V* y) {
+    V odd[4];
+    Pairs::output(m, odd);
+    for (int i = 0; i < 4; ++i) {
+      y[2 * i] = m[5 + i];
+      y[2 * i + 1] = odd[i];
+    }
+  }
+};
 
 /// Factors of a product: that of a row and a step lies at data[row * row + step * step].
 struct Factors {
@@ -159,24 +275,24 @@ void multiply_rows(int rows, Factors a, const float* u, std::int64_t u_stride, i
 }
 
 /// One convolution with blocks of B channels, Q blocks of the result at a time.
-template <int B, int Q>
+template <class Scheme, int B, int Q>
 class SimdWinograd final : public Winograd {
  public:
   using Winograd::Winograd;
 
   /// Each thread transforms what it needs by itself, which costs less than moving it from core to core.
-  void run(const float* x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
+  void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
     const std::int64_t vs = x_stride(), us = u_stride(), ms = m_stride();
     auto* const whole = static_cast<float*>(scratch);
 #pragma omp parallel num_threads(s.threads)
     {
-      float* const v = whole + whole_weights() + omp_get_thread_num() * kPoints * (vs + ms + own_weights());
+      float* const v = whole + whole_weights() + omp_get_thread_num() * own_floats();
       float *const m = v + kPoints * vs, *const own = m + kPoints * ms;
       if (small_weights_) {
 #pragma omp for collapse(2) schedule(static)
         for (int panel = 0; panel < panels; ++panel)
           for (int c = 0; c < s.c_in; ++c)
-            load_weights(packed, c, panel, whole + panel * kPoints * us + std::int64_t{c} * kPanel, us);
+            load_weights(packed, c, panel, whole + panel * kMatrices * us + std::int64_t{c} * kPanel, us);
       }
 #pragma omp for collapse(2) schedule(static)
       for (int slice = 0; slice < slices(); ++slice)
@@ -188,11 +304,11 @@ class SimdWinograd final : public Winograd {
             for (int panel = part_of(panels, team, teams()); panel < part_of(panels, team + 1, teams()); ++panel) {
               for (int c = 0; c < s.c_in; c += chunk()) {
                 const int some = std::min(chunk(), s.c_in - c);
-                const float* const u = small_weights_ ? whole + panel * kPoints * us : own;
+                const float* const u = small_weights_ ? whole + panel * kMatrices * us : own;
                 if (!small_weights_)
                   for (int k = 0; k < some; ++k) load_weights(packed, c + k, panel, own + std::int64_t{k} * kPanel, us);
                 for (int point = 0; point < kPoints; ++point)
-                  multiply_rows<B, Q>(count, {v + point * vs + c, s.c_in, 1}, u + point * us, kPanel, some,
+                  multiply_rows<B, Q>(count, {v + point * vs + c, s.c_in, 1}, u + matrix(point) * us, kPanel, some,
                                       m + point * ms, kPanel, c > 0);
               }
               for (int tile = 0; tile < count; ++tile)
@@ -205,66 +321,85 @@ class SimdWinograd final : public Winograd {
     }
   }
   [[nodiscard]] std::size_t scratch_bytes() const override {
-    const std::int64_t floats = whole_weights() + s.threads * kPoints * (x_stride() + m_stride() + own_weights());
-    return static_cast<std::size_t>(floats) * sizeof(float);
+    return static_cast<std::size_t>(whole_weights() + s.threads * own_floats()) * sizeof(float);
   }
+
   void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
-    sum_weight_gradient(x, dy, dw, accumulate, static_cast<float*>(scratch));
+    if constexpr (requires(V * v) { Scheme::gradient(v, v); })
+      sum_weight_gradient(x, dy, dw, accumulate, static_cast<float*>(scratch));
   }
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
-    const Part p = part();
-    const std::int64_t floats = s.threads * (std::int64_t{kSteps} * (p.inputs + p.rows) + 2 * kSkew + sum_stride(p));
-    return static_cast<std::size_t>(kPoints * floats) * sizeof(float);
+    return static_cast<std::size_t>(s.threads * part_floats(part())) * sizeof(float);
   }
 
  private:
   using V = Vector<B>;
-  static constexpr int kPanel = Q * B;
+  static constexpr int kIn = Scheme::kIn, kOut = Scheme::kOut, kSide = Scheme::kPoints, kPoints = kSide * kSide;
+  static constexpr int kMatrices = kWeights * kWeights, kPanel = Q * B;
 
   const Spec& s = spec_;
   int panels = s.c_out / kPanel;
 
+  /// The matrix of weights of a point.
+  [[nodiscard]] static int matrix(int point) {
+    return Scheme::weight(point / kSide) * kWeights + Scheme::weight(point % kSide);
+  }
+
   struct Place {
-    int n, y, x;  ///< sample, first row and column of the tile's result
+    int n, y, x;  ///< sample, row and column of the tile among its tiles
   };
   [[nodiscard]] Place place(int tile) const {
     const int in_sample = tile % (tiles_high_ * tiles_wide_);
-    return {tile / (tiles_high_ * tiles_wide_), in_sample / tiles_wide_ * kOut, in_sample % tiles_wide_ * kOut};
-  }
-  [[nodiscard]] std::int64_t plane(int n, int c, int channels) const {
-    return (std::int64_t{n} * (channels / B) + c / B) * s.h * s.w * B;
+    return {tile / (tiles_high_ * tiles_wide_), in_sample / tiles_wide_, in_sample % tiles_wide_};
   }
 
-  /// to[point * stride] = B^T d B of the channels c to c + B - 1.
-  void load_tile(const float* x, int tile, int c, float* to, std::int64_t stride) const {
+  [[gnu::always_inline]] static V open(V value, [[maybe_unused]] const std::uint16_t* bits,
+                                       [[maybe_unused]] std::int64_t pixel) {
+#if defined(__AVX512F__)
+    if constexpr (B == 16)
+      if (bits != nullptr) return _mm512_maskz_mov_ps(bits[pixel], value);
+#endif
+    return value;
+  }
+  [[nodiscard]] static std::uint16_t positive([[maybe_unused]] V value) {
+#if defined(__AVX512F__)
+    if constexpr (B == 16) return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_GT_OQ);
+#endif
+    return 0;
+  }
+
+  /// to[point * stride] = B^T x B of the channels c to c + B - 1.
+  void load_tile(const Input& x, int tile, int c, float* to, std::int64_t stride) const {
     const Place p = place(tile);
-    const float* from = x + plane(p.n, c, s.c_in);
-    V columns[kIn][kIn];
-#pragma GCC unroll 6
+    const int y0 = p.y * Scheme::kInStep + Scheme::kInFirst, x0 = p.x * Scheme::kInStep + Scheme::kInFirst;
+    const std::int64_t begin = (std::int64_t{p.n} * (s.c_in / B) + c / B) * s.h * s.w;
+    V columns[kIn][kSide];
+#pragma GCC unroll 9
     for (int j = 0; j < kIn; ++j) {
-      const int column = p.x + j - 1;
+      const int column = x0 + j;
       V d[kIn] = {};
       if (column >= 0 && column < s.w)
-#pragma GCC unroll 6
+#pragma GCC unroll 9
         for (int i = 0; i < kIn; ++i) {
-          const int row = p.y + i - 1;
-          if (row >= 0 && row < s.h) d[i] = at<B>(from + (std::int64_t{row} * s.w + column) * B);
+          const int row = y0 + i;
+          const std::int64_t pixel = begin + std::int64_t{row} * s.w + column;
+          if (row >= 0 && row < s.h) d[i] = open(at<B>(x.data + pixel * B), x.open, pixel);
         }
-      transform_input(d, columns[j]);
+      Scheme::input(d, columns[j]);
     }
-#pragma GCC unroll 6
-    for (int i = 0; i < kIn; ++i) {
-      V d[kIn], t[kIn];
-#pragma GCC unroll 6
+#pragma GCC unroll 9
+    for (int i = 0; i < kSide; ++i) {
+      V d[kIn], t[kSide];
+#pragma GCC unroll 9
       for (int j = 0; j < kIn; ++j) d[j] = columns[j][i];
-      transform_input(d, t);
-#pragma GCC unroll 6
-      for (int j = 0; j < kIn; ++j) at<B>(to + (i * kIn + j) * stride) = t[j];
+      Scheme::input(d, t);
+#pragma GCC unroll 9
+      for (int j = 0; j < kSide; ++j) at<B>(to + (i * kSide + j) * stride) = t[j];
     }
   }
 
   /// The same for some tiles: to[point * stride][tile][channel].
-  void load_tiles(const float* x, int first, int count, int c, int channels, float* to, std::int64_t stride) const {
+  void load_tiles(const Input& x, int first, int count, int c, int channels, float* to, std::int64_t stride) const {
     for (int tile = 0; tile < count; ++tile)
       for (int channel = 0; channel < channels; channel += B)
         load_tile(x, first + tile, c + channel, to + std::int64_t{tile} * channels + channel, stride);
@@ -273,91 +408,86 @@ class SimdWinograd final : public Winograd {
   /// to[point * stride] = A dy A^T of the channels c to c + B - 1.
   void load_gradient(const float* dy, int tile, int c, float* to, std::int64_t stride) const {
     const Place p = place(tile);
-    const float* from = dy + plane(p.n, c, s.c_out);
-    V columns[kOut][kIn];
+    const float* from = dy + (std::int64_t{p.n} * (s.c_out / B) + c / B) * s.h_out * s.w_out * B;
+    V columns[kOut][kSide];
 #pragma GCC unroll 4
     for (int j = 0; j < kOut; ++j) {
+      const int column = p.x * kOut + j;
       V d[kOut] = {};
-      if (p.x + j < s.w)
+      if (column < s.w_out)
 #pragma GCC unroll 4
-        for (int i = 0; i < kOut; ++i)
-          if (p.y + i < s.h) d[i] = at<B>(from + (std::int64_t{p.y + i} * s.w + p.x + j) * B);
-      transform_output(d, columns[j]);
+        for (int i = 0; i < kOut; ++i) {
+          const int row = p.y * kOut + i;
+          if (row < s.h_out) d[i] = at<B>(from + (std::int64_t{row} * s.w_out + column) * B);
+        }
+      Scheme::gradient(d, columns[j]);
     }
-#pragma GCC unroll 6
-    for (int i = 0; i < kIn; ++i) {
-      V d[kOut], t[kIn];
+#pragma GCC unroll 9
+    for (int i = 0; i < kSide; ++i) {
+      V d[kOut], t[kSide];
 #pragma GCC unroll 4
       for (int j = 0; j < kOut; ++j) d[j] = columns[j][i];
-      transform_output(d, t);
-#pragma GCC unroll 6
-      for (int j = 0; j < kIn; ++j) at<B>(to + (i * kIn + j) * stride) = t[j];
+      Scheme::gradient(d, t);
+#pragma GCC unroll 9
+      for (int j = 0; j < kSide; ++j) at<B>(to + (i * kSide + j) * stride) = t[j];
     }
   }
 
   /// The channels k to k + B - 1 of the tile's result: A^T m A, then the epilogue.
   void store_tile(const float* m, std::int64_t stride, int tile, int k, const Epilogue& epilogue, float* y) const {
     const Place p = place(tile);
-    V rows[kIn][kOut];
-#pragma GCC unroll 6
-    for (int i = 0; i < kIn; ++i) {
-      V t[kIn];
-#pragma GCC unroll 6
-      for (int j = 0; j < kIn; ++j) t[j] = at<B>(m + (i * kIn + j) * stride);
-      output_back(t, rows[i]);
+    V rows[kSide][kOut];
+#pragma GCC unroll 9
+    for (int i = 0; i < kSide; ++i) {
+      V t[kSide];
+#pragma GCC unroll 9
+      for (int j = 0; j < kSide; ++j) t[j] = at<B>(m + (i * kSide + j) * stride);
+      Scheme::output(t, rows[i]);
     }
     const V bias = epilogue.bias != nullptr ? at<B>(epilogue.bias + k) : V{};
-    const std::int64_t begin = plane(p.n, k, s.c_out);
-#pragma GCC unroll 4
+    const std::int64_t begin = (std::int64_t{p.n} * (s.c_out / B) + k / B) * s.h_out * s.w_out;
+#pragma GCC unroll 8
     for (int j = 0; j < kOut; ++j) {
-      if (p.x + j >= s.w) break;
-      V t[kIn], out[kOut];
-#pragma GCC unroll 6
-      for (int i = 0; i < kIn; ++i) t[i] = rows[i][j];
-      output_back(t, out);
-#pragma GCC unroll 4
+      const int column = p.x * kOut + j;
+      if (column >= s.w_out) break;
+      V t[kSide], out[kOut];
+#pragma GCC unroll 9
+      for (int i = 0; i < kSide; ++i) t[i] = rows[i][j];
+      Scheme::output(t, out);
+#pragma GCC unroll 8
       for (int i = 0; i < kOut; ++i) {
-        if (p.y + i >= s.h) break;
-        const std::int64_t pixel = begin + (std::int64_t{p.y + i} * s.w + p.x + j) * B;
+        const int row = p.y * kOut + i;
+        if (row >= s.h_out) break;
+        const std::int64_t pixel = begin + std::int64_t{row} * s.w_out + column;
         V value = out[i] + bias;
-        if (epilogue.accumulate) value += at<B>(y + pixel);
+        if (epilogue.accumulate) value += open(at<B>(y + pixel * B), epilogue.open, pixel);
         if (epilogue.relu) value = value > 0 ? value : V{};
-        at<B>(y + pixel) = value;
-        if constexpr (B == 16)
-          if (epilogue.bits != nullptr) epilogue.bits[pixel / B] = positive(value);
+        at<B>(y + pixel * B) = value;
+        if (epilogue.bits != nullptr) epilogue.bits[pixel] = positive(value);
       }
     }
   }
-  [[nodiscard]] static std::uint16_t positive(const V& value) {
-#if defined(__AVX512F__)
-    return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_GT_OQ);
-#else
-    std::uint32_t bits = 0;
-    for (int j = 0; j < B; ++j) bits |= value[j] > 0 ? 1U << j : 0U;
-    return static_cast<std::uint16_t>(bits);
-#endif
-  }
 
-  /// Transformed weights of one input channel and one panel of output channels: to[point * stride][kPanel].
+  /// Transformed weights of one input channel and one panel of output channels: to[matrix * stride][kPanel].
   void load_weights(const float* packed, int c, int panel, float* to, std::int64_t stride) const {
     for (int q = 0; q < Q; ++q) {
       const float* from = packed + std::int64_t{c} * kTaps * s.c_out + panel * kPanel + q * B;
-      V columns[3][kIn];
+      V columns[3][kWeights];
 #pragma GCC unroll 3
       for (int j = 0; j < 3; ++j) {
         V g[3];
 #pragma GCC unroll 3
         for (int i = 0; i < 3; ++i) g[i] = at<B>(from + std::int64_t{i * 3 + j} * s.c_out);
-        transform_weights(g, columns[j]);
+        Scheme::weights(g, columns[j]);
       }
 #pragma GCC unroll 6
-      for (int i = 0; i < kIn; ++i) {
-        V g[3], t[kIn];
+      for (int i = 0; i < kWeights; ++i) {
+        V g[3], u[kWeights];
 #pragma GCC unroll 3
         for (int j = 0; j < 3; ++j) g[j] = columns[j][i];
-        transform_weights(g, t);
+        Scheme::weights(g, u);
 #pragma GCC unroll 6
-        for (int j = 0; j < kIn; ++j) at<B>(to + (i * kIn + j) * stride + q * B) = t[j];
+        for (int j = 0; j < kWeights; ++j) at<B>(to + (i * kWeights + j) * stride + q * B) = u[j];
       }
     }
   }
@@ -367,9 +497,11 @@ class SimdWinograd final : public Winograd {
   [[nodiscard]] std::int64_t m_stride() const { return std::int64_t{group_} * kPanel + kSkew; }
   [[nodiscard]] std::int64_t u_stride() const { return std::int64_t{chunk()} * kPanel + kSkew; }
   [[nodiscard]] int chunk() const { return small_weights_ ? s.c_in : std::min(kChunk, s.c_in); }
-  /// Floats of transformed weights: of all panels, or of one, for a thread.
-  [[nodiscard]] std::int64_t whole_weights() const { return small_weights_ ? panels * kPoints * u_stride() : 0; }
-  [[nodiscard]] std::int64_t own_weights() const { return small_weights_ ? 0 : u_stride(); }
+  /// Floats of the weights of all panels, where they are kept whole, and of all that is a thread's own.
+  [[nodiscard]] std::int64_t whole_weights() const { return small_weights_ ? panels * kMatrices * u_stride() : 0; }
+  [[nodiscard]] std::int64_t own_floats() const {
+    return kPoints * (x_stride() + m_stride()) + (small_weights_ ? 0 : kMatrices * u_stride());
+  }
 
   /// Threads divide the tiles where the weights are small; else the panels, and the tiles where panels are too few.
   [[nodiscard]] int slices() const { return small_weights_ ? s.threads : (s.threads + panels - 1) / panels; }
@@ -395,52 +527,60 @@ class SimdWinograd final : public Winograd {
   [[nodiscard]] static int parts(int size, int all) { return (all + size - 1) / size; }
   /// Tiles at a time: the sums are read and written once for each of these groups.
   static constexpr int kSteps = 64;
-  [[nodiscard]] std::int64_t sum_stride(Part p) const { return std::int64_t{p.rows} * p.inputs + kSkew; }
+  /// Floats between two points of: tiles of x, tiles of y, the sums.
+  [[nodiscard]] static std::int64_t inputs_stride(Part p) { return std::int64_t{kSteps} * p.inputs + kSkew; }
+  [[nodiscard]] static std::int64_t rows_stride(Part p) { return std::int64_t{kSteps} * p.rows + kSkew; }
+  [[nodiscard]] static std::int64_t sums_stride(Part p) { return std::int64_t{p.rows} * p.inputs + kSkew; }
+  [[nodiscard]] static std::int64_t part_floats(Part p) {
+    return kPoints * (inputs_stride(p) + rows_stride(p)) + kMatrices * sums_stride(p);
+  }
 
   void sum_weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, float* scratch) const {
     const Part p = part();
-    const std::int64_t vs = std::int64_t{kSteps} * p.inputs + kSkew, zs = std::int64_t{kSteps} * p.rows + kSkew,
-                       ss = sum_stride(p);
+    const std::int64_t vs = inputs_stride(p), zs = rows_stride(p), ss = sums_stride(p);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(s.threads)
     for (int k = 0; k < s.c_out; k += p.rows)
       for (int c = 0; c < s.c_in; c += p.inputs) {
-        float* const v = scratch + omp_get_thread_num() * kPoints * (vs + zs + ss);
-        float *const z = v + kPoints * vs, *const sum = z + kPoints * zs;
+        float* const v = scratch + omp_get_thread_num() * part_floats(p);
+        float *const z = v + kPoints * vs, *const sums = z + kPoints * zs;
         const int rows = std::min(p.rows, s.c_out - k), inputs = std::min(p.inputs, s.c_in - c);
         for (int first = 0; first < tiles_; first += kSteps) {
           const int count = std::min(kSteps, tiles_ - first);
-          load_tiles(x, first, count, c, inputs, v, vs);
+          load_tiles({x}, first, count, c, inputs, v, vs);
           for (int tile = 0; tile < count; ++tile)
             for (int row = 0; row < rows; row += B)
               load_gradient(dy, first + tile, k + row, z + std::int64_t{tile} * rows + row, zs);
-          for (int point = 0; point < kPoints; ++point)
+          bool begun[kMatrices] = {};  // several points may have one weight
+          for (int point = 0; point < kPoints; ++point) {
+            const bool add = std::exchange(begun[matrix(point)], true) || first > 0;
             for (int input = 0; input < inputs; input += kPanel)
               multiply_rows<B, Q>(rows, {z + point * zs, 1, rows}, v + point * vs + input, inputs, count,
-                                  sum + point * ss + input, inputs, first > 0);
+                                  sums + matrix(point) * ss + input, inputs, add);
+          }
         }
         for (int row = 0; row < rows; ++row)
           for (int input = 0; input < inputs; input += B)
-            store_weights(sum + std::int64_t{row} * inputs + input, ss,
+            store_weights(sums + std::int64_t{row} * inputs + input, ss,
                           dw + std::int64_t{k + row} * kTaps * s.c_in + c + input, accumulate);
       }
   }
 
-  /// dw [tap * c_in] = or += G^T sum G.
-  void store_weights(const float* sum, std::int64_t stride, float* dw, bool accumulate) const {
-    V rows[kIn][3];
+  /// dw [tap * c_in] = or += G^T sums G.
+  void store_weights(const float* sums, std::int64_t stride, float* dw, bool accumulate) const {
+    V rows[kWeights][3];
 #pragma GCC unroll 6
-    for (int i = 0; i < kIn; ++i) {
-      V t[kIn];
+    for (int i = 0; i < kWeights; ++i) {
+      V u[kWeights];
 #pragma GCC unroll 6
-      for (int j = 0; j < kIn; ++j) t[j] = at<B>(sum + (i * kIn + j) * stride);
-      weights_back(t, rows[i]);
+      for (int j = 0; j < kWeights; ++j) u[j] = at<B>(sums + (i * kWeights + j) * stride);
+      Scheme::taps(u, rows[i]);
     }
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
-      V t[kIn], g[3];
+      V u[kWeights], g[3];
 #pragma GCC unroll 6
-      for (int i = 0; i < kIn; ++i) t[i] = rows[i][j];
-      weights_back(t, g);
+      for (int i = 0; i < kWeights; ++i) u[i] = rows[i][j];
+      Scheme::taps(u, g);
 #pragma GCC unroll 3
       for (int i = 0; i < 3; ++i) {
         V& out = at<B>(dw + std::int64_t{i * 3 + j} * s.c_in);
@@ -450,11 +590,24 @@ class SimdWinograd final : public Winograd {
   }
 };
 
-/// With two blocks of channels at a time where they allow it.
+template <class Scheme, int B>
+[[nodiscard]] std::unique_ptr<Winograd> make_scheme(const Winograd::Spec& spec) {
+  // Two blocks of channels at a time where they allow it.
+  if (spec.c_in % (2 * B) == 0 && spec.c_out % (2 * B) == 0) return std::make_unique<SimdWinograd<Scheme, B, 2>>(spec);
+  return std::make_unique<SimdWinograd<Scheme, B, 1>>(spec);
+}
+
 template <int B>
 [[nodiscard]] std::unique_ptr<Winograd> make_simd_winograd(const Winograd::Spec& spec) {
-  if (spec.c_in % (2 * B) == 0 && spec.c_out % (2 * B) == 0) return std::make_unique<SimdWinograd<B, 2>>(spec);
-  return std::make_unique<SimdWinograd<B, 1>>(spec);
+  switch (spec.kind) {
+    case Winograd::Kind::same:
+      return make_scheme<Same, B>(spec);
+    case Winograd::Kind::down:
+      return make_scheme<Down, B>(spec);
+    case Winograd::Kind::up:
+      return make_scheme<Up, B>(spec);
+  }
+  return nullptr;
 }
 
 }  // namespace
