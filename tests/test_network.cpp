@@ -8,6 +8,7 @@
 #include "dat/program.hpp"
 #include "device.hpp"
 #include "perturb.hpp"
+#include "pointwise.hpp"
 #include "random_values.hpp"
 #include "train/images.hpp"
 
@@ -574,4 +575,36 @@ TEST_CASE("A program follows the weights when their version says that they chang
   f.model.initialize(1);
   CHECK(f.loss(frozen, f.x) == frozen_before);
   CHECK(f.loss(training, f.x) == training_before);
+}
+
+TEST_CASE("Programs whose weights lie side by side follow the model and make room for others", "[network]") {
+  Fixture f("small_cnn", 4, 8);
+  const auto programs = FrozenProgram::of_sizes(f.model, {4, 2, 1});
+  FrozenProgram other(f.model, 4);
+  f.backend->commit_workspace();
+  const auto logits = [&](FrozenProgram& program) {
+    program.forward(f.x);
+    return to_host(*f.backend, program.logits(), program.n() * 10);
+  };
+  const auto all = [&] {
+    std::vector<std::vector<float>> found;
+    for (const auto& program : programs) found.push_back(logits(*program));
+    return found;
+  };
+  const auto expected = all(), again = all();
+  CHECK(again == expected);
+  for (std::size_t k = 0; k < programs.size(); ++k) {
+    const auto of_other = logits(other);
+    // The other program has taken the place; the first to come back may be any.
+    CHECK(relative_l2(expected[k], {of_other.begin(), of_other.begin() + std::ssize(expected[k])}) < 1e-5);
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      const std::size_t next = (k + i) % programs.size();
+      CHECK(logits(*programs[next]) == expected[next]);
+    }
+  }
+  f.model.initialize(2);
+  CHECK(logits(*programs[1]) != expected[1]);
+  CHECK(logits(*programs[0]) != expected[0]);
+  f.model.initialize(1);
+  CHECK(all() == expected);
 }
