@@ -580,7 +580,11 @@ TEST_CASE("A program follows the weights when their version says that they chang
 TEST_CASE("Programs whose weights lie side by side follow the model and make room for others", "[network]") {
   Fixture f("small_cnn", 4, 8);
   const auto programs = FrozenProgram::of_sizes(f.model, {4, 2, 1});
-  FrozenProgram other(f.model, 4);
+  // Of another network, so large that it leaves nothing of theirs.
+  Model large(*f.backend, networks().at("small_cnn")({.width = 48, .size = 8, .channels = 3, .classes = 10}),
+              Granularity::tensor);
+  large.initialize(3);
+  FrozenProgram other(large, 4);
   f.backend->commit_workspace();
   const auto logits = [&](FrozenProgram& program) {
     program.forward(f.x);
@@ -594,9 +598,8 @@ TEST_CASE("Programs whose weights lie side by side follow the model and make roo
   const auto expected = all(), again = all();
   CHECK(again == expected);
   for (std::size_t k = 0; k < programs.size(); ++k) {
-    const auto of_other = logits(other);
-    // The other program has taken the place; the first to come back may be any.
-    CHECK(relative_l2(expected[k], {of_other.begin(), of_other.begin() + std::ssize(expected[k])}) < 1e-5);
+    other.forward(f.x);
+    // The first to come back may be any of them.
     for (std::size_t i = 0; i < programs.size(); ++i) {
       const std::size_t next = (k + i) % programs.size();
       CHECK(logits(*programs[next]) == expected[next]);
