@@ -67,6 +67,58 @@ struct FgsmStep {
   }
 };
 
+/// Where the samples of an attack lie while a program computes some of them: slot k holds samples[k], or none (-1).
+struct Slots {
+  const std::int32_t* samples;
+  std::int64_t elements;  // of one image
+  /// Of element i of the slots: the same element among all images; -1: the slot is empty.
+  [[nodiscard]] DAT_HD std::int64_t home(std::int64_t i) const {
+    const std::int32_t sample = samples[i / elements];
+    return sample < 0 ? -1 : sample * elements + i % elements;
+  }
+};
+
+/// Fills the slots (x, eta, x_adv = x + eta, labels) from the arrays of all samples. Empty ones stay as they are. Runs
+/// over the elements of the slots.
+struct FillSlots {
+  Slots slots;
+  const float *all_x, *all_eta;
+  const std::int32_t* all_labels;
+  float *x, *eta, *x_adv;
+  std::int32_t* labels;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t from = slots.home(i);
+    if (from < 0) return;
+    x[i] = all_x[from];
+    eta[i] = all_eta[from];
+    x_adv[i] = x[i] + eta[i];
+    if (i % slots.elements == 0) labels[i / slots.elements] = all_labels[from / slots.elements];
+  }
+};
+
+/// PGD-K-tau: how many steps each sample [all] may still take from places where it is fooled. It leaves the attack
+/// where it would need one more: -1. Runs over the slots; their samples have not left.
+struct CountFooled {
+  const std::int32_t* samples;  // [slots]; -1: empty
+  const float* correct;         // [slots], 0: fooled
+  std::int32_t* steps_left;
+  DAT_HD void operator()(std::int64_t i) const {
+    if (samples[i] >= 0 && correct[i] == 0.0F) --steps_left[samples[i]];
+  }
+};
+
+/// all_eta of a sample = that of its slot, unless the sample has left. Runs over the elements of the slots.
+struct KeepSteps {
+  Slots slots;
+  const std::int32_t* steps_left;
+  const float* eta;
+  float* all_eta;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t to = slots.home(i);
+    if (to >= 0 && steps_left[to / slots.elements] >= 0) all_eta[to] = eta[i];
+  }
+};
+
 /// x_adv = clamp(x + eta, 0, 1).
 struct ClampSum {
   const float *x, *eta;

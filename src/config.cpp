@@ -210,7 +210,8 @@ struct Rule {
   double low = -kInfinity, high = kInfinity;
   bool above = false;                 ///< `low` itself is out
   bool below = false;                 ///< `high` itself is out
-  std::optional<double> automatic{};  ///< the number that stands for the word "auto"
+  std::optional<double> automatic{};  ///< the number that stands for `word`
+  std::string word = "auto";
 };
 
 template <class T>
@@ -225,7 +226,7 @@ std::string expectation(const Rule& rule) {
   if (std::is_integral_v<T> && rule.high == kInfinity)
     text += " below 2^" + std::to_string(std::numeric_limits<T>::digits);
   if (rule.high < kInfinity) text += (rule.below ? " and below " : " and at most ") + number_text(rule.high);
-  return text + (rule.automatic ? " or \"auto\"" : "");
+  return text + (rule.automatic ? " or " + quoted(rule.word) : "");
 }
 
 bool convert(const Value& source, const Rule&, bool& value) {
@@ -244,7 +245,7 @@ bool convert(const Value& source, const Rule& rule, std::string& value) {
 template <class T>
 bool convert(const Value& source, const Rule& rule, T& value) {
   if (rule.automatic) {
-    const bool by_word = source.text == "auto";
+    const bool by_word = source.text == rule.word;
     const bool by_number = read_number(source.text, value) && static_cast<double>(value) == *rule.automatic;
     if (by_word || by_number) {
       value = static_cast<T>(*rule.automatic);
@@ -290,7 +291,7 @@ std::string value_text(const T& value, const Rule& rule, bool toml) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     return toml ? quoted(value) : value;
   } else if constexpr (std::is_arithmetic_v<T>) {
-    if (rule.automatic && static_cast<double>(value) == *rule.automatic) return toml ? "\"auto\"" : "auto";
+    if (rule.automatic && static_cast<double>(value) == *rule.automatic) return toml ? quoted(rule.word) : rule.word;
     const std::string text = number_text(value);
     return toml && text.find('/') != std::string::npos ? quoted(text) : text;  // plain TOML has no fractions
   } else {
@@ -546,6 +547,9 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
   options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--attack-stop", o.attack_stop,
+              "early stop of pgd: an image takes at most N steps while it is misclassified, then leaves the attack",
+              {.low = 0, .automatic = -1, .word = "off"});
   options.add("--attack-bn", o.attack_bn,
               "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
               one_of({"auto", "eval", "train"}));
@@ -633,6 +637,10 @@ void resolve(TrainOptions& o) {
         "; swap or change them");
   check(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
         "--milestones must increase, e.g. 75,90,95");
+  check(o.attack_stop < 0 || o.attack == "pgd", "--attack-stop works with --attack pgd, not with ", o.attack,
+        "; leave it off");
+  check(o.attack_stop < 0 || o.attack_bn != "train", "--attack-stop does not work with --attack-bn train: where batch ",
+        "statistics tie the images together, none can leave; take --attack-bn eval");
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 

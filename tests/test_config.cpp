@@ -257,11 +257,12 @@ TEST_CASE("the resolved configuration restores every option") {
   CHECK(parse_file(command.resolved_toml).resolved_toml == command.resolved_toml);
   CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
 
-  // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose).
+  // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
+  // the early stop).
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
-    if (a.empty() || a[0] == '#' || a.starts_with("quiet")) continue;
+    if (a.empty() || a[0] == '#' || a.starts_with("quiet") || a.starts_with("attack-stop")) continue;
     INFO(a);
     CHECK(a != b);
     ++options;
@@ -276,6 +277,16 @@ TEST_CASE("the resolved configuration of eval restores every option") {
              "4",    "--device",       "cpu",  "--threads", "2",     "--quiet"});
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
+}
+
+TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
+  CHECK(parse({}).train.attack_stop == -1);
+  CHECK(parse({"--attack-stop", "off"}).train.attack_stop == -1);
+  CHECK(contains(parse({}).resolved_toml, "attack-stop = \"off\"\n"));
+  const Command command = parse({"--attack-stop", "0"});
+  CHECK(command.train.attack_stop == 0);
+  CHECK(parse_file(command.resolved_toml).train == command.train);
+  CHECK(parse_file("attack-stop = \"off\"\n").train == parse({}).train);
 }
 
 TEST_CASE("what --print-config prints is a configuration file with the same options") {
@@ -329,15 +340,23 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
 }
 
 TEST_CASE("wrong types and values out of range are refused by name, with the range") {
-  const std::vector<std::vector<std::string>> refused = {
-      {"--batch", "-1"},        {"--batch", "1.5"},     {"--batch", "12abc"},     {"--batch", "99999999999"},
-      {"--width", "-1"},        {"--eps", "0"},         {"--eps", "2"},           {"--alpha", "-0.1"},
-      {"--attack-steps", "0"},  {"--lr", "0"},          {"--lr", "fast"},         {"--momentum", "1"},
-      {"--weight-decay", "-2"}, {"--lambda", "-1"},     {"--clamp-high", "0"},    {"--p-min", "0"},
-      {"--p-min", "1.01"},      {"--budget", "-1"},     {"--resample", "0"},      {"--resample", "week"},
-      {"--seed", "-1"},         {"--epochs", "-2"},     {"--device", "tpu"},      {"--milestones", "a,b"},
-      {"--progress", "0"},      {"--bucket", "0"},      {"--max-steps", "-1"},    {"--network", "vgg"},
-      {"--importance", "on"},   {"--bandit-loss", "x"}, {"--granularity", "net"}, {"--lr", "--batch"}};
+  const std::vector<std::vector<std::string>> refused = {{"--batch", "-1"},        {"--batch", "1.5"},
+                                                         {"--batch", "12abc"},     {"--batch", "99999999999"},
+                                                         {"--width", "-1"},        {"--eps", "0"},
+                                                         {"--eps", "2"},           {"--alpha", "-0.1"},
+                                                         {"--attack-steps", "0"},  {"--lr", "0"},
+                                                         {"--lr", "fast"},         {"--momentum", "1"},
+                                                         {"--weight-decay", "-2"}, {"--lambda", "-1"},
+                                                         {"--clamp-high", "0"},    {"--p-min", "0"},
+                                                         {"--p-min", "1.01"},      {"--budget", "-1"},
+                                                         {"--resample", "0"},      {"--resample", "week"},
+                                                         {"--seed", "-1"},         {"--epochs", "-2"},
+                                                         {"--device", "tpu"},      {"--milestones", "a,b"},
+                                                         {"--progress", "0"},      {"--bucket", "0"},
+                                                         {"--max-steps", "-1"},    {"--network", "vgg"},
+                                                         {"--importance", "on"},   {"--bandit-loss", "x"},
+                                                         {"--granularity", "net"}, {"--lr", "--batch"},
+                                                         {"--attack-stop", "-2"},  {"--attack-stop", "auto"}};
   for (const auto& arguments : refused) {
     const std::string message = refusal(arguments);
     INFO(message);
@@ -377,6 +396,9 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--clamp-low", "11"}), "--clamp-high 10"));
   CHECK(contains(refusal({"--epochs", "0", "--warmup-epochs", "0"}), "nothing to train"));
   CHECK(contains(refusal({"-q", "-v"}), "--quiet and --verbose"));
+  CHECK(contains(refusal({"--attack-stop", "1", "--attack", "fgsm"}), "--attack-stop works with --attack pgd"));
+  CHECK(contains(refusal({"--attack-stop", "1", "--attack-bn", "train"}), "take --attack-bn eval"));
+  CHECK(parse({"--attack-stop", "1", "--attack-bn", "eval"}).train.attack_stop == 1);
   CHECK(parse({"--batch", "128", "--micro-batch", "32"}).train.micro_batch == 32);
 }
 

@@ -8,6 +8,7 @@
 #include "dat/program.hpp"
 #include "device.hpp"
 #include "perturb.hpp"
+#include "pointwise.hpp"
 #include "random_values.hpp"
 #include "train/images.hpp"
 
@@ -574,4 +575,79 @@ TEST_CASE("A program follows the weights when their version says that they chang
   f.model.initialize(1);
   CHECK(f.loss(frozen, f.x) == frozen_before);
   CHECK(f.loss(training, f.x) == training_before);
+}
+
+TEST_CASE("Programs whose weights lie side by side follow the model and make room for others", "[network]") {
+  Fixture f("small_cnn", 4, 8);
+  const auto programs = FrozenProgram::of_sizes(f.model, {4, 2, 1});
+  // Of another network, so large that it leaves nothing of theirs.
+  Model large(*f.backend, networks().at("small_cnn")({.width = 48, .size = 8, .channels = 3, .classes = 10}),
+              Granularity::tensor);
+  large.initialize(3);
+  FrozenProgram other(large, 4);
+  f.backend->commit_workspace();
+  const auto logits = [&](FrozenProgram& program) {
+    program.forward(f.x);
+    return to_host(*f.backend, program.logits(), program.n() * 10);
+  };
+  const auto all = [&] {
+    std::vector<std::vector<float>> found;
+    for (const auto& program : programs) found.push_back(logits(*program));
+    return found;
+  };
+  const auto expected = all(), again = all();
+  CHECK(again == expected);
+  for (std::size_t k = 0; k < programs.size(); ++k) {
+    other.forward(f.x);
+    // The first to come back may be any of them.
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      const std::size_t next = (k + i) % programs.size();
+      CHECK(logits(*programs[next]) == expected[next]);
+    }
+  }
+  f.model.initialize(2);
+  CHECK(logits(*programs[1]) != expected[1]);
+  CHECK(logits(*programs[0]) != expected[0]);
+  f.model.initialize(1);
+  CHECK(all() == expected);
+}
+
+TEST_CASE("With batch statistics, a training pass after K - 1 steps of PGD yields the gradient of the K-th",
+          "[network]") {
+  constexpr int kSamples = 4, kSteps = 3;  // a power of two: the mean of the losses scales gradients exactly
+  Fixture f("small_cnn", kSamples, 8);
+  TrainingProgram program(f.model, kSamples);
+  f.backend->commit_workspace();
+  const std::int64_t pixels = kSamples * f.layout.elements();
+  const auto* labels = to_device(*f.backend, std::vector<std::int32_t>{1, 2, 3, 4});
+  float *loss = f.backend->allocate_floats(kSamples, "test"), *correct = f.backend->allocate_floats(kSamples, "test");
+  float *eta = f.backend->allocate_floats(pixels, "test"), *x_adv = f.backend->allocate_floats(pixels, "test");
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  const auto pass = [&](const GradientRequest& request, float scale) {
+    program.forward(x_adv);
+    cross_entropy(*f.backend, program.logits(), labels, kSamples, 10, loss, correct, program.dlogits(), scale);
+    program.backward(x_adv, request);
+  };
+  const auto step = [&] { each(f.backend->device(), pixels, kernels::PgdStep{{f.x, eta, x_adv, 0.02F, 0.05F}, f.dx}); };
+  const auto attack = [&](int steps) {
+    const auto start = random_values(pixels, 4, -0.05F, 0.05F);
+    f.backend->copy_to_device(eta, start.data(), start.size() * sizeof(float));
+    each(f.backend->device(), kernels::groups(pixels), kernels::Add<float>{f.x, eta, x_adv, pixels});
+    for (int k = 0; k < steps; ++k) {
+      pass({.input = f.dx}, 1.0F);
+      step();
+    }
+  };
+  attack(kSteps);
+  const auto whole = to_host(*f.backend, eta, pixels);
+  attack(kSteps - 1);
+  pass({.weights = &all}, 1.0F / kSamples);
+  const auto gradients = f.gradients();
+  // One pass for both: what the weights get is what --attack-steps K-1 gives them, and eta may go one step on.
+  attack(kSteps - 1);
+  CHECK(to_host(*f.backend, eta, pixels) != whole);
+  pass({.weights = &all, .input = f.dx}, 1.0F / kSamples);
+  step();
+  CHECK(f.gradients() == gradients);
+  CHECK(to_host(*f.backend, eta, pixels) == whole);
 }

@@ -72,6 +72,7 @@ struct Step {
     record.bytes_sent = 4 * record.active_elements;
     record.bytes_statistics = (std::int64_t{1} << 40) + number;
     record.weight_gradients = number + 7;
+    record.attack_passes = 10 * number;
     p = {1.0, 0.3 + 0.01 * x, 0.1};
     scale = {1.0F, static_cast<float>(number % 2 == 0 ? 0 : 1 / p[1]), 0.0F};
     norms = {x / 11, x / 13, 99};
@@ -179,7 +180,8 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
                                                          {"bytes_sent", &StepRecord::bytes_sent},
                                                          {"bytes_statistics", &StepRecord::bytes_statistics},
                                                          {"active_elements", &StepRecord::active_elements},
-                                                         {"weight_gradients", &StepRecord::weight_gradients}}) {
+                                                         {"weight_gradients", &StepRecord::weight_gradients},
+                                                         {"attack_passes", &StepRecord::attack_passes}}) {
     INFO(name);
     const std::vector<std::int64_t> values = integers(file, group + name);
     REQUIRE(values.size() == steps.size());

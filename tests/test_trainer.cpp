@@ -41,7 +41,9 @@ namespace {
 TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
   TrainOptions options = small_run();
   options.lambda = GENERATE(0.0, 1.0);
-  options.attack = GENERATE("pgd", "fgsm");
+  const auto [attack, stop] = GENERATE(table<std::string, int>({{"pgd", -1}, {"pgd", 0}, {"fgsm", -1}}));
+  options.attack = attack;
+  options.attack_stop = stop;
   options.micro_batch = GENERATE(16, 8);
   const auto world = Communicator::single();
   Trainer trainer(*world, options);

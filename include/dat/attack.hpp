@@ -27,26 +27,35 @@ class Objective {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::attack_start;
   std::uint32_t time = 0;  ///< epoch (training) or 0 (evaluation): the other key
+  /// Images that gradients have been computed for so far, those included that only fill up a program.
+  std::int64_t passes = 0;
 
   virtual void gradient() = 0;  ///< dx at x_adv; queued, does not wait
   /// gradient(), then one iteration of PGD with it (kernels::PgdStep): in one pass where the device has one.
   virtual void gradient_step(float alpha, float eps);
+  /// As `steps` calls of gradient_step, but a sample leaves once it is fooled: in each iteration, a sample that is
+  /// classified wrong and has used up `tau` steps from such places stays where it is, for good (PGD-K-tau: Zhang et
+  /// al., "Attacks Which Do Not Kill Training Make Adversarial Learning Stronger", ICML 2020, algorithm 1). Samples
+  /// that have left are not computed again. Starts at x + eta and leaves eta; x_adv is undefined. Waits for the device
+  /// once per iteration. Error(usage) where samples depend on each other.
+  virtual void steps_until_fooled(int steps, int tau, float alpha, float eps);
 };
 
 struct AttackOptions {
   double eps = 8.0 / 255;
   double alpha = 0;  ///< 0: the attack's own default (pgd 2/255, fgsm 1.25 eps)
   int steps = 10;
+  int stop = -1;  ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
 };
 
 class Attack {
  public:
   virtual ~Attack() = default;
-  /// Leaves the adversarial images in objective.x_adv. Allocates nothing, waits for nothing.
+  /// Leaves the adversarial images in objective.x_adv. Allocates nothing; waits for nothing but for the early stop.
   virtual void perturb(Objective& objective) const = 0;
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
-  [[nodiscard]] virtual int gradient_evaluations() const = 0;
+  [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks();

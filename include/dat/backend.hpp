@@ -147,10 +147,11 @@ class Backend {
   [[nodiscard]] virtual void* workspace() const = 0;
 
   /// Packed weights may lie in memory that programs use in turn. Convolutions made after `plan_weights` belong to one
-  /// program, which takes its turn before it packs or uses them: false where they have to be packed again. Like the
-  /// workspace, that memory exists after commit_workspace.
+  /// program, or to some that lie side by side and take one turn together (`who`). They take it before they pack or use
+  /// the weights: false where all of them have to be packed again. Like the workspace, that memory exists after
+  /// commit_workspace.
   virtual void plan_weights() {}
-  [[nodiscard]] virtual bool take_turn(const void* /*program*/) { return true; }
+  [[nodiscard]] virtual bool take_turn(const void* /*who*/) { return true; }
 
   /// All work is queued and done in order; what these two copy is queued with it.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;  ///< host may change at once

@@ -24,6 +24,7 @@ struct TrainOptions {
   int attack_steps = 10;
   double eps = 8.0 / 255;                ///< L-infinity radius, images in [0, 1]
   double alpha = 0;                      ///< step size; 0: the attack's own
+  int attack_stop = -1;                  ///< tau of pgd's early stop; -1: off
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
   double lambda = 0;                     ///< weight of the clean loss

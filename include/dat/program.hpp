@@ -18,6 +18,11 @@ class FrozenProgram {
   /// For n samples at a time, with activations and weights kept as `storage`. Asks the backend for workspace: call
   /// backend.commit_workspace() before the first run. Error(usage): the backend refuses that storage.
   FrozenProgram(Model& model, int n, DType storage = DType::f32);
+  /// One program for each of these numbers of samples. Their packed weights lie side by side and take one turn
+  /// together: each program packs once after the model has changed, however they alternate. Memory: packed weights of
+  /// all of them, workspace of the largest.
+  [[nodiscard]] static std::vector<std::unique_ptr<FrozenProgram>> of_sizes(Model& model, const std::vector<int>& sizes,
+                                                                            DType storage = DType::f32);
   ~FrozenProgram();
 
   /// Folds and packs the weights if the model has changed since the last time, or another program has used their place.
@@ -39,6 +44,11 @@ class FrozenProgram {
 
  private:
   struct Step;
+  /// Of the programs whose packed weights lie side by side: how often others have used that place.
+  struct Turn {
+    std::uint64_t number = 0;
+  };
+  FrozenProgram(Model& model, int n, DType storage, std::shared_ptr<Turn> turn);
   void lower();
   template <class T>
   [[nodiscard]] T* at(Planner::Buffer buffer) const;
@@ -54,7 +64,8 @@ class FrozenProgram {
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
-  std::uint64_t version_ = 0;
+  std::shared_ptr<Turn> turn_;
+  std::uint64_t version_ = 0, packed_in_ = 0;  ///< of the model, and the turn, when the weights were packed
 };
 
 /// f32, f16 or bf16 by name. Error(usage).

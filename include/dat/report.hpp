@@ -26,6 +26,7 @@ struct StepRecord {
   std::int64_t bytes_sent = 0;                                              ///< gradient message of one rank
   std::int64_t bytes_statistics = 0;                                        ///< batch-norm statistics, losses, flags
   std::int64_t active_elements = 0;
+  std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included
   std::int64_t weight_gradients = 0;           ///< convolution weight-gradient primitives executed on rank 0
   const std::vector<float>* scale = nullptr;   ///< [layers] 1/p of active layers, 0 of inactive ones
   const std::vector<double>* p = nullptr;      ///< [layers] inclusion probabilities of this step's draw
@@ -56,6 +57,7 @@ struct RunFacts {
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   int ranks = 1;
   std::int64_t total_steps = 0;
+  int attack_steps = 0;          ///< gradients per image and step, at most
   double progress_seconds = 10;  ///< between progress lines when the output is no terminal
   bool quiet = false;
 };

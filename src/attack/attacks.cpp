@@ -1,5 +1,6 @@
 #include "attack/attacks.hpp"
 
+#include "dat/error.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 
@@ -14,6 +15,10 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
 void Objective::gradient_step(float alpha, float eps) {
   gradient();
   each(device, n * layout.elements(), kernels::PgdStep{{clean, eta, x_adv, alpha, eps}, dx});
+}
+
+void Objective::steps_until_fooled(int, int, float, float) {
+  fail(ExitCode::usage, "the early stop of an attack needs samples that do not depend on each other");
 }
 
 void start(Objective& o, double eps) {

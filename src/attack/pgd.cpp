@@ -6,23 +6,30 @@ namespace dat {
 namespace {
 
 /// Projected gradient descent in the L-infinity ball (Madry et al. 2018), with DAT's order of clamps: see
-/// kernels::PgdStep.
+/// kernels::PgdStep. With options.stop: PGD-K-tau.
 class Pgd final : public Attack {
  public:
   explicit Pgd(const AttackOptions& options)
-      : eps_(options.eps), alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255), steps_(options.steps) {}
+      : eps_(options.eps),
+        alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255),
+        steps_(options.steps),
+        stop_(options.stop) {}
 
   void perturb(Objective& o) const override {
     const std::int64_t n = o.n * o.layout.elements();
     start(o, eps_);
-    for (int k = 0; k < steps_; ++k) o.gradient_step(static_cast<float>(alpha_), static_cast<float>(eps_));
+    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
+    if (stop_ >= 0)
+      o.steps_until_fooled(steps_, stop_, alpha, eps);
+    else
+      for (int k = 0; k < steps_; ++k) o.gradient_step(alpha, eps);
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
 
  private:
   double eps_, alpha_;
-  int steps_;
+  int steps_, stop_;
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ void for_each_step_field(Record& record, Field&& field) {
   field("bytes_statistics", record.bytes_statistics, "byte");
   field("active_elements", record.active_elements, "");
   field("weight_gradients", record.weight_gradients, "");
+  field("attack_passes", record.attack_passes, "");
 }
 
 template <class Record, class Field>

@@ -127,7 +127,7 @@ void write_text(const std::string& path, const std::string& text) {
 
 std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
   std::array<double, kPhases> seconds{};
-  double images = 0, bytes = 0, statistics = 0, active = 0;
+  double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
     for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[phase] += r.seconds[phase];
@@ -135,6 +135,7 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
     bytes += static_cast<double>(r.bytes_sent);
     statistics += static_cast<double>(r.bytes_statistics);
     active += static_cast<double>(history.active_layers(i));
+    passes += static_cast<double>(r.attack_passes);
   }
   double total = 0, training = 0;
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
@@ -153,6 +154,11 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
     const auto n = static_cast<double>(history.steps.size());
     if (training > 0)
       text += formatted("%-16s%.1f images/s, all ranks, without evaluation\n", "speed", images / training);
+    if (passes > 0) {
+      const double all = images * facts.attack_steps, saved = 100 * (1 - passes / all);
+      text += formatted("%-16s%.2f per image", "attack passes", passes / images);
+      text += saved > 0 ? formatted(" of at most %d: %.1f %% saved\n", facts.attack_steps, saved) : "\n";
+    }
     text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), statistics %.4g kB\n",
                       "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
     text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());

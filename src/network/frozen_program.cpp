@@ -37,17 +37,31 @@ DType storage_from(const std::string& name) {
   fail(ExitCode::usage, "unknown precision '", name, "'; known: f32, f16, bf16");
 }
 
-FrozenProgram::FrozenProgram(Model& model, int n, DType storage) : model_(model), n_(n), storage_(storage) {
+FrozenProgram::FrozenProgram(Model& model, int n, DType storage) : FrozenProgram(model, n, storage, nullptr) {}
+
+FrozenProgram::FrozenProgram(Model& model, int n, DType storage, std::shared_ptr<Turn> turn)
+    : model_(model), n_(n), storage_(storage), turn_(std::move(turn)) {
   require(model.backend.refuses(storage).empty(), ExitCode::usage, model.backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
   logits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
   dlogits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
   scale_ = model.backend.allocate_floats(model.graph.statistics, "folded batch norm");
   shift_ = model.backend.allocate_floats(model.graph.statistics, "folded batch norm");
-  model.backend.plan_weights();
+  if (turn_ == nullptr) {
+    turn_ = std::make_shared<Turn>();
+    model.backend.plan_weights();
+  }
   lower();
   workspace_bytes_ = planner_.place();
   model.backend.request_workspace(workspace_bytes_);
+}
+
+std::vector<std::unique_ptr<FrozenProgram>> FrozenProgram::of_sizes(Model& model, const std::vector<int>& sizes,
+                                                                    DType storage) {
+  std::vector<std::unique_ptr<FrozenProgram>> all;
+  for (const int n : sizes)
+    all.emplace_back(new FrozenProgram(model, n, storage, all.empty() ? nullptr : all.front()->turn_));
+  return all;
 }
 
 FrozenProgram::~FrozenProgram() = default;
@@ -241,7 +255,9 @@ T* FrozenProgram::at(Planner::Buffer buffer) const {
 }
 
 void FrozenProgram::refresh() {
-  if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
+  if (!model_.backend.take_turn(turn_.get())) ++turn_->number;
+  if (packed_in_ == turn_->number && version_ == model_.parameters.version) return;
+  packed_in_ = turn_->number;
   version_ = model_.parameters.version;
   for (const Step& step : steps_) {
     const float *scale = nullptr, *shift = nullptr;

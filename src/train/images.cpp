@@ -65,10 +65,10 @@ void cross_entropy(Backend& backend, float* logits, const std::int32_t* labels, 
 
 FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, int classes)
     : images_(images),
-      program_(program),
       classes_(classes),
       loss_(images.backend.allocate_floats(images.capacity, "losses")),
-      correct_(images.backend.allocate_floats(images.capacity, "losses")) {
+      correct_(images.backend.allocate_floats(images.capacity, "losses")),
+      program_(program) {
   device = images.backend.device();
   layout = images.layout;
   clean = images.clean;
@@ -85,9 +85,13 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   time = when;
 }
 
-void FrozenObjective::gradient() { run({}); }
+void FrozenObjective::gradient() {
+  count_passes();
+  run({});
+}
 
 void FrozenObjective::gradient_step(float alpha, float eps) {
+  count_passes();
   program_.refresh();  // not inside what is recorded
   const PgdUpdate update{clean, eta, x_adv, alpha, eps};
   const auto found = std::find_if(recorded_.begin(), recorded_.end(),

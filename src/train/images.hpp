@@ -44,7 +44,7 @@ void cross_entropy(Backend& backend, float* logits, const std::int32_t* labels, 
                    float* correct, float* dlogits, float gradient_scale);
 
 /// The attack's view of the frozen network, in pieces of the program's size.
-class FrozenObjective final : public Objective {
+class FrozenObjective : public Objective {
  public:
   FrozenObjective(Images& images, FrozenProgram& program, int classes);
   /// For the samples that are in `images` now.
@@ -55,6 +55,11 @@ class FrozenObjective final : public Objective {
   /// Loss and correctness of `x` (clean or x_adv), [images.count] each on the device, without a gradient.
   void measure(const float* x, float* loss, float* correct);
 
+ protected:
+  Images& images_;
+  int classes_;
+  float *loss_, *correct_;  ///< [images.capacity], of the last pass
+
  private:
   struct Recorded {
     int n;
@@ -62,11 +67,9 @@ class FrozenObjective final : public Objective {
     std::unique_ptr<Backend::Recording> work;
   };
   void run(const PgdUpdate& update);
+  void count_passes() { passes += (n + program_.n() - 1) / program_.n() * program_.n(); }
 
-  Images& images_;
   FrozenProgram& program_;
-  int classes_;
-  float *loss_, *correct_;
   std::vector<Recorded> recorded_;
 };
 

@@ -144,6 +144,7 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     facts.layer_sizes = trainer->model().parameters.layer_sizes;
     facts.ranks = world.size();
     facts.total_steps = trainer->total_steps();
+    facts.attack_steps = trainer->attack_steps();
     facts.progress_seconds = options.progress;
     facts.quiet = options.quiet;
     // A checkpoint from elsewhere starts a new record; one's own continues it.
@@ -243,6 +244,14 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(1) << bytes / 1e6 << " MB";
   return text.str();
+}
+
+/// "128, 64 or 32".
+[[nodiscard]] std::string numbers(const std::vector<int>& all) {
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < all.size() ? ", " : " or ") + std::to_string(all[i]);
+  return text;
 }
 
 /// The number of ranks that a launcher has announced; 1 without a launcher.
@@ -390,6 +399,9 @@ std::string validate_text(const Command& command) {
        << "steps per epoch  " << steps << "; " << options.warmup_epochs << " warm-up + " << options.epochs
        << " epochs = " << steps * (options.warmup_epochs + options.epochs) << " steps"
        << (options.max_steps > 0 ? ", ended by --max-steps " + std::to_string(options.max_steps) : "") << "\n"
+       << "attack           " << trainer.attack_steps() << " passes forward and back per image"
+       << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.attack_sizes())
+       << " images at a time\n"
        << "all-reduce       " << megabytes(4 * elements) << " per step on average, "
        << megabytes(4.0 * static_cast<double>(model.parameters.size)) << " with all layers active\n"
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))

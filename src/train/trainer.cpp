@@ -22,7 +22,7 @@ namespace {
   return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
 }
 
-enum Message : std::uint8_t { kLossAdv, kCorrectAdv, kLossClean, kCorrectClean, kImages, kStop, kScalars };
+enum Message : std::uint8_t { kLossAdv, kCorrectAdv, kLossClean, kCorrectClean, kImages, kPasses, kStop, kScalars };
 
 }  // namespace
 
@@ -67,6 +67,7 @@ class Trainer::BatchObjective final : public Objective {
     weight_ = weight;
   }
   void gradient() override {
+    passes += n;
     TrainingProgram& program = trainer_.program(n);
     program.forward(x_adv);
     cross_entropy(*trainer_.backend_, program.logits(), trainer_.images_->labels, n, trainer_.classes_, loss_, loss_,
@@ -117,19 +118,25 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
 
   images_ = std::make_unique<Images>(*backend_, info, micro_batch_);
   const DType storage = storage_from(options.attack_precision);
-  frozen_ = std::make_unique<FrozenProgram>(*model_, micro_batch_, storage);
+  const bool stops = options.attack_stop >= 0;
+  frozen_ =
+      FrozenProgram::of_sizes(*model_, stops ? early_stop_sizes(micro_batch_) : std::vector{micro_batch_}, storage);
   if (storage != DType::f32) evaluated_ = std::make_unique<FrozenProgram>(*model_, micro_batch_);
   training_[micro_batch_] = std::make_unique<TrainingProgram>(*model_, micro_batch_);
   if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0)
     training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
 
-  const AttackOptions attack{.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps};
+  const AttackOptions attack{
+      .eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps, .stop = options.attack_stop};
   attack_ = attacks().at(options.attack)(attack);
   evaluation_attack_ = attacks().at("pgd")(
       {.eps = options.eps, .alpha = options.attack == "pgd" ? options.alpha : 0, .steps = options.eval_attack_steps});
   const bool batch_statistics =
       options.attack_bn == "train" || (options.attack_bn == "auto" && attack_->prefers_batch_statistics());
-  objective_ = std::make_unique<FrozenObjective>(*images_, *frozen_, classes_);
+  if (stops)
+    objective_ = std::make_unique<EarlyStopObjective>(*images_, frozen_, classes_);
+  else
+    objective_ = std::make_unique<FrozenObjective>(*images_, *frozen_.front(), classes_);
   if (evaluated_) evaluation_objective_ = std::make_unique<FrozenObjective>(*images_, *evaluated_, classes_);
   if (batch_statistics) {
     batch_objective_ = std::make_unique<BatchObjective>(*this);
@@ -259,17 +266,17 @@ const StepRecord& Trainer::step(bool stop) {
   lap(Phase::select);
 
   first_micro_batch_ = true;
+  const std::int64_t passes = attacked().passes;
   for (int first = 0; first < batch.count; first += images_->count) {
     images_->load(batch, first, std::min(micro_batch_, batch.count - first), all_images_);
     lap(Phase::data);
     const float share = static_cast<float>(images_->count) / static_cast<float>(batch.count);
     if (batch_objective_) {
       batch_objective_->prepare(options_.seed, static_cast<std::uint32_t>(record_.epoch), share);
-      attack_->perturb(*batch_objective_);
     } else {
       objective_->prepare(options_.seed, Purpose::attack_start, static_cast<std::uint32_t>(record_.epoch));
-      attack_->perturb(*objective_);
     }
+    attack_->perturb(attacked());
     lap(Phase::attack);
     const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
     TrainingProgram& network = program(images_->count);
@@ -280,7 +287,7 @@ const StepRecord& Trainer::step(bool stop) {
   }
 
   reducer_->finish();
-  share_statistics(batch, stop);
+  share_statistics(batch, attacked().passes - passes, stop);
   lap(Phase::reduce);
   const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
   require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
@@ -333,7 +340,18 @@ void Trainer::add_statistics(const TrainingProgram& network, int pass, float wei
   each(backend_->device(), count, kernels::Scale{network.statistics(), statistics_ + count * pass, weight, !first});
 }
 
-void Trainer::share_statistics(const HostBatch& batch, bool stop) {
+Objective& Trainer::attacked() {
+  if (batch_objective_) return *batch_objective_;
+  return *objective_;
+}
+
+std::vector<int> Trainer::attack_sizes() const {
+  std::vector<int> sizes;
+  for (const auto& program : frozen_) sizes.push_back(program->n());
+  return sizes;
+}
+
+void Trainer::share_statistics(const HostBatch& batch, std::int64_t passes, bool stop) {
   // All that the host needs to know of this step, with one wait.
   if (learns()) {
     sum(backend_->device(), chunks_->select(active_), kernels::SquaredNorm{model_->parameters.gradients}, partial_,
@@ -356,6 +374,7 @@ void Trainer::share_statistics(const HostBatch& batch, bool stop) {
     total(corrects_ + options_.batch, message_[kCorrectClean]);
   }
   message_[kImages] = batch.count;
+  message_[kPasses] = static_cast<double>(passes);
   message_[kStop] = stop ? 1 : 0;
   std::copy_n(host_statistics_, message_.size() - kScalars, message_.begin() + kScalars);
   world_.sum(message_.data(), static_cast<std::int64_t>(message_.size()));
@@ -363,6 +382,7 @@ void Trainer::share_statistics(const HostBatch& batch, bool stop) {
     host_statistics_[i - kScalars] = static_cast<float>(message_[i] / world_.size());
   const double images = message_[kImages], nan = std::numeric_limits<double>::quiet_NaN();
   record_.images = static_cast<std::int64_t>(images);
+  record_.attack_passes = static_cast<std::int64_t>(message_[kPasses]);
   record_.loss_adv = message_[kLossAdv] / images;
   record_.acc_adv = message_[kCorrectAdv] / images;
   record_.loss_clean = options_.lambda > 0 ? message_[kLossClean] / images : nan;

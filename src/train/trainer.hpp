@@ -12,6 +12,7 @@
 #include "dat/reducer.hpp"
 #include "dat/report.hpp"
 #include "dat/selector.hpp"
+#include "train/early_stop.hpp"
 #include "train/evaluation.hpp"
 
 namespace dat {
@@ -45,7 +46,10 @@ class Trainer {
   [[nodiscard]] const Dataset& test_set() const { return *test_; }
   [[nodiscard]] const Dataset& train_set() const { return *train_; }
   [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
-  [[nodiscard]] std::vector<std::string> implementations() const { return frozen_->implementations(); }
+  [[nodiscard]] std::vector<std::string> implementations() const { return frozen_.front()->implementations(); }
+  /// Most gradients per image and step that the attack may cost, and how many images its programs take at a time.
+  [[nodiscard]] int attack_steps() const { return attack_->gradient_evaluations(); }
+  [[nodiscard]] std::vector<int> attack_sizes() const;
 
   /// Starts the clock and the loader, at the step restored or at 0.
   void start();
@@ -74,11 +78,12 @@ class Trainer {
  private:
   class BatchObjective;
   [[nodiscard]] TrainingProgram& program(int n) { return *training_.at(n); }
+  [[nodiscard]] Objective& attacked();
   [[nodiscard]] bool draw_due(std::int64_t step) const;
   void choose_layers();
   void train_pass(TrainingProgram& program, const float* x, int first, int batch, int pass, float weight, bool last);
   void add_statistics(const TrainingProgram& program, int pass, float weight, bool first);
-  void share_statistics(const HostBatch& batch, bool stop);
+  void share_statistics(const HostBatch& batch, std::int64_t passes, bool stop);
   [[nodiscard]] bool learns() const;
   void learn();
   void update_running_statistics();
@@ -98,7 +103,8 @@ class Trainer {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Images> images_;
-  std::unique_ptr<FrozenProgram> frozen_, evaluated_;         ///< evaluated_: null where frozen_ is f32 already
+  std::vector<std::unique_ptr<FrozenProgram>> frozen_;        ///< for a micro-batch; for parts of it (--attack-stop)
+  std::unique_ptr<FrozenProgram> evaluated_;                  ///< null where frozen_ is f32 already
   std::map<int, std::unique_ptr<TrainingProgram>> training_;  ///< by number of samples
   std::unique_ptr<FrozenObjective> objective_, evaluation_objective_;
   std::unique_ptr<BatchObjective> batch_objective_;

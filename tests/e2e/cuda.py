@@ -20,6 +20,13 @@ class Runs(common.TestCase):
         self.train("parts", *SMALL, ranks=2)
         self.assert_same(common.state("straight"), common.state("parts"))
 
+    def test_so_does_one_whose_attacks_stop_early(self):
+        stop = ["--attack-stop", 1, "--attack-precision", "f16"]
+        self.train("straight", *SMALL, *stop)
+        self.train("parts", *SMALL, *stop, "--max-steps", 3)
+        self.train("parts", *SMALL, *stop)
+        self.assert_same(common.state("straight"), common.state("parts"))
+
     def test_where_the_pixels_lie_and_when_messages_go_changes_nothing(self):
         self.train("resident", *SMALL, "--resident", "on", ranks=2)
         self.train("streamed", *SMALL, "--resident", "off", "--overlap", ranks=2)

@@ -91,6 +91,23 @@ class Results(common.TestCase):
         self.assertTrue((found["jointspar/active"] == 1).all() and (found["jointspar/p"] == 1).all())
         self.assertEqual(set(found["history/step/active_elements"]), {found["jointspar/layer_elements"].sum()})
 
+    def test_passes_of_the_attack(self):
+        """Two steps, or what an early stop leaves of them. Batches of 8, 8, 8 per rank, then of 5: with 3 empty places."""
+        common.synthetic("set.h5", train=58, test=14, size=16, classes=4)
+        found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1)
+        images = found["history/step/images"]
+        np.testing.assert_array_equal(images, [16, 16, 16, 10])
+        np.testing.assert_array_equal(found["history/step/attack_passes"], [32, 32, 32, 32])
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read(), r"attack passes +2\.21 per image\n")
+        os.rename("run", "whole")
+        found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-stop", 0)
+        passes = found["history/step/attack_passes"]
+        self.assertTrue((images <= passes).all() and (passes <= 2 * images).all() and passes.sum() < 2 * images.sum(),
+                        passes)
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read(), r"attack passes +1\.\d+ per image of at most 2: \d+\.\d % saved\n")
+
     def test_times_add_up(self):
         """On steps of some 10 ms: what is booked under no phase is a small constant for a step."""
         found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 3, "--checkpoint-every", 4, ranks=2,
