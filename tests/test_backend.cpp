@@ -268,6 +268,27 @@ TEST_CASE("A frozen convolution folds scale and bias in, adds, and cuts off belo
         const Activations dx = random_activations(*backend, s.n, f.x.layout, 4);
         conv->backward_data(f.dy.device, dx.device, true);
         CHECK(difference(*backend, dx.device, dx.layout, plus(reference.dx, dx.exact)) <= most);
+        if (!conv->backward_data_masks()) continue;
+
+        // Masks are the same as zeros.
+        const auto masked = [&](Activations& a, std::uint32_t seed) {
+          std::vector<float> values = to_host(*backend, a.device, static_cast<std::int64_t>(a.exact.v.size()));
+          const auto coins = random_values(static_cast<std::int64_t>(values.size()), seed);
+          std::vector<std::uint16_t> open((values.size() + 15) / 16);
+          for (std::size_t i = 0; i < values.size(); ++i)
+            if (coins[i] > 0)
+              open[i / 16] = static_cast<std::uint16_t>(open[i / 16] | 1U << (i % 16));
+            else
+              values[i] = 0;
+          return std::pair{to_device(*backend, open), to_device(*backend, values)};
+        };
+        Activations before = random_activations(*backend, s.n, f.x.layout, 4);
+        const auto [dy_open, dy_zeros] = masked(f.dy, 11);
+        const auto [dx_open, dx_zeros] = masked(before, 12);
+        conv->backward_data(f.dy.device, before.device, true, {dy_open, dx_open});
+        conv->backward_data(dy_zeros, dx_zeros, true);
+        const auto count = static_cast<std::int64_t>(before.exact.v.size());
+        CHECK(to_host(*backend, before.device, count) == to_host(*backend, dx_zeros, count));
       }
   }
 }

@@ -42,8 +42,15 @@ class Conv2d {
   /// frozen with ReLU: bits [ceil(n*c_out*h_out*w_out/16)] = where the ReLU is open; null: not wanted.
   virtual void forward(const void* x, void* y, std::uint16_t* bits) = 0;
   /// dx = conv^T(dy), or dx += where backward_data_accumulates() and `accumulate`. Not for images.
-  virtual void backward_data(const void* dy, void* dx, bool accumulate) = 0;
+  void backward_data(const void* dy, void* dx, bool accumulate) { backward_data(dy, dx, accumulate, {}); }
   [[nodiscard]] virtual bool backward_data_accumulates() const = 0;
+  /// Bits as from forward(): what is not open counts as zero, in dy, and in the dx that is added to. Null: all counts.
+  struct Masks {
+    const std::uint16_t *dy = nullptr, *dx = nullptr;
+  };
+  /// The same with masks, for which backward_data_masks() must be true.
+  virtual void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) = 0;
+  [[nodiscard]] virtual bool backward_data_masks() const = 0;
   /// The gradient of images: dx = conv^T(dy), then PGD's step where `update` has one, with which dx may be left as it
   /// was.
   virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update) = 0;

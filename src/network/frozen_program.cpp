@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "dat/half.hpp"
 #include "dat/program.hpp"
@@ -28,6 +29,13 @@ struct FrozenProgram::Step {
   Planner::Buffer gradient = -1, extra = -1, dx = -1, copy = -1, sum_into = -1, sum_from = -1;
   std::int64_t sum_elements = 0;
   bool dx_accumulates = false;
+  bool masks_inside = false;     ///< the convolution applies this step's mask to the gradient that it reads
+  Planner::Buffer dx_mask = -1;  ///< that the convolution applies to the dx it adds to
+  struct Masking {
+    Planner::Buffer gradient, mask;
+    std::int64_t elements;
+  };
+  std::vector<Masking> masked_first;  ///< before the step: masks that others left to it
 };
 
 DType storage_from(const std::string& name) {
@@ -193,19 +201,29 @@ void FrozenProgram::lower() {
   // Buffers of the way back. Every gradient buffer belongs to one value; a residual takes over its sum's gradient.
   struct Gradient {
     Planner::Buffer main = -1, extra = -1;
+    Planner::Buffer mask = -1;  ///< still to be applied to main
   };
   std::vector<Gradient> gradients(nodes.size());
   for (int s = count - 1; s >= 0; --s) {
     Step& step = steps_[static_cast<std::size_t>(s)];
     const int now = 2 * count - 1 - s;
-    const auto contribute = [&](int v, Planner::Buffer buffer) {
+    const auto mask_first = [&](int v) {
+      Gradient& g = gradients[static_cast<std::size_t>(v)];
+      if (g.mask < 0) return;
+      step.masked_first.push_back({g.main, g.mask, n_ * model_.layout(v).elements()});
+      planner_.touch(g.main, now);
+      planner_.touch(std::exchange(g.mask, -1), now);
+    };
+    const auto contribute = [&](int v, Planner::Buffer buffer, Planner::Buffer mask = -1) {
       Gradient& g = gradients[static_cast<std::size_t>(v)];
       if (g.main < 0) {
         g.main = buffer;
+        g.mask = mask;
       } else if (g.extra < 0) {
         g.extra = buffer;
       } else {
         assert(step.sum_into < 0);
+        mask_first(v);
         step.sum_into = g.main;
         step.sum_from = buffer;
         step.sum_elements = n_ * model_.layout(v).elements();
@@ -218,17 +236,28 @@ void FrozenProgram::lower() {
     step.extra = gradients[static_cast<std::size_t>(step.end)].extra;
     for (const Planner::Buffer buffer : {step.gradient, step.extra, step.mask})
       if (buffer >= 0) planner_.touch(buffer, now);
+    mask_first(step.end);
     switch (step.kind) {
       case Step::Kind::convolution:
+        // A residual that takes over the gradient takes the mask with it, if it has no other gradient yet.
+        step.masks_inside = step.relu && step.extra < 0 && step.x != 0 && step.conv->backward_data_masks() &&
+                            step.residual != step.x &&
+                            (step.residual <= 0 || gradients[static_cast<std::size_t>(step.residual)].main < 0);
         if (step.x != 0) {
           step.dx_accumulates = gx.main >= 0 && step.conv->backward_data_accumulates();
           step.dx = step.dx_accumulates ? gx.main : fresh(x_elements, type_of(step.x), now);
-          if (!step.dx_accumulates) contribute(step.x, step.dx);
+          if (step.dx_accumulates && gx.mask >= 0 && step.conv->backward_data_masks())
+            planner_.touch(step.dx_mask = std::exchange(gx.mask, -1), now);
+          else if (step.dx_accumulates)
+            mask_first(step.x);
+          else
+            contribute(step.x, step.dx);
           planner_.touch(step.dx, now);
         }
-        if (step.residual > 0) contribute(step.residual, step.gradient);
+        if (step.residual > 0) contribute(step.residual, step.gradient, step.masks_inside ? step.mask : -1);
         break;
       case Step::Kind::affine:
+        mask_first(step.x);
         step.dx_accumulates = gx.main >= 0;
         step.dx = gx.main >= 0 ? gx.main : step.gradient;
         if (!step.dx_accumulates) contribute(step.x, step.dx);
@@ -332,16 +361,20 @@ void FrozenProgram::backward_in(float* image_gradient, const PgdUpdate& update) 
     const std::int64_t n = step.elements;
     auto *dy = at<T>(step.gradient), *extra = at<T>(step.extra), *dx = at<T>(step.dx);
     const auto* bits = at<std::uint16_t>(step.mask);
+    for (const Step::Masking& m : step.masked_first)
+      each(device, groups(m.elements),
+           MaskGradient<T>{at<T>(m.gradient), nullptr, at<std::uint16_t>(m.mask), at<T>(m.gradient), m.elements});
     switch (step.kind) {
       case Step::Kind::convolution:
-        if (step.relu)
+        if (step.relu && !step.masks_inside)
           each(device, groups(n), MaskGradient<T>{dy, extra, bits, dy, n});
         else if (extra != nullptr)
           each(device, groups(n), Add<T>{dy, extra, dy, n});
         if (step.x == 0)
           step.conv->backward_image(dy, image_gradient, update);
         else
-          step.conv->backward_data(dy, dx, step.dx_accumulates);
+          step.conv->backward_data(dy, dx, step.dx_accumulates,
+                                   {step.masks_inside ? bits : nullptr, at<std::uint16_t>(step.dx_mask)});
         break;
       case Step::Kind::affine: {
         const Node* bn = step.norm >= 0 ? &model_.graph.nodes[static_cast<std::size_t>(step.norm)] : nullptr;

@@ -132,7 +132,7 @@ class LibraryConv2d final : public Conv2d {
     if (bits != nullptr) mask_from_relu(backend_, spec_, out, bits);
   }
 
-  void backward_data(const void* dy, void* dx, bool accumulate) override {
+  void backward_data(const void* dy, void* dx, bool accumulate, const Masks&) override {
     ++backend_.counters.conv_backward_data;
     if (rotated_)
       (accumulate ? rotated_accumulate_ : rotated_)
@@ -152,6 +152,7 @@ class LibraryConv2d final : public Conv2d {
   }
 
   [[nodiscard]] bool backward_data_accumulates() const override { return static_cast<bool>(rotated_); }
+  [[nodiscard]] bool backward_data_masks() const override { return false; }
 
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
     ++backend_.counters.conv_backward_weights;
@@ -325,7 +326,7 @@ class LibraryConv2d final : public Conv2d {
 class WinogradConv2d final : public Conv2d {
  public:
   WinogradConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Winograd> forward)
-      : backend_(backend), spec_(spec), forward_(std::move(forward)), bits_inside_(backend.block() == 16) {
+      : backend_(backend), spec_(spec), forward_(std::move(forward)), masks_inside_(backend.block() == 16) {
     packed_ = backend.reserve_weights(forward_->packed_size() * sizeof(float));
     backend.request_scratch(forward_->scratch_bytes());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
@@ -356,17 +357,18 @@ class WinogradConv2d final : public Conv2d {
     auto* out = static_cast<float*>(y);
     forward_->run(
         {static_cast<const float*>(x)}, backend_.weights(packed_),
-        {.bias = bias_, .accumulate = spec_.accumulate, .relu = spec_.relu, .bits = bits_inside_ ? bits : nullptr}, out,
-        backend_.scratch());
-    if (bits != nullptr && !bits_inside_) mask_from_relu(backend_, spec_, out, bits);
+        {.bias = bias_, .accumulate = spec_.accumulate, .relu = spec_.relu, .bits = masks_inside_ ? bits : nullptr},
+        out, backend_.scratch());
+    if (bits != nullptr && !masks_inside_) mask_from_relu(backend_, spec_, out, bits);
   }
 
-  void backward_data(const void* dy, void* dx, bool accumulate) override {
+  void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) override {
     ++backend_.counters.conv_backward_data;
-    turned_->run({static_cast<const float*>(dy)}, backend_.weights(packed_turned_), {.accumulate = accumulate},
-                 static_cast<float*>(dx), backend_.scratch());
+    turned_->run({static_cast<const float*>(dy), masks.dy}, backend_.weights(packed_turned_),
+                 {.accumulate = accumulate, .open = masks.dx}, static_cast<float*>(dx), backend_.scratch());
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
+  [[nodiscard]] bool backward_data_masks() const override { return masks_inside_; }
   void backward_image(const void*, float*, const PgdUpdate&) override { assert(!"images have too few channels"); }
 
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
@@ -382,7 +384,7 @@ class WinogradConv2d final : public Conv2d {
   CpuBackend& backend_;
   ConvSpec spec_;
   std::unique_ptr<Winograd> forward_, turned_;
-  bool bits_inside_;
+  bool masks_inside_;
   std::size_t packed_ = 0, packed_turned_ = 0;  ///< places in the backend's packed weights
   float* bias_ = nullptr;
 };

@@ -152,11 +152,12 @@ class CudaConv2d final : public Conv2d {
     check(run_forward(forward_, x, weights(), bias_, rounded_bias_, y, bits, backend_.scratch()));
   }
 
-  void backward_data(const void* dy, void* dx, bool accumulate) override {
+  void backward_data(const void* dy, void* dx, bool accumulate, const Masks&) override {
     ++backend_.counters.conv_backward_data;
     check(run_data(data_, dy, data_.rotated ? rotated_ : weights(), dx, accumulate, backend_.scratch()));
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
+  [[nodiscard]] bool backward_data_masks() const override { return false; }
 
   /// As a matrix product and a sum over taps: cuDNN has nothing fast for an image's few channels, and the sum can end
   /// with the attack's step. Some images at a time, so that the products stay in the cache.
