@@ -550,6 +550,9 @@ void describe(Options& options, TrainOptions& o) {
               "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
               one_of({"auto", "eval", "train"}));
   add_attack_precision(options, o);
+  options.add("--warm-start", o.warm_start,
+              "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
+              kCount);
   options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
   options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
 
@@ -633,6 +636,8 @@ void resolve(TrainOptions& o) {
         "; swap or change them");
   check(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
         "--milestones must increase, e.g. 75,90,95");
+  check(o.warm_start == 0 || o.attack != "none", "--warm-start ", o.warm_start,
+        " has no perturbation to start from with --attack none; choose an attack");
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 

@@ -175,6 +175,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "0.0123456789012345678",
                                  "--attack-bn",
                                  "train",
+                                 "--warm-start",
+                                 "4",
                                  "--lambda",
                                  "1/3",
                                  "--eval-attack-steps",
@@ -337,7 +339,8 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
       {"--p-min", "1.01"},      {"--budget", "-1"},     {"--resample", "0"},      {"--resample", "week"},
       {"--seed", "-1"},         {"--epochs", "-2"},     {"--device", "tpu"},      {"--milestones", "a,b"},
       {"--progress", "0"},      {"--bucket", "0"},      {"--max-steps", "-1"},    {"--network", "vgg"},
-      {"--importance", "on"},   {"--bandit-loss", "x"}, {"--granularity", "net"}, {"--lr", "--batch"}};
+      {"--importance", "on"},   {"--bandit-loss", "x"}, {"--granularity", "net"}, {"--lr", "--batch"},
+      {"--warm-start", "-1"}};
   for (const auto& arguments : refused) {
     const std::string message = refusal(arguments);
     INFO(message);
@@ -376,6 +379,9 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--milestones", "75,75"}), "--milestones must increase"));
   CHECK(contains(refusal({"--clamp-low", "11"}), "--clamp-high 10"));
   CHECK(contains(refusal({"--epochs", "0", "--warmup-epochs", "0"}), "nothing to train"));
+  CHECK(contains(refusal({"--warm-start", "5", "--attack", "none"}), "--warm-start 5 has no perturbation"));
+  CHECK(parse({"--warm-start", "5", "--attack", "fgsm"}).train.warm_start == 5);
+  CHECK(parse({"--attack", "none"}).train.warm_start == 0);
   CHECK(contains(refusal({"-q", "-v"}), "--quiet and --verbose"));
   CHECK(parse({"--batch", "128", "--micro-batch", "32"}).train.micro_batch == 32);
 }

@@ -43,6 +43,9 @@ TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
   options.lambda = GENERATE(0.0, 1.0);
   options.attack = GENERATE("pgd", "fgsm");
   options.micro_batch = GENERATE(16, 8);
+  options.warm_start = GENERATE(0, 1);
+  options.limit_train = 64;  // of 4 steps: there are resets on the way
+  options.epochs = 2;
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();

@@ -26,6 +26,7 @@ struct TrainOptions {
   double alpha = 0;                      ///< step size; 0: the attack's own
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
+  int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   double lambda = 0;                     ///< weight of the clean loss
   int eval_attack_steps = 10;
 
