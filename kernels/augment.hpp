@@ -2,9 +2,30 @@
 
 #include <cstdint>
 
-#include "launch.hpp"
+#include "perturb.hpp"
 
 namespace dat::kernels {
+
+/// Pixel number i (over n*h*w) of augmented images, and the pixel of the original that was put there.
+struct AugmentedPixel {
+  std::int64_t n;
+  int y, x, from_y, from_x;
+  bool inside;  ///< the original has such a pixel; else it is padding
+  DAT_HD AugmentedPixel(std::int64_t i, const Layout& layout, const Crop* crops) {
+    const int h = layout.h, w = layout.w;
+    n = i / (h * w);
+    y = static_cast<int>(i / w % h);
+    x = static_cast<int>(i % w);
+    const Crop crop = crops[n];
+    from_y = y + crop.top;
+    from_x = (crop.flip != 0 ? w - 1 - x : x) + crop.left;
+    inside = from_y >= 0 && from_y < h && from_x >= 0 && from_x < w;
+  }
+  /// Where its channels begin in [.., h, w, c], the original being number `place` there.
+  [[nodiscard]] DAT_HD std::int64_t from(std::int64_t place, const Layout& layout) const {
+    return ((place * layout.h + from_y) * layout.w + from_x) * layout.c;
+  }
+};
 
 /// uint8 [.., h, w, c] -> float in [0, 1] in the image layout: cut, mirror, divide by 255. Image n is number places[n]
 /// of `pixels`, or number n where places is null. Runs over n*h*w.
@@ -15,16 +36,61 @@ struct Augment {
   float* x;
   Layout layout;
   DAT_HD void operator()(std::int64_t i) const {
-    const int h = layout.h, w = layout.w;
-    const std::int64_t n = i / (h * w);
-    const int y = static_cast<int>(i / w % h), column = static_cast<int>(i % w);
-    const Crop crop = crops[n];
-    const int from_y = y + crop.top, from_x = (crop.flip != 0 ? w - 1 - column : column) + crop.left;
-    const bool inside = from_y >= 0 && from_y < h && from_x >= 0 && from_x < w;
-    const std::int64_t place = places != nullptr ? places[n] : n;
-    const std::uint8_t* from = pixels + ((place * h + from_y) * w + from_x) * layout.c;
+    const AugmentedPixel p(i, layout, crops);
+    const std::uint8_t* from = pixels + p.from(places != nullptr ? places[p.n] : p.n, layout);
     for (int c = 0; c < layout.c; ++c)
-      x[layout.offset(n, c, y, column)] = inside ? static_cast<float>(from[c]) / 255.0F : 0.0F;
+      x[layout.offset(p.n, c, p.y, p.x)] = p.inside ? static_cast<float>(from[c]) / 255.0F : 0.0F;
+  }
+};
+
+/// A number of [-eps, eps] in a byte: 128 + 127 eta/eps, rounded; 0: none. Wrong by at most eps/254; exact at 0 and
+/// eps.
+[[nodiscard]] DAT_HD inline std::uint8_t to_byte(float eta, float eps) {
+  return static_cast<std::uint8_t>(clamp(eta / eps * 127.0F, -127.0F, 127.0F) + 128.5F);
+}
+[[nodiscard]] DAT_HD inline float from_byte(std::uint8_t byte, float eps) {
+  return static_cast<float>(byte - 128) / 127.0F * eps;
+}
+
+/// Perturbations of originals, [.., h, w, c] in bytes, to the augmented images: eta = what is kept, within the box
+/// 0 <= x + eta <= 1. eta stays as it is in the padding, and where none is kept. Image n is number places[n] of `kept`.
+/// Runs over n*h*w.
+struct Recall {
+  const std::uint8_t* kept;
+  const std::int64_t* places;  // [n]
+  const Crop* crops;           // [n]
+  const float* x;
+  float* eta;
+  Layout layout;
+  float eps;
+  DAT_HD void operator()(std::int64_t i) const {
+    const AugmentedPixel p(i, layout, crops);
+    if (!p.inside) return;
+    const std::uint8_t* from = kept + p.from(places[p.n], layout);
+    for (int c = 0; c < layout.c; ++c) {
+      const std::int64_t at = layout.offset(p.n, c, p.y, p.x);
+      if (from[c] != 0) eta[at] = clamp(from_byte(from[c], eps), -x[at], 1.0F - x[at]);
+    }
+  }
+};
+
+/// And back: keeps x_adv - x of the pixels that the original has; what was cut off stays as it was. ("Inverse data
+/// augmentation": Zheng et al., CVPR 2020.) Runs over n*h*w.
+struct Remember {
+  std::uint8_t* kept;
+  const std::int64_t* places;  // [n]
+  const Crop* crops;           // [n]
+  const float *x, *x_adv;
+  Layout layout;
+  float eps;
+  DAT_HD void operator()(std::int64_t i) const {
+    const AugmentedPixel p(i, layout, crops);
+    if (!p.inside) return;
+    std::uint8_t* to = kept + p.from(places[p.n], layout);
+    for (int c = 0; c < layout.c; ++c) {
+      const std::int64_t at = layout.offset(p.n, c, p.y, p.x);
+      to[c] = to_byte(x_adv[at] - x[at], eps);
+    }
   }
 };
 

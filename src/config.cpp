@@ -554,6 +554,9 @@ void describe(Options& options, TrainOptions& o) {
               "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
               one_of({"auto", "eval", "train"}));
   add_attack_precision(options, o);
+  options.add("--warm-start", o.warm_start,
+              "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
+              kCount);
   options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
   options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
 
@@ -641,6 +644,8 @@ void resolve(TrainOptions& o) {
         "; leave it off");
   check(o.attack_stop < 0 || o.attack_bn != "train", "--attack-stop does not work with --attack-bn train: where batch ",
         "statistics tie the images together, none can leave; take --attack-bn eval");
+  check(o.warm_start == 0 || o.attack != "none", "--warm-start ", o.warm_start,
+        " has no perturbation to start from with --attack none; choose an attack");
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 

@@ -56,6 +56,10 @@ cp out.txt run.toml
 check 'the printed configuration reloads' 0 '^network = "small_cnn"$' '' "$program" --config run.toml --print-config
 cmp -s out.txt run.toml || { failed=$((failed + 1)) && echo 'FAILED: the reloaded configuration differs' >&2; }
 check 'validate' 0 'step' '' "$program" validate --config run.toml
+grep -q 'warm start' out.txt && failed=$((failed + 1)) && echo "FAILED: validate speaks of a warm start" >&2
+check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank .*, 0\.0 MB per step' '' env \
+  OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --warm-start 5
+refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 
 # Without a GPU, whether the build has CUDA or not.
 check 'doctor' 0 '^MPI +' '' env -u OMPI_MCA_pml "$program" doctor

@@ -41,6 +41,8 @@ Checkpoint example(std::int64_t step) {
   checkpoint.arrays.push_back({"bn/num_batches", {}, {7.0F}});
   checkpoint.doubles["log_weights"] = {0.1, -1e300, 5e-324};
   checkpoint.doubles["nothing"] = {};
+  checkpoint.bytes["perturbations"] = {{2, 1, 3}, {0, 1, 127, 128, 254, 255}};
+  checkpoint.bytes["none"] = {{0, 4}, {}};
   checkpoint.integers["step"] = step;
   checkpoint.integers["seed"] = std::numeric_limits<std::int64_t>::min();
   checkpoint.texts["config_toml"] = "lr = 0.1 # für alle\n" + std::string(100000, 'x');
@@ -56,6 +58,12 @@ void check_same(const Checkpoint& a, const Checkpoint& b) {
   REQUIRE(a.arrays.size() == b.arrays.size());
   for (const Checkpoint::Array& array : a.arrays)
     CHECK(same_bits(array.values, b.array(array.name, array.shape).values));
+  REQUIRE(a.bytes.size() == b.bytes.size());
+  for (const auto& [name, array] : a.bytes) {
+    REQUIRE(b.bytes.count(name) == 1);
+    CHECK(array.shape == b.bytes.at(name).shape);
+    CHECK(array.values == b.bytes.at(name).values);
+  }
   CHECK(a.doubles == b.doubles);
   CHECK(a.integers == b.integers);
   CHECK(a.texts == b.texts);

@@ -175,6 +175,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "0.0123456789012345678",
                                  "--attack-bn",
                                  "train",
+                                 "--warm-start",
+                                 "4",
                                  "--lambda",
                                  "1/3",
                                  "--eval-attack-steps",
@@ -356,7 +358,8 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--max-steps", "-1"},    {"--network", "vgg"},
                                                          {"--importance", "on"},   {"--bandit-loss", "x"},
                                                          {"--granularity", "net"}, {"--lr", "--batch"},
-                                                         {"--attack-stop", "-2"},  {"--attack-stop", "auto"}};
+                                                         {"--attack-stop", "-2"},  {"--attack-stop", "auto"},
+                                                         {"--warm-start", "-1"}};
   for (const auto& arguments : refused) {
     const std::string message = refusal(arguments);
     INFO(message);
@@ -395,6 +398,9 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--milestones", "75,75"}), "--milestones must increase"));
   CHECK(contains(refusal({"--clamp-low", "11"}), "--clamp-high 10"));
   CHECK(contains(refusal({"--epochs", "0", "--warmup-epochs", "0"}), "nothing to train"));
+  CHECK(contains(refusal({"--warm-start", "5", "--attack", "none"}), "--warm-start 5 has no perturbation"));
+  CHECK(parse({"--warm-start", "5", "--attack", "fgsm"}).train.warm_start == 5);
+  CHECK(parse({"--attack", "none"}).train.warm_start == 0);
   CHECK(contains(refusal({"-q", "-v"}), "--quiet and --verbose"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack", "fgsm"}), "--attack-stop works with --attack pgd"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack-bn", "train"}), "take --attack-bn eval"));

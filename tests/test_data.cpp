@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/loader.hpp"
 #include "dat/random.hpp"
 #include "io/hdf5.hpp"
 #include "temporary_folder.hpp"
@@ -477,6 +479,30 @@ TEST_CASE("Threads that read at the same time read what one thread reads") {
     }
   }
   CHECK(wrong == std::array<int, 4>{});
+}
+
+TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
+  const auto data = synthetic_dataset({.classes = 2, .size = 8, .train = 17, .test = 2, .seed = 1}, "train");
+  constexpr int kRanks = 3;
+  LoaderOptions options{.batch = 4, .micro_batch = 2, .everyone = true, .seed = 7};
+  std::vector<std::unique_ptr<Loader>> loaders;
+  for (int rank = 0; rank < kRanks; ++rank) loaders.push_back(std::make_unique<Loader>(*data, kRanks, rank, options));
+  options.everyone = false;
+  Loader quiet(*data, kRanks, 1, options);
+  for (int step = 0; step < 6; ++step) {  // 6 samples a rank: 4 + 2, three epochs
+    std::vector<const HostBatch*> batches;
+    std::vector<std::int64_t> all;
+    for (const auto& loader : loaders) {
+      batches.push_back(&loader->next());
+      REQUIRE(batches.back()->count == (step % 2 == 0 ? 4 : 2));
+      all.insert(all.end(), batches.back()->ids.begin(), batches.back()->ids.begin() + batches.back()->count);
+    }
+    for (const HostBatch* batch : batches)
+      CHECK(std::vector<std::int64_t>(batch->everyone.begin(), batch->everyone.begin() + std::ssize(all)) == all);
+    const HostBatch& one = quiet.next();
+    CHECK(one.everyone.empty());
+    CHECK(one.ids == batches[1]->ids);
+  }
 }
 
 TEST_CASE("A synthetic sample is a function of seed, split and number alone, in memory and in a file") {

@@ -457,6 +457,115 @@ TEST_CASE("An augmented image is the one at its place among all images", "[kerne
   CHECK(x == expected);
 }
 
+TEST_CASE("A perturbation in a byte is off by at most eps/254; zero and the edges of the ball are exact", "[kernels]") {
+  for (const float eps : {8.0F / 255, 0.3F, 1.0F}) {
+    constexpr int kSteps = 10001;
+    for (int k = 0; k < kSteps; ++k) {
+      const float eta = (2.0F * static_cast<float>(k) / (kSteps - 1) - 1.0F) * eps;
+      const std::uint8_t byte = to_byte(eta, eps);
+      REQUIRE(byte != 0);  // none
+      // The byte is chosen by sums of numbers below 256, each rounded to 2^-17.
+      REQUIRE(std::abs(double(from_byte(byte, eps)) - eta) <= eps / 127 * (0.5 + 3 * 0x1p-17));
+      REQUIRE(to_byte(from_byte(byte, eps), eps) == byte);
+    }
+    for (const float exact : {-eps, 0.0F, eps}) CHECK(from_byte(to_byte(exact, eps), eps) == exact);
+    CHECK(from_byte(to_byte(1.01F * eps, eps), eps) == eps);
+    CHECK(from_byte(to_byte(-2 * eps, eps), eps) == -eps);
+  }
+}
+
+TEST_CASE("What is remembered through one crop is recalled through any other, where both see the original",
+          "[kernels]") {
+  constexpr int kPad = 4, kSize = 7;
+  constexpr float kEps = 0.1F;
+  for (const int channels : {1, 3}) {
+    Shared<Crop> crops;
+    for (int top = -kPad; top <= kPad; ++top)
+      for (int left = -kPad; left <= kPad; ++left)
+        for (const int flip : {0, 1})
+          crops.push_back(
+              {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
+    const auto n = std::ssize(crops);
+    Shared<Crop> others;  // far apart in the list, and each with each flip
+    Shared<std::int64_t> places;
+    for (std::int64_t k = 0; k < n; ++k) {
+      others.push_back(crops[static_cast<std::size_t>((k * 35 + 11) % n)]);
+      places.push_back((k * 5 + 3) % n);  // n = 162 has no factor 5
+    }
+    const std::int64_t image = kSize * kSize * channels;
+    for (const int block : {1, channels}) {
+      const Layout layout{channels, kSize, kSize, block};
+      const auto x = shared_random(n * image, 1, 0, 1);
+      auto x_adv = x;
+      const auto eta = shared_random(n * image, 2, -kEps, kEps);
+      for (std::size_t i = 0; i < x.size(); ++i) x_adv[i] = std::clamp(x[i] + eta[i], 0.0F, 1.0F);
+      Shared<std::uint8_t> kept;
+      for (const float v : shared_random(n * image, 3, 0, 256)) kept.push_back(static_cast<std::uint8_t>(v));
+      const Shared<std::uint8_t> before = kept;
+      run(n * kSize * kSize, Remember{kept.data(), places.data(), crops.data(), x.data(), x_adv.data(), layout, kEps});
+
+      // By definition: what the original's pixel got is the perturbation of the augmented pixel that shows it.
+      std::int64_t unseen = 0;
+      for (std::int64_t k = 0; k < n; ++k)
+        for (int y = 0; y < kSize; ++y)
+          for (int column = 0; column < kSize; ++column)
+            for (int c = 0; c < channels; ++c) {
+              const Crop crop = crops[static_cast<std::size_t>(k)];
+              const int at_y = y - crop.top, cut = column - crop.left, at_x = crop.flip != 0 ? kSize - 1 - cut : cut;
+              const auto to = static_cast<std::size_t>(
+                  ((places[static_cast<std::size_t>(k)] * kSize + y) * kSize + column) * channels + c);
+              if (at_y < 0 || at_y >= kSize || at_x < 0 || at_x >= kSize) {
+                REQUIRE(kept[to] == before[to]);
+                ++unseen;
+                continue;
+              }
+              const auto from = static_cast<std::size_t>(layout.offset(k, c, at_y, at_x));
+              REQUIRE(kept[to] == to_byte(x_adv[from] - x[from], kEps));
+            }
+      CHECK(unseen > 0);
+
+      // Through the same crop and another: in the box, nothing in the padding, nothing where nothing is kept.
+      for (const Shared<Crop>& through : {crops, others}) {
+        const auto other_x = shared_random(n * image, 4, -0.05F, 1.05F);
+        auto clean = other_x;
+        for (float& v : clean) v = std::clamp(v, 0.0F, 1.0F);
+        Shared<float> start(clean.size(), 7.0F);
+        run(n * kSize * kSize,
+            Recall{kept.data(), places.data(), through.data(), clean.data(), start.data(), layout, kEps});
+        std::int64_t untouched = 0;
+        for (std::int64_t k = 0; k < n; ++k)
+          for (int y = 0; y < kSize; ++y)
+            for (int column = 0; column < kSize; ++column)
+              for (int c = 0; c < channels; ++c) {
+                const Crop crop = through[static_cast<std::size_t>(k)];
+                const int from_y = y + crop.top, from_x = (crop.flip != 0 ? kSize - 1 - column : column) + crop.left;
+                const auto at = static_cast<std::size_t>(layout.offset(k, c, y, column));
+                const bool inside = from_y >= 0 && from_y < kSize && from_x >= 0 && from_x < kSize;
+                const std::int64_t pixel = (places[static_cast<std::size_t>(k)] * kSize + from_y) * kSize + from_x;
+                const std::uint8_t byte = inside ? kept[static_cast<std::size_t>(pixel * channels + c)] : 0;
+                if (byte == 0) {
+                  REQUIRE(start[at] == 7.0F);
+                  ++untouched;
+                  continue;
+                }
+                REQUIRE(start[at] == std::clamp(from_byte(byte, kEps), -clean[at], 1.0F - clean[at]));
+                REQUIRE((clean[at] + start[at] >= 0.0F && clean[at] + start[at] <= 1.0F));
+              }
+        CHECK(untouched > 0);
+      }
+
+      // Stored and loaded again without an attack: the same bytes.
+      Shared<float> again(x.size(), 0.0F), perturbed(x.size());
+      const Shared<std::uint8_t> once = kept;
+      run(n * kSize * kSize, Recall{kept.data(), places.data(), crops.data(), x.data(), again.data(), layout, kEps});
+      for (std::size_t i = 0; i < x.size(); ++i) perturbed[i] = x[i] + again[i];
+      run(n * kSize * kSize,
+          Remember{kept.data(), places.data(), crops.data(), x.data(), perturbed.data(), layout, kEps});
+      CHECK(kept == once);
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the stored numbers, rounded once",
                    "[kernels]", float, Half, BFloat16) {
   using T = TestType;

@@ -45,6 +45,9 @@ TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
   options.attack = attack;
   options.attack_stop = stop;
   options.micro_batch = GENERATE(16, 8);
+  options.warm_start = GENERATE(0, 1);
+  options.limit_train = 64;  // of 4 steps: there are resets on the way
+  options.epochs = 2;
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();

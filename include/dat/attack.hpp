@@ -21,7 +21,7 @@ class Objective {
   const float* clean = nullptr;              ///< x
   float* x_adv = nullptr;                    ///< where the gradient is taken; the attack leaves its result here
   float* eta = nullptr;                      ///< the perturbation, the size of the images: the attack's state
-  const float* start = nullptr;              ///< eta to start from; null: a random one
+  const float* start = nullptr;              ///< eta to start from (it may be there already); null: a random one
   const float* dx = nullptr;                 ///< d(sum of losses)/d(x_adv), after gradient(); a scale does not matter
   const std::int64_t* sample_ids = nullptr;  ///< [n], on the device: keys of the random start
   std::uint64_t seed = 0;

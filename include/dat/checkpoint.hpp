@@ -18,6 +18,11 @@ struct Checkpoint {
     std::vector<float> values;
   };
   std::vector<Array> arrays;
+  struct Bytes {
+    std::vector<std::int64_t> shape;
+    std::vector<std::uint8_t> values;
+  };
+  std::map<std::string, Bytes> bytes;                  ///< "state/NAME": uint8 dataset
   std::map<std::string, std::vector<double>> doubles;  ///< "state/NAME": 1-D float64 dataset
   std::map<std::string, std::int64_t> integers;        ///< "state/NAME": scalar int64 attribute of /state
   std::map<std::string, std::string> texts;            ///< root attributes: config_toml, dat_hpc_version, git_sha1, ...

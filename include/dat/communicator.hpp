@@ -38,6 +38,10 @@ class Communicator {
   /// values of all ranks, in rank order, on rank 0; empty elsewhere. Same count on all ranks.
   [[nodiscard]] std::vector<double> gather(const std::vector<double>& values);
   [[nodiscard]] std::vector<std::string> gather(const std::string& text);
+  /// Bytes from every rank to every rank: rank r gets the next `to[r]` bytes of `send`, and its `from[r]` bytes are the
+  /// next ones in `receive`. from[r] here is what rank r has as `to` of this rank. Allocates nothing. Less than 2 GiB a
+  /// rank and direction.
+  void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
   void barrier();
 
   /// Starts an in-place sum that runs while the caller works on. `poll` gives MPI the chance
@@ -58,6 +62,7 @@ class Communicator {
   bool mpi_;
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
   std::vector<MPI_Request> pending_;
+  std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
 };
 
 /// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.

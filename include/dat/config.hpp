@@ -27,6 +27,7 @@ struct TrainOptions {
   int attack_stop = -1;                  ///< tau of pgd's early stop; -1: off
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
+  int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   double lambda = 0;                     ///< weight of the clean loss
   int eval_attack_steps = 10;
 

@@ -16,16 +16,18 @@ namespace dat {
 /// One rank's samples of one step, on the host.
 struct HostBatch {
   int count = 0;
-  std::vector<std::uint8_t> pixels;  ///< [count, size, size, channels]; empty where they are not read
-  std::vector<std::int32_t> labels;  ///< [count]
-  std::vector<std::int64_t> ids;     ///< [count] sample numbers: keys of the random start
-  std::vector<Crop> crops;           ///< [count]
+  std::vector<std::uint8_t> pixels;    ///< [count, size, size, channels]; empty where they are not read
+  std::vector<std::int32_t> labels;    ///< [count]
+  std::vector<std::int64_t> ids;       ///< [count] sample numbers: keys of the random start
+  std::vector<Crop> crops;             ///< [count]
+  std::vector<std::int64_t> everyone;  ///< [ranks, count] the ids of all ranks; empty where nobody asks for them
 };
 
 struct LoaderOptions {
   int batch = 1, micro_batch = 1;
   bool augment = true;    ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
   bool pixels = true;     ///< read the pixels; false: the ids say enough
+  bool everyone = false;  ///< name the samples of all ranks
   int warmup_epochs = 0;  ///< they share the shuffle of the first epoch, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
@@ -50,6 +52,7 @@ class Loader {
 
   const Dataset& dataset_;
   LoaderOptions options_;
+  int ranks_;
   Sampler sampler_;
   std::int64_t shuffled_ = -1;
   std::vector<std::int64_t> indices_;

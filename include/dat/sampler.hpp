@@ -21,8 +21,10 @@ class Sampler {
 
   /// Draws the permutation of a shuffle number (an epoch). Allocates nothing.
   void shuffle(std::uint32_t number);
-  /// Samples of step `step` of the epoch: fills indices[0 .. count) and returns count.
-  int batch(std::int64_t step, std::int64_t* indices) const;
+  /// Samples of step `step` of the epoch: fills indices[0 .. count) and returns count. `rank`: this one's, or
+  /// another's, whose count is the same.
+  int batch(std::int64_t step, std::int64_t* indices) const { return batch(step, rank_, indices); }
+  int batch(std::int64_t step, int rank, std::int64_t* indices) const;
 
  private:
   std::int64_t samples_, per_rank_;

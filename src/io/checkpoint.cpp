@@ -68,6 +68,7 @@ std::int64_t bytes_needed(const Checkpoint& checkpoint) {
   constexpr std::size_t kPerObject = 1024, kFile = 1 << 16;  // HDF5's headers and trees, generously
   std::size_t bytes = kFile;
   for (const auto& array : checkpoint.arrays) bytes += array.values.size() * sizeof(float) + kPerObject;
+  for (const auto& [name, array] : checkpoint.bytes) bytes += array.values.size() + kPerObject;
   for (const auto& [name, values] : checkpoint.doubles) bytes += values.size() * sizeof(double) + kPerObject;
   for (const auto& [name, value] : checkpoint.texts) bytes += value.size() + kPerObject;
   return static_cast<std::int64_t>(bytes + checkpoint.integers.size() * kPerObject);
@@ -91,6 +92,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
     file.set_integer("/", "format_version", kFormat);
     for (const auto& [name, value] : checkpoint.texts) file.set_text("/", name, value);
     for (const auto& array : checkpoint.arrays) file.write(array.name, array.shape, array.values);
+    for (const auto& [name, array] : checkpoint.bytes) file.write("state/" + name, array.shape, array.values);
     for (const auto& [name, values] : checkpoint.doubles) {
       file.write("state/" + name, {static_cast<std::int64_t>(values.size())}, values);
     }
@@ -119,8 +121,14 @@ Checkpoint read_checkpoint(const std::string& path) {
   }
   if (file.has("state")) {
     for (const std::string& name : file.list("state")) {
+      const std::string dataset = "state/" + name;
       Shape shape;
-      checkpoint.doubles[name] = file.read<double>("state/" + name, shape);
+      if (file.info(dataset).kind == Hdf5Info::Kind::u8) {
+        Checkpoint::Bytes& array = checkpoint.bytes[name];
+        array.values = file.read<std::uint8_t>(dataset, array.shape);
+      } else {
+        checkpoint.doubles[name] = file.read<double>(dataset, shape);
+      }
     }
     for (const std::string& name : file.attribute_names("state")) {
       if (const auto value = file.integer("state", name)) checkpoint.integers[name] = *value;

@@ -7,6 +7,7 @@ namespace dat {
 Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
     : dataset_(dataset),
       options_(options),
+      ranks_(ranks),
       sampler_(dataset.size(), ranks, rank, options.batch, options.micro_batch, options.seed),
       produced_(options.first_step),
       consumed_(options.first_step) {
@@ -18,6 +19,7 @@ Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions&
     b.labels.resize(batch);
     b.ids.resize(batch);
     b.crops.resize(batch);
+    if (options.everyone) b.everyone.resize(static_cast<std::size_t>(ranks) * batch);
   }
   thread_ = std::thread([this] { work(); });
 }
@@ -39,6 +41,8 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
     shuffled_ = shuffle;
   }
   batch.count = sampler_.batch(step % steps, indices_.data());
+  for (int rank = 0; options_.everyone && rank < ranks_; ++rank)
+    (void)sampler_.batch(step % steps, rank, batch.everyone.data() + std::ptrdiff_t{rank} * batch.count);
   const std::size_t bytes = dataset_.info().image_bytes();
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);

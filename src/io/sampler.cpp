@@ -25,14 +25,14 @@ void Sampler::shuffle(std::uint32_t number) {
             [](const Card& a, const Card& b) { return a.key != b.key ? a.key < b.key : a.sample < b.sample; });
 }
 
-int Sampler::batch(std::int64_t step, std::int64_t* indices) const {
+int Sampler::batch(std::int64_t step, int rank, std::int64_t* indices) const {
   const std::int64_t first = step * batch_;
   const int count = static_cast<int>(std::min<std::int64_t>(batch_, per_rank_ - first));
   const int micro_batches = count == batch_ ? batch_ / micro_batch_ : 1;
   const int size = count / micro_batches;
   for (int m = 0; m < micro_batches; ++m)
     for (int i = 0; i < size; ++i) {
-      const std::int64_t entry = (first + std::int64_t{i} * micro_batches + m) * ranks_ + rank_;
+      const std::int64_t entry = (first + std::int64_t{i} * micro_batches + m) * ranks_ + rank;
       indices[m * size + i] = deck_[static_cast<std::size_t>(entry % samples_)].sample;
     }
   return count;

@@ -1,6 +1,7 @@
 #include "dat/communicator.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 #include "dat/error.hpp"
@@ -49,6 +50,8 @@ Communicator::Communicator(bool mpi) : mpi_(mpi) {
   MPI_Comm_size(node, &node_size_);
   MPI_Comm_free(&node);
   pending_.reserve(kPending);
+  send_at_.resize(static_cast<std::size_t>(size_));
+  receive_at_.resize(static_cast<std::size_t>(size_));
 }
 
 std::unique_ptr<Communicator> Communicator::world() { return std::unique_ptr<Communicator>(new Communicator(true)); }
@@ -110,6 +113,26 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
   std::vector<std::string> result;
   for (std::size_t at = 0; at < all.size(); at += kWidth) result.emplace_back(all.c_str() + at);
   return result;
+}
+
+void Communicator::exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from) {
+  if (size_ == 1) {
+    std::memcpy(receive, send, static_cast<std::size_t>(to[0]));
+    return;
+  }
+  const auto lay_out = [](const std::vector<int>& counts, std::vector<int>& at) {
+    std::int64_t bytes = 0;
+    for (std::size_t rank = 0; rank < counts.size(); bytes += counts[rank++]) {
+      require(bytes + counts[rank] <= std::numeric_limits<int>::max(), ExitCode::communication, "an exchange of ",
+              bytes + counts[rank], " bytes is too long");
+      at[rank] = static_cast<int>(bytes);
+    }
+  };
+  lay_out(to, send_at_);
+  lay_out(from, receive_at_);
+  check(MPI_Alltoallv(send, to.data(), send_at_.data(), MPI_BYTE, receive, from.data(), receive_at_.data(), MPI_BYTE,
+                      MPI_COMM_WORLD),
+        "MPI_Alltoallv");
 }
 
 void Communicator::barrier() {

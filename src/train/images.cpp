@@ -20,7 +20,7 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples)
   const auto n = static_cast<std::size_t>(samples);
   labels = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
   ids = static_cast<std::int64_t*>(backend.allocate(n * sizeof(std::int64_t), "labels"));
-  crops_ = static_cast<Crop*>(backend.allocate(n * sizeof(Crop), "labels"));
+  crops = static_cast<Crop*>(backend.allocate(n * sizeof(Crop), "labels"));
   pixels_ = static_cast<std::uint8_t*>(backend.allocate(n * static_cast<std::size_t>(bytes_), "images"));
 }
 
@@ -32,9 +32,9 @@ void Images::load(const HostBatch& batch, int first, int samples, const std::uin
                            n * static_cast<std::size_t>(bytes_));
   backend.copy_to_device(labels, batch.labels.data() + at, n * sizeof(std::int32_t));
   backend.copy_to_device(ids, batch.ids.data() + at, n * sizeof(std::int64_t));
-  backend.copy_to_device(crops_, batch.crops.data() + at, n * sizeof(Crop));
+  backend.copy_to_device(crops, batch.crops.data() + at, n * sizeof(Crop));
   each(backend.device(), std::int64_t{samples} * layout.h * layout.w,
-       kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops_, clean, layout});
+       kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops, clean, layout});
 }
 
 const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {
@@ -80,6 +80,7 @@ FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, int cla
 
 void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t when) {
   n = images_.count;
+  start = nullptr;
   seed = key;
   purpose = what;
   time = when;

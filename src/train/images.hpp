@@ -26,10 +26,10 @@ class Images {
   float *clean, *x_adv, *eta, *dx;
   std::int32_t* labels;
   std::int64_t* ids;
+  Crop* crops;
 
  private:
   std::uint8_t* pixels_;
-  Crop* crops_;
   std::int64_t bytes_;  // of one image
 };
 
@@ -47,7 +47,7 @@ void cross_entropy(Backend& backend, float* logits, const std::int32_t* labels, 
 class FrozenObjective : public Objective {
  public:
   FrozenObjective(Images& images, FrozenProgram& program, int classes);
-  /// For the samples that are in `images` now.
+  /// For the samples that are in `images` now, from a random start.
   void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time);
   void gradient() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.

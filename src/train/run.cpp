@@ -385,6 +385,16 @@ std::string validate_text(const Command& command) {
   const auto p = trainer.selector().probabilities();
   double elements = 0;
   for (std::size_t d = 0; d < p.size(); ++d) elements += p[d] * static_cast<double>(model.parameters.layer_sizes[d]);
+  std::ostringstream warm_start;
+  if (const std::int64_t all = trainer.warm_start_bytes(); all > 0) {
+    const double image = static_cast<double>(all) / static_cast<double>(trainer.train_set().size());
+    warm_start << "warm start       " << megabytes(image * static_cast<double>(per_rank))
+               << " of host memory per rank (" << megabytes(static_cast<double>(all))
+               << " more on rank 0 while a checkpoint is written), "
+               << megabytes(2 * image * static_cast<double>(std::min<std::int64_t>(options.batch, per_rank)) *
+                            (ranks - 1) / ranks)
+               << " per step and rank to others\n";
+  }
   std::ostringstream text;
   text << "network          " << options.network << ", width " << options.width << "\n"
        << "parameters       " << model.parameters.size << " in " << model.parameters.segments.size() << " tensors, "
@@ -406,8 +416,8 @@ std::string validate_text(const Command& command) {
        << megabytes(4.0 * static_cast<double>(model.parameters.size)) << " with all layers active\n"
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
        << ", the last three are kept\n"
-       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << trainer.backend().description()
-       << ")";
+       << warm_start.str() << "memory per rank  " << megabytes(static_cast<double>(total)) << " ("
+       << trainer.backend().description() << ")";
   if (trainer.backend().device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(trainer.backend().spare_memory())) << " of the GPU's remain";
   text << "\n";

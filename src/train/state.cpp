@@ -27,7 +27,8 @@ void load_network(const Checkpoint& checkpoint, Model& model) {
 
 std::int64_t Trainer::checkpoint_bytes() const {
   const auto arrays = static_cast<std::int64_t>(1 + optimizer_->state().size());
-  return static_cast<std::int64_t>(sizeof(float)) * (arrays * model_->parameters.size + 2 * model_->graph.statistics);
+  return static_cast<std::int64_t>(sizeof(float)) * (arrays * model_->parameters.size + 2 * model_->graph.statistics) +
+         warm_start_bytes();
 }
 
 Checkpoint Trainer::capture() {
@@ -43,6 +44,7 @@ Checkpoint Trainer::capture() {
     local = world_.gather(mine);
   }
   Checkpoint checkpoint;
+  if (warm_start_) warm_start_->save(checkpoint);
   if (!world_.root()) return checkpoint;
 
   for (const Segment& segment : model_->parameters.segments) {
@@ -105,6 +107,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   earlier_seconds_ = doubles("seconds")[0];
   communication_seconds_ = doubles("seconds")[1];
   model_->batches_tracked = integer("batches_tracked");
+  if (warm_start_) warm_start_->restore(checkpoint);
   if (const auto local = checkpoint.doubles.find("bn_local"); local != checkpoint.doubles.end())
     local_statistics_ = local->second;
 }
@@ -137,6 +140,7 @@ void Trainer::share_state() {
     backend_->copy_to_device(model_->running_mean, values.data(), count * sizeof(float));
     backend_->copy_to_device(model_->running_variance, values.data() + count, count * sizeof(float));
   }
+  if (warm_start_) warm_start_->share();
   ++model_->parameters.version;
 }
 

@@ -61,6 +61,7 @@ class Trainer::BatchObjective final : public Objective {
   }
   void prepare(std::uint64_t key, std::uint32_t when, float weight) {
     n = trainer_.images_->count;
+    start = nullptr;
     seed = key;
     time = when;
     pass_ = 0;
@@ -143,6 +144,13 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
     attack_passes_ = attack_->gradient_evaluations();
   }
   passes_ = attack_passes_ + 1 + (options.lambda > 0 ? 1 : 0);
+  if (options.warm_start > 0)
+    warm_start_ = std::make_unique<WarmStart>(world, *backend_,
+                                              WarmStartOptions{.samples = train_->size(),
+                                                               .layout = images_->layout,
+                                                               .micro_batch = micro_batch_,
+                                                               .eps = options.eps,
+                                                               .reset_steps = options.warm_start * steps_per_epoch_});
 
   const int layers = model_->parameters.layers();
   selector_ = selectors().at(options.selector)({.layers = layers,
@@ -217,6 +225,7 @@ void Trainer::start() {
                                                    .micro_batch = micro_batch_,
                                                    .augment = options_.augment,
                                                    .pixels = all_images_ == nullptr,
+                                                   .everyone = warm_start_ != nullptr,
                                                    .warmup_epochs = options_.warmup_epochs,
                                                    .seed = options_.seed,
                                                    .first_step = step_});
@@ -267,16 +276,14 @@ const StepRecord& Trainer::step(bool stop) {
 
   first_micro_batch_ = true;
   const std::int64_t passes = attacked().passes;
+  std::int64_t bytes_perturbations = 0;
   for (int first = 0; first < batch.count; first += images_->count) {
     images_->load(batch, first, std::min(micro_batch_, batch.count - first), all_images_);
+    Objective& objective = prepare_attack(batch.count);
+    if (warm_start_) bytes_perturbations += warm_start_->load(objective, images_->crops, batch, first, step_);
     lap(Phase::data);
-    const float share = static_cast<float>(images_->count) / static_cast<float>(batch.count);
-    if (batch_objective_) {
-      batch_objective_->prepare(options_.seed, static_cast<std::uint32_t>(record_.epoch), share);
-    } else {
-      objective_->prepare(options_.seed, Purpose::attack_start, static_cast<std::uint32_t>(record_.epoch));
-    }
-    attack_->perturb(attacked());
+    attack_->perturb(objective);
+    if (warm_start_) warm_start_->keep(objective, images_->crops);
     lap(Phase::attack);
     const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
     TrainingProgram& network = program(images_->count);
@@ -304,10 +311,20 @@ const StepRecord& Trainer::step(bool stop) {
   record_.wall_time = wall_time();
   record_.bytes_sent = reducer_->bytes_sent();
   record_.active_elements = record_.bytes_sent / std::int64_t{sizeof(float)};
-  record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double));
+  record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double)) + bytes_perturbations;
   record_.weight_gradients = backend_->counters.conv_backward_weights - weight_gradients;
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
+}
+
+Objective& Trainer::prepare_attack(int batch) {
+  const auto epoch = static_cast<std::uint32_t>(record_.epoch);
+  if (batch_objective_) {
+    batch_objective_->prepare(options_.seed, epoch, static_cast<float>(images_->count) / static_cast<float>(batch));
+    return *batch_objective_;
+  }
+  objective_->prepare(options_.seed, Purpose::attack_start, epoch);
+  return *objective_;
 }
 
 bool Trainer::draw_due(std::int64_t step) const {

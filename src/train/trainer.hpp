@@ -14,6 +14,7 @@
 #include "dat/selector.hpp"
 #include "train/early_stop.hpp"
 #include "train/evaluation.hpp"
+#include "train/warm_start.hpp"
 
 namespace dat {
 
@@ -71,6 +72,8 @@ class Trainer {
   /// Takes up a checkpoint, on rank 0; share_state then gives it to all. Error(checkpoint): it does not fit.
   void restore(const Checkpoint& checkpoint);
   [[nodiscard]] std::int64_t checkpoint_bytes() const;
+  /// Bytes of the perturbations that --warm-start keeps, of all samples; 0 without it.
+  [[nodiscard]] std::int64_t warm_start_bytes() const { return warm_start_ ? warm_start_->bytes() : 0; }
   /// Rank 0's state to all ranks. **Collective.**
   void share_state();
   [[nodiscard]] std::string weights_hash() const;
@@ -79,6 +82,7 @@ class Trainer {
   class BatchObjective;
   [[nodiscard]] TrainingProgram& program(int n) { return *training_.at(n); }
   [[nodiscard]] Objective& attacked();
+  [[nodiscard]] Objective& prepare_attack(int batch);  ///< on the images at hand, a part of `batch`
   [[nodiscard]] bool draw_due(std::int64_t step) const;
   void choose_layers();
   void train_pass(TrainingProgram& program, const float* x, int first, int batch, int pass, float weight, bool last);
@@ -110,6 +114,7 @@ class Trainer {
   std::unique_ptr<BatchObjective> batch_objective_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Attack> attack_, evaluation_attack_;
+  std::unique_ptr<WarmStart> warm_start_;  ///< null: attacks start at random
   std::unique_ptr<LayerSelector> selector_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<Optimizer> optimizer_;

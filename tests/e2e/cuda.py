@@ -27,6 +27,13 @@ class Runs(common.TestCase):
         self.train("parts", *SMALL, *stop)
         self.assert_same(common.state("straight"), common.state("parts"))
 
+    def test_warm_starts_too(self):
+        warm = [*SMALL[:-1], 2, "--warm-start", 3, "--micro-batch", 4]  # of two epochs
+        self.train("straight", *warm, ranks=2)
+        self.train("parts", *warm, "--max-steps", 6, ranks=2)
+        self.train("parts", *warm, ranks=2)
+        self.assert_same(common.state("straight"), common.state("parts"))
+
     def test_where_the_pixels_lie_and_when_messages_go_changes_nothing(self):
         self.train("resident", *SMALL, "--resident", "on", ranks=2)
         self.train("streamed", *SMALL, "--resident", "off", "--overlap", ranks=2)

@@ -292,6 +292,46 @@ class Occupied(Restart):
         self.finish("again")
 
 
+class Perturbations(Restart):
+    """With --warm-start the perturbations of all samples belong to the state."""
+
+    WARM = ["--warm-start", 2]
+
+    def test_survive_a_kill_and_a_stop(self):
+        self.straight(*self.WARM)
+        kept = common.state("straight")["state/perturbations"]
+        self.assertEqual((kept.shape, kept.dtype), ((SET["train"], SET["size"], SET["size"], 3), np.uint8))
+        self.assertTrue((kept > 0).any(axis=(1, 2, 3)).all())
+        running = launch("killed", *self.WARM)
+        try:
+            self.assertTrue(running.wait_for(lambda: common.steps_written("killed") >= 14))
+        finally:
+            running.end()
+        self.finish("killed", *self.WARM)
+        self.go("stopped", *self.WARM, "--max-steps", 11)  # in the second epoch, which starts from the first one's
+        self.finish("stopped", *self.WARM)
+
+    def test_go_on_with_other_ranks(self):
+        """What is kept does not depend on where: a step moves the perturbations of its own images and of no other."""
+        batch = ["train", *TRAIN, *EPOCHS, *self.WARM, "--batch", 8, "--out", "run"]
+        kept = []
+        for ranks, steps in (2, 8), (3, 7), (1, 19):
+            ended = common.run(*batch, "--max-steps", steps, ranks=ranks)
+            self.assertEqual(ended.code, 0, ended.text)
+            kept.append(common.state("run")["state/perturbations"])
+        for before, after, images in zip(kept, kept[1:], (24, 8)):
+            moved = (before != after).any(axis=(1, 2, 3)).sum()
+            self.assertGreater(moved, 0)
+            self.assertLessEqual(moved, images)
+
+    def test_are_refused_where_they_do_not_belong(self):
+        self.go("run", *self.WARM, "--max-steps", 4)
+        self.refuse(2, "warm-start \\(was 2, is 3\\)", "--out", "run", "--warm-start", 3)
+        self.refuse(2, "warm-start \\(was 2, is 0\\)", "--out", "run")
+        self.go("without", "--max-steps", 4)
+        self.refuse(2, "warm-start \\(was 0, is 2\\)", "--out", "without", *self.WARM)
+
+
 class OtherRanks(Restart):
     def test_go_on_at_the_same_place(self):
         """From 2 ranks to 1 with the same batch: an epoch then has 16 steps, of which the first 8 are done."""

@@ -34,6 +34,9 @@ class Repeated(common.TestCase):
         self.check("--batch", 8, "--micro-batch", 4, "--attack", "fgsm", "--optimizer", "sgd", "--granularity",
                    "module", "--lr", 0.05, ranks=3)
 
+    def test_on_three_ranks_with_warm_starts(self):
+        self.check("--batch", 8, "--warm-start", 2, ranks=3)
+
     def test_of_a_residual_network(self):
         self.check("--batch", 8, "--limit-train", 32, "--bn-statistics", "local", network="preact_resnet18", ranks=2)
 
@@ -97,6 +100,9 @@ class Split(common.TestCase):
 
     def test_fgsm_with_batch_statistics(self):
         self.check(self.TURNED, "--micro-batch", 16, "--lambda", 1, "--attack", "fgsm", splits=[(1, 32), (2, 16)])
+
+    def test_pgd_from_the_perturbations_of_the_epoch_before(self):
+        self.check(self.TURNED, "--micro-batch", 8, "--warm-start", 2, splits=[(1, 32), (2, 16), (4, 8)])
 
     def test_other_data_are_told_apart(self):
         (one, _), (other, _) = self.runs("--micro-batch", 16, "--max-steps", 1, splits=[(1, 32), (1, 16)])

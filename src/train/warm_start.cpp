@@ -1,0 +1,170 @@
+#include "train/warm_start.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <limits>
+
+#include "attack/attacks.hpp"
+#include "augment.hpp"
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+
+const char* const kName = "perturbations";
+
+/// Samples below `end` that `rank` keeps.
+[[nodiscard]] std::int64_t owned(std::int64_t end, int rank, int ranks) { return (end - rank + ranks - 1) / ranks; }
+
+}  // namespace
+
+WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptions& options)
+    : world_(world),
+      backend_(backend),
+      options_(options),
+      image_bytes_(options.layout.elements()),
+      eps_(static_cast<float>(options.eps)) {
+  const std::int64_t ranks = world.size(), n = options.micro_batch;
+  const std::int64_t mine = owned(options.samples, world.rank(), world.size());
+  // An epoch has each sample once, and less than `ranks` of them again (dat/sampler.hpp).
+  most_lent_ = std::min(ranks * n, mine + ranks - 1);
+  require(std::max(most_lent_, n) * image_bytes_ <= std::numeric_limits<int>::max(), ExitCode::usage,
+          "--warm-start would send messages above 2 GiB; choose a smaller --micro-batch");
+  state_.resize(static_cast<std::size_t>(mine * image_bytes_));
+  lent_ = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(most_lent_ * image_bytes_));
+  lent_slots_.reserve(static_cast<std::size_t>(most_lent_));
+  lent_bytes_.resize(static_cast<std::size_t>(ranks));
+  borrowed_bytes_.resize(static_cast<std::size_t>(ranks));
+  next_.resize(static_cast<std::size_t>(ranks));
+  places_.resize(static_cast<std::size_t>(n));
+  const auto bytes = static_cast<std::size_t>(n * image_bytes_);
+  borrowed_ = static_cast<std::uint8_t*>(backend.allocate_pinned(bytes, "warm start"));
+  on_device_ = static_cast<std::uint8_t*>(backend.allocate(bytes, "warm start"));
+  device_places_ = static_cast<std::int64_t*>(backend.allocate(places_.size() * sizeof(std::int64_t), "warm start"));
+}
+
+std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const HostBatch& batch, int first,
+                             std::int64_t step) {
+  settle();
+  if (first == 0 && step % options_.reset_steps == 0) std::fill(state_.begin(), state_.end(), std::uint8_t{0});
+
+  const int ranks = world_.size(), me = world_.rank(), n = objective.n;
+  const auto image = static_cast<int>(image_bytes_);
+  lent_slots_.clear();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::size_t before = lent_slots_.size();
+    const std::int64_t* ids = batch.everyone.data() + std::ptrdiff_t{rank} * batch.count + first;
+    for (int k = 0; k < n; ++k)
+      if (ids[k] % ranks == me) lent_slots_.push_back(ids[k] / ranks);
+    lent_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(lent_slots_.size() - before) * image;
+  }
+  assert(std::ssize(lent_slots_) <= most_lent_);
+  for (std::size_t k = 0; k < lent_slots_.size(); ++k)
+    std::memcpy(lent_.get() + k * static_cast<std::size_t>(image), state_.data() + lent_slots_[k] * image_bytes_,
+                static_cast<std::size_t>(image));
+
+  const std::int64_t* ids = batch.ids.data() + first;
+  std::fill(borrowed_bytes_.begin(), borrowed_bytes_.end(), 0);
+  for (int k = 0; k < n; ++k) borrowed_bytes_[static_cast<std::size_t>(ids[k] % ranks)] += image;
+  std::int64_t before = 0;
+  for (std::size_t rank = 0; rank < next_.size(); before += borrowed_bytes_[rank++] / image) next_[rank] = before;
+  for (int k = 0; k < n; ++k) places_[static_cast<std::size_t>(k)] = next_[static_cast<std::size_t>(ids[k] % ranks)]++;
+
+  world_.exchange(lent_.get(), lent_bytes_, borrowed_, borrowed_bytes_);
+  backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
+  backend_.copy_to_device(device_places_, places_.data(), static_cast<std::size_t>(n) * sizeof(std::int64_t));
+  objective.start = nullptr;
+  start(objective, options_.eps);
+  const Layout& layout = objective.layout;
+  each(objective.device, std::int64_t{n} * layout.h * layout.w,
+       kernels::Recall{on_device_, device_places_, crops, objective.clean, objective.eta, layout, eps_});
+  objective.start = objective.eta;
+
+  std::int64_t sent = 0;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (rank != me)
+      sent += lent_bytes_[static_cast<std::size_t>(rank)] + borrowed_bytes_[static_cast<std::size_t>(rank)];
+  return sent;
+}
+
+void WarmStart::keep(const Objective& objective, const Crop* crops) {
+  const Layout& layout = objective.layout;
+  each(objective.device, std::int64_t{objective.n} * layout.h * layout.w,
+       kernels::Remember{on_device_, device_places_, crops, objective.clean, objective.x_adv, layout, eps_});
+  ticket_ = backend_.fetch(borrowed_, on_device_, static_cast<std::size_t>(objective.n * image_bytes_));
+  under_way_ = true;
+}
+
+/// What keep() has left goes back to its owners.
+void WarmStart::settle() {
+  if (!under_way_) return;
+  under_way_ = false;
+  backend_.wait_for(ticket_);
+  world_.exchange(borrowed_, borrowed_bytes_, lent_.get(), lent_bytes_);
+  for (std::size_t k = 0; k < lent_slots_.size(); ++k)
+    std::memcpy(state_.data() + lent_slots_[k] * image_bytes_, lent_.get() + k * static_cast<std::size_t>(image_bytes_),
+                static_cast<std::size_t>(image_bytes_));
+}
+
+/// All perturbations to rank 0 (`whole`, by sample), or from there to their owners, some at a time.
+void WarmStart::transfer(std::vector<std::uint8_t>& whole, bool home) {
+  constexpr std::int64_t kPieceBytes = 64 << 20;
+  const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / image_bytes_);
+  const int ranks = world_.size();
+  std::vector<int> owner(static_cast<std::size_t>(ranks), 0), root(owner);
+  std::vector<std::uint8_t> staged;  // on rank 0: by owner
+  for (std::int64_t first = 0; first < options_.samples; first += piece) {
+    const std::int64_t end = std::min(first + piece, options_.samples);
+    const auto bytes = [&](int rank) {
+      return static_cast<int>((owned(end, rank, ranks) - owned(first, rank, ranks)) * image_bytes_);
+    };
+    owner[0] = bytes(world_.rank());
+    std::uint8_t* mine = state_.data() + owned(first, world_.rank(), ranks) * image_bytes_;
+    if (world_.root()) staged.resize(static_cast<std::size_t>((end - first) * image_bytes_));
+    const auto for_each_staged = [&](auto&& copy) {
+      std::uint8_t* at = staged.data();
+      for (int rank = 0; rank < ranks && world_.root(); ++rank) {
+        root[static_cast<std::size_t>(rank)] = bytes(rank);
+        for (std::int64_t id = owned(first, rank, ranks) * ranks + rank; id < end; id += ranks, at += image_bytes_)
+          copy(at, whole.data() + id * image_bytes_);
+      }
+    };
+    const auto size = static_cast<std::size_t>(image_bytes_);
+    if (home) {
+      for_each_staged([&](std::uint8_t* at, const std::uint8_t* sample) { std::memcpy(at, sample, size); });
+      world_.exchange(staged.data(), root, mine, owner);
+    } else {
+      for_each_staged([](auto&&...) {});
+      world_.exchange(mine, owner, staged.data(), root);
+      for_each_staged([&](const std::uint8_t* at, std::uint8_t* sample) { std::memcpy(sample, at, size); });
+    }
+  }
+}
+
+void WarmStart::save(Checkpoint& checkpoint) {
+  settle();
+  std::vector<std::uint8_t> whole(world_.root() ? static_cast<std::size_t>(bytes()) : 0);
+  transfer(whole, false);
+  if (world_.root()) checkpoint.bytes[kName] = {shape(), std::move(whole)};
+}
+
+void WarmStart::restore(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.bytes.find(kName);
+  require(found != checkpoint.bytes.end(), ExitCode::checkpoint,
+          "the checkpoint has no perturbations for --warm-start; it was made without it");
+  require(found->second.shape == shape(), ExitCode::checkpoint,
+          "the checkpoint's perturbations do not have the shape of the training images");
+  restored_ = found->second.values;
+}
+
+void WarmStart::share() {
+  std::uint8_t any = restored_.empty() ? 0 : 1;
+  world_.broadcast(&any, sizeof any);
+  if (any == 0) return;
+  transfer(restored_, true);
+  restored_ = {};
+}
+
+}  // namespace dat
