@@ -557,6 +557,8 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--warm-start", o.warm_start,
               "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
               kCount);
+  options.add("--attack-reuse", o.attack_reuse,
+              "the training pass is the last step of pgd as well, whose result --warm-start keeps: one pass less");
   options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
   options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
 
@@ -644,6 +646,12 @@ void resolve(TrainOptions& o) {
         "; leave it off");
   check(o.attack_stop < 0 || o.attack_bn != "train", "--attack-stop does not work with --attack-bn train: where batch ",
         "statistics tie the images together, none can leave; take --attack-bn eval");
+  check(!o.attack_reuse || (o.attack == "pgd" && o.attack_bn == "train" && o.attack_steps >= 2),
+        "--attack-reuse works with --attack pgd, --attack-bn train and at least 2 --attack-steps: the training pass "
+        "takes ",
+        "the place of a step in the same mode");
+  check(!o.attack_reuse || o.warm_start > 0, "--attack-reuse without --warm-start trains as --attack-steps ",
+        o.attack_steps - 1, " does; take that, or add --warm-start");
   check(o.warm_start == 0 || o.attack != "none", "--warm-start ", o.warm_start,
         " has no perturbation to start from with --attack none; choose an attack");
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");

@@ -260,11 +260,13 @@ TEST_CASE("the resolved configuration restores every option") {
   CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
 
   // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
-  // the early stop).
+  // the early stop and the reuse of its last step).
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
-    if (a.empty() || a[0] == '#' || a.starts_with("quiet") || a.starts_with("attack-stop")) continue;
+    if (a.empty() || a[0] == '#' || a.starts_with("quiet") || a.starts_with("attack-stop") ||
+        a.starts_with("attack-reuse"))
+      continue;
     INFO(a);
     CHECK(a != b);
     ++options;
@@ -405,6 +407,15 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--attack-stop", "1", "--attack", "fgsm"}), "--attack-stop works with --attack pgd"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack-bn", "train"}), "take --attack-bn eval"));
   CHECK(parse({"--attack-stop", "1", "--attack-bn", "eval"}).train.attack_stop == 1);
+  CHECK(contains(refusal({"--attack-reuse", "--warm-start", "5"}),
+                 "--attack-reuse works with --attack pgd, --attack-bn"));
+  CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"}),
+                 "at least 2 --attack-steps"));
+  CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train"}), "trains as --attack-steps 9 does"));
+  const TrainOptions reuse = parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5"}).train;
+  CHECK(reuse.attack_reuse);
+  CHECK(parse_file(parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5"}).resolved_toml).train ==
+        reuse);
   CHECK(parse({"--batch", "128", "--micro-batch", "32"}).train.micro_batch == 32);
 }
 

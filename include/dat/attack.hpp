@@ -53,6 +53,8 @@ class Attack {
   virtual ~Attack() = default;
   /// Leaves the adversarial images in objective.x_adv. Allocates nothing; waits for nothing but for the early stop.
   virtual void perturb(Objective& objective) const = 0;
+  /// One more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): not this attack.
+  virtual void step(Objective& objective) const;
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
   [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most

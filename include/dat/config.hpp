@@ -28,6 +28,7 @@ struct TrainOptions {
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
+  bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
   double lambda = 0;                     ///< weight of the clean loss
   int eval_attack_steps = 10;
 

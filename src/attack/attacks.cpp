@@ -21,6 +21,8 @@ void Objective::steps_until_fooled(int, int, float, float) {
   fail(ExitCode::usage, "the early stop of an attack needs samples that do not depend on each other");
 }
 
+void Attack::step(Objective&) const { fail(ExitCode::usage, "this attack has no single steps; take pgd"); }
+
 void start(Objective& o, double eps) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();

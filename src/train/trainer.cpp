@@ -127,8 +127,10 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0)
     training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
 
-  const AttackOptions attack{
-      .eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps, .stop = options.attack_stop};
+  const AttackOptions attack{.eps = options.eps,
+                             .alpha = options.alpha,
+                             .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
+                             .stop = options.attack_stop};
   attack_ = attacks().at(options.attack)(attack);
   evaluation_attack_ = attacks().at("pgd")(
       {.eps = options.eps, .alpha = options.attack == "pgd" ? options.alpha : 0, .steps = options.eval_attack_steps});
@@ -283,11 +285,15 @@ const StepRecord& Trainer::step(bool stop) {
     if (warm_start_) bytes_perturbations += warm_start_->load(objective, images_->crops, batch, first, step_);
     lap(Phase::data);
     attack_->perturb(objective);
-    if (warm_start_) warm_start_->keep(objective, images_->crops);
+    if (warm_start_ && !options_.attack_reuse) warm_start_->keep(objective, images_->crops);
     lap(Phase::attack);
     const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
     TrainingProgram& network = program(images_->count);
     train_pass(network, images_->x_adv, first, batch.count, 0, 1.0F, last && !clean);
+    if (options_.attack_reuse) {
+      attack_->step(objective);
+      warm_start_->keep(objective, images_->crops);
+    }
     if (clean) train_pass(network, images_->clean, first, batch.count, 1, static_cast<float>(options_.lambda), last);
     first_micro_batch_ = false;
     lap(Phase::train);
@@ -348,8 +354,10 @@ void Trainer::train_pass(TrainingProgram& network, const float* x, int first, in
                 network.dlogits(), weight / static_cast<float>(batch));
   add_statistics(network, attack_passes_ + pass, static_cast<float>(network.n()) / static_cast<float>(batch),
                  first_micro_batch_);
-  network.backward(
-      x, {.weights = &active_, .accumulate = !(first_micro_batch_ && pass == 0), .ready = last ? &ready_ : nullptr});
+  network.backward(x, {.weights = &active_,
+                       .accumulate = !(first_micro_batch_ && pass == 0),
+                       .input = options_.attack_reuse && pass == 0 ? images_->dx : nullptr,
+                       .ready = last ? &ready_ : nullptr});
 }
 
 void Trainer::add_statistics(const TrainingProgram& network, int pass, float weight, bool first) {
