@@ -5,6 +5,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -327,6 +329,8 @@ class SimdWinograd final : public Winograd {
   void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
     if constexpr (requires(V * v) { Scheme::gradient(v, v); })
       sum_weight_gradient(x, dy, dw, accumulate, static_cast<float*>(scratch));
+    else
+      assert(!"the input gradient of stride 2 has no weight gradient");
   }
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
     return static_cast<std::size_t>(s.threads * part_floats(part())) * sizeof(float);
@@ -583,8 +587,12 @@ class SimdWinograd final : public Winograd {
       Scheme::taps(u, g);
 #pragma GCC unroll 3
       for (int i = 0; i < 3; ++i) {
-        V& out = at<B>(dw + std::int64_t{i * 3 + j} * s.c_in);
-        out = accumulate ? out + g[i] : g[i];
+        // Segments begin anywhere: no vector of its own may be assumed there.
+        float* const out = dw + std::int64_t{i * 3 + j} * s.c_in;
+        V before{};
+        if (accumulate) std::memcpy(&before, out, sizeof before);
+        const V sum = before + g[i];
+        std::memcpy(out, &sum, sizeof sum);
       }
     }
   }
