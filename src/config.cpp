@@ -648,8 +648,7 @@ void resolve(TrainOptions& o) {
         "statistics tie the images together, none can leave; take --attack-bn eval");
   check(!o.attack_reuse || (o.attack == "pgd" && o.attack_bn == "train" && o.attack_steps >= 2),
         "--attack-reuse works with --attack pgd, --attack-bn train and at least 2 --attack-steps: the training pass "
-        "takes ",
-        "the place of a step in the same mode");
+        "takes the place of a step in the same mode");
   check(!o.attack_reuse || o.warm_start > 0, "--attack-reuse without --warm-start trains as --attack-steps ",
         o.attack_steps - 1, " does; take that, or add --warm-start");
   check(o.warm_start == 0 || o.attack != "none", "--warm-start ", o.warm_start,

@@ -9,6 +9,7 @@
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
+#include "small_run.hpp"
 #include "train/early_stop.hpp"
 #include "train/trainer.hpp"
 
@@ -293,18 +294,9 @@ TEST_CASE("An attack on samples that depend on each other cannot be stopped earl
 }
 
 TEST_CASE("training counts the passes of its attack, and those that an early stop saves", "[trainer]") {
-  TrainOptions options;
-  options.network = "small_cnn";
-  options.width = 16;
-  options.batch = 16;
+  TrainOptions options = small_run();
   options.micro_batch = GENERATE(16, 8);
-  options.epochs = 1;
-  options.warmup_epochs = 0;
   options.attack_steps = 3;
-  options.eval_attack_steps = 2;
-  options.threads = 2;
-  options.device = test_device();
-  options.deterministic = true;
   const auto run = [&](int stop) {
     options.attack_stop = stop;
     const auto world = Communicator::single();

@@ -182,6 +182,17 @@ std::string name(const Convolution& s) {
          std::to_string(s.w);
 }
 
+/// Every shift by at most `pad` pixels, each with and without mirroring.
+Shared<Crop> all_crops(int pad) {
+  Shared<Crop> crops;
+  for (int top = -pad; top <= pad; ++top)
+    for (int left = -pad; left <= pad; ++left)
+      for (const int flip : {0, 1})
+        crops.push_back(
+            {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
+  return crops;
+}
+
 }  // namespace
 
 TEST_CASE("A layout gives each element of each channel a place of its own", "[kernels]") {
@@ -400,12 +411,7 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
           "[kernels]") {
   constexpr int kPad = 4, kSize = 7, kPadded = kSize + 2 * kPad;
   for (const int channels : {1, 3}) {
-    Shared<Crop> crops;
-    for (int top = -kPad; top <= kPad; ++top)
-      for (int left = -kPad; left <= kPad; ++left)
-        for (const int flip : {0, 1})
-          crops.push_back(
-              {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
+    const Shared<Crop> crops = all_crops(kPad);
     const auto n = static_cast<std::int64_t>(crops.size());
     Shared<std::uint8_t> pixels;
     for (const float v : shared_random(n * kSize * kSize * channels, 1, 0, 256))
@@ -479,12 +485,7 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
   constexpr int kPad = 4, kSize = 7;
   constexpr float kEps = 0.1F;
   for (const int channels : {1, 3}) {
-    Shared<Crop> crops;
-    for (int top = -kPad; top <= kPad; ++top)
-      for (int left = -kPad; left <= kPad; ++left)
-        for (const int flip : {0, 1})
-          crops.push_back(
-              {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
+    const Shared<Crop> crops = all_crops(kPad);
     const auto n = std::ssize(crops);
     Shared<Crop> others;  // far apart in the list, and each with each flip
     Shared<std::int64_t> places;

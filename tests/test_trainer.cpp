@@ -6,27 +6,12 @@
 #include "catch.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
+#include "small_run.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
 
 namespace {
-
-/// Few steps of a small network on the built-in set.
-[[nodiscard]] TrainOptions small_run() {
-  TrainOptions options;
-  options.network = "small_cnn";
-  options.width = 16;
-  options.batch = 16;
-  options.epochs = 1;
-  options.warmup_epochs = 0;
-  options.attack_steps = 2;
-  options.eval_attack_steps = 2;
-  options.threads = 2;
-  options.device = test::test_device();
-  options.deterministic = true;
-  return options;
-}
 
 [[nodiscard]] std::string weights_after(const TrainOptions& options, int steps) {
   const auto world = Communicator::single();
@@ -39,7 +24,7 @@ namespace {
 }  // namespace
 
 TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   options.lambda = GENERATE(0.0, 1.0);
   const auto [attack, stop] = GENERATE(table<std::string, int>({{"pgd", -1}, {"pgd", 0}, {"fgsm", -1}}));
   options.attack = attack;
@@ -66,7 +51,7 @@ TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
 
 TEST_CASE("the weights do not depend on overlap, message size, replica checks or the number of readers of a phase",
           "[trainer]") {
-  const TrainOptions options = small_run();
+  const TrainOptions options = test::small_run();
   const std::string expected = weights_after(options, 4);
   TrainOptions other = options;
   other.bucket = 100;
@@ -79,7 +64,7 @@ TEST_CASE("the weights do not depend on overlap, message size, replica checks or
 }
 
 TEST_CASE("only active layers' weight gradients are computed and sent", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   options.budget = 4;
   options.p_min = 0.1;
   const auto world = Communicator::single();
@@ -103,7 +88,7 @@ TEST_CASE("only active layers' weight gradients are computed and sent", "[traine
 }
 
 TEST_CASE("during the warm-up all layers are active and the bandit rests", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   options.warmup_epochs = 1;
   options.limit_train = 0;
   const auto world = Communicator::single();
@@ -116,7 +101,7 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
 }
 
 TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   options.resample = GENERATE("step", "3", "epoch");
   options.optimizer = GENERATE("lamb", "lars", "sgd");
   const auto world = Communicator::single();
@@ -136,7 +121,7 @@ TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
 }
 
 TEST_CASE("a loss that is not finite ends the run before the weights are touched", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   options.optimizer = "sgd";
   options.lr = 1e30;
   const auto world = Communicator::single();
@@ -152,7 +137,7 @@ TEST_CASE("a loss that is not finite ends the run before the weights are touched
 }
 
 TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   options.micro_batch = GENERATE(16, 8);
   options.limit_train = 56;  // epochs end with a part of a batch
   options.limit_test = 37;
@@ -172,7 +157,7 @@ TEST_CASE("weights and evaluation do not depend on where the images wait", "[tra
 }
 
 TEST_CASE("an attack in 16 bits is refused with a reason, or trains", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = test::small_run();
   const std::string full = weights_after(options, 3);
   for (const auto& [precision, storage] : {std::pair{"f16", DType::f16}, std::pair{"bf16", DType::bf16}}) {
     INFO(precision);

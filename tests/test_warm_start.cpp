@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "warm_start_case.hpp"
 
@@ -69,21 +70,14 @@ void for_each_pixel(const std::vector<std::int64_t>& ids, std::uint32_t epoch, c
   }
 }
 
-[[nodiscard]] TrainOptions small_run() {
-  TrainOptions options;
-  options.network = "small_cnn";
-  options.width = 16;
-  options.batch = 16;
+[[nodiscard]] TrainOptions some_epochs() {
+  TrainOptions options = small_run();
   options.micro_batch = 8;
   options.limit_train = 40;  // epochs end with a part of a batch
   options.limit_test = 16;
   options.epochs = 3;
   options.warmup_epochs = 1;
-  options.attack_steps = 2;
-  options.eval_attack_steps = 2;
   options.threads = 1;
-  options.device = test_device();
-  options.deterministic = true;
   return options;
 }
 
@@ -198,7 +192,7 @@ TEST_CASE("A checkpoint holds the perturbations of all samples, and refuses anot
 TEST_CASE(
     "With a reset in every epoch a run is the one without a warm start; with fewer it is from the second epoch on",
     "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = some_epochs();
   options.lambda = GENERATE(0.0, 1.0);
   options.attack = GENERATE("pgd", "fgsm");
   struct Result {
@@ -227,7 +221,7 @@ TEST_CASE(
 }
 
 TEST_CASE("With the last step reused, a run trains on K - 1 steps and keeps K", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = some_epochs();
   options.warm_start = 3;
   options.attack_bn = "train";
   const auto world = Communicator::single();
@@ -249,7 +243,7 @@ TEST_CASE("With the last step reused, a run trains on K - 1 steps and keeps K", 
 }
 
 TEST_CASE("A state with perturbations continues bit for bit", "[trainer]") {
-  TrainOptions options = small_run();
+  TrainOptions options = some_epochs();
   options.warm_start = 3;
   options.attack = GENERATE("pgd", "fgsm");
   const int stop = kEpoch + GENERATE(0, 1, 2);

@@ -14,7 +14,7 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
 
 void Objective::gradient_step(float alpha, float eps) {
   gradient();
-  each(device, n * layout.elements(), kernels::PgdStep{{clean, eta, x_adv, alpha, eps}, dx});
+  pgd_step(*this, alpha, eps);
 }
 
 void Objective::steps_until_fooled(int, int, float, float) {
@@ -22,6 +22,10 @@ void Objective::steps_until_fooled(int, int, float, float) {
 }
 
 void Attack::step(Objective&) const { fail(ExitCode::usage, "this attack has no single steps; take pgd"); }
+
+void pgd_step(Objective& o, float alpha, float eps) {
+  each(o.device, o.n * o.layout.elements(), kernels::PgdStep{{o.clean, o.eta, o.x_adv, alpha, eps}, o.dx});
+}
 
 void start(Objective& o, double eps) {
   if (o.start != nullptr) {

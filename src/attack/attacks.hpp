@@ -10,5 +10,7 @@ namespace dat {
 
 /// eta = objective.start, or U(-eps, eps) where there is none; x_adv = x + eta.
 void start(Objective& objective, double eps);
+/// An iteration of PGD with the gradient that is in objective.dx.
+void pgd_step(Objective& objective, float alpha, float eps);
 
 }  // namespace dat

@@ -26,10 +26,8 @@ class Pgd final : public Attack {
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   void step(Objective& o) const override {
-    const std::int64_t n = o.n * o.layout.elements();
-    each(o.device, n,
-         kernels::PgdStep{{o.clean, o.eta, o.x_adv, static_cast<float>(alpha_), static_cast<float>(eps_)}, o.dx});
-    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    pgd_step(o, static_cast<float>(alpha_), static_cast<float>(eps_));
+    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
 

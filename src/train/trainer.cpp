@@ -277,11 +277,12 @@ const StepRecord& Trainer::step(bool stop) {
   lap(Phase::select);
 
   first_micro_batch_ = true;
-  const std::int64_t passes = attacked().passes;
+  Objective& objective = attacked();
+  const std::int64_t passes = objective.passes;
   std::int64_t bytes_perturbations = 0;
   for (int first = 0; first < batch.count; first += images_->count) {
     images_->load(batch, first, std::min(micro_batch_, batch.count - first), all_images_);
-    Objective& objective = prepare_attack(batch.count);
+    prepare_attack(batch.count);
     if (warm_start_) bytes_perturbations += warm_start_->load(objective, images_->crops, batch, first, step_);
     lap(Phase::data);
     attack_->perturb(objective);
@@ -300,7 +301,7 @@ const StepRecord& Trainer::step(bool stop) {
   }
 
   reducer_->finish();
-  share_statistics(batch, attacked().passes - passes, stop);
+  share_statistics(batch, objective.passes - passes, stop);
   lap(Phase::reduce);
   const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
   require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
@@ -323,14 +324,12 @@ const StepRecord& Trainer::step(bool stop) {
   return record_;
 }
 
-Objective& Trainer::prepare_attack(int batch) {
+void Trainer::prepare_attack(int batch) {
   const auto epoch = static_cast<std::uint32_t>(record_.epoch);
-  if (batch_objective_) {
+  if (batch_objective_)
     batch_objective_->prepare(options_.seed, epoch, static_cast<float>(images_->count) / static_cast<float>(batch));
-    return *batch_objective_;
-  }
-  objective_->prepare(options_.seed, Purpose::attack_start, epoch);
-  return *objective_;
+  else
+    objective_->prepare(options_.seed, Purpose::attack_start, epoch);
 }
 
 bool Trainer::draw_due(std::int64_t step) const {

@@ -81,8 +81,8 @@ class Trainer {
  private:
   class BatchObjective;
   [[nodiscard]] TrainingProgram& program(int n) { return *training_.at(n); }
-  [[nodiscard]] Objective& attacked();
-  [[nodiscard]] Objective& prepare_attack(int batch);  ///< on the images at hand, a part of `batch`
+  [[nodiscard]] Objective& attacked();  ///< what training attacks
+  void prepare_attack(int batch);       ///< on the images at hand, a part of `batch`
   [[nodiscard]] bool draw_due(std::int64_t step) const;
   void choose_layers();
   void train_pass(TrainingProgram& program, const float* x, int first, int batch, int pass, float weight, bool last);

@@ -15,6 +15,7 @@
 #include "double.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
+#include "small_run.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -91,17 +92,10 @@ void scale(Backend& backend, float* x, std::int64_t n, float a) {
 TEST_CASE("A steady training step waits once, allocates nothing, and replays what was recorded", "[double]") {
   // An early-stopped attack asks after each iteration but the last who is still in it.
   const int stop = GENERATE(-1, 0, 3);
-  TrainOptions options;
-  options.network = "small_cnn";
-  options.width = 16;
-  options.batch = 16;
+  TrainOptions options = small_run();
   options.epochs = 4;
-  options.warmup_epochs = 0;
   options.attack_steps = 3;
-  options.eval_attack_steps = 2;
-  options.threads = 2;
   options.device = "cuda";
-  options.deterministic = true;
   options.limit_test = 16;
   options.lambda = GENERATE(0.0, 1.0);
   options.attack_stop = stop;

@@ -332,16 +332,7 @@ class WinogradConv2d final : public Conv2d {
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
     if (!spec.frozen) backend.request_scratch(forward_->gradient_scratch_bytes());
     if (!spec.input_gradient) return;
-    turned_ = make_winograd({.kind = spec.stride == 1 ? Winograd::Kind::same : Winograd::Kind::up,
-                             .n = spec.n,
-                             .c_in = spec.c_out,
-                             .h = spec.h_out(),
-                             .w = spec.w_out(),
-                             .c_out = spec.c_in,
-                             .h_out = spec.h,
-                             .w_out = spec.w,
-                             .block = backend.block(),
-                             .threads = backend.threads()});
+    turned_ = make_winograd(forward_->spec().turned());
     packed_turned_ = backend.reserve_weights(turned_->packed_size() * sizeof(float));
     backend.request_scratch(turned_->scratch_bytes());
   }

@@ -1,28 +1,17 @@
 #include "backend/cpu/winograd.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace dat::cpu {
 
-namespace {
-
-constexpr int kTaps = 9;
-
-/// Up to this size of the transformed weights, they are kept whole, and tiles of x in a part of an L2 cache beside
-/// them. Larger ones are transformed in pieces that fit, and tiles of x lie in the L3 cache.
-constexpr std::int64_t kSmallWeights = 3 << 20, kTileBytes = 300'000, kManyTileBytes = 5'000'000;
-
-}  // namespace
-
-Winograd::Winograd(const Spec& spec) : spec_(spec) {
-  const int side = spec.kind == Kind::up ? 8 : 4, points = spec.kind == Kind::same ? 36 : 81;
-  tiles_high_ = (spec.h_out + side - 1) / side;
-  tiles_wide_ = (spec.w_out + side - 1) / side;
-  tiles_ = spec.n * tiles_high_ * tiles_wide_;
-  constexpr std::int64_t kBytes = sizeof(float), kMatrices = 36;
-  small_weights_ = kBytes * kMatrices * spec.c_in * spec.c_out <= kSmallWeights;
-  const std::int64_t count = (small_weights_ ? kTileBytes : kManyTileBytes) / (kBytes * points * spec.c_in);
-  group_ = static_cast<int>(std::clamp<std::int64_t>(count / 8 * 8, 8, (tiles_ + 7) / 8 * 8));
+Winograd::Spec Winograd::Spec::turned() const {
+  Spec t = *this;
+  t.kind = kind == Kind::same ? Kind::same : Kind::up;
+  std::swap(t.c_in, t.c_out);
+  std::swap(t.h, t.h_out);
+  std::swap(t.w, t.w_out);
+  return t;
 }
 
 std::size_t Winograd::packed_size() const {

@@ -24,6 +24,8 @@ class Winograd {
     Kind kind = Kind::same;
     int n = 0, c_in = 0, h = 0, w = 0, c_out = 0, h_out = 0, w_out = 0;
     int block = 16, threads = 1;
+    /// Of the input gradient.
+    [[nodiscard]] Spec turned() const;
   };
   /// Words of bits, one for 16 elements as in ReLU masks, say what is open; the rest counts as zero. Null: all is.
   /// For blocks of 16 channels only.
@@ -39,8 +41,9 @@ class Winograd {
     std::uint16_t* bits = nullptr;        ///< where y > 0 then; null: not wanted. For blocks of 16 channels only
   };
 
-  explicit Winograd(const Spec& spec);
+  explicit Winograd(const Spec& spec) : spec_(spec) {}
   virtual ~Winograd() = default;
+  [[nodiscard]] const Spec& spec() const { return spec_; }
 
   /// Floats of packed weights.
   [[nodiscard]] std::size_t packed_size() const;
@@ -59,10 +62,8 @@ class Winograd {
   [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;
 
  protected:
+  static constexpr int kTaps = 9;
   Spec spec_;
-  int tiles_high_ = 0, tiles_wide_ = 0, tiles_ = 0;
-  bool small_weights_ = false;  ///< transformed weights are kept whole
-  int group_ = 0;               ///< tiles that a thread transforms at a time
 };
 
 /// Null where this processor has no fast code for such blocks: AVX-512 has for 16 channels, AVX2 for 8.

@@ -19,11 +19,12 @@ namespace dat::cpu {
 
 namespace {
 
-constexpr int kTaps = 9;
-
 /// Channels of one product at a time: so many transformed weights stay in the L2 cache. Their products are summed
 /// first, which also halves the rounding errors at 512 channels.
 constexpr int kChunk = 128;
+/// Up to this size of the transformed weights, they are kept whole, and tiles of x in a part of an L2 cache beside
+/// them. Larger ones are transformed in pieces that fit, and tiles of x lie in the L3 cache.
+constexpr std::int64_t kSmallWeights = 3 << 20, kTileBytes = 300'000, kManyTileBytes = 5'000'000;
 /// Skews arrays whose sizes are powers of two, which would compete for the same places of a cache.
 constexpr std::int64_t kSkew = 80;
 
@@ -50,71 +51,10 @@ template <int B>
 
 constexpr int kWeights = 6;
 
-/// Stride 1: F(4, 3) for the points 0, a, -a, b, -b and infinity. Lavin and Gray (section 4.3) have 1 and 2 for a and
-/// b; with 5/8 and 3/2 the error is half as large (docs/performance.md).
-struct Same {
-  static constexpr int kIn = 6, kPoints = 6, kOut = 4, kInStep = 4, kInFirst = -1;
-  static constexpr float a = 0.625F, b = 1.5F, a2 = a * a, b2 = b * b;
-  static constexpr float for_0 = 1 / (a2 * b2), for_a = 1 / (2 * a2 * (a2 - b2)), for_b = 1 / (2 * b2 * (b2 - a2));
-  static constexpr int weight(int point) { return point; }
-
-  template <class V>
-  [[gnu::always_inline]] static void input(const V* x, V* t) {
-    t[0] = x[4] - (a2 + b2) * x[2] + (a2 * b2) * x[0];
-    V even = x[4] - b2 * x[2], odd = a * (x[3] - b2 * x[1]);
-    t[1] = even + odd;
-    t[2] = even - odd;
-    even = x[4] - a2 * x[2];
-    odd = b * (x[3] - a2 * x[1]);
-    t[3] = even + odd;
-    t[4] = even - odd;
-    t[5] = x[5] - (a2 + b2) * x[3] + (a2 * b2) * x[1];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void weights(const V* g, V* u) {
-    u[0] = for_0 * g[0];
-    V even = for_a * g[0] + (for_a * a2) * g[2], odd = (for_a * a) * g[1];
-    u[1] = even + odd;
-    u[2] = even - odd;
-    even = for_b * g[0] + (for_b * b2) * g[2];
-    odd = (for_b * b) * g[1];
-    u[3] = even + odd;
-    u[4] = even - odd;
-    u[5] = g[2];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void taps(const V* u, V* g) {
-    const V a_even = for_a * (u[1] + u[2]), b_even = for_b * (u[3] + u[4]);
-    g[0] = for_0 * u[0] + a_even + b_even;
-    g[1] = (for_a * a) * (u[1] - u[2]) + (for_b * b) * (u[3] - u[4]);
-    g[2] = a2 * a_even + b2 * b_even + u[5];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void output(const V* m, V* y) {
-    const V a_even = m[1] + m[2], a_odd = a * (m[1] - m[2]), b_even = m[3] + m[4], b_odd = b * (m[3] - m[4]);
-    y[0] = m[0] + a_even + b_even;
-    y[1] = a_odd + b_odd;
-    y[2] = a2 * a_even + b2 * b_even;
-    y[3] = a2 * a_odd + b2 * b_odd + m[5];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void gradient(const V* y, V* t) {
-    t[0] = y[0];
-    V even = y[0] + a2 * y[2], odd = a * (y[1] + a2 * y[3]);
-    t[1] = even + odd;
-    t[2] = even - odd;
-    even = y[0] + b2 * y[2];
-    odd = b * (y[1] + b2 * y[3]);
-    t[3] = even + odd;
-    t[4] = even - odd;
-    t[5] = y[3];
-  }
-};
-
-/// F(4, 2) for the points a, -a, b, -b and infinity: 4 sums of two neighbours by 5 products.
-struct Pairs {
-  static constexpr float a = 0.375F, b = 1.25F, a2 = a * a, b2 = b * b;
-  static constexpr float for_a = 1 / (2 * a * (a2 - b2)), for_b = 1 / (2 * b * (b2 - a2));
+/// What the points a, -a, b, -b and infinity have in common, whatever other points there are: 5 numbers.
+template <class Points>
+struct Symmetric {
+  static constexpr float a = Points::a, b = Points::b, a2 = a * a, b2 = b * b;
 
   template <class V>
   [[gnu::always_inline]] static void input(const V& x0, const V& x1, const V& x2, const V& x3, const V& x4, V* t) {
@@ -126,25 +66,6 @@ struct Pairs {
     t[2] = even + odd;
     t[3] = even - odd;
     t[4] = x4 - (a2 + b2) * x2 + (a2 * b2) * x0;
-  }
-  /// The third weight belongs to the pixels between.
-  template <class V>
-  [[gnu::always_inline]] static void weights(const V* g, V* u) {
-    V even = for_a * g[0], odd = (for_a * a) * g[2];
-    u[0] = even + odd;
-    u[1] = odd - even;
-    even = for_b * g[0];
-    odd = (for_b * b) * g[2];
-    u[2] = even + odd;
-    u[3] = odd - even;
-    u[4] = g[2];
-    u[5] = g[1];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void taps(const V* u, V* g) {
-    g[0] = for_a * (u[0] - u[1]) + for_b * (u[2] - u[3]);
-    g[1] = u[5];
-    g[2] = (for_a * a) * (u[0] + u[1]) + (for_b * b) * (u[2] + u[3]) + u[4];
   }
   template <class V>
   [[gnu::always_inline]] static void output(const V* m, V* y) {
@@ -167,25 +88,97 @@ struct Pairs {
   }
 };
 
+struct SamePoints {
+  static constexpr float a = 0.625F, b = 1.5F;
+};
+
+/// Stride 1: F(4, 3) for the points 0, a, -a, b, -b and infinity. Lavin and Gray (section 4.3) have 1 and 2 for a and
+/// b; with 5/8 and 3/2 the error is half as large (docs/performance.md).
+struct Same : Symmetric<SamePoints> {
+  using Rest = Symmetric<SamePoints>;
+  static constexpr bool kWeightGradient = true;
+  static constexpr int kIn = 6, kPoints = 6, kOut = 4, kInStep = 4, kInFirst = -1;
+  static constexpr float for_0 = 1 / (a2 * b2), for_a = 1 / (2 * a2 * (a2 - b2)), for_b = 1 / (2 * b2 * (b2 - a2));
+  static constexpr int weight(int point) { return point; }
+
+  template <class V>
+  [[gnu::always_inline]] static void input(const V* x, V* t) {
+    t[0] = x[4] - (a2 + b2) * x[2] + (a2 * b2) * x[0];
+    Rest::input(x[1], x[2], x[3], x[4], x[5], t + 1);
+  }
+  template <class V>
+  [[gnu::always_inline]] static void weights(const V* g, V* u) {
+    u[0] = for_0 * g[0];
+    V even = for_a * g[0] + (for_a * a2) * g[2], odd = (for_a * a) * g[1];
+    u[1] = even + odd;
+    u[2] = even - odd;
+    even = for_b * g[0] + (for_b * b2) * g[2];
+    odd = (for_b * b) * g[1];
+    u[3] = even + odd;
+    u[4] = even - odd;
+    u[5] = g[2];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void taps(const V* u, V* g) {
+    const V a_even = for_a * (u[1] + u[2]), b_even = for_b * (u[3] + u[4]);
+    g[0] = for_0 * u[0] + a_even + b_even;
+    g[1] = (for_a * a) * (u[1] - u[2]) + (for_b * b) * (u[3] - u[4]);
+    g[2] = a2 * a_even + b2 * b_even + u[5];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void output(const V* m, V* y) {
+    Rest::output(m + 1, y);
+    y[0] = m[0] + (m[1] + m[2]) + (m[3] + m[4]);
+  }
+  template <class V>
+  [[gnu::always_inline]] static void gradient(const V* y, V* t) {
+    t[0] = y[0];
+    Rest::gradient(y, t + 1);
+  }
+};
+
+struct PairPoints {
+  static constexpr float a = 0.375F, b = 1.25F;
+};
+
+/// F(4, 2) for the points a, -a, b, -b and infinity: 4 sums of two neighbours by 5 products. They take the outer taps;
+/// the sixth weight is the middle tap, by which the 4 points from 5 on are multiplied as they are.
+struct Pairs : Symmetric<PairPoints> {
+  static constexpr int kPoints = 9;
+  static constexpr float for_a = 1 / (2 * a * (a2 - b2)), for_b = 1 / (2 * b * (b2 - a2));
+  static constexpr int weight(int point) { return point < 5 ? point : 5; }
+
+  template <class V>
+  [[gnu::always_inline]] static void weights(const V* g, V* u) {
+    V even = for_a * g[0], odd = (for_a * a) * g[2];
+    u[0] = even + odd;
+    u[1] = odd - even;
+    even = for_b * g[0];
+    odd = (for_b * b) * g[2];
+    u[2] = even + odd;
+    u[3] = odd - even;
+    u[4] = g[2];
+    u[5] = g[1];
+  }
+  template <class V>
+  [[gnu::always_inline]] static void taps(const V* u, V* g) {
+    g[0] = for_a * (u[0] - u[1]) + for_b * (u[2] - u[3]);
+    g[1] = u[5];
+    g[2] = (for_a * a) * (u[0] + u[1]) + (for_b * b) * (u[2] + u[3]) + u[4];
+  }
+};
+
 /// Stride 2. The outer taps meet every second pixel and its next but one, the middle tap the pixels between: pairs, and
 /// 4 products as they are (Huang et al., "DWM: A Decomposable Winograd Method for Convolution Acceleration", AAAI 2020,
 /// has this split).
-struct Down {
-  static constexpr int kIn = 9, kPoints = 9, kOut = 4, kInStep = 8, kInFirst = -1;
-  static constexpr int weight(int point) { return point < 5 ? point : 5; }
+struct Down : Pairs {
+  static constexpr bool kWeightGradient = true;
+  static constexpr int kIn = 9, kOut = 4, kInStep = 8, kInFirst = -1;
 
   template <class V>
   [[gnu::always_inline]] static void input(const V* x, V* t) {
     Pairs::input(x[0], x[2], x[4], x[6], x[8], t);
     for (int i = 0; i < 4; ++i) t[5 + i] = x[2 * i + 1];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void weights(const V* g, V* u) {
-    Pairs::weights(g, u);
-  }
-  template <class V>
-  [[gnu::always_inline]] static void taps(const V* u, V* g) {
-    Pairs::taps(u, g);
   }
   template <class V>
   [[gnu::always_inline]] static void output(const V* m, V* y) {
@@ -201,18 +194,14 @@ struct Down {
 
 /// The input gradient of stride 2, as a convolution of dy with turned taps: every second pixel of the result comes from
 /// a pair, the ones between from the middle tap alone.
-struct Up {
-  static constexpr int kIn = 5, kPoints = 9, kOut = 8, kInStep = 4, kInFirst = 0;
-  static constexpr int weight(int point) { return point < 5 ? point : 5; }
+struct Up : Pairs {
+  static constexpr bool kWeightGradient = false;
+  static constexpr int kIn = 5, kOut = 8, kInStep = 4, kInFirst = 0;
 
   template <class V>
   [[gnu::always_inline]] static void input(const V* x, V* t) {
     Pairs::input(x[0], x[1], x[2], x[3], x[4], t);
     for (int i = 0; i < 4; ++i) t[5 + i] = x[i];
-  }
-  template <class V>
-  [[gnu::always_inline]] static void weights(const V* g, V* u) {
-    Pairs::weights(g, u);
   }
   template <class V>
   [[gnu::always_inline]] static void output(const V* m, V* y) {
@@ -327,7 +316,7 @@ class SimdWinograd final : public Winograd {
   }
 
   void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
-    if constexpr (requires(V * v) { Scheme::gradient(v, v); })
+    if constexpr (Scheme::kWeightGradient)
       sum_weight_gradient(x, dy, dw, accumulate, static_cast<float*>(scratch));
     else
       assert(!"the input gradient of stride 2 has no weight gradient");
@@ -342,7 +331,18 @@ class SimdWinograd final : public Winograd {
   static constexpr int kMatrices = kWeights * kWeights, kPanel = Q * B;
 
   const Spec& s = spec_;
-  int panels = s.c_out / kPanel;
+  const int panels = s.c_out / kPanel;
+  const int tiles_high_ = (s.h_out + kOut - 1) / kOut, tiles_wide_ = (s.w_out + kOut - 1) / kOut;
+  const int tiles_ = s.n * tiles_high_ * tiles_wide_;
+  /// Whether transformed weights are kept whole.
+  const bool small_weights_ = std::int64_t{sizeof(float)} * kMatrices * s.c_in * s.c_out <= kSmallWeights;
+  const int group_ = group();  ///< tiles that a thread transforms at a time
+
+  [[nodiscard]] int group() const {
+    const std::int64_t tile = std::int64_t{sizeof(float)} * kPoints * s.c_in;
+    const std::int64_t count = (small_weights_ ? kTileBytes : kManyTileBytes) / tile;
+    return static_cast<int>(std::clamp<std::int64_t>(count / 8 * 8, 8, (tiles_ + 7) / 8 * 8));
+  }
 
   /// The matrix of weights of a point.
   [[nodiscard]] static int matrix(int point) {
