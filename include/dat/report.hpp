@@ -86,8 +86,9 @@ struct FinalResult {
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
-  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. Removes a results.h5 and SUMMARY.txt that
-  /// were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`.
+  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. The caller holds the folder's RunLock.
+  /// Removes a results.h5 and SUMMARY.txt that were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter
+  /// than `resume_bytes`.
   Report(RunFacts facts, std::int64_t resume_bytes);
   ~Report();
   Report(const Report&) = delete;

@@ -1,7 +1,6 @@
 #include "dat/report.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <thread>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -113,17 +111,6 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Keeps other processes from writing into the same run. The ranks of a launcher that was killed live on for a moment:
-/// it waits for them. A file system without locks is let pass.
-bool lock(int file) {
-  constexpr int kTries = 100;
-  for (int i = 0; i < kTries; ++i) {
-    if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return false;
-}
-
 void write_text(const std::string& path, const std::string& text) {
   write_atomically(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary);
@@ -203,8 +190,6 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
-    require(lock(metrics_), ExitCode::usage, "another process is writing into the run ", folder,
-            ": wait for its end, or choose another --out");
     remove_temporaries(folder);
     for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
     metrics_bytes_ = fresh ? 0 : resume_bytes;
