@@ -383,7 +383,8 @@ std::string validate_text(const Command& command) {
   }
   const auto p = trainer.selector().probabilities();
   double elements = 0;
-  for (std::size_t d = 0; d < p.size(); ++d) elements += p[d] * static_cast<double>(model.parameters.layer_sizes[d]);
+  for (std::size_t d = 0; d < p.size(); ++d)
+    elements += p[d] / probability_of_any(p) * static_cast<double>(model.parameters.layer_sizes[d]);
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.warm_start_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(trainer.train_set().size());

@@ -155,8 +155,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
                                                 .budget = options.budget > 0 ? options.budget : layers * 40.0 / 54.0,
                                                 .p_min = options.p_min,
                                                 .bandit_loss = options.bandit_loss,
-                                                .bandit_rate = options.bandit_rate,
-                                                .seed = options.seed});
+                                                .bandit_rate = options.bandit_rate});
   draw_period_ = options.resample == "step"    ? 1
                  : options.resample == "epoch" ? steps_per_epoch_
                                                : std::stoll(options.resample);
@@ -336,8 +335,8 @@ bool Trainer::draw_due(std::int64_t step) const {
 void Trainer::choose_layers() {
   if (!draw_due(step_)) return;
   if (world_.root()) {
-    selector_->draw(static_cast<std::uint64_t>(step_), active_);
     p_ = selector_->probabilities();
+    draw_layers(options_.seed, static_cast<std::uint64_t>(step_), p_, active_);
   }
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
 }
