@@ -446,7 +446,16 @@ EvaluationRecord Trainer::evaluate() {
   record.epoch = static_cast<int>(step_ / steps_per_epoch_);
   record.wall_time = wall_time();
   const auto begin = std::chrono::steady_clock::now();
+  // Where every rank has running statistics of its own, rank 0's count: all evaluate one network.
+  const bool local = options_.bn_statistics == "local" && world_.size() > 1;
+  const std::vector<float> own = local ? running_statistics() : std::vector<float>();
+  if (local) {
+    std::vector<float> root = own;
+    world_.broadcast(root.data(), root.size() * sizeof(float));
+    set_running_statistics(root);
+  }
   evaluator_->run(*evaluation_attack_, options_.seed, record);
+  if (local) set_running_statistics(own);
   book(Phase::evaluate, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return record;
 }

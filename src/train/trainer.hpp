@@ -59,7 +59,7 @@ class Trainer {
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return stop_agreed_; }
 
-  /// Clean and PGD accuracy on the test set. **Collective.**
+  /// Clean and PGD accuracy on the test set, with rank 0's running statistics. **Collective.**
   [[nodiscard]] EvaluationRecord evaluate();
   /// Error(integrity) where the ranks' weights, running statistics or active layers differ. **Collective.**
   void check_replicas();
@@ -91,6 +91,9 @@ class Trainer {
   [[nodiscard]] bool learns() const;
   void learn();
   void update_running_statistics();
+  /// This rank's, [2][graph.statistics]: means, variances.
+  [[nodiscard]] std::vector<float> running_statistics() const;
+  void set_running_statistics(const std::vector<float>& values);
   struct Lap {
     int phase;  ///< that ends here; -1: none, one begins
     Backend::Ticket stamp;
