@@ -136,6 +136,7 @@ void Trainer::share_state() {
   share(model_->running_mean, model_->graph.statistics);
   share(model_->running_variance, model_->graph.statistics);
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+  world_.broadcast(p_.data(), p_.size() * sizeof(double));
   std::int64_t numbers[] = {step_, model_->batches_tracked, static_cast<std::int64_t>(local_statistics_.size())};
   world_.broadcast(numbers, sizeof numbers);
   step_ = numbers[0];
