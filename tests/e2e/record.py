@@ -25,10 +25,11 @@ class Results(common.TestCase):
         names = [name.decode() for name in found["jointspar/layer_name"]]
         return found, names
 
-    def assert_bytes(self, found):
-        """A step sends the gradients of the active layers, 4 bytes each, and of no other."""
+    def assert_bytes(self, found, ranks=2):
+        """A step sends the gradients of the active layers, 4 bytes each, and of no other. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
-        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements)
+        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
+        self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
         sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
@@ -83,6 +84,13 @@ class Results(common.TestCase):
             self.assertEqual(len(names), layers)
             self.assert_bytes(found)
             os.rename("run", granularity)
+
+    def test_one_rank_sends_nothing(self):
+        found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--warm-start", 2, ranks=1)
+        self.assert_bytes(found, ranks=1)
+        self.assertTrue((found["ranks/bytes"] == 0).all())
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read(), "gradients sent +nothing: one rank\n")
 
     def test_all_layers(self):
         found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all")
