@@ -126,11 +126,10 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
-  std::array<double, kPhases> seconds{};
+  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
-    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[phase] += r.seconds[phase];
     images += static_cast<double>(r.images);
     bytes += static_cast<double>(r.bytes_sent);
     statistics += static_cast<double>(r.bytes_statistics);
