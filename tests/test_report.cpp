@@ -46,6 +46,9 @@ RunFacts facts_in(const std::string& folder) {
   facts.layer_sizes = {432, 2304, 10};
   facts.ranks = 2;
   facts.total_steps = 5;
+  facts.steps_per_epoch = 3;
+  facts.epochs = 2;
+  facts.warmup_epochs = 1;
   facts.quiet = true;
   return facts;
 }
@@ -59,7 +62,8 @@ struct Step {
   explicit Step(std::int64_t number) {
     const auto x = static_cast<double>(number);
     record.step = number;
-    record.epoch = static_cast<int>(number / 3);
+    record.epoch = static_cast<int>((number - 1) / 3);
+    record.steps_per_epoch = 3;
     record.wall_time = x / 3;
     record.lr = 0.1 * x;
     record.loss_adv = std::exp(x / 7);
@@ -85,7 +89,9 @@ struct Step {
   }
 };
 
-EvaluationRecord evaluation_at(std::int64_t step) { return {step, 1, 12.3, "test", "pgd10", 10, 1, 8.0 / 255, 2.0 / 255, 1.0 / 3, 2.0 / 7, 1.1, kNaN, 10000}; }
+EvaluationRecord evaluation_at(std::int64_t step) {
+  return {step, 1, 12.3, "test", "pgd10", 10, 1, 8.0 / 255, 2.0 / 255, 1.0 / 3, 2.0 / 7, 1.1, kNaN, 10000};
+}
 
 std::string contents(const std::string& path) {
   std::ifstream file(path);
@@ -192,7 +198,8 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
     REQUIRE(values.size() == steps.size());
     for (std::size_t i = 0; i < steps.size(); ++i) CHECK(values[i] == steps[i].record.seconds[phase]);
   }
-  CHECK(integers(file, group + "epoch") == std::vector<std::int64_t>{0, 0, 1, 1, 1});
+  CHECK(integers(file, group + "epoch") == std::vector<std::int64_t>{0, 0, 0, 1, 1});
+  CHECK(integers(file, group + "steps_per_epoch") == std::vector<std::int64_t>(5, 3));
   CHECK(integers(file, group + "n_active") == std::vector<std::int64_t>{2, 1, 2, 1, 2});
 
   Shape shape;
@@ -395,10 +402,16 @@ TEST_CASE("Progress is plain lines without a terminal, and nothing where it is u
     CHECK(text.find_first_of("\r\033") == std::string::npos);
     CHECK(std::count(text.begin(), text.end(), '\n') == (quiet ? 1 : 6));
     CHECK(text.find("evaluation at step 5  epoch 1  clean 33.33 %  pgd10 28.57 %") != std::string::npos);
-    const std::size_t progress = text.find("step 5/5  epoch 1  loss 2.0427  acc 16.67 %  ");
+    const std::size_t progress = text.find("step 5/5  epoch 2 of 2 (1 warm-up)  loss 2.0427  acc 16.67 %  ");
     CHECK((progress == std::string::npos) == quiet);
     CHECK((text.find(" images/s  ETA 0:00:00\n", progress) == std::string::npos) == quiet);
   }
+}
+
+TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
+  CHECK(plan_text(512, 32, 16, 1) == "512 steps, 16 epochs of 32 steps (1 warm-up)");
+  CHECK(plan_text(40, 32, 16, 0) == "40 of 512 steps, 16 epochs of 32 steps");
+  CHECK(plan_text(1, 1, 1, 0) == "1 step, 1 epoch of 1 step");
 }
 
 TEST_CASE("A full disk ends in an error of the right kind", "[report]") {

@@ -18,6 +18,7 @@ template <class Record, class Field>
 void for_each_step_field(Record& record, Field&& field) {
   field("step", record.step, "");
   field("epoch", record.epoch, "");
+  field("steps_per_epoch", record.steps_per_epoch, "");
   field("wall_time", record.wall_time, "s");
   field("lr", record.lr, "");
   field("loss_adv", record.loss_adv, "");

@@ -133,6 +133,10 @@ void write_text(const std::string& path, const std::string& text) {
   });
 }
 
+std::string counted(std::int64_t number, const char* thing) {
+  return formatted("%lld %s%s", static_cast<long long>(number), thing, number == 1 ? "" : "s");
+}
+
 std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
   std::array<double, kPhases> seconds{};
   double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
@@ -192,6 +196,13 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
 
 }  // namespace
 
+std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {
+  const std::int64_t all = steps_per_epoch * epochs;
+  return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
+         ", " + counted(epochs, "epoch") + " of " + counted(steps_per_epoch, "step") +
+         (warmup_epochs > 0 ? formatted(" (%d warm-up)", warmup_epochs) : "");
+}
+
 Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(facts)) {
   const std::string& folder = facts_.folder;
   std::error_code error;
@@ -238,6 +249,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   const std::size_t layers = facts_.layer_names.size();
   line_.resize(2048 + kNumberBytes * std::max(3 * layers, static_cast<std::size_t>(facts_.ranks) * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
+  if (facts_.warmup_epochs > 0) std::snprintf(warmup_, sizeof warmup_, " (%d warm-up)", facts_.warmup_epochs);
 }
 
 Report::~Report() {
@@ -325,9 +337,9 @@ void Report::progress(const StepRecord& record) {
     std::snprintf(rest, sizeof rest, "  ETA %lld:%02lld:%02lld", left / 3600, left / 60 % 60, left % 60);
   }
   char text[256];
-  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d  loss %.4f  acc %.2f %%%s%s",
-                static_cast<long long>(record.step), static_cast<long long>(facts_.total_steps), record.epoch,
-                record.loss_adv, 100 * record.acc_adv, speed, rest);
+  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d of %d%s  loss %.4f  acc %.2f %%%s%s",
+                static_cast<long long>(record.step), static_cast<long long>(facts_.total_steps), record.epoch + 1,
+                std::max(facts_.epochs, record.epoch + 1), warmup_, record.loss_adv, 100 * record.acc_adv, speed, rest);
   images_since_ = 0;
   last_progress_ = now;
   if (terminal_ && !facts_.quiet) {

@@ -144,6 +144,9 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     facts.layer_sizes = trainer->model().parameters.layer_sizes;
     facts.ranks = world.size();
     facts.total_steps = trainer->total_steps();
+    facts.steps_per_epoch = trainer->steps_per_epoch();
+    facts.epochs = options.warmup_epochs + options.epochs;
+    facts.warmup_epochs = options.warmup_epochs;
     facts.attack_steps = trainer->attack_steps();
     facts.progress_seconds = options.progress;
     facts.quiet = options.quiet;
@@ -162,8 +165,9 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     if (options.verbose)
       for (const std::string& implementation : trainer->implementations()) report->message("  " + implementation);
     line.str("");
-    line << "run folder " << folder << ", " << trainer->total_steps() << " steps of " << trainer->steps_per_epoch()
-         << " an epoch" << (checkpoint ? ", going on after step " + std::to_string(trainer->steps_done()) : "");
+    line << "run folder " << folder << ", "
+         << plan_text(facts.total_steps, facts.steps_per_epoch, facts.epochs, facts.warmup_epochs)
+         << (checkpoint ? ", going on after step " + std::to_string(trainer->steps_done()) : "");
     report->message(line.str());
   });
   // A stop comes before the evaluation of its step, which the next part of the run makes up for.
@@ -375,6 +379,8 @@ std::string validate_text(const Command& command) {
   const int ranks = ranks_from_environment();
   const auto per_rank = (trainer.train_set().size() + ranks - 1) / ranks;
   const auto steps = (per_rank + options.batch - 1) / options.batch;
+  const int epochs = options.warmup_epochs + options.epochs;
+  const auto all_steps = options.max_steps > 0 ? std::min(options.max_steps, steps * epochs) : steps * epochs;
 
   std::map<std::string, std::size_t> memory;
   std::size_t total = 0;
@@ -406,9 +412,7 @@ std::string validate_text(const Command& command) {
        << "x" << trainer.train_set().info().size << "\n"
        << "ranks            " << ranks << ", batch " << options.batch << " each, micro-batch "
        << (options.micro_batch > 0 ? options.micro_batch : options.batch) << "\n"
-       << "steps per epoch  " << steps << "; " << options.warmup_epochs << " warm-up + " << options.epochs
-       << " epochs = " << steps * (options.warmup_epochs + options.epochs) << " steps"
-       << (options.max_steps > 0 ? ", ended by --max-steps " + std::to_string(options.max_steps) : "") << "\n"
+       << "length           " << plan_text(all_steps, steps, epochs, options.warmup_epochs) << "\n"
        << "attack           " << trainer.attack_steps() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.attack_sizes())
        << " images at a time\n"
