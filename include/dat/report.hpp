@@ -72,6 +72,13 @@ struct RunFacts {
   bool quiet = false;
 };
 
+/// A radius or step size as people write it: "8/255", "0.03".
+[[nodiscard]] std::string radius_text(double value);
+/// "eps 8/255, alpha 2/255, 1 restart": what the name of the record's attack does not say.
+[[nodiscard]] std::string attack_text(const EvaluationRecord& record);
+/// "test images", "held-out training images": those of a record's split.
+[[nodiscard]] std::string images_text(const std::string& split);
+
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
 /// epochs are done. `epochs` includes the warm-up.
 [[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
@@ -79,8 +86,8 @@ struct RunFacts {
 
 /// The last line of SUMMARY.txt.
 struct FinalResult {
-  double clean_acc = 0, adv_acc = 0, time_s = 0, comm_s = 0;
-  int attack_steps = 10;
+  std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per attack
+  double time_s = 0, comm_s = 0;
   bool valid = true;  ///< INVALID where an evaluation was skipped or a loss was not finite
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
@@ -101,8 +108,9 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  void step(const StepRecord&);              ///< also the progress line, when it is time for one
-  void evaluation(const EvaluationRecord&);  ///< prints a line
+  void step(const StepRecord&);  ///< also the progress line, when it is time for one
+  /// All records of one step. Prints a line per split.
+  void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
   void message(const std::string& line);  ///< to the terminal and run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).

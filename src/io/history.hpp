@@ -12,8 +12,8 @@ namespace dat {
 constexpr std::array<const char*, kPhases> kPhaseSeries = {"t_data",   "t_attack", "t_train",    "t_reduce",
                                                            "t_select", "t_update", "t_evaluate", "t_checkpoint"};
 
-/// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader and
-/// results.h5. `Record` may be const.
+/// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader
+/// and results.h5. `Record` may be const.
 template <class Record, class Field>
 void for_each_step_field(Record& record, Field&& field) {
   field("step", record.step, "");
@@ -54,6 +54,9 @@ void for_each_evaluation_field(Record& record, Field&& field) {
 
 constexpr int kResultsFormat = 1;  ///< of metrics.jsonl and results.h5
 
+/// Evaluations on one split under one attack (name, radius, step size, restarts), in the order of steps.
+using EvaluationSeries = std::vector<const EvaluationRecord*>;
+
 /// metrics.jsonl in memory. NaN stands for null.
 struct History {
   std::vector<std::string> layer_names;   ///< [layers]
@@ -66,6 +69,8 @@ struct History {
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
+  /// All evaluations, in the order of their first ones.
+  [[nodiscard]] std::vector<EvaluationSeries> evaluation_series() const;
 };
 
 /// Reads folder/metrics.jsonl. A last line without newline (a killed writer) is left out. Error(data): no such file, or

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -119,6 +120,19 @@ std::int64_t History::active_layers(std::size_t step) const {
   std::int64_t count = 0;
   for (std::size_t layer = 0; layer < layers(); ++layer) count += active[step * layers() + layer];
   return count;
+}
+
+std::vector<EvaluationSeries> History::evaluation_series() const {
+  std::vector<EvaluationSeries> all;
+  for (const EvaluationRecord& record : evaluations) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const EvaluationSeries& series) {
+      const EvaluationRecord& other = *series.front();
+      return other.split == record.split && other.attack == record.attack && other.eps == record.eps &&
+             other.alpha == record.alpha && other.restarts == record.restarts;
+    });
+    (found == all.end() ? all.emplace_back() : *found).push_back(&record);
+  }
+  return all;
 }
 
 History read_history(const std::string& folder) {

@@ -201,7 +201,7 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   const auto evaluate_if_due = [&] {
     if (evaluation_due == 0) return;
     const EvaluationRecord evaluation = trainer->evaluate();
-    if (world.root()) report->evaluation(evaluation);
+    if (world.root()) report->evaluation({evaluation});
     evaluation_due = 0;
   };
   evaluate_if_due();
@@ -228,13 +228,11 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   const EvaluationRecord evaluation = trainer->evaluate();
   const RankRecord times = trainer->gather_times();
   if (world.root()) {
-    report->evaluation(evaluation);
+    report->evaluation({evaluation});
     report->ranks(times);
-    report->finish({.clean_acc = evaluation.clean_acc,
-                    .adv_acc = evaluation.adv_acc,
+    report->finish({.evaluations = {evaluation},
                     .time_s = training_seconds,
                     .comm_s = trainer->communication_time(),
-                    .attack_steps = evaluation.attack_steps,
                     .valid = evaluation.images == trainer->test_set().size() && std::isfinite(evaluation.adv_loss) &&
                              std::isfinite(evaluation.clean_loss),
                     .weights_hash = trainer->weights_hash(),

@@ -450,6 +450,9 @@ EvaluationRecord Trainer::evaluate() {
   record.step = step_;
   record.epoch = static_cast<int>(step_ / steps_per_epoch_);
   record.wall_time = wall_time();
+  record.attack = "pgd" + std::to_string(evaluation_attack_->gradient_evaluations());
+  record.eps = options_.eps;
+  record.alpha = options_.attack == "pgd" && options_.alpha > 0 ? options_.alpha : 2.0 / 255;
   const auto begin = std::chrono::steady_clock::now();
   evaluator_->run(*evaluation_attack_, options_.seed, record);
   book(Phase::evaluate, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
