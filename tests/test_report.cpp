@@ -148,22 +148,23 @@ std::pair<ExitCode, std::string> error_of(const Action& action) {
   return {ExitCode::done, ""};
 }
 
-/// Sends the terminal's lines to a file while it lives.
+/// Sends the lines to the terminal, or those to standard error, to a file while it lives.
 class CapturedOutput {
  public:
-  explicit CapturedOutput(const std::string& path) : saved_((std::fflush(stdout), dup(STDOUT_FILENO))) {
+  explicit CapturedOutput(const std::string& path, int stream = STDOUT_FILENO)
+      : stream_(stream), saved_((std::fflush(stdout), dup(stream))) {
     std::FILE* file = std::fopen(path.c_str(), "w");
-    dup2(fileno(file), STDOUT_FILENO);
+    dup2(fileno(file), stream);
     std::fclose(file);
   }
   ~CapturedOutput() {
     std::fflush(stdout);
-    dup2(saved_, STDOUT_FILENO);
+    dup2(saved_, stream_);
     close(saved_);
   }
 
  private:
-  int saved_;
+  int stream_, saved_;
 };
 
 }  // namespace
@@ -501,6 +502,19 @@ TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[
   CHECK(plan_text(512, 32, 16, 1) == "512 steps, 16 epochs of 32 steps (1 warm-up)");
   CHECK(plan_text(40, 32, 16, 0) == "40 of 512 steps, 16 epochs of 32 steps");
   CHECK(plan_text(1, 1, 1, 0) == "1 step, 1 epoch of 1 step");
+}
+
+TEST_CASE("A warning is on standard error and in run.log", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  {
+    CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
+    Report report(facts, -1);
+    report.warning("step-1.h5 is damaged");
+  }
+  CHECK(contents(folder / "output").empty());
+  CHECK(contents(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
+  CHECK(contents(facts.folder + "/run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
 }
 
 TEST_CASE("A full disk ends in an error of the right kind", "[report]") {

@@ -113,6 +113,7 @@ class Report {
   void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
   void message(const std::string& line);  ///< to the terminal and run.log
+  void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes() const;
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.

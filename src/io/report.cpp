@@ -352,6 +352,14 @@ void Report::print(const char* text) {
 
 void Report::message(const std::string& line) { print(line.c_str()); }
 
+void Report::warning(const std::string& line) {
+  if (progress_shown_) std::fputs("\r\033[K", stdout);
+  std::fflush(stdout);
+  progress_shown_ = false;
+  std::fprintf(stderr, "dat_hpc: warning: %s\n", line.c_str());
+  log(("warning: " + line).c_str());
+}
+
 void Report::step(const StepRecord& record) {
   assert(record.scale != nullptr && record.p != nullptr);
   const std::size_t layers = facts_.layer_names.size();
