@@ -99,13 +99,16 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     facts.layer_sizes = trainer->model().parameters.layer_sizes;
     facts.ranks = world.size();
     facts.total_steps = trainer->total_steps();
+    facts.steps_per_epoch = trainer->steps_per_epoch();
+    facts.epochs = options.warmup_epochs + options.epochs;
+    facts.warmup_epochs = options.warmup_epochs;
     facts.attack_steps = trainer->attack_steps();
     facts.progress_seconds = options.progress;
     facts.quiet = options.quiet;
     checkpoints = std::make_unique<CheckpointFolder>(folder + "/ckpt", beginning.own);
     report = std::make_unique<Report>(facts, beginning.metrics_bytes);
-    for (const std::string& warning : beginning.warnings) report->message("warning: " + warning);
-    for (const std::string& warning : trainer->evaluation_attacks().warnings()) report->message("warning: " + warning);
+    for (const std::string& warning : beginning.warnings) report->warning(warning);
+    for (const std::string& warning : trainer->evaluation_attacks().warnings()) report->warning(warning);
     std::ostringstream line;
     line << options.network << " width " << options.width << ", " << trainer->model().parameters.size << " parameters, "
          << world.size() << (world.size() == 1 ? " rank, " : " ranks, ") << trainer->backend().description() << "; "
@@ -116,8 +119,8 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     if (options.verbose)
       for (const std::string& implementation : trainer->implementations()) report->message("  " + implementation);
     line.str("");
-    line << "run folder " << folder << ", " << trainer->total_steps() << " steps of " << trainer->steps_per_epoch()
-         << " an epoch" << beginning.what;
+    line << "run folder " << folder << ", "
+         << plan_text(facts.total_steps, facts.steps_per_epoch, facts.epochs, facts.warmup_epochs) << beginning.what;
     report->message(line.str());
   });
   // A stop comes before the evaluation of its step, which the next part of the run makes up for.
@@ -157,11 +160,10 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   // Records it; keeps the weights that are best under the attack that hurts them most, on what is held out.
   const auto evaluate = [&] {
     std::vector<EvaluationRecord> records = trainer->evaluate();
+    if (world.root()) report->evaluation(records);
     double worst = 1;
-    for (const EvaluationRecord& record : records) {
-      if (world.root()) report->evaluation(record);
+    for (const EvaluationRecord& record : records)
       if (record.split == "holdout") worst = std::min(worst, record.adv_acc);
-    }
     evaluation_due = 0;
     if (options.holdout > 0 && worst > best) {
       best = worst;
@@ -197,11 +199,10 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     const bool valid = std::all_of(evaluations.begin(), evaluations.end(), [](const EvaluationRecord& record) {
       return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
     });
-    report->finish({.clean_acc = evaluations.front().clean_acc,
-                    .adv_acc = evaluations.front().adv_acc,
+    std::erase_if(evaluations, [](const EvaluationRecord& record) { return record.split != "test"; });
+    report->finish({.evaluations = evaluations,
                     .time_s = training_seconds,
                     .comm_s = trainer->communication_time(),
-                    .attack_steps = evaluations.front().attack_steps,
                     .valid = valid,
                     .weights_hash = trainer->weights_hash(),
                     .remarks = {}});
@@ -269,6 +270,9 @@ std::string validate_text(const Command& command) {
   const Model& model = trainer.model();
   const int ranks = ranks_from_environment();
   const EpochPlan plan(trainer.train_set().size(), ranks, options.batch, options.micro_batch);
+  const int epochs = options.warmup_epochs + options.epochs;
+  const auto all_steps =
+      options.max_steps > 0 ? std::min(options.max_steps, plan.steps() * epochs) : plan.steps() * epochs;
 
   std::map<std::string, std::size_t> memory;
   std::size_t total = 0;
@@ -300,9 +304,7 @@ std::string validate_text(const Command& command) {
        << "x" << trainer.train_set().info().size << "\n"
        << "ranks            " << ranks << ", batch " << options.batch << " each, micro-batch "
        << (options.micro_batch > 0 ? options.micro_batch : options.batch) << "\n"
-       << "steps per epoch  " << plan.steps() << "; " << options.warmup_epochs << " warm-up + " << options.epochs
-       << " epochs = " << plan.steps() * (options.warmup_epochs + options.epochs) << " steps"
-       << (options.max_steps > 0 ? ", ended by --max-steps " + std::to_string(options.max_steps) : "") << "\n"
+       << "length           " << plan_text(all_steps, plan.steps(), epochs, options.warmup_epochs) << "\n"
        << "attack           " << trainer.attack_steps() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.attack_sizes())
        << " images at a time\n"

@@ -287,6 +287,7 @@ const StepRecord& Trainer::step(bool stop) {
   carried_ = {};
   lap(-1);
   record_.epoch = static_cast<int>(step_ / steps_per_epoch_);
+  record_.steps_per_epoch = steps_per_epoch_;
   record_.lr = schedule_->lr(step_);
   const std::int64_t weight_gradients = backend_->counters.conv_backward_weights;
 
@@ -329,7 +330,7 @@ const StepRecord& Trainer::step(bool stop) {
           " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step "
           "before, and the last checkpoint is good: start all ranks with the same options, and suspect a node");
   const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
-  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
+  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch + 1,
           ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
 
   learn();
