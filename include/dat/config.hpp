@@ -119,8 +119,9 @@ struct SyntheticCommand {
 
 /// Options of `plot`.
 struct PlotOptions {
-  std::vector<std::string> runs;  ///< folders
-  std::string format = "svg";     ///< svg | png
+  std::vector<std::string> runs;      ///< folders
+  std::string format = "svg";         ///< svg | png
+  std::string out = "plots-compare";  ///< folder of the pictures that compare several runs
 };
 
 /// What the command line asks for. Only the options of the verb are meaningful.
