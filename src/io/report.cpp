@@ -1,7 +1,6 @@
 #include "dat/report.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +19,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <thread>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -116,17 +114,6 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Keeps other processes from writing into the same run. The ranks of a launcher that was killed live on for a moment:
-/// it waits for them. A file system without locks is let pass.
-bool lock(int file) {
-  constexpr int kTries = 100;
-  for (int i = 0; i < kTries; ++i) {
-    if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return false;
-}
-
 void write_text(const std::string& path, const std::string& text) {
   write_atomically(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary);
@@ -181,11 +168,10 @@ std::string evaluation_table(const History& history, const std::string& split) {
 }
 
 std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
-  std::array<double, kPhases> seconds{};
+  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
-    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[phase] += r.seconds[phase];
     images += static_cast<double>(r.images);
     bytes += static_cast<double>(r.bytes_sent);
     statistics += static_cast<double>(r.bytes_statistics);
@@ -214,8 +200,11 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
       text += formatted("%-16s%.2f per image", "attack passes", passes / images);
       text += saved > 0 ? formatted(" of at most %d: %.1f %% saved\n", facts.attack_steps, saved) : "\n";
     }
-    text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
-                      "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    if (bytes > 0 || facts.ranks > 1)
+      text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
+                        "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    else
+      text += formatted("%-16snothing: one rank\n", "gradients sent");
     text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());
   }
   std::vector<std::string> splits;
@@ -277,8 +266,6 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
-    require(lock(metrics_), ExitCode::usage, "another process is writing into the run ", folder,
-            ": wait for its end, or choose another --out");
     remove_temporaries(folder);
     for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
     metrics_bytes_ = fresh ? 0 : resume_bytes;

@@ -122,6 +122,20 @@ std::int64_t History::active_layers(std::size_t step) const {
   return count;
 }
 
+std::vector<std::array<double, kPhases>> History::phase_seconds() const {
+  std::vector<std::array<double, kPhases>> seconds;
+  for (const RankRecord& record : ranks) {
+    seconds.resize(std::max(seconds.size(), record.bytes.size()));
+    for (std::size_t i = 0; i < record.seconds.size(); ++i)
+      if (std::isfinite(record.seconds[i])) seconds[i / kPhases][i % kPhases] += record.seconds[i];
+  }
+  if (!seconds.empty()) return seconds;
+  seconds.resize(1);
+  for (const StepRecord& step : steps)
+    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[0][phase] += step.seconds[phase];
+  return seconds;
+}
+
 std::vector<EvaluationSeries> History::evaluation_series() const {
   std::vector<EvaluationSeries> all;
   for (const EvaluationRecord& record : evaluations) {
