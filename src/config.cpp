@@ -798,8 +798,13 @@ Command parse_plot(const std::vector<std::string>& arguments) {
                   "side.");
   options.add("RUNS", command.plot.runs, "folders of runs (--out of train)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
-  options.add("--out", command.plot.out, "folder for the comparison of several runs", {.label = "DIR"});
+  options.add("--out", command.plot.out, "folder for the comparison of several runs; none: plots-compare",
+              {.label = "DIR"});
   options.parse(arguments, command);
+  if (command.verb != Command::Verb::plot) return command;
+  require(command.plot.out.empty() || command.plot.runs.size() > 1, ExitCode::usage,
+          "--out is for the comparison of several runs; the pictures of one are in its folder plots");
+  if (command.plot.out.empty()) command.plot.out = "plots-compare";
   return command;
 }
 

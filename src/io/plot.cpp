@@ -263,7 +263,7 @@ class AttackNames {
 
 std::string look(const char* colour, double width, int dash, int point, bool points) {
   std::ostringstream text;
-  text << (points ? "linespoints pt " + std::to_string(point) + " ps 0.9" : "lines") << " lw " << width << " dt "
+  text << (points ? "linespoints pt " + std::to_string(point) + " ps 0.7" : "lines") << " lw " << width << " dt "
        << dash << " lc rgb '" << colour << "'";
   return text.str();
 }
@@ -438,7 +438,7 @@ void draw_phase_bars(Plots& plots, const std::string& title, const std::vector<s
   for (std::size_t i = 0; i < rows.size(); ++i) csv.row({rows[i].begin(), rows[i].end()}, names[i]);
   plots.write("phases.csv", csv.text());
   std::vector<std::string> bars;
-  const std::size_t every = (rows.size() + 31) / 32;  // more names have no place
+  const std::size_t every = (rows.size() + 15) / 16;  // more names have no place
   const std::string marks =
       every > 1 ? "xtic(int($0) % " + std::to_string(every) + " == 0 ? strcol(1) : '')" : "xtic(1)";
   for (std::size_t phase = 0; phase < kPhases; ++phase)
@@ -563,15 +563,21 @@ void compare_accuracy(Plots& plots, const std::vector<Run>& runs) {
   }
   plots.write("accuracy.csv", csv.text());
   if (by_time.empty()) return;
-  plots.script("accuracy", "accuracy on the test images" + names.shared(),
-               "1000," + std::to_string(860 + 12 * by_time.size()),
-               "set multiplot\nset lmargin 10\nset rmargin 4\nset ylabel 'accuracy (%)'\nset yrange [0:*]\n"
-               "set xrange [0:" +
-                   mark(epochs) + "]\n" + kFrame +
-                   "set origin 0,0.54\nset size 1,0.46\nset xlabel 'epochs, warm-up included'\nplot " +
-                   joined(by_epoch) + "\nunset title\nset origin 0,0\nset size 1,0.54\nset xlabel 'training time (" +
-                   unit.name + ")'\nset xrange [0:" + mark(seconds / unit.seconds) + "]\n" + kKeyBelow + "plot " +
-                   joined(by_time) + "\nunset multiplot\n");
+  // The lower half is as high as the upper one, and has the key below it.
+  std::size_t longest = 0;
+  for (const std::string& name : columns) longest = std::max(longest, name.size());
+  constexpr std::size_t kWidth = 1000, kHalf = 410, kLine = 21;  // pixels
+  const std::size_t keys_in_a_line = std::max<std::size_t>(1, kWidth / (9 * longest + 90));
+  const std::size_t height = 2 * kHalf + kLine * ((by_time.size() + keys_in_a_line - 1) / keys_in_a_line + 1);
+  const double half = static_cast<double>(kHalf) / static_cast<double>(height);
+  plots.script(
+      "accuracy", "accuracy on the test images" + names.shared(), std::to_string(kWidth) + "," + std::to_string(height),
+      "set multiplot\nset lmargin 10\nset rmargin 4\nset ylabel 'accuracy (%)'\nset yrange [0:*]\n" +
+          std::string(kFrame) + "set origin 0," + std::to_string(1 - half) + "\nset size 1," + std::to_string(half) +
+          "\nset xlabel 'epochs, warm-up included'\nset xrange [0:" + mark(epochs) + "]\nplot " + joined(by_epoch) +
+          "\nunset title\nset origin 0,0\nset size 1," + std::to_string(1 - half) + "\nset xlabel 'training time (" +
+          unit.name + ")'\nset xrange [0:" + mark(seconds / unit.seconds) + "]\n" + kKeyBelow + "plot " +
+          joined(by_time) + "\nunset multiplot\n");
 }
 
 /// Names under bars: turned where they would run into each other.
