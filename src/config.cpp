@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -39,10 +40,63 @@ int edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// "; did you mean 'lr'?" for the name most like `word`, or nothing.
+/// What other programs call our options and verbs. The first of ours that is known where the word stands is meant.
+const std::map<std::string, std::vector<std::string>> kSynonyms = {
+    {"amp", {"attack-precision"}},
+    {"arch", {"network"}},
+    {"architecture", {"network"}},
+    {"attack-iters", {"attack-steps"}},
+    {"check", {"validate"}},
+    {"convert", {"data"}},
+    {"cores", {"threads"}},
+    {"cpus", {"threads"}},
+    {"cuda", {"device"}},
+    {"dataset", {"data"}},
+    {"draw", {"plot"}},
+    {"dtype", {"attack-precision"}},
+    {"epsilon", {"eps"}},
+    {"evaluate", {"eval"}},
+    {"fit", {"train"}},
+    {"gamma", {"lr-decay"}},
+    {"gpu", {"device"}},
+    {"gpus", {"device"}},
+    {"info", {"doctor"}},
+    {"iterations", {"max-steps"}},
+    {"iters", {"max-steps"}},
+    {"learning-rate", {"lr"}},
+    {"load", {"resume", "checkpoint"}},
+    {"lr-scheduler", {"schedule"}},
+    {"model", {"network", "checkpoint"}},
+    {"num-steps", {"attack-steps"}},
+    {"num-workers", {"threads"}},
+    {"optim", {"optimizer"}},
+    {"output", {"out"}},
+    {"output-dir", {"out"}},
+    {"precision", {"attack-precision"}},
+    {"predict", {"eval"}},
+    {"pretrained", {"initialize", "checkpoint"}},
+    {"restarts", {"eval-restarts"}},
+    {"run", {"train"}},
+    {"save-dir", {"out"}},
+    {"save-every", {"checkpoint-every"}},
+    {"scheduler", {"schedule"}},
+    {"step-size", {"alpha"}},
+    {"steps", {"max-steps", "attack-steps"}},
+    {"test", {"eval"}},
+    {"wd", {"weight-decay"}},
+    {"weights", {"initialize", "checkpoint"}},
+    {"workers", {"threads"}},
+};
+
+/// "; did you mean 'lr'?" for the name that means the same as `word` or is most like it, or nothing.
 std::string hint(const std::string& word, const std::vector<std::string>& known, const std::string& prefix = "") {
   int least = std::max(1, static_cast<int>(word.size() + 1) / 3) + 1;
   std::string best;
+  std::string dashed = word;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
+    for (const std::string& name : synonym->second)
+      if (std::find(known.begin(), known.end(), name) != known.end()) return "; did you mean '" + prefix + name + "'?";
   for (const std::string& name : known) {
     const bool longer = name.size() >= 3 && word.starts_with(name);
     const int distance = longer ? 1 : edit_distance(word, name);
@@ -713,7 +767,7 @@ void resolve(TrainOptions& o) {
 }
 
 const char* const kVerbs =
-    "Verbs (each has its own --help):\n"
+    "Verbs (VERB --help or help VERB describes one):\n"
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
@@ -851,7 +905,13 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "plot") return parse_plot(arguments);
   if (verb == "bench") return parse_bench(arguments);
   if (verb == "doctor") return parse_doctor(arguments);
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor"});
+  if (verb == "help") {  // "help data convert" is "data convert --help"
+    std::vector<const char*> words = {"dat_hpc"};
+    for (const std::string& argument : arguments) words.push_back(argument.c_str());
+    words.push_back("--help");
+    return parse_command_line(static_cast<int>(words.size()), words.data());
+  }
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "help"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};
