@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -39,10 +40,63 @@ int edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// "; did you mean 'lr'?" for the name most like `word`, or nothing.
+/// What other programs call our options and verbs. The first of ours that is known where the word stands is meant.
+const std::map<std::string, std::vector<std::string>> kSynonyms = {
+    {"amp", {"attack-precision"}},
+    {"arch", {"network"}},
+    {"architecture", {"network"}},
+    {"attack-iters", {"attack-steps"}},
+    {"check", {"validate"}},
+    {"convert", {"data"}},
+    {"cores", {"threads"}},
+    {"cpus", {"threads"}},
+    {"cuda", {"device"}},
+    {"dataset", {"data"}},
+    {"draw", {"plot"}},
+    {"dtype", {"attack-precision"}},
+    {"epsilon", {"eps"}},
+    {"evaluate", {"eval"}},
+    {"fit", {"train"}},
+    {"gamma", {"lr-decay"}},
+    {"gpu", {"device"}},
+    {"gpus", {"device"}},
+    {"info", {"doctor"}},
+    {"iterations", {"max-steps"}},
+    {"iters", {"max-steps"}},
+    {"learning-rate", {"lr"}},
+    {"load", {"resume", "checkpoint"}},
+    {"lr-scheduler", {"schedule"}},
+    {"model", {"network", "checkpoint"}},
+    {"num-steps", {"attack-steps"}},
+    {"num-workers", {"threads"}},
+    {"optim", {"optimizer"}},
+    {"output", {"out"}},
+    {"output-dir", {"out"}},
+    {"precision", {"attack-precision"}},
+    {"predict", {"eval"}},
+    {"pretrained", {"initialize", "checkpoint"}},
+    {"restarts", {"eval-restarts"}},
+    {"run", {"train"}},
+    {"save-dir", {"out"}},
+    {"save-every", {"checkpoint-every"}},
+    {"scheduler", {"schedule"}},
+    {"step-size", {"alpha"}},
+    {"steps", {"max-steps", "attack-steps"}},
+    {"test", {"eval"}},
+    {"wd", {"weight-decay"}},
+    {"weights", {"initialize", "checkpoint"}},
+    {"workers", {"threads"}},
+};
+
+/// "; did you mean 'lr'?" for the name that means the same as `word` or is most like it, or nothing.
 std::string hint(const std::string& word, const std::vector<std::string>& known, const std::string& prefix = "") {
   int least = std::max(1, static_cast<int>(word.size() + 1) / 3) + 1;
   std::string best;
+  std::string dashed = word;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
+    for (const std::string& name : synonym->second)
+      if (std::find(known.begin(), known.end(), name) != known.end()) return "; did you mean '" + prefix + name + "'?";
   for (const std::string& name : known) {
     const bool longer = name.size() >= 3 && word.starts_with(name);
     const int distance = longer ? 1 : edit_distance(word, name);
@@ -557,7 +611,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
-  options.add("--alpha", o.alpha, "step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
   options.add("--attack-stop", o.attack_stop,
               "early stop of pgd: an image takes at most N steps while it is misclassified, then leaves the attack",
               {.low = 0, .automatic = -1, .word = "off"});
@@ -702,7 +756,9 @@ void resolve(TrainOptions& o) {
     std::set<double> own;
     for (const std::string& word : o.eval) {
       const AttackWord known = read_attack_word(word, 1);
-      own.insert(attacks().at(known.name)({.eps = o.eval_eps, .steps = std::max(1, known.steps)})->alpha());
+      const double alpha = evaluation_alpha(known, o.eval_eps, 0);
+      own.insert(
+          attacks().at(known.name)({.eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})->alpha());
     }
     if (own.size() == 1) o.eval_alpha = *own.begin();
   }
@@ -713,7 +769,7 @@ void resolve(TrainOptions& o) {
 }
 
 const char* const kVerbs =
-    "Verbs (each has its own --help):\n"
+    "Verbs (VERB --help or help VERB describes one):\n"
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
@@ -793,10 +849,18 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
 
 Command parse_plot(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::plot};
-  Options options("plot", "Draws accuracy, phases and layer probabilities into RUN/plots.");
+  Options options("plot",
+                  "Draws accuracy, losses, phases and layer probabilities into RUN/plots; several runs also side by "
+                  "side.");
   options.add("RUNS", command.plot.runs, "folders of runs (--out of train)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
+  options.add("--out", command.plot.out, "folder for the comparison of several runs; none: plots-compare",
+              {.label = "DIR"});
   options.parse(arguments, command);
+  if (command.verb != Command::Verb::plot) return command;
+  require(command.plot.out.empty() || command.plot.runs.size() > 1, ExitCode::usage,
+          "--out is for the comparison of several runs; the pictures of one are in its folder plots");
+  if (command.plot.out.empty()) command.plot.out = "plots-compare";
   return command;
 }
 
@@ -843,7 +907,13 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "plot") return parse_plot(arguments);
   if (verb == "bench") return parse_bench(arguments);
   if (verb == "doctor") return parse_doctor(arguments);
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor"});
+  if (verb == "help") {  // "help data convert" is "data convert --help"
+    std::vector<const char*> words = {"dat_hpc"};
+    for (const std::string& argument : arguments) words.push_back(argument.c_str());
+    words.push_back("--help");
+    return parse_command_line(static_cast<int>(words.size()), words.data());
+  }
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "help"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};

@@ -394,6 +394,34 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
   CHECK(parse_file("").train == parse({}).train);
 }
 
+TEST_CASE("names that other programs use are refused with ours") {
+  const std::vector<std::pair<std::string, std::string>> options = {
+      {"learning-rate", "lr"}, {"learning_rate", "lr"}, {"model", "network"},     {"epsilon", "eps"},
+      {"batch-size", "batch"}, {"step-size", "alpha"},  {"workers", "threads"},   {"num_workers", "threads"},
+      {"arch", "network"},     {"gpu", "device"},       {"output-dir", "out"},    {"dataset", "data"},
+      {"wd", "weight-decay"},  {"steps", "max-steps"},  {"weights", "initialize"}};
+  for (const auto& [theirs, ours] : options)
+    CHECK(refusal({"--" + theirs, "1"}) == "unknown option '--" + theirs + "'; did you mean '--" + ours + "'?");
+  CHECK(contains(refusal({"eval", "--model", "a.h5"}), "did you mean '--checkpoint'?"));
+  CHECK(contains(refusal({"eval", "--steps", "20"}), "did you mean '--attack-steps'?"));
+  CHECK(contains(file_refusal("learning_rate = 0.1\n"), "did you mean 'lr'?"));
+  for (const std::string verb : {"test", "evaluate"})
+    CHECK(refusal({verb}) == "unknown verb '" + verb + "'; did you mean 'eval'?");
+}
+
+TEST_CASE("help VERB is VERB --help") {
+  for (const std::vector<std::string>& verb : std::vector<std::vector<std::string>>{
+           {}, {"train"}, {"eval"}, {"validate"}, {"data"}, {"data", "convert"}, {"plot"}, {"bench"}, {"doctor"}}) {
+    std::vector<std::string> help = verb, other = {"help"};
+    help.push_back("--help");
+    other.insert(other.end(), verb.begin(), verb.end());
+    CHECK(parse(other).verb == Command::Verb::print);
+    CHECK(parse(other).text == parse(help).text);
+  }
+  CHECK(refusal({"help", "tarin"}) == "unknown verb 'tarin'; did you mean 'train'?");
+  CHECK(refusal({"hepl"}) == "unknown verb 'hepl'; did you mean 'help'?");
+}
+
 TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(refusal({"--ltr", "0.1"}) == "unknown option '--ltr'; did you mean '--lr'?");
   CHECK(contains(refusal({"--micro_batch=3"}), "did you mean '--micro-batch'?"));

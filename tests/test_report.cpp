@@ -92,7 +92,7 @@ struct Step {
 EvaluationRecord evaluation_at(std::int64_t step) {
   return {.step = step,
           .epoch = static_cast<int>(step / 3),
-          .wall_time = 12.3,
+          .wall_time = static_cast<double>(step) / 3,
           .split = "test",
           .attack = "pgd10",
           .attack_steps = 10,
@@ -440,14 +440,14 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
             "  pgd20: eps 8/255, alpha 0.1/255, 5 restarts\n"
             "  epochs      step     seconds     clean %     pgd10 %     pgd20 %  clean loss  pgd10 loss  pgd20 "
             "loss\n"
-            "       0         2        12.3       33.33       28.57       12.50      1.1000         nan         "
+            "       0         2         0.7       33.33       28.57       12.50      1.1000         nan         "
             "nan\n"
-            "       1         3        12.3       33.33       28.57           -      1.1000         nan           "
+            "       1         3         1.0       33.33       28.57           -      1.1000         nan           "
             "-\n") != std::string::npos);
   CHECK(summary.find("Evaluations on 1000 held-out training images\n"
                      "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
                      "  epochs      step     seconds     clean %     pgd10 %  clean loss  pgd10 loss\n"
-                     "       0         2        12.3       50.00       25.00      1.1000      1.7500\n") !=
+                     "       0         2         0.7       50.00       25.00      1.1000      1.7500\n") !=
         std::string::npos);
   CHECK(summary.find("1.5 of 3 in the mean") != std::string::npos);
   CHECK(summary.find("0.006336 MB per step") != std::string::npos);  // 4 * (432 + 2304 + 432) / 2 bytes
@@ -565,10 +565,10 @@ TEST_CASE("A run that was stopped early is drawn as far as it got", "[report]") 
   Report report(facts_in(folder / "run"), -1);
   CHECK(error_of([&] { (void)plot_run(folder / "run", "svg"); }).first == ExitCode::data);
   report.step(Step(1).get());
-  CHECK(plot_run(folder / "run", "svg").size() == 2);
+  CHECK(plot_run(folder / "run", "svg").size() == 3);
   report.evaluation({evaluation_at(1)});
   report.step(Step(2).get());
-  CHECK(plot_run(folder / "run", "svg").size() == 3);
+  CHECK(plot_run(folder / "run", "svg").size() == 4);
 }
 
 TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[report]") {
@@ -586,7 +586,7 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   } else {
     for (const std::string format : {"svg", "png"}) {
       const std::vector<std::string> pictures = plot_run(facts.folder, format);
-      REQUIRE(pictures.size() == 3);
+      REQUIRE(pictures.size() == 4);
       for (const std::string& picture : pictures) {
         const std::string text = contents(picture);
         CHECK((format == "svg" ? text.find("</svg>") != std::string::npos : text.substr(1, 3) == "PNG"));
@@ -594,10 +594,60 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
     }
     CHECK(contents(facts.folder + "/plots/layers.svg").find("layer1.0.conv1.weight") != std::string::npos);
   }
-  for (const std::string name : {"accuracy", "phases", "layers"})
+  for (const std::string name : {"accuracy", "losses", "phases", "layers"})
     for (const std::string kind : {".gp", ".csv"}) CHECK(fs::exists(facts.folder + "/plots/" + name + kind));
   CHECK(contents(facts.folder + "/plots/layers.csv")
-            .starts_with("step,\"conv1.weight\",\"layer1.0.conv1.weight\",\"linear.bias\"\n1,1,0.31,0.1\n"));
+            .starts_with("\"step\",\"conv1.weight\",\"layer1.0.conv1.weight\",\"linear.bias\"\n1,1,0.31,0.1\n"));
+  // A line per split and attack, named by what tells it apart; what they share is in the title. Against epochs.
+  const std::string plots = facts.folder + "/plots/";
+  CHECK(contents(plots + "accuracy.csv")
+            .starts_with(
+                "\"epochs\",\"step\",\"seconds\",\"test, clean (%)\",\"test, pgd10 (alpha 2/255, 1 restart) (%)\","
+                "\"test, pgd20 (alpha 0.1/255, 5 restarts) (%)\",\"held out, clean (%)\","
+                "\"held out, pgd10 (alpha 2/255, 1 restart) (%)\"\n"
+                "1,3,1,33.333333,28.571429,12.5,50,25\n"
+                "1.6666667,5,1.6666667,33.333333,28.571429,12.5,50,25\n"));
+  CHECK(contents(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
+  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.042727,2.236068,0.5\n"));
+  for (const std::string name : {"accuracy", "losses"}) {
+    const std::string script = contents(plots + name + ".gp");
+    CHECK(script.find("(eps 8/255)'\n") != std::string::npos);
+    CHECK(script.find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+    CHECK(script.find("set key outside") != std::string::npos);
+    CHECK(script.find("set xlabel 'epochs") != std::string::npos);
+    CHECK(script.find("set x2tics nomirror ('0' 0, ") != std::string::npos);
+    CHECK(script.find("'1' 1, ") != std::string::npos);  // the first epoch was done after 1 s
+  }
   CHECK(error_of([&] { (void)plot_run(folder / "nowhere", "svg"); }).first == ExitCode::data);
   CHECK(error_of([&] { (void)plot_run(facts.folder, "bmp"); }).first == ExitCode::usage);
+}
+
+TEST_CASE("Runs are drawn side by side", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  std::vector<std::string> runs;
+  for (const std::string name : {"a/one", "a/two", "b/one"}) {
+    runs.push_back(folder / name);
+    Report report(facts_in(runs.back()), -1);
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    if (name != "a/two") report.evaluation(evaluations_at(3));
+    report.ranks({3, std::vector<double>(2 * kPhases, name == "a/two" ? 3.0 : 6.0), {1, 1}});
+  }
+  const std::string out = folder / "a new/folder";
+  const std::vector<std::string> pictures = compare_runs({runs[0], runs[1]}, out, "png");
+  REQUIRE(pictures.size() == 3);
+  for (const std::string& picture : pictures) CHECK(contents(picture).substr(1, 3) == "PNG");
+  CHECK(contents(out + "/accuracy.csv") ==
+        "\"run\",\"epochs\",\"step\",\"seconds\",\"one: clean (%)\",\"one: pgd10 (alpha 2/255, 1 restart) (%)\","
+        "\"one: pgd20 (alpha 0.1/255, 5 restarts) (%)\"\n\"one\",1,3,1,33.333333,28.571429,12.5\n");
+  // Seconds of an epoch, which has 3 steps: as many as the ranks' record spans.
+  CHECK(contents(out + "/phases.csv").ends_with("\n\"one\",6,6,6,6,6,6,6,6\n\"two\",3,3,3,3,3,3,3,3\n"));
+  // Megabytes per step: 4 * (432 + 3 / 5 * 2304) and 4 * (432 + 2304 + 10) bytes.
+  CHECK(contents(out + "/communication.csv").find("\n\"one\",0.0072576,0.010984,") != std::string::npos);
+
+  // Runs of one name are told apart by their paths.
+  CHECK(compare_runs({runs[0], runs[2]}, out, "svg").size() == 3);
+  CHECK(contents(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
+  CHECK(error_of([&] { (void)compare_runs({runs[0], folder / "nowhere"}, out, "svg"); }).first == ExitCode::data);
 }

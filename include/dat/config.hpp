@@ -131,6 +131,7 @@ struct SyntheticCommand {
 struct PlotOptions {
   std::vector<std::string> runs;  ///< folders
   std::string format = "svg";     ///< svg | png
+  std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
 };
 
 /// What the command line asks for. Only the options of the verb are meaningful.

@@ -144,11 +144,17 @@ class Report {
 /// rank that was not there. Error(data): a damaged record, by line; Error(io).
 void write_results(const RunFacts& facts);
 
-/// Draws a run's folder through gnuplot into folder/plots/: accuracy against seconds, seconds by phase, p per layer
-/// over steps; each with its .gp script and .csv data. format: "svg" or "png". Returns the paths of the pictures. p is
-/// left out where it is 1 throughout, or for less than 2 steps or layers. Error(data): no run there. Error(usage):
-/// format. Error(device): gnuplot is missing or fails; the scripts are written all the same.
+/// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
+/// against epochs; seconds by phase and rank. Each with its .gp script and .csv data. format: "svg" or "png". Returns
+/// the paths of the pictures. p is left out where it is 1 throughout, or for less than 2 steps or layers. Error(data):
+/// no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are written all the
+/// same.
 [[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
+
+/// Draws several runs beside each other into the folder `out`: accuracy on the test images against epochs and seconds,
+/// seconds by phase, bytes sent. As plot_run otherwise.
+[[nodiscard]] std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
+                                                    const std::string& format);
 
 /// Groups of bars, and a line across for what can be reached.
 struct BarChart {

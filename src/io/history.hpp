@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/report.hpp"
@@ -56,6 +57,13 @@ constexpr int kResultsFormat = 1;  ///< of metrics.jsonl and results.h5
 
 /// Evaluations on one split under one attack (name, radius, step size, restarts), in the order of steps.
 using EvaluationSeries = std::vector<const EvaluationRecord*>;
+
+/// Orders evaluations. Steps alone do not: a run that goes on with more ranks counts fewer steps an epoch.
+using EvaluationMoment = std::pair<int, std::int64_t>;
+[[nodiscard]] inline EvaluationMoment moment_of(const EvaluationRecord& record) { return {record.epoch, record.step}; }
+
+/// "eps 8/255", "alpha 2/255", "1 restart".
+[[nodiscard]] std::array<std::string, 3> attack_parts(const EvaluationRecord& record);
 
 /// metrics.jsonl in memory. NaN stands for null.
 struct History {

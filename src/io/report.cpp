@@ -133,13 +133,13 @@ std::string evaluation_table(const History& history, const std::string& split) {
   std::erase_if(columns, [&](const EvaluationSeries& column) { return column.front()->split != split; });
   std::vector<std::string> names;
   std::map<std::string, int> namesakes;
-  std::map<std::int64_t, EvaluationSeries> rows;  // by step; null: not evaluated under this attack
+  std::map<EvaluationMoment, EvaluationSeries> rows;  // null: not evaluated under this attack
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::string& attack = columns[i].front()->attack;
     const int number = ++namesakes[attack];
     names.push_back(attack + (number > 1 ? "#" + std::to_string(number) : ""));
     for (const EvaluationRecord* record : columns[i]) {
-      EvaluationSeries& row = rows[record->step];
+      EvaluationSeries& row = rows[moment_of(*record)];
       row.resize(columns.size());
       row[i] = record;
     }
@@ -155,9 +155,9 @@ std::string evaluation_table(const History& history, const std::string& split) {
   text += cell("clean loss");
   for (const std::string& name : names) text += cell(name + " loss");
   text += "\n";
-  for (const auto& [step, row] : rows) {
+  for (const auto& [moment, row] : rows) {
     const EvaluationRecord& any = **std::find_if(row.begin(), row.end(), [](const auto* r) { return r != nullptr; });
-    text += formatted("%8d%10lld%12.1f", any.epoch, static_cast<long long>(step), any.wall_time) +
+    text += formatted("%8d%10lld%12.1f", any.epoch, static_cast<long long>(any.step), any.wall_time) +
             figure(100 * any.clean_acc, 2);
     for (const EvaluationRecord* r : row) text += r != nullptr ? figure(100 * r->adv_acc, 2) : cell("-");
     text += figure(any.clean_loss, 4);
@@ -236,8 +236,12 @@ std::string radius_text(double value) {
 
 std::string attack_text(const EvaluationRecord& record) {
   if (record.eps == 0 || record.attack_steps == 0) return "";
-  return "eps " + radius_text(record.eps) + ", alpha " + radius_text(record.alpha) + ", " +
-         counted(record.restarts, "restart");
+  const auto [eps, alpha, restarts] = attack_parts(record);
+  return eps + ", " + alpha + ", " + restarts;
+}
+
+std::array<std::string, 3> attack_parts(const EvaluationRecord& record) {
+  return {"eps " + radius_text(record.eps), "alpha " + radius_text(record.alpha), counted(record.restarts, "restart")};
 }
 
 std::string images_text(const std::string& split) {

@@ -193,7 +193,7 @@ class Results(common.TestCase):
         for kind, begin in ("svg", b"<?xml"), ("png", b"\x89PNG"):
             ended = common.run("plot", "run", "--format", kind)
             self.assertEqual(ended.code, 0, ended.text)
-            self.assertEqual(len(ended.text.splitlines()), 3, ended.text)
+            self.assertEqual(len(ended.text.splitlines()), 4, ended.text)
             for path in ended.text.splitlines():
                 with open(path, "rb") as file:
                     picture = file.read()
@@ -201,6 +201,18 @@ class Results(common.TestCase):
                 self.assertGreater(len(picture), 2000)
                 if kind == "svg":
                     self.assertTrue(picture.rstrip().endswith(b"</svg>"))
+        # Several runs: those of each, then the comparison.
+        os.rename("run", "one")
+        self.train("two", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 1, "--selector", "all")
+        ended = common.run("plot", "one", "two", "--out", "both")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertEqual([line for line in ended.text.splitlines() if line.startswith("both/")],
+                         ["both/accuracy.svg", "both/phases.svg", "both/communication.svg"])
+        with open("both/accuracy.svg") as file:
+            picture = file.read()
+        for name in "one: clean", "two: pgd2":
+            self.assertIn(name, picture)
+        self.refuse(2, "--out is for the comparison", "plot", "one", "--out", "both")
 
 
 class Evaluation(common.TestCase):
