@@ -373,8 +373,7 @@ std::string validate_text(const Command& command) {
   Trainer trainer(*world, options);
   const Model& model = trainer.model();
   const int ranks = ranks_from_environment();
-  const auto per_rank = (trainer.train_set().size() + ranks - 1) / ranks;
-  const auto steps = (per_rank + options.batch - 1) / options.batch;
+  const EpochPlan plan(trainer.train_set().size(), ranks, options.batch, options.micro_batch);
 
   std::map<std::string, std::size_t> memory;
   std::size_t total = 0;
@@ -384,15 +383,15 @@ std::string validate_text(const Command& command) {
   }
   const auto p = trainer.selector().probabilities();
   double elements = 0;
-  for (std::size_t d = 0; d < p.size(); ++d) elements += p[d] * static_cast<double>(model.parameters.layer_sizes[d]);
+  for (std::size_t d = 0; d < p.size(); ++d)
+    elements += p[d] / probability_of_any(p) * static_cast<double>(model.parameters.layer_sizes[d]);
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.warm_start_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(trainer.train_set().size());
-    warm_start << "warm start       " << megabytes(image * static_cast<double>(per_rank))
+    warm_start << "warm start       " << megabytes(image * static_cast<double>(plan.per_rank))
                << " of host memory per rank (" << megabytes(static_cast<double>(all))
                << " more on rank 0 while a checkpoint is written), "
-               << megabytes(2 * image * static_cast<double>(std::min<std::int64_t>(options.batch, per_rank)) *
-                            (ranks - 1) / ranks)
+               << megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks)
                << " per step and rank to others\n";
   }
   std::ostringstream text;
@@ -406,8 +405,8 @@ std::string validate_text(const Command& command) {
        << "x" << trainer.train_set().info().size << "\n"
        << "ranks            " << ranks << ", batch " << options.batch << " each, micro-batch "
        << (options.micro_batch > 0 ? options.micro_batch : options.batch) << "\n"
-       << "steps per epoch  " << steps << "; " << options.warmup_epochs << " warm-up + " << options.epochs
-       << " epochs = " << steps * (options.warmup_epochs + options.epochs) << " steps"
+       << "steps per epoch  " << plan.steps() << "; " << options.warmup_epochs << " warm-up + " << options.epochs
+       << " epochs = " << plan.steps() * (options.warmup_epochs + options.epochs) << " steps"
        << (options.max_steps > 0 ? ", ended by --max-steps " + std::to_string(options.max_steps) : "") << "\n"
        << "attack           " << trainer.attack_steps() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.attack_sizes())

@@ -105,14 +105,10 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
       granularity_from(options.granularity));
   model_->initialize(options.seed);
 
-  // A rank never has more samples than its share in one step; batch norm works on micro-batches.
-  const std::int64_t per_rank = (train_->size() + world.size() - 1) / world.size();
-  const auto at_most = [](int wanted, std::int64_t limit) {
-    return static_cast<int>(std::min<std::int64_t>(wanted, limit));
-  };
-  micro_batch_ = at_most(options.micro_batch > 0 ? options.micro_batch : options.batch, per_rank);
-  options_.batch = at_most(options.batch, (per_rank + micro_batch_ - 1) / micro_batch_ * micro_batch_);
-  steps_per_epoch_ = (per_rank + options_.batch - 1) / options_.batch;
+  const EpochPlan plan(train_->size(), world.size(), options.batch, options.micro_batch);
+  options_.batch = plan.batch;
+  micro_batch_ = plan.micro_batch();
+  steps_per_epoch_ = plan.steps();
   warmup_steps_ = options.warmup_epochs * steps_per_epoch_;
   total_steps_ = warmup_steps_ + options.epochs * steps_per_epoch_;
   if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
@@ -124,8 +120,8 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
       FrozenProgram::of_sizes(*model_, stops ? early_stop_sizes(micro_batch_) : std::vector{micro_batch_}, storage);
   if (storage != DType::f32) evaluated_ = std::make_unique<FrozenProgram>(*model_, micro_batch_);
   training_[micro_batch_] = std::make_unique<TrainingProgram>(*model_, micro_batch_);
-  if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0)
-    training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
+  if (const int last = plan.last_batch() / plan.micro_batches; last != micro_batch_)
+    training_[last] = std::make_unique<TrainingProgram>(*model_, last);
 
   const AttackOptions attack{.eps = options.eps,
                              .alpha = options.alpha,
@@ -159,8 +155,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
                                                 .budget = options.budget > 0 ? options.budget : layers * 40.0 / 54.0,
                                                 .p_min = options.p_min,
                                                 .bandit_loss = options.bandit_loss,
-                                                .bandit_rate = options.bandit_rate,
-                                                .seed = options.seed});
+                                                .bandit_rate = options.bandit_rate});
   draw_period_ = options.resample == "step"    ? 1
                  : options.resample == "epoch" ? steps_per_epoch_
                                                : std::stoll(options.resample);
@@ -280,16 +275,17 @@ const StepRecord& Trainer::step(bool stop) {
   Objective& objective = attacked();
   const std::int64_t passes = objective.passes;
   std::int64_t bytes_perturbations = 0;
-  for (int first = 0; first < batch.count; first += images_->count) {
-    images_->load(batch, first, std::min(micro_batch_, batch.count - first), all_images_);
+  const int size = batch.count / (options_.batch / micro_batch_);  // of each micro-batch
+  for (int first = 0; first < batch.count; first += size) {
+    images_->load(batch, first, size, all_images_);
     prepare_attack(batch.count);
     if (warm_start_) bytes_perturbations += warm_start_->load(objective, images_->crops, batch, first, step_);
     lap(Phase::data);
     attack_->perturb(objective);
     if (warm_start_ && !options_.attack_reuse) warm_start_->keep(objective, images_->crops);
     lap(Phase::attack);
-    const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
-    TrainingProgram& network = program(images_->count);
+    const bool last = first + size == batch.count, clean = options_.lambda > 0;
+    TrainingProgram& network = program(size);
     train_pass(network, images_->x_adv, first, batch.count, 0, 1.0F, last && !clean);
     if (options_.attack_reuse) {
       attack_->step(objective);
@@ -339,8 +335,8 @@ bool Trainer::draw_due(std::int64_t step) const {
 void Trainer::choose_layers() {
   if (!draw_due(step_)) return;
   if (world_.root()) {
-    selector_->draw(static_cast<std::uint64_t>(step_), active_);
     p_ = selector_->probabilities();
+    draw_layers(options_.seed, static_cast<std::uint64_t>(step_), p_, active_);
   }
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
 }

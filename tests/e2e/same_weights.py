@@ -62,8 +62,8 @@ class Split(common.TestCase):
     ROUNDING = 6 * 10 * 2.0**-24
     TURNED = 1e-3
 
-    def runs(self, *arguments, splits):
-        common.synthetic("set.h5", train=96, test=8, size=16, classes=4)
+    def runs(self, *arguments, splits, images=96):
+        common.synthetic("set.h5", train=images, test=8, size=16, classes=4)
         found = []
         for ranks, batch in splits:
             folder = f"{ranks}x{batch}"
@@ -72,9 +72,9 @@ class Split(common.TestCase):
             found.append((folder, common.history(folder)))
         return found
 
-    def check(self, bound, *arguments, splits):
-        (reference, record), *others = self.runs(*arguments, splits=splits)
-        self.assertEqual(len(record["history/step/step"]), 6)
+    def check(self, bound, *arguments, splits, images=96, steps=6):
+        (reference, record), *others = self.runs(*arguments, splits=splits, images=images)
+        self.assertEqual(len(record["history/step/step"]), steps)
         self.assertLess(record["history/step/n_active"].min(), len(record["jointspar/layer_name"]))
         # A turned sign shows in momentum and statistics as it does in the gradient, before a small step shrinks it.
         parts = ["param/"] if bound == self.TURNED else ["param/", "optim/", "bn/"]
@@ -103,6 +103,20 @@ class Split(common.TestCase):
 
     def test_pgd_from_the_perturbations_of_the_epoch_before(self):
         self.check(self.TURNED, "--micro-batch", 8, "--warm-start", 2, splits=[(1, 32), (2, 16), (4, 8)])
+
+    def test_epochs_that_end_with_a_part_of_a_batch(self):
+        """83 images are 84 for four micro-batches: 8, 8, then 5 in each; the first image of the order comes again."""
+        self.check(self.ROUNDING, "--micro-batch", 8, "--attack", "none", "--lambda", 1,
+                   splits=[(1, 32), (2, 16), (4, 8)], images=83)
+        self.assertEqual(common.history("1x32")["history/step/images"].tolist(), 2 * [32, 32, 20])
+
+    def test_pgd_in_epochs_that_end_with_a_part_of_a_batch(self):
+        self.check(self.TURNED, "--micro-batch", 8, "--warm-start", 2, splits=[(1, 32), (2, 16), (4, 8)], images=82)
+
+    def test_batches_larger_than_the_data(self):
+        """One step an epoch: 21 images are 24 for four micro-batches of 6."""
+        self.check(self.ROUNDING, "--micro-batch", 16, "--attack", "none", splits=[(1, 64), (2, 32), (4, 16)],
+                   images=21, steps=2)
 
     def test_other_data_are_told_apart(self):
         (one, _), (other, _) = self.runs("--micro-batch", 16, "--max-steps", 1, splits=[(1, 32), (1, 16)])
