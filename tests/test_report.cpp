@@ -85,7 +85,7 @@ struct Step {
   }
 };
 
-EvaluationRecord evaluation_at(std::int64_t step) { return {step, 1, 12.3, 1.0 / 3, 2.0 / 7, 1.1, kNaN, 10, 10000}; }
+EvaluationRecord evaluation_at(std::int64_t step) { return {step, 1, 12.3, "test", "pgd10", 10, 1, 8.0 / 255, 2.0 / 255, 1.0 / 3, 2.0 / 7, 1.1, kNaN, 10000}; }
 
 std::string contents(const std::string& path) {
   std::ifstream file(path);

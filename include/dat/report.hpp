@@ -33,11 +33,18 @@ struct StepRecord {
   const std::vector<double>* norms = nullptr;  ///< [layers] gradient norms of active layers; null: not measured
 };
 
+/// Accuracy on one set under one attack; an evaluation under several attacks is several records.
 struct EvaluationRecord {
   std::int64_t step = 0;
-  int epoch = 0;
-  double wall_time = 0, clean_acc = 0, adv_acc = 0, clean_loss = 0, adv_loss = 0;
-  int attack_steps = 0;
+  int epoch = 0;  ///< epochs that are done, warm-up included
+  double wall_time = 0;
+  std::string split = "test";    ///< test | train | holdout (the part of the training set that is not trained on)
+  std::string attack = "pgd10";  ///< as in --eval
+  int attack_steps = 0;          ///< gradients per image and restart
+  int restarts = 1;
+  double eps = 0, alpha = 0;
+  double clean_acc = 0, adv_acc = 0;    ///< parts of `images`; adv_acc: right after every restart
+  double clean_loss = 0, adv_loss = 0;  ///< means; adv_loss: of each image's worst restart
   std::int64_t images = 0;
 };
 

@@ -12,7 +12,7 @@ namespace dat {
 constexpr std::array<const char*, kPhases> kPhaseSeries = {"t_data",   "t_attack", "t_train",    "t_reduce",
                                                            "t_select", "t_update", "t_evaluate", "t_checkpoint"};
 
-/// Calls field(name, value, unit) for each number of a record: the one list behind metrics.jsonl, its reader and
+/// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader and
 /// results.h5. `Record` may be const.
 template <class Record, class Field>
 void for_each_step_field(Record& record, Field&& field) {
@@ -38,11 +38,16 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("step", record.step, "");
   field("epoch", record.epoch, "");
   field("wall_time", record.wall_time, "s");
+  field("split", record.split, "");
+  field("attack", record.attack, "");
+  field("attack_steps", record.attack_steps, "");
+  field("restarts", record.restarts, "");
+  field("eps", record.eps, "");
+  field("alpha", record.alpha, "");
   field("clean_acc", record.clean_acc, "");
   field("adv_acc", record.adv_acc, "");
   field("clean_loss", record.clean_loss, "");
   field("adv_loss", record.adv_loss, "");
-  field("attack_steps", record.attack_steps, "");
   field("images", record.images, "");
 }
 

@@ -65,6 +65,14 @@ class JsonLine {
     number(value);
   }
 
+  /// `word` needs no escapes.
+  void field(std::string_view name, const std::string& word) {
+    key(name);
+    text("\"");
+    text(word);
+    text("\"");
+  }
+
   /// "name":[value(0),...,value(count - 1)]
   template <class Value>
   void array(std::string_view name, std::size_t count, const Value& value) {

@@ -68,18 +68,25 @@ void write_series(Hdf5File& file, const std::string& group, const std::vector<Re
   const Record first{};
   std::size_t column = 0;
   for_each(first, [&](const char* name, const auto& example, const char* unit) {
-    using Value = std::conditional_t<std::is_floating_point_v<std::decay_t<decltype(example)>>, double, std::int64_t>;
+    using Field = std::decay_t<decltype(example)>;
+    using Value = std::conditional_t<std::is_same_v<Field, std::string>, std::string,
+                                     std::conditional_t<std::is_floating_point_v<Field>, double, std::int64_t>>;
     std::vector<Value> values;
     values.reserve(records.size());
     for (const Record& record : records) {
       std::size_t at = 0;
       for_each(record, [&](const char*, const auto& value, const char*) {
-        if (at++ == column) values.push_back(static_cast<Value>(value));
+        if constexpr (std::is_same_v<Value, std::string> == std::is_same_v<std::decay_t<decltype(value)>, std::string>)
+          if (at == column) values.push_back(static_cast<Value>(value));
+        ++at;
       });
     }
     ++column;
     const std::string path = group + "/" + name;
-    file.write(path, {static_cast<std::int64_t>(values.size())}, values);
+    if constexpr (std::is_same_v<Value, std::string>)
+      file.write_texts(path, values);
+    else
+      file.write(path, {static_cast<std::int64_t>(values.size())}, values);
     if (*unit != '\0') file.set_text(path, "units", unit);
   });
 }
