@@ -279,14 +279,13 @@ class Reference:
         self.lam = config.get("lambda", 1.0 if config["attack"] == "pgd" else 0.0)
         self.importance = config["importance"]
 
-        # Section 10: a batch above a rank's share is cut; the permutation is padded to a multiple of all micro-batches
-        # of a step.
-        share = -(-len(self.train) // ranks)
-        self.micro_batch = min(config.get("micro-batch", config["batch"]), share)
-        self.batch = min(config["batch"], -(-share // self.micro_batch) * self.micro_batch)
-        self.micro_batches = self.batch // self.micro_batch
+        # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
+        # share is cut to it, and has smaller micro-batches.
+        self.micro_batches = config["batch"] // config.get("micro-batch", config["batch"])
         multiple = ranks * self.micro_batches
         self.per_rank = -(-len(self.train) // multiple) * self.micro_batches
+        self.batch = min(config["batch"], self.per_rank)
+        self.micro_batch = self.batch // self.micro_batches
         self.steps_per_epoch = -(-self.per_rank // self.batch)
         self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch
 
@@ -321,7 +320,8 @@ class Reference:
                      optimizer={array: {name: torch.zeros(shape) for name, shape in self.shapes.items()}
                                 for array in ARRAYS[self.config["optimizer"]]},
                      running=[running] * self.ranks,
-                     p=np.full(layers, max(self.budget / layers, self.config["p-min"])), largest_norm=0.0,
+                     p=np.full(layers if self.config["selector"] == "exp3" else 0,
+                               max(self.budget / layers, self.config["p-min"])), largest_norm=0.0,
                      drawn_p=np.ones(layers), scale=np.ones(layers), batches_tracked=0,
                      perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None)
 
@@ -656,21 +656,25 @@ class Reference:
 
     # Evaluation.
 
-    def evaluate(self, state, eps, alpha, steps, rounding):
-        """Mean loss and accuracy of the test images, clean and after PGD from a random start: rank 0's running
-        statistics."""
+    def evaluate(self, state, steps, restarts, rounding):
+        """Mean loss and accuracy of the test images, clean and after PGD from random starts: rank 0's running
+        statistics. An image counts with its worst start."""
         x = torch.from_numpy(self.test.images.transpose(0, 3, 1, 2) / 255.0)
         labels = torch.from_numpy(self.test.labels)
         net = Net(rounding, state.parameters, state.running[0], False)
-        eta = self.random_start(EVALUATION_START, 0, range(len(x)), x.shape, eps)
-        found = {}
-        for which in "clean", "adv":
-            if which == "adv":
-                for _ in range(steps):
-                    g, _ = self.gradient(net, x + eta, labels, rounding)
-                    eta = self.pgd_step(x, eta, g, alpha, eps, rounding)
+        found = {"clean": [x], "adv": []}
+        for restart in range(restarts):
+            eta = self.random_start(EVALUATION_START, restart, range(len(x)), x.shape, self.eval_eps)
+            for _ in range(steps):
+                g, _ = self.gradient(net, x + eta, labels, rounding)
+                eta = self.pgd_step(x, eta, g, self.eval_alpha, self.eval_eps, rounding)
+            found["adv"].append((x + eta).clamp(0, 1))
+        record = {"eps": self.eval_eps, "alpha": self.eval_alpha, "images": len(x)}
+        for which, starts in found.items():
             with torch.no_grad():
-                logits = self.logits(net, x if which == "clean" else (x + eta).clamp(0, 1))
-            found[which + "_loss"] = float(F.cross_entropy(logits, labels))
-            found[which + "_acc"] = float(rounding.decide(logits.argmax(1) == labels).double().mean())
-        return found
+                logits = [self.logits(net, start) for start in starts]
+            losses = torch.stack([F.cross_entropy(of, labels, reduction="none") for of in logits])
+            right = torch.stack([rounding.decide(of.argmax(1) == labels) for of in logits])
+            record[which + "_loss"] = float(losses.amax(0).mean())
+            record[which + "_acc"] = float(right.all(0).double().mean())
+        return record
