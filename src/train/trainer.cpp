@@ -22,7 +22,17 @@ namespace {
   return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
 }
 
-enum Message : std::uint8_t { kLossAdv, kCorrectAdv, kLossClean, kCorrectClean, kImages, kPasses, kStop, kScalars };
+enum Message : std::uint8_t {
+  kLossAdv,
+  kCorrectAdv,
+  kLossClean,
+  kCorrectClean,
+  kImages,
+  kPasses,
+  kStop,
+  kWrongDraws,
+  kScalars
+};
 
 }  // namespace
 
@@ -189,7 +199,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   partial_ = doubles(chunks_->largest() * kSums, false);
   sums_ = doubles(sums, false);
   host_sums_ = doubles(sums, true);
-  active_ = ActiveSet::all(layers);
+  active_ = repeated_ = ActiveSet::all(layers);
   p_.assign(static_cast<std::size_t>(layers), 1.0);
   norms_.assign(static_cast<std::size_t>(layers), std::numeric_limits<double>::quiet_NaN());
 
@@ -299,6 +309,10 @@ const StepRecord& Trainer::step(bool stop) {
   reducer_->finish();
   share_statistics(batch, objective.passes - passes, stop);
   lap(Phase::reduce);
+  require(message_[kWrongDraws] == 0, ExitCode::integrity, "in step ", step_ + 1, ", ", message_[kWrongDraws],
+          " of the ", world_.size(),
+          " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step "
+          "before, and the last checkpoint is good: start all ranks with the same options, and suspect a node");
   const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
   require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
           ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
@@ -333,12 +347,21 @@ bool Trainer::draw_due(std::int64_t step) const {
 }
 
 void Trainer::choose_layers() {
+  wrong_draw_ = false;
   if (!draw_due(step_)) return;
+  const auto number = static_cast<std::uint64_t>(step_);
   if (world_.root()) {
     p_ = selector_->probabilities();
-    draw_layers(options_.seed, static_cast<std::uint64_t>(step_), p_, active_);
+    draw_layers(options_.seed, number, p_, active_);
   }
+  world_.broadcast(p_.data(), p_.size() * sizeof(double));
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+  if (world_.root()) return;
+  // The others repeat the draw. The step's second message brings what they find to all.
+  wrong_draw_ = !(probability_of_any(p_) > 0);
+  if (wrong_draw_) return;
+  draw_layers(options_.seed, number, p_, repeated_);
+  wrong_draw_ = repeated_.scale != active_.scale;
 }
 
 void Trainer::train_pass(TrainingProgram& network, const float* x, int first, int batch, int pass, float weight,
@@ -396,6 +419,7 @@ void Trainer::share_statistics(const HostBatch& batch, std::int64_t passes, bool
   message_[kImages] = batch.count;
   message_[kPasses] = static_cast<double>(passes);
   message_[kStop] = stop ? 1 : 0;
+  message_[kWrongDraws] = wrong_draw_ ? 1 : 0;
   std::copy_n(host_statistics_, message_.size() - kScalars, message_.begin() + kScalars);
   world_.sum(message_.data(), static_cast<std::int64_t>(message_.size()));
   for (std::size_t i = kScalars; i < message_.size(); ++i)
@@ -446,7 +470,16 @@ EvaluationRecord Trainer::evaluate() {
   record.epoch = static_cast<int>(step_ / steps_per_epoch_);
   record.wall_time = wall_time();
   const auto begin = std::chrono::steady_clock::now();
+  // Where every rank has running statistics of its own, rank 0's count: all evaluate one network.
+  const bool local = options_.bn_statistics == "local" && world_.size() > 1;
+  const std::vector<float> own = local ? running_statistics() : std::vector<float>();
+  if (local) {
+    std::vector<float> root = own;
+    world_.broadcast(root.data(), root.size() * sizeof(float));
+    set_running_statistics(root);
+  }
   evaluator_->run(*evaluation_attack_, options_.seed, record);
+  if (local) set_running_statistics(own);
   book(Phase::evaluate, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return record;
 }
@@ -463,18 +496,21 @@ std::uint64_t Trainer::replica_hash() const {
     return hash(host.data(), host.size() * sizeof(float), seed);
   };
   std::uint64_t value = device_hash(model_->parameters.values, model_->parameters.size, 0);
+  for (const Optimizer::State& state : optimizer_->state())
+    value = device_hash(state.data, model_->parameters.size, value);
   if (options_.bn_statistics == "average") {
     value = device_hash(model_->running_mean, model_->graph.statistics, value);
     value = device_hash(model_->running_variance, model_->graph.statistics, value);
   }
+  value = hash(p_.data(), p_.size() * sizeof(double), value);
   return hash(active_.scale.data(), active_.scale.size() * sizeof(float), value);
 }
 
 void Trainer::check_replicas() {
-  require(
-      world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
-      " the ranks hold different weights or active layers; the last checkpoint is good: run the same command again, "
-      "and suspect a node or a library if it returns");
+  require(world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
+          " the ranks hold different weights, optimizer state, statistics or active layers; the last checkpoint is "
+          "good: run "
+          "the same command again, and suspect a node or a library if it returns");
 }
 
 RankRecord Trainer::gather_times() {

@@ -55,13 +55,15 @@ class Trainer {
   /// Starts the clock and the loader, at the step restored or at 0.
   void start();
   /// One step: attack, gradients of the active layers, reduction, update. **Collective.** `stop` is this rank's wish to
-  /// end; stop_agreed() tells afterwards whether any rank had it. Error(numerical) on all ranks alike.
+  /// end; stop_agreed() tells afterwards whether any rank had it. On all ranks alike: Error(numerical);
+  /// Error(integrity) where a rank repeats the draw of layers and finds another.
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return stop_agreed_; }
 
-  /// Clean and PGD accuracy on the test set. **Collective.**
+  /// Clean and PGD accuracy on the test set, with rank 0's running statistics. **Collective.**
   [[nodiscard]] EvaluationRecord evaluate();
-  /// Error(integrity) where the ranks' weights, running statistics or active layers differ. **Collective.**
+  /// Error(integrity) where the ranks' weights, optimizer state, running statistics (if averaged), probabilities or
+  /// active layers differ. **Collective.**
   void check_replicas();
   /// Seconds and bytes of every rank since the last call, on rank 0. **Collective.**
   [[nodiscard]] RankRecord gather_times();
@@ -91,6 +93,9 @@ class Trainer {
   [[nodiscard]] bool learns() const;
   void learn();
   void update_running_statistics();
+  /// This rank's, [2][graph.statistics]: means, variances.
+  [[nodiscard]] std::vector<float> running_statistics() const;
+  void set_running_statistics(const std::vector<float>& values);
   struct Lap {
     int phase;  ///< that ends here; -1: none, one begins
     Backend::Ticket stamp;
@@ -125,7 +130,8 @@ class Trainer {
 
   int micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
   std::int64_t step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1, warmup_steps_ = 0, draw_period_ = 1;
-  ActiveSet active_;
+  ActiveSet active_, repeated_;  ///< in force; as this rank draws it from rank 0's probabilities
+  bool wrong_draw_ = false;      ///< they differ
   std::vector<double> p_, norms_;
   double *partial_ = nullptr, *sums_ = nullptr;  ///< for the gradient norms, on the device
   std::function<void(int)> ready_;

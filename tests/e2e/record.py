@@ -196,6 +196,25 @@ class Evaluation(common.TestCase):
         self.assertGreater(found[0][0], 0.3)
         self.assertEqual([row["images"] for row in common.rows("run", "evaluation")], [101] * 4)
 
+    def test_of_local_statistics_is_that_of_rank_0(self):
+        """Two ranks that keep their own running statistics evaluate one network: the one that the checkpoint has."""
+        common.synthetic("set.h5", train=48, test=50, size=16, classes=4)
+        local = [*TRAIN, "--network", "small_cnn", "--batch", 4, "--warmup-epochs", 0, "--epochs", 2, "--lr", 0.05,
+                 "--bn-statistics", "local"]
+        self.train("run", *local, ranks=2)
+        own = common.state("run")["state/bn_local"].reshape(2, -1)
+        self.assertGreater(np.abs(own[0] - own[1]).max(), 0.01)
+        ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 2)
+        found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\S+)", ended.text)]
+        last = common.rows("run", "evaluation")[-1]
+        # Shown with 4 digits; accuracies are counts of 50.
+        for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
+            self.assertAlmostEqual(last[name], value, delta=1.5e-4, msg=name)
+        # The ranks go on with their own: an evaluation changes nothing.
+        local[local.index("--eval-every") + 1] = 0
+        self.train("quiet", *local, ranks=2)
+        self.assert_same(common.state("run"), common.state("quiet"))
+
     def test_agrees_with_the_training_program(self):
         common.synthetic("set.h5", train=48, test=50, size=16, classes=4)
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 0, "--epochs", 2)
