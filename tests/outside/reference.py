@@ -2,8 +2,8 @@
 docs/design.md, and sharing nothing with the C++ program.
 
 `step` takes the state of a checkpoint and gives that of the next one. Rounding decides a few things in it that are not
-continuous: the sign of a gradient, on which side of zero a ReLU's input lies, whether an image is misclassified. So each
-of these decisions goes through a `Rounding`, which writes them down and can repeat those of another computation.
+continuous: the sign of a gradient, on which side of zero a ReLU's input lies, whether an image is misclassified. So
+each of these decisions goes through a `Rounding`, which writes them down and can repeat those of another computation.
 """
 
 import dataclasses
@@ -185,8 +185,8 @@ NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18
 
 
 def layer_of(name, granularity, network):
-    """The layer that a parameter belongs to: the tensor itself, its module (a convolution or linear layer with its batch
-    norm), or its residual block."""
+    """The layer that a parameter belongs to: the tensor itself, its module (a convolution or linear layer with its
+    batch norm), or its residual block."""
     if granularity == "tensor":
         return name
     module = name.rsplit(".", 1)[0].replace("bn", "conv")
@@ -501,7 +501,8 @@ class Reference:
     def learn(self, p, scale, norms, largest):
         """EXP3 on the norms of the drawn layers, projected. Returns p and the largest norm so far."""
         loss, p_min = self.config["bandit-loss"], self.config["p-min"]
-        rate = self.config.get("bandit-rate", {"paper": 1e-5, "shiftfree": 1e-2, "minshift": 1e-3, "selfnorm": .1}[loss])
+        rates = {"paper": 1e-5, "shiftfree": 1e-2, "minshift": 1e-3, "selfnorm": .1}
+        rate = self.config.get("bandit-rate", rates[loss])
         pi = self.inclusion(p)
         used = (scale > 0) & (norms > 0)
         squares = (norms / pi) ** 2
@@ -639,6 +640,8 @@ class Reference:
         record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale > 0).sum()),
                    "active": "".join("1" if s else "0" for s in scale),
                    "active_elements": sum(int(np.prod(self.shapes[name])) for name in names)}
+        record["weight_gradients"] = self.micro_batches * (2 if self.lam > 0 else 1) * sum(
+            len(self.shapes[name]) == 4 for name in names)  # of convolutions, on rank 0
         record["bytes_sent"] = 4 * record["active_elements"] if self.ranks > 1 else 0
         p, largest, norms = state.p, state.largest_norm, None
         if self.draw_due(t + 1) and t >= self.warmup_steps:
