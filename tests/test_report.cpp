@@ -255,6 +255,35 @@ TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
         std::string::npos);
 }
 
+TEST_CASE("The summary's seconds are those of rank 0's records, which have what follows the last step", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  for (const bool with_ranks : {false, true}) {
+    const RunFacts facts = facts_in(folder / (with_ranks ? "ranks" : "steps"));
+    Report report(facts, -1);
+    Step step(1);
+    std::fill(step.record.seconds.begin(), step.record.seconds.end(), 1.25);
+    report.step(step.get());
+    if (with_ranks) {
+      std::vector<double> seconds(2 * kPhases, 5);  // rank 1
+      std::fill_n(seconds.begin(), kPhases, 2.0);
+      report.ranks({1, seconds, {0, 0}});
+      seconds[static_cast<std::size_t>(Phase::evaluate)] = 7;
+      report.ranks({1, seconds, {0, 0}});
+    }
+    report.finish({});
+    const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+    INFO(summary);
+    CHECK(summary.find(with_ranks ? "attack              4.00    10.8 %" : "attack              1.25    12.5 %") !=
+          std::string::npos);
+    CHECK(summary.find(with_ranks ? "evaluate            9.00    24.3 %" : "evaluate            1.25    12.5 %") !=
+          std::string::npos);
+    CHECK(summary.find(with_ranks ? "sum, rank 0        37.00" : "sum, rank 0        10.00") != std::string::npos);
+    // 128 images in the seconds of six phases.
+    CHECK(summary.find(with_ranks ? "5.3 images/s" : "17.1 images/s") != std::string::npos);
+  }
+}
+
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");

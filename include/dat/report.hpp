@@ -23,8 +23,8 @@ struct StepRecord {
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
   std::int64_t images = 0;                                                  ///< of all ranks
   std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
-  std::int64_t bytes_sent = 0;                                              ///< gradient message of one rank
-  std::int64_t bytes_statistics = 0;                                        ///< batch-norm statistics, losses, flags
+  std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
+  std::int64_t bytes_statistics = 0;  ///< batch-norm statistics, losses, flags; 0 with one rank
   std::int64_t active_elements = 0;
   std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included
   std::int64_t weight_gradients = 0;           ///< convolution weight-gradient primitives executed on rank 0

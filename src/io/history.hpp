@@ -65,6 +65,10 @@ struct History {
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
+  /// Seconds of each rank by phase, so far: every table and picture of phases is made of these. They are those of the
+  /// `ranks` records, which have what follows the last step, and what one part of the run did between its last step
+  /// and its end. Of the steps (rank 0 alone) where there is no such record yet.
+  [[nodiscard]] std::vector<std::array<double, kPhases>> phase_seconds() const;
 };
 
 /// Reads folder/metrics.jsonl. A last line without newline (a killed writer) is left out. Error(data): no such file, or

@@ -145,17 +145,7 @@ void draw_accuracy(Plots& plots, const History& history) {
 }
 
 void draw_phases(Plots& plots, const History& history) {
-  std::vector<std::array<double, kPhases>> seconds;
-  for (const RankRecord& r : history.ranks) {
-    seconds.resize(std::max(seconds.size(), r.bytes.size()));
-    for (std::size_t i = 0; i < r.seconds.size(); ++i)
-      if (std::isfinite(r.seconds[i])) seconds[i / kPhases][i % kPhases] += r.seconds[i];
-  }
-  if (seconds.empty()) {
-    seconds.resize(1);
-    for (const StepRecord& r : history.steps)
-      for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[0][phase] += r.seconds[phase];
-  }
+  const std::vector<std::array<double, kPhases>> seconds = history.phase_seconds();
   std::ostringstream csv;
   csv << "rank";
   for (const char* name : kPhaseNames) csv << ',' << name << "_seconds";
@@ -174,17 +164,18 @@ void draw_phases(Plots& plots, const History& history) {
   // Okabe and Ito's colours: told apart by all readers.
   constexpr std::array<const char*, kPhases> kColours = {"#999999", "#d55e00", "#0072b2", "#f0e442",
                                                          "#cc79a7", "#009e73", "#56b4e9", "#e69f00"};
-  const double total = std::accumulate(sums.begin(), sums.end(), 0.0);
+  // The shares are those of the summary.
+  const double total = std::accumulate(seconds[0].begin(), seconds[0].end(), 0.0);
   std::string bars;
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
     if (!(sums[phase] > 0)) continue;
     char title[64];
-    std::snprintf(title, sizeof title, "%s (%.1f %%)", kPhaseNames[phase], 100 * sums[phase] / total);
+    std::snprintf(title, sizeof title, "%s (%.1f %%)", kPhaseNames[phase], 100 * seconds[0][phase] / total);
     bars += std::string(bars.empty() ? "" : ", ") + "'phases.csv' every ::1 using " + std::to_string(phase + 2) +
             ":xtic(1) lc rgb '" + kColours[phase] + "' title " + quoted(title);
   }
   if (bars.empty()) return;
-  plots.script("phases", "where the time goes", "1000,620",
+  plots.script("phases", "where the time goes (shares: rank 0)", "1000,620",
                "set style data histograms\nset style histogram rowstacked\nset style fill solid border rgb 'white'\n"
                "set boxwidth 0.7\nset xlabel 'rank'\nset ylabel 'time (s)'\nset yrange [0:*]\n"
                "set grid ytics lc rgb '#dddddd' lt 1\nset key outside right invert Left reverse\nplot " +

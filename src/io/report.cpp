@@ -134,11 +134,10 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
-  std::array<double, kPhases> seconds{};
+  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
-    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[phase] += r.seconds[phase];
     images += static_cast<double>(r.images);
     bytes += static_cast<double>(r.bytes_sent);
     statistics += static_cast<double>(r.bytes_statistics);
@@ -167,8 +166,11 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
       text += formatted("%-16s%.2f per image", "attack passes", passes / images);
       text += saved > 0 ? formatted(" of at most %d: %.1f %% saved\n", facts.attack_steps, saved) : "\n";
     }
-    text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
-                      "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    if (bytes > 0 || facts.ranks > 1)
+      text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
+                        "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    else
+      text += formatted("%-16snothing: one rank\n", "gradients sent");
     text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());
   }
   if (!history.evaluations.empty()) {

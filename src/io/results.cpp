@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -119,6 +120,20 @@ std::int64_t History::active_layers(std::size_t step) const {
   std::int64_t count = 0;
   for (std::size_t layer = 0; layer < layers(); ++layer) count += active[step * layers() + layer];
   return count;
+}
+
+std::vector<std::array<double, kPhases>> History::phase_seconds() const {
+  std::vector<std::array<double, kPhases>> seconds;
+  for (const RankRecord& record : ranks) {
+    seconds.resize(std::max(seconds.size(), record.bytes.size()));
+    for (std::size_t i = 0; i < record.seconds.size(); ++i)
+      if (std::isfinite(record.seconds[i])) seconds[i / kPhases][i % kPhases] += record.seconds[i];
+  }
+  if (!seconds.empty()) return seconds;
+  seconds.resize(1);
+  for (const StepRecord& step : steps)
+    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[0][phase] += step.seconds[phase];
+  return seconds;
 }
 
 History read_history(const std::string& folder) {

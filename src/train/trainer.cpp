@@ -327,8 +327,9 @@ const StepRecord& Trainer::step(bool stop) {
   record_.step = ++step_;
   record_.wall_time = wall_time();
   record_.bytes_sent = reducer_->bytes_sent();
-  record_.active_elements = record_.bytes_sent / std::int64_t{sizeof(float)};
-  record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double)) + bytes_perturbations;
+  record_.active_elements = reducer_->elements();
+  record_.bytes_statistics =
+      world_.size() > 1 ? static_cast<std::int64_t>(message_.size() * sizeof(double)) + bytes_perturbations : 0;
   record_.weight_gradients = backend_->counters.conv_backward_weights - weight_gradients;
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;

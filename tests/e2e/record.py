@@ -25,10 +25,11 @@ class Results(common.TestCase):
         names = [name.decode() for name in found["jointspar/layer_name"]]
         return found, names
 
-    def assert_bytes(self, found):
-        """A step sends the gradients of the active layers, 4 bytes each, and of no other."""
+    def assert_bytes(self, found, ranks=2):
+        """A step sends the gradients of the active layers, 4 bytes each, and of no other. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
-        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements)
+        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
+        self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
         sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
@@ -84,6 +85,13 @@ class Results(common.TestCase):
             self.assert_bytes(found)
             os.rename("run", granularity)
 
+    def test_one_rank_sends_nothing(self):
+        found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--warm-start", 2, ranks=1)
+        self.assert_bytes(found, ranks=1)
+        self.assertTrue((found["ranks/bytes"] == 0).all())
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read(), "gradients sent +nothing: one rank\n")
+
     def test_all_layers(self):
         found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all")
         self.assert_bytes(found)
@@ -128,6 +136,30 @@ class Results(common.TestCase):
             if not name.endswith(("_evaluate", "_checkpoint")):
                 rank_0 = found[name.replace("history/step", "ranks")][:, 0]
                 np.testing.assert_allclose(rank_0.sum(), found[name].sum(), err_msg=name)
+
+    def test_phases_are_the_same_in_every_table(self):
+        """Also what follows the last step, of a run with several parts."""
+        common.synthetic("set.h5", train=48, test=400, size=16, classes=4)
+        for _ in range(2):  # the second one evaluates and writes its results again
+            found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, ranks=2)
+        by_rank = {name[len("ranks/t_"):]: values.sum(0) for name, values in found.items() if name.startswith("ranks/t_")}
+        self.assertEqual(len(by_rank), 8)
+        total = sum(by_rank.values())[0]
+        with open("run/SUMMARY.txt") as file:
+            table = {words[0]: words[1:] for words in map(str.split, file) if len(words) == 4 and words[-1] == "%"}
+        self.assertEqual(sorted(table), sorted(by_rank))
+        # What follows the last step is seen in two decimals.
+        self.assertGreater(by_rank["evaluate"][0] - found["history/step/t_evaluate"].sum(), 0.02)
+        self.assertEqual(common.run("plot", "run").code, 0)
+        with open("run/plots/phases.csv") as file:
+            names, *rows = (line.split(",") for line in file.read().splitlines())
+        for name, (seconds, share, _) in table.items():
+            self.assertAlmostEqual(float(seconds), by_rank[name][0], delta=0.00501, msg=name)
+            self.assertAlmostEqual(float(share), 100 * by_rank[name][0] / total, delta=0.0501, msg=name)
+            drawn = [float(row[names.index(name + "_seconds")]) for row in rows]
+            np.testing.assert_allclose(drawn, by_rank[name], rtol=1e-5, err_msg=name)  # six digits
+        with open("run/plots/phases.gp") as file:
+            self.assertIn(f"evaluate ({table['evaluate'][1]} %)", file.read())
 
     def test_files(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
