@@ -148,7 +148,7 @@ TEST_CASE("weights and evaluation do not depend on where the images wait", "[tra
     Trainer trainer(*world, options);
     trainer.start();
     for (int k = 0; k < 5; ++k) (void)trainer.step(false);
-    const EvaluationRecord record = trainer.evaluate();
+    const EvaluationRecord record = trainer.evaluate().front();
     return std::tuple{trainer.weights_hash(), record.clean_loss, record.adv_loss, record.images};
   };
   const auto off = run("off");
@@ -189,7 +189,7 @@ TEST_CASE("an attack in 16 bits is refused with a reason, or trains", "[trainer]
     CHECK(trainer->weights_hash() != before);
     CHECK(trainer->weights_hash() != full);  // the attack was another one
     // Evaluation stays f32.
-    CHECK(std::isfinite(trainer->evaluate().adv_loss));
+    CHECK(std::isfinite(trainer->evaluate().front().adv_loss));
   }
 }
 

@@ -39,6 +39,8 @@ class Optimizer {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>& optimizers();
+/// What weight_decay < 0 stands for. Error(usage): no such optimizer.
+[[nodiscard]] double default_weight_decay(const std::string& optimizer);
 
 struct ScheduleOptions {
   double lr = 0.01;

@@ -17,9 +17,10 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",   "attack", "t
 
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
 struct StepRecord {
-  std::int64_t step = 0;  ///< counted from 1: the number of updates made
-  int epoch = 0;
-  double wall_time = 0;  ///< seconds of training so far, over restarts
+  std::int64_t step = 0;             ///< counted from 1: the number of updates made
+  int epoch = 0;                     ///< the one that the step belongs to, from 0, warm-up included
+  std::int64_t steps_per_epoch = 1;  ///< step / steps_per_epoch: epochs done after this step, with their fraction
+  double wall_time = 0;              ///< seconds of training so far, over restarts
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
   std::int64_t images = 0;                                                  ///< of all ranks
   std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
@@ -64,15 +65,29 @@ struct RunFacts {
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   int ranks = 1;
   std::int64_t total_steps = 0;
-  int attack_steps = 0;          ///< gradients per image and step, at most
-  double progress_seconds = 10;  ///< between progress lines when the output is no terminal
+  std::int64_t steps_per_epoch = 1;
+  int epochs = 0, warmup_epochs = 0;  ///< as planned; `epochs` includes the warm-up
+  int attack_steps = 0;               ///< gradients per image and step, at most
+  double progress_seconds = 10;       ///< between progress lines when the output is no terminal
   bool quiet = false;
 };
 
+/// A radius or step size as people write it: "8/255", "0.03".
+[[nodiscard]] std::string radius_text(double value);
+/// "eps 8/255, alpha 2/255, 1 restart": what the name of the record's attack does not say.
+[[nodiscard]] std::string attack_text(const EvaluationRecord& record);
+/// "test images", "held-out training images": those of a record's split.
+[[nodiscard]] std::string images_text(const std::string& split);
+
+/// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
+/// epochs are done. `epochs` includes the warm-up.
+[[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
+                                    int warmup_epochs);
+
 /// The last line of SUMMARY.txt.
 struct FinalResult {
-  double clean_acc = 0, adv_acc = 0, time_s = 0, comm_s = 0;
-  int attack_steps = 10;
+  std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per attack
+  double time_s = 0, comm_s = 0;
   bool valid = true;  ///< INVALID where an evaluation was skipped or a loss was not finite
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
@@ -86,17 +101,20 @@ struct FinalResult {
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
-  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. Removes a results.h5 and SUMMARY.txt that
-  /// were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`.
+  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. The caller holds the folder's RunLock.
+  /// Removes a results.h5 and SUMMARY.txt that were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter
+  /// than `resume_bytes`.
   Report(RunFacts facts, std::int64_t resume_bytes);
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  void step(const StepRecord&);              ///< also the progress line, when it is time for one
-  void evaluation(const EvaluationRecord&);  ///< prints a line
+  void step(const StepRecord&);  ///< also the progress line, when it is time for one
+  /// All records of one step. Prints a line per split.
+  void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
   void message(const std::string& line);  ///< to the terminal and run.log
+  void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes() const;
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.
@@ -117,6 +135,7 @@ class Report {
   Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
   std::int64_t first_step_ = -1, images_since_ = 0;
   bool terminal_ = false, progress_shown_ = false;
+  char warmup_[32] = "";  // " (5 warm-up)"
 };
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):

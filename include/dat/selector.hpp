@@ -47,6 +47,9 @@ class LayerSelector {
 
 [[nodiscard]] const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors();
 
+/// What bandit_rate = 0 stands for. Error(usage): no such bandit loss.
+[[nodiscard]] double default_bandit_rate(const std::string& bandit_loss);
+
 /// min D_KL(q || w) over sum q = budget, p_min <= q <= 1: q_d = clip(c*w_d, p_min, 1). Exact, in the log domain.
 /// log_w [D] -> q [D]. Error(usage) unless D*p_min <= budget <= D. `scratch` [2D] makes the call free of allocation.
 void project_kl(const std::vector<double>& log_w, double budget, double p_min, std::vector<double>& q,

@@ -11,7 +11,7 @@ class Pgd final : public Attack {
  public:
   explicit Pgd(const AttackOptions& options)
       : eps_(options.eps),
-        alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255),
+        alpha_(options.alpha > 0 ? options.alpha : options.eps / 4),
         steps_(options.steps),
         stop_(options.stop) {}
 
@@ -30,6 +30,7 @@ class Pgd final : public Attack {
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
+  [[nodiscard]] double alpha() const override { return alpha_; }
 
  private:
   double eps_, alpha_;

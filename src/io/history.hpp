@@ -12,12 +12,13 @@ namespace dat {
 constexpr std::array<const char*, kPhases> kPhaseSeries = {"t_data",   "t_attack", "t_train",    "t_reduce",
                                                            "t_select", "t_update", "t_evaluate", "t_checkpoint"};
 
-/// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader and
-/// results.h5. `Record` may be const.
+/// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader
+/// and results.h5. `Record` may be const.
 template <class Record, class Field>
 void for_each_step_field(Record& record, Field&& field) {
   field("step", record.step, "");
   field("epoch", record.epoch, "");
+  field("steps_per_epoch", record.steps_per_epoch, "");
   field("wall_time", record.wall_time, "s");
   field("lr", record.lr, "");
   field("loss_adv", record.loss_adv, "");
@@ -53,6 +54,9 @@ void for_each_evaluation_field(Record& record, Field&& field) {
 
 constexpr int kResultsFormat = 1;  ///< of metrics.jsonl and results.h5
 
+/// Evaluations on one split under one attack (name, radius, step size, restarts), in the order of steps.
+using EvaluationSeries = std::vector<const EvaluationRecord*>;
+
 /// metrics.jsonl in memory. NaN stands for null.
 struct History {
   std::vector<std::string> layer_names;   ///< [layers]
@@ -69,6 +73,8 @@ struct History {
   /// `ranks` records, which have what follows the last step, and what one part of the run did between its last step
   /// and its end. Of the steps (rank 0 alone) where there is no such record yet.
   [[nodiscard]] std::vector<std::array<double, kPhases>> phase_seconds() const;
+  /// All evaluations, in the order of their first ones.
+  [[nodiscard]] std::vector<EvaluationSeries> evaluation_series() const;
 };
 
 /// Reads folder/metrics.jsonl. A last line without newline (a killed writer) is left out. Error(data): no such file, or

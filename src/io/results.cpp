@@ -136,6 +136,19 @@ std::vector<std::array<double, kPhases>> History::phase_seconds() const {
   return seconds;
 }
 
+std::vector<EvaluationSeries> History::evaluation_series() const {
+  std::vector<EvaluationSeries> all;
+  for (const EvaluationRecord& record : evaluations) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const EvaluationSeries& series) {
+      const EvaluationRecord& other = *series.front();
+      return other.split == record.split && other.attack == record.attack && other.eps == record.eps &&
+             other.alpha == record.alpha && other.restarts == record.restarts;
+    });
+    (found == all.end() ? all.emplace_back() : *found).push_back(&record);
+  }
+  return all;
+}
+
 History read_history(const std::string& folder) {
   const std::string path = folder + "/metrics.jsonl";
   std::ifstream file(path);

@@ -112,6 +112,8 @@ class Exp3Selector final : public LayerSelector {
 
 }  // namespace
 
+double default_bandit_rate(const std::string& bandit_loss) { return bandit_loss_from(bandit_loss).rate; }
+
 std::unique_ptr<LayerSelector> make_exp3_selector(const SelectorOptions& options) {
   return std::make_unique<Exp3Selector>(options);
 }

@@ -1,5 +1,7 @@
 // The trainer's state as a checkpoint, and back.
 
+#include <set>
+
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -13,6 +15,13 @@ namespace {
 }  // namespace
 
 void load_network(const Checkpoint& checkpoint, Model& model) {
+  std::set<std::string> known;
+  for (const Segment& segment : model.parameters.segments) known.insert("param/" + segment.name);
+  for (const Norm& norm : model.graph.norms)
+    for (const char* name : {".running_mean", ".running_var"}) known.insert("bn/" + norm.name + name);
+  for (const Checkpoint::Array& array : checkpoint.arrays)
+    require(array.name.starts_with("optim/") || known.contains(array.name), ExitCode::checkpoint,
+            "the checkpoint's array ", array.name, " is none of the network's; it belongs to another network");
   for (const Segment& segment : model.parameters.segments)
     model.upload(segment, checkpoint.array("param/" + segment.name, shape_of(segment)).values, model.parameters.values);
   for (const Norm& norm : model.graph.norms) {
@@ -82,6 +91,9 @@ Checkpoint Trainer::capture() {
   checkpoint.integers["threads"] = choose_threads(options_.threads, world_.node_size());
   checkpoint.integers["train_images"] = train_->size();
   checkpoint.integers["batches_tracked"] = model_->batches_tracked;
+  checkpoint.integers["image_size"] = train_->info().size;
+  std::string& classes = checkpoint.texts["class_names"];
+  for (const std::string& name : train_->info().class_names) classes += name + "\n";
   return checkpoint;
 }
 

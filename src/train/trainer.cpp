@@ -36,14 +36,19 @@ enum Message : std::uint8_t {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split, std::int64_t limit) {
-  if (!options.data.empty()) return open_dataset(options.data, split, limit);
-  SyntheticOptions set = built_in_set(options);
-  if (limit > 0) {
-    set.train = std::min(set.train, limit);
-    set.test = std::min(set.test, limit);
+std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split) {
+  const std::string of = split == "test" ? "test" : "train";
+  const std::int64_t limit = of == "test" ? options.limit_test : options.limit_train;
+  std::unique_ptr<Dataset> whole;
+  if (options.data.empty()) {
+    SyntheticOptions set = built_in_set(options);
+    if (limit > 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
+    whole = synthetic_dataset(set, of);
+  } else {
+    whole = open_dataset(options.data, of, limit);
   }
-  return synthetic_dataset(set, split);
+  if (of == "test" || options.holdout == 0) return whole;
+  return held_out(std::move(whole), options.holdout, options.seed, split == "train");
 }
 
 int choose_threads(int wanted, int ranks_on_node) {
@@ -94,9 +99,17 @@ class Trainer::BatchObjective final : public Objective {
   float weight_ = 1;
 };
 
-Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(world), options_(options) {
-  train_ = open_split(options, "train", options.limit_train);
-  test_ = open_split(options, "test", options.limit_test);
+Trainer::Trainer(Communicator& world, const TrainOptions& options)
+    : world_(world),
+      options_(options),
+      evaluation_attacks_({.attacks = options.eval,
+                           .eps = options.eval_eps > 0 ? options.eval_eps : options.eps,
+                           .alpha = options.eval_alpha,
+                           .steps = options.eval_attack_steps,
+                           .restarts = options.eval_restarts}) {
+  train_ = open_split(options, "train");
+  test_ = open_split(options, "test");
+  if (options.holdout > 0) held_out_ = open_split(options, "holdout");
   const DatasetInfo& info = train_->info();
   require(test_->info().size == info.size && test_->info().channels == info.channels &&
               test_->info().classes <= info.classes,
@@ -138,8 +151,6 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
                              .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
                              .stop = options.attack_stop};
   attack_ = attacks().at(options.attack)(attack);
-  evaluation_attack_ = attacks().at("pgd")(
-      {.eps = options.eps, .alpha = options.attack == "pgd" ? options.alpha : 0, .steps = options.eval_attack_steps});
   const bool batch_statistics =
       options.attack_bn == "train" || (options.attack_bn == "auto" && attack_->prefers_batch_statistics());
   if (stops)
@@ -161,8 +172,9 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
                                                                .reset_steps = options.warm_start * steps_per_epoch_});
 
   const int layers = model_->parameters.layers();
+  budget_ = options.budget > 0 ? options.budget : layers * 40.0 / 54.0;
   selector_ = selectors().at(options.selector)({.layers = layers,
-                                                .budget = options.budget > 0 ? options.budget : layers * 40.0 / 54.0,
+                                                .budget = budget_,
                                                 .p_min = options.p_min,
                                                 .bandit_loss = options.bandit_loss,
                                                 .bandit_rate = options.bandit_rate});
@@ -218,8 +230,11 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
     return fits_on_device(*backend_, dataset, options.resident) ? put_on_device(*backend_, dataset) : nullptr;
   };
   all_images_ = resident(*train_);
-  evaluator_ = std::make_unique<Evaluator>(world, *test_, resident(*test_), *images_,
-                                           evaluated_ ? *evaluation_objective_ : *objective_);
+  FrozenObjective& judged = evaluated_ ? *evaluation_objective_ : *objective_;
+  evaluators_.emplace_back("test", std::make_unique<Evaluator>(world, *test_, resident(*test_), *images_, judged));
+  if (held_out_)
+    evaluators_.emplace_back("holdout",
+                             std::make_unique<Evaluator>(world, *held_out_, resident(*held_out_), *images_, judged));
   record_.scale = &active_.scale;
   record_.p = &p_;
 }
@@ -272,6 +287,7 @@ const StepRecord& Trainer::step(bool stop) {
   carried_ = {};
   lap(-1);
   record_.epoch = static_cast<int>(step_ / steps_per_epoch_);
+  record_.steps_per_epoch = steps_per_epoch_;
   record_.lr = schedule_->lr(step_);
   const std::int64_t weight_gradients = backend_->counters.conv_backward_weights;
 
@@ -314,7 +330,7 @@ const StepRecord& Trainer::step(bool stop) {
           " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step "
           "before, and the last checkpoint is good: start all ranks with the same options, and suspect a node");
   const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
-  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
+  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch + 1,
           ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
 
   learn();
@@ -465,12 +481,9 @@ void Trainer::update_running_statistics() {
   ++model_->parameters.version;
 }
 
-EvaluationRecord Trainer::evaluate() {
-  EvaluationRecord record;
-  record.step = step_;
-  record.epoch = static_cast<int>(step_ / steps_per_epoch_);
-  record.wall_time = wall_time();
-  const auto begin = std::chrono::steady_clock::now();
+std::vector<EvaluationRecord> Trainer::evaluate() {
+  std::vector<EvaluationRecord> all;
+  const double time = wall_time();
   // Where every rank has running statistics of its own, rank 0's count: all evaluate one network.
   const bool local = options_.bn_statistics == "local" && world_.size() > 1;
   const std::vector<float> own = local ? running_statistics() : std::vector<float>();
@@ -479,10 +492,28 @@ EvaluationRecord Trainer::evaluate() {
     world_.broadcast(root.data(), root.size() * sizeof(float));
     set_running_statistics(root);
   }
-  evaluator_->run(*evaluation_attack_, options_.seed, record);
+  for (const auto& [split, evaluator] : evaluators_) {
+    const EvaluationResult result = evaluator->run(evaluation_attacks_, options_.seed);
+    book(Phase::evaluate, result.seconds);
+    for (EvaluationRecord& record : result.records(evaluation_attacks_)) {
+      record.step = step_;
+      record.epoch = static_cast<int>(step_ / steps_per_epoch_);
+      record.wall_time = time;
+      record.split = split;
+      all.push_back(record);
+    }
+  }
   if (local) set_running_statistics(own);
-  book(Phase::evaluate, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  return record;
+  return all;
+}
+
+TrainOptions Trainer::resolved() const {
+  TrainOptions all = options_;
+  all.budget = budget_;
+  all.device = backend_->device().kind == DeviceKind::cpu ? "cpu" : "cuda";
+  all.threads = choose_threads(options_.threads, world_.node_size());
+  all.resident = all_images_ != nullptr ? "on" : "off";
+  return all;
 }
 
 std::uint64_t Trainer::replica_hash() const {

@@ -21,9 +21,9 @@ namespace dat {
 /// Threads of one rank: `wanted`, or, where that is 0, the cores this process may use, shared by the ranks of its node.
 [[nodiscard]] int choose_threads(int wanted, int ranks_on_node);
 
-/// The split that `train` works on: from --data, or of the built-in synthetic set.
-[[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split,
-                                                  std::int64_t limit);
+/// What `train` works on: from --data, or of the built-in synthetic set. split: train (without what is held out),
+/// holdout, test; cut as the options say.
+[[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split);
 
 /// Parameters and running statistics of a checkpoint into a model. Error(checkpoint): another network.
 void load_network(const Checkpoint& checkpoint, Model& model);
@@ -60,8 +60,12 @@ class Trainer {
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return stop_agreed_; }
 
-  /// Clean and PGD accuracy on the test set, with rank 0's running statistics. **Collective.**
-  [[nodiscard]] EvaluationRecord evaluate();
+  /// Accuracy on the test set, then on what is held out, clean and under each attack of --eval, with rank 0's running
+  /// statistics. **Collective.**
+  [[nodiscard]] std::vector<EvaluationRecord> evaluate();
+  [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
+  /// The options with every number that planning has decided.
+  [[nodiscard]] TrainOptions resolved() const;
   /// Error(integrity) where the ranks' weights, optimizer state, running statistics (if averaged), probabilities or
   /// active layers differ. **Collective.**
   void check_replicas();
@@ -108,7 +112,7 @@ class Trainer {
 
   Communicator& world_;
   TrainOptions options_;
-  std::unique_ptr<Dataset> train_, test_;
+  std::unique_ptr<Dataset> train_, test_, held_out_;  ///< held_out_: null without --holdout
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Images> images_;
@@ -117,8 +121,10 @@ class Trainer {
   std::map<int, std::unique_ptr<TrainingProgram>> training_;  ///< by number of samples
   std::unique_ptr<FrozenObjective> objective_, evaluation_objective_;
   std::unique_ptr<BatchObjective> batch_objective_;
-  std::unique_ptr<Evaluator> evaluator_;
-  std::unique_ptr<Attack> attack_, evaluation_attack_;
+  EvaluationAttacks evaluation_attacks_;
+  std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< by split
+  std::unique_ptr<Attack> attack_;
+  double budget_ = 0;
   std::unique_ptr<WarmStart> warm_start_;  ///< null: attacks start at random
   std::unique_ptr<LayerSelector> selector_;
   std::unique_ptr<GradientReducer> reducer_;

@@ -282,11 +282,16 @@ class Validated(common.TestCase):
         self.assertEqual(ended.code, 0, ended.text)
         for pattern in ("parameters +14548 in 11 tensors, 11 layers",
                         "data +50 training and 10 test images, 4 classes, 16x16",
-                        "steps per epoch +7; 1 warm-up \\+ 2 epochs = 21 steps", "all-reduce +0.0 MB per step",
+                        "length +21 steps, 3 epochs of 7 steps \\(1 warm-up\\)", "all-reduce +0.0 MB per step",
                         "checkpoint +0.2 MB", "memory per rank +\\d"):
             self.assertRegex(ended.text, pattern)
-        self.train("run", "--config", "run.toml")
-        self.assertEqual(len(common.rows("run", "step")), 21)
+        started = self.train("run", "--config", "run.toml").text
+        self.assertIn("run folder run, 21 steps, 3 epochs of 7 steps (1 warm-up)\n", started)
+        self.assertEqual([(row["epoch"], row["steps_per_epoch"]) for row in common.rows("run", "step")],
+                         [(step // 7, 7) for step in range(21)])
+        self.assertRegex(started, r"step 21/21  epoch 3 of 3 \(1 warm-up\)  loss ")
+        ended = common.run("validate", "--config", "run.toml", "--max-steps", 20)
+        self.assertRegex(ended.text, r"length +20 of 21 steps, 3 epochs of 7 steps \(1 warm-up\)")
         with open("run/config.resolved.toml") as file:
             resolved = file.read()
         self.assertRegex(resolved, '(?m)^eps = "6/255"$')
