@@ -6,6 +6,7 @@ continuous: the sign of a gradient, on which side of zero a ReLU's input lies, w
 each of these decisions goes through a `Rounding`, which writes them down and can repeat those of another computation.
 """
 
+import copy
 import dataclasses
 import itertools
 import json
@@ -61,6 +62,7 @@ class Rounding:
 # Random numbers. docs/design.md, section 10, has the table of counters.
 
 INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, ATTACK_START, EVALUATION_START, LAYER_DRAW = range(1, 7)
+HELD_OUT = 8
 
 
 def philox(counter, key):
@@ -241,6 +243,11 @@ class Data:
     def __len__(self):
         return len(self.labels)
 
+    def part(self, chosen):
+        part = copy.copy(self)
+        part.images, part.labels = self.images[chosen], self.labels[chosen]
+        return part
+
 
 @dataclasses.dataclass
 class State:
@@ -258,6 +265,15 @@ class State:
     perturbations: np.ndarray = None
 
 
+@dataclasses.dataclass
+class Attack:
+    name: str
+    eps: float
+    alpha: float
+    steps: int = 1
+    stop: int = None  # of PGD: an image takes at most so many steps while it is misclassified
+
+
 ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lamb": ["m", "v"]}
 
 
@@ -266,9 +282,13 @@ class Reference:
 
     def __init__(self, config, ranks):
         self.config, self.ranks = config, ranks
-        self.train, self.test = Data(config, "train"), Data(config, "test")
-        self.seed = config["seed"]
-        self.classes = 1 + max(self.train.labels.max(), self.test.labels.max())
+        self.train, self.seed = Data(config, "train"), config["seed"]
+        self.splits = {"test": Data(config, "test")}
+        self.classes = 1 + max(self.train.labels.max(), self.splits["test"].labels.max())
+        if config["holdout"] > 0:
+            order = self.shuffled(HELD_OUT, 0)
+            aside = np.isin(np.arange(len(order)), order[: config["holdout"]])
+            self.splits["holdout"], self.train = self.train.part(aside), self.train.part(~aside)
         self.network = NETWORKS[config["network"]]
         shapes = Shapes()
         self.logits(shapes, torch.zeros(2, self.train.images.shape[3], *self.train.images.shape[1:3]))
@@ -289,12 +309,11 @@ class Reference:
         self.steps_per_epoch = -(-self.per_rank // self.batch)
         self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch
 
-        self.eps, self.steps, self.reuse = config["eps"], config["attack-steps"], config["attack-reuse"]
-        self.alpha = config.get("alpha", 2 / 255 if config["attack"] == "pgd" else 1.25 * self.eps)
-        self.batch_statistics = config.get("attack-bn", "train" if config["attack"] == "fgsm" else "eval") == "train"
-        self.stop = None if config["attack-stop"] in ("off", -1) else config["attack-stop"]
-        self.eval_eps = config.get("eval-eps", self.eps)
-        self.eval_alpha = config.get("eval-alpha", self.eval_eps / 4)
+        name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
+        self.batch_statistics = config.get("attack-bn", "train" if name == "fgsm" else "eval") == "train"
+        self.attack = Attack(name, self.eps, config.get("alpha", 1.25 * self.eps if name == "fgsm" else self.eps / 4),
+                             config["attack-steps"] - self.reuse,
+                             None if config["attack-stop"] in ("off", -1) else config["attack-stop"])
         self.budget = config.get("budget", len(self.layers) * 40 / 54)
 
     def logits(self, net, x):
@@ -351,14 +370,15 @@ class Reference:
 
     # Samples.
 
+    def shuffled(self, purpose, time):
+        keys = words(self.seed, purpose, time, np.arange(len(self.train)), 0)
+        return np.argsort(keys[0] << np.uint64(32) | keys[1], kind="stable")
+
     def samples(self, step):
         """The samples of a step, [ranks][micro-batches][size]."""
         epoch = step // self.steps_per_epoch
         shuffle = max(0, epoch - self.config["warmup-epochs"])
-        n = len(self.train)
-        keys = words(self.seed, SHUFFLE, shuffle, np.arange(n), 0)
-        order = np.argsort(keys[0] << np.uint64(32) | keys[1], kind="stable")
-        order = np.resize(order, self.per_rank * self.ranks)  # wraps around
+        order = np.resize(self.shuffled(SHUFFLE, shuffle), self.per_rank * self.ranks)  # wraps around
         first = step % self.steps_per_epoch * self.batch * self.ranks
         cards = order[first:first + self.batch * self.ranks]
         return [[cards[rank::self.ranks][m::self.micro_batches] for m in range(self.micro_batches)]
@@ -394,38 +414,37 @@ class Reference:
         return gradient, logits
 
     @staticmethod
-    def pgd_step(x, eta, gradient, alpha, eps, rounding):
-        z = (x + eta + alpha * rounding.decide(gradient.sign())).clamp(0, 1)
-        return rounding.number((z - x).clamp(-eps, eps))
+    def pgd_step(of, x, eta, gradient, rounding):
+        z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
+        return rounding.number((z - x).clamp(-of.eps, of.eps))
 
-    def attack(self, net, x, labels, eta, rounding):
-        """x_adv, eta, and the passes that were paid for. Each gradient pass in training mode leaves its statistics in
-        `self.attack_statistics`."""
-        self.attack_statistics = []
+    def perturb(self, of, net, x, labels, eta, rounding):
+        """x_adv, eta, the passes that were paid for, and the batch statistics of each gradient in training mode."""
+        statistics, passes = [], 0
 
-        def gradient(images, of, kept=net):
-            kept.statistics = {}
-            found = self.gradient(kept, images, of, rounding)
-            if kept.training:
-                self.attack_statistics.append(kept.statistics)
+        def gradient(images, of_labels):
+            net.statistics = {}
+            found = self.gradient(net, images, of_labels, rounding)
+            if net.training:
+                statistics.append(net.statistics)
             return found
 
-        kind, passes = self.config["attack"], 0
-        if kind == "none":
-            return x, torch.zeros_like(x), 0
-        if kind == "fgsm":
+        whole = len(x) if net.training else self.micro_batch  # running statistics: a part of it may be empty
+        if of.name == "none":
+            return x, torch.zeros_like(x), 0, []
+        if of.name == "fgsm":
             g, _ = gradient((x + eta).clamp(0, 1), labels)
             moved = rounding.decide(((x + eta >= 0) & (x + eta <= 1)) * g.sign())
-            eta = (eta + self.alpha * moved).clamp(-self.eps, self.eps)
-            passes = len(x) if self.batch_statistics else self.micro_batch
-        elif self.stop is None:
-            for _ in range(self.steps - (1 if self.reuse else 0)):
+            eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
+            passes = whole
+        elif of.stop is None:
+            for _ in range(of.steps):
                 g, _ = gradient(x + eta, labels)
-                eta = self.pgd_step(x, eta, g, self.alpha, self.eps, rounding)
-                passes += len(x) if self.batch_statistics else self.micro_batch  # of which some may be empty
+                eta = self.pgd_step(of, x, eta, g, rounding)
+                passes += whole
         else:
-            left = torch.full((len(x),), self.stop)
-            for _ in range(self.steps):
+            left = torch.full((len(x),), of.stop)
+            for _ in range(of.steps):
                 live = torch.nonzero(left >= 0).ravel()
                 if len(live) == 0:
                     break
@@ -433,9 +452,9 @@ class Reference:
                 g, logits = gradient((x + eta)[live], labels[live])
                 left[live] -= rounding.decide(logits.argmax(1) != labels[live]).long()
                 stays = left[live] >= 0
-                moved = self.pgd_step(x[live], eta[live], g, self.alpha, self.eps, rounding)
+                moved = self.pgd_step(of, x[live], eta[live], g, rounding)
                 eta = eta.index_put((live[stays],), moved[stays])
-        return (x + eta).clamp(0, 1), eta, passes
+        return (x + eta).clamp(0, 1), eta, passes, statistics
 
     def stopped_passes(self, live):
         """Early stop runs programs of n, n/2, n/4 and n/8 images: the smallest that holds all, but where more than an
@@ -606,15 +625,15 @@ class Reference:
                 if kept is not None:
                     eta = self.recall(eta, x, np.floor(kept[ids] + .5), crops)
                 net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
-                x_adv, eta, paid = self.attack(net, x, labels, eta, rounding)
+                x_adv, eta, paid, found = self.perturb(self.attack, net, x, labels, eta, rounding)
                 attack_passes += paid
-                for number, statistics in enumerate(self.attack_statistics):
+                for number, statistics in enumerate(found):
                     add_statistics(rank, number, statistics, part)
-                attacked = len(self.attack_statistics)
+                attacked = len(found)
                 g = train(rank, x_adv, labels, 1.0, "adv", attacked, part, self.reuse)
                 if self.reuse:
                     g = g + rounding.error(g) if rounding.noise else g
-                    eta = self.pgd_step(x, eta, g, self.alpha, self.eps, rounding)
+                    eta = self.pgd_step(self.attack, x, eta, g, rounding)
                     x_adv = (x + eta).clamp(0, 1)
                 if self.lam > 0:
                     train(rank, x, labels, self.lam, "clean", attacked + 1, part)
@@ -659,20 +678,25 @@ class Reference:
 
     # Evaluation.
 
-    def evaluate(self, state, steps, restarts, rounding):
-        """Mean loss and accuracy of the test images, clean and after PGD from random starts: rank 0's running
+    def evaluation_attack(self, name):
+        """An entry of --eval: pgd, pgd10, fgsm, none."""
+        eps = self.config.get("eval-eps", self.eps)
+        kind = name.rstrip("0123456789")
+        steps = int(name[len(kind):] or self.config["eval-attack-steps"])
+        return Attack(kind, eps, self.config.get("eval-alpha", 1.25 * eps if kind == "fgsm" else eps / 4), steps)
+
+    def evaluate(self, state, split, attack, restarts, rounding):
+        """Mean loss and accuracy of the images of a split, clean and after PGD from random starts: rank 0's running
         statistics. An image counts with its worst start."""
-        x = torch.from_numpy(self.test.images.transpose(0, 3, 1, 2) / 255.0)
-        labels = torch.from_numpy(self.test.labels)
+        x = torch.from_numpy(self.splits[split].images.transpose(0, 3, 1, 2) / 255.0)
+        labels = torch.from_numpy(self.splits[split].labels)
         net = Net(rounding, state.parameters, state.running[0], False)
         found = {"clean": [x], "adv": []}
         for restart in range(restarts):
-            eta = self.random_start(EVALUATION_START, restart, range(len(x)), x.shape, self.eval_eps)
-            for _ in range(steps):
-                g, _ = self.gradient(net, x + eta, labels, rounding)
-                eta = self.pgd_step(x, eta, g, self.eval_alpha, self.eval_eps, rounding)
-            found["adv"].append((x + eta).clamp(0, 1))
-        record = {"eps": self.eval_eps, "alpha": self.eval_alpha, "images": len(x)}
+            eta = self.random_start(EVALUATION_START, restart, range(len(x)), x.shape, attack.eps)
+            found["adv"].append(self.perturb(attack, net, x, labels, eta, rounding)[0])
+        record = {"eps": attack.eps, "alpha": attack.alpha, "images": len(x), "restarts": restarts,
+                  "attack_steps": 1 if attack.name == "fgsm" else attack.steps}
         for which, starts in found.items():
             with torch.no_grad():
                 logits = [self.logits(net, start) for start in starts]

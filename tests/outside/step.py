@@ -43,7 +43,7 @@ STEPS = "1 4 7"  # runs end after these; of each, the last two steps are compare
 # name, ranks, where the runs end, options
 TABLE = [
     ("defaults", 1, STEPS, "--lambda 1"),
-    ("two ranks", 2, STEPS, "--batch 4 --lambda 1"),
+    ("two ranks", 2, STEPS, "--batch 4 --lambda 1 --eval pgd --eval-attack-steps 5 --eval-eps 0.1 --eval-alpha 0.04"),
     ("adversarial only", 1, STEPS, "--attack-steps 10"),
     ("half a clean loss", 1, STEPS, "--lambda 0.5 --optimizer sgd --lr 0.1"),
     ("half, two ranks", 2, STEPS, "--lambda 0.5 --batch 5 --micro-batch 5 --optimizer sgd --lr 0.1"),
@@ -51,7 +51,7 @@ TABLE = [
     ("no augmentation", 1, "4", "--no-augment --attack none --optimizer sgd --lr 0.5"),
     ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
     ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
-    ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1"),
+    ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
     ("pgd, batch statistics", 1, STEPS, "--attack-bn train --optimizer sgd --lr 0.5 --momentum 0.5"),
     ("pgd, batch statistics, micro", 2, STEPS, "--attack-bn train --batch 4 --micro-batch 2 --lambda 1"),
     ("early stop", 1, STEPS, "--attack-steps 6 --attack-stop 1 --eps 0.1 --alpha 0.03"),
@@ -61,11 +61,11 @@ TABLE = [
     ("warm start, fgsm", 1, "5", "--warm-start 4 --attack fgsm"),
     ("reuse", 1, "1 5", "--warm-start 3 --attack-reuse --attack-bn train --lambda 1"),
     ("reuse, two ranks", 2, "5 7", "--warm-start 3 --attack-reuse --attack-bn train --batch 4"),
-    ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars"),
+    ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
     ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
     ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
                                              "--optimizer sgd --lr 0.5"),
-    ("local statistics", 2, STEPS, "--bn-statistics local --batch 4 --lambda 1"),
+    ("local statistics", 2, STEPS, "--bn-statistics local --batch 4 --lambda 1 --eval-restarts 2"),
     ("local, batch statistics", 2, "4", "--bn-statistics local --attack fgsm --batch 4 --micro-batch 2"),
     ("overlap", 2, STEPS, "--overlap --bucket 700 --batch 4 --lambda 0.5 --optimizer lars"),
     ("small messages", 2, "4", "--bucket 1 --batch 4 --optimizer sgd --lr 0.5"),
@@ -90,6 +90,7 @@ TABLE = [
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
     ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
+    ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
     ("batch above the data", 2, "1 3", "--batch 20 --warmup-epochs 1"),
     ("resnet18", 1, "2", "--network resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
                          "--lambda 1"),
@@ -309,9 +310,12 @@ def check_configuration(entry, program, folder, stop):
                 row.take(f"step {step}", *check(compute, lambda wanted, other: compare(before, other or found, wanted)))
                 if stop and row.wrong:
                     return row
-        for record in rows(out, "evaluation"):  # of the last run
-            if record["step"] == end and record["split"] == "test":
-                check_evaluation(row, reference, read(end), record)
+        last = [record for record in rows(out, "evaluation") if record["step"] == end]
+        wanted = {(split, attack) for split in reference.splits for attack in reference.config["eval"]}
+        if {(record["split"], record["attack"]) for record in last} != wanted:
+            raise Wrong(f"{name}: evaluations {last}, wanted {wanted}")
+        for record in last:
+            check_evaluation(row, reference, read(end), record)
     except Exception as error:  # whatever a wrong program leaves behind
         row.wrong.append(f"{name}: {type(error).__name__}: {error}")
     return row
@@ -327,8 +331,9 @@ def check_evaluation(row, reference, state, record):
                 distance.equal(key, (other or record)[key], value, 1e-12, decided=key.endswith("acc"))
         return distance
 
-    row.take(f"evaluation after step {state.step}, {record['attack']}", *check(
-        lambda rounding: reference.evaluate(state, record["attack_steps"], record["restarts"], rounding), measure))
+    attack, restarts = reference.evaluation_attack(record["attack"]), reference.config["eval-restarts"]
+    row.take(f"evaluation after step {state.step}, {record['split']}, {record['attack']}",
+             *check(lambda rounding: reference.evaluate(state, record["split"], attack, restarts, rounding), measure))
 
 
 def main():
