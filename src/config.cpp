@@ -557,7 +557,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
-  options.add("--alpha", o.alpha, "step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
   options.add("--attack-stop", o.attack_stop,
               "early stop of pgd: an image takes at most N steps while it is misclassified, then leaves the attack",
               {.low = 0, .automatic = -1, .word = "off"});
@@ -702,7 +702,9 @@ void resolve(TrainOptions& o) {
     std::set<double> own;
     for (const std::string& word : o.eval) {
       const AttackWord known = read_attack_word(word, 1);
-      own.insert(attacks().at(known.name)({.eps = o.eval_eps, .steps = std::max(1, known.steps)})->alpha());
+      const double alpha = evaluation_alpha(known, o.eval_eps, 0);
+      own.insert(
+          attacks().at(known.name)({.eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})->alpha());
     }
     if (own.size() == 1) o.eval_alpha = *own.begin();
   }

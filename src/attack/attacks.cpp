@@ -29,6 +29,10 @@ AttackWord read_attack_word(const std::string& word, int steps) {
   return attack;
 }
 
+double evaluation_alpha(const AttackWord& word, double eps, double wanted) {
+  return wanted > 0 || word.steps == 0 ? wanted : eps / 4;
+}
+
 void Objective::gradient_step(float alpha, float eps) {
   gradient();
   pgd_step(*this, alpha, eps);

@@ -11,7 +11,7 @@ class Pgd final : public Attack {
  public:
   explicit Pgd(const AttackOptions& options)
       : eps_(options.eps),
-        alpha_(options.alpha > 0 ? options.alpha : options.eps / 4),
+        alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255),
         steps_(options.steps),
         stop_(options.stop) {}
 

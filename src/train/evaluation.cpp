@@ -9,8 +9,8 @@ namespace dat {
 EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : eps_(options.eps) {
   for (const std::string& text : options.attacks) {
     const AttackWord word = read_attack_word(text, options.steps);
-    auto attack =
-        attacks().at(word.name)({.eps = options.eps, .alpha = options.alpha, .steps = std::max(1, word.steps)});
+    const double alpha = evaluation_alpha(word, options.eps, options.alpha);
+    auto attack = attacks().at(word.name)({.eps = options.eps, .alpha = alpha, .steps = std::max(1, word.steps)});
     const int restarts = attack->gradient_evaluations() > 0 ? options.restarts : 1;
     members_.push_back({word.text(), std::move(attack), restarts});
   }
