@@ -311,7 +311,7 @@ class Reference:
 
         name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
         self.batch_statistics = config.get("attack-bn", "train" if name == "fgsm" else "eval") == "train"
-        self.attack = Attack(name, self.eps, config.get("alpha", 1.25 * self.eps if name == "fgsm" else self.eps / 4),
+        self.attack = Attack(name, self.eps, config.get("alpha", 1.25 * self.eps if name == "fgsm" else 2 / 255),
                              config["attack-steps"] - self.reuse,
                              None if config["attack-stop"] in ("off", -1) else config["attack-stop"])
         self.budget = config.get("budget", len(self.layers) * 40 / 54)
