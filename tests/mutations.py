@@ -1,8 +1,8 @@
 """A run of mutations: each puts one fault into a copy of the program, in build/mutations, builds it, and runs tests until
 one is red. A mutation that all of them let pass has survived.
 
-What is done stands in build/mutations/results.jsonl: the same command goes on there, as long as the sources are the same.
---check only looks whether each mutation still fits its file, once and no more than once. Exit code 0: fewer than LOST
+What is done stands in build/mutations/results.jsonl: the same command goes on there. Other sources of the program begin
+anew; with other tests, those that survived are tried again. --check only looks whether each mutation still fits its file, once and no more than once. Exit code 0: fewer than LOST
 mutations survived that are not explained; 1: more; 2: something is wrong with the run itself.
 """
 
@@ -227,20 +227,23 @@ def mutated(mutation):
 
 
 def copy_tree():
-    """The working tree without mutations. Returns a hash of what decides about results."""
-    digest, kept = hashlib.sha256(), set()
+    """The working tree without mutations. Returns hashes of the program's sources and of the tests."""
+    program, tests, kept = hashlib.sha256(), hashlib.sha256(), set()
     for name in sorted(files()):
         content = read(f"{ROOT}/{name}")
         write_if_other(f"{TREE}/{name}", content)
         shutil.copymode(f"{ROOT}/{name}", f"{TREE}/{name}")
         kept.add(name)
-        if name.split("/")[0] in ("src", "include", "kernels", "tests", "CMakeLists.txt") and "mutations" not in name:
-            digest.update(name.encode() + b"\0" + content)
+        folder = name.split("/")[0]
+        if folder in ("src", "include", "kernels", "CMakeLists.txt"):
+            program.update(name.encode() + b"\0" + content)
+        elif folder == "tests" and "mutations" not in name:
+            tests.update(name.encode() + b"\0" + content)
     for folder, _, names in os.walk(TREE):
         for name in names:
             if os.path.relpath(f"{folder}/{name}", TREE) not in kept:
                 os.remove(f"{folder}/{name}")
-    return digest.hexdigest()[:16]
+    return program.hexdigest()[:16], tests.hexdigest()[:16]
 
 
 def build(targets, what):
@@ -284,12 +287,12 @@ def red(test):
     return (lines or text.splitlines() or [f"exit code {running.returncode}"])[0][:160]
 
 
-def done(fingerprint):
+def done(program, tests):
     found = {}
     if os.path.exists(RESULTS):
         with open(RESULTS) as file:
-            for line in file:
-                if line.endswith("\n") and (entry := json.loads(line))["sources"] == fingerprint:
+            for entry in [json.loads(line) for line in file if line.endswith("\n")]:
+                if entry["program"] == program and (entry["caught"] or entry["tests"] == tests):
                     found[entry["key"]] = entry
     return found
 
@@ -304,7 +307,7 @@ def key(mutation):
     return hashlib.sha256(repr(mutation[:4]).encode()).hexdigest()[:16]
 
 
-def judge(mutation, fingerprint):
+def judge(mutation, program, tests):
     name, path, _, _, likely = mutation
     begin = time.monotonic()
     write_if_other(f"{TREE}/{path}", mutated(mutation))
@@ -318,7 +321,7 @@ def judge(mutation, fingerprint):
             test = None
     finally:
         write_if_other(f"{TREE}/{path}", read(f"{ROOT}/{path}"))
-    return keep({"sources": fingerprint, "key": key(mutation), "name": name, "file": path, "caught": test, "said": said,
+    return keep({"program": program, "tests": tests, "key": key(mutation), "name": name, "file": path, "caught": test, "said": said,
                  "seconds": round(time.monotonic() - begin)})
 
 
@@ -350,13 +353,13 @@ def main():
     if arguments.check:
         return 0
     os.makedirs(WORK, exist_ok=True)
-    fingerprint = copy_tree()
+    program, tests = copy_tree()
     if not os.path.exists(f"{BUILD}/CMakeCache.txt"):
         configured = subprocess.run(["cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release",
                                      "-DDAT_BENCH=OFF"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if configured.returncode != 0:
             give_up("cmake failed:\n" + configured.stdout)
-    found = done(fingerprint)
+    found = done(program, tests)
     if "none" not in found:
         say("without a mutation:")
         build(sorted(set(TARGET.values())), "the program without a mutation")
@@ -366,10 +369,10 @@ def main():
             say(f"  {test:<20} {'green' if said is None else 'RED: ' + said} ({time.monotonic() - begin:.0f} s)")
             if said is not None:
                 give_up(f"{test} is red without a mutation")
-        found["none"] = keep({"sources": fingerprint, "key": "none"})
+        found["none"] = keep({"program": program, "tests": tests, "key": "none", "caught": None})
     for number, mutation in enumerate(chosen, 1):
         if key(mutation) not in found:
-            entry = found[key(mutation)] = judge(mutation, fingerprint)
+            entry = found[key(mutation)] = judge(mutation, program, tests)
             say(f"{number:>3}/{len(chosen)} {entry['name']:<44} {entry['caught'] or 'SURVIVED':<36} "
                 f"{entry['seconds']:>4} s  {entry['said'] or ''}")
     text, survivors = table(chosen, found)
