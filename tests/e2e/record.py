@@ -67,7 +67,7 @@ class Results(common.TestCase):
 
     def test_layers_drawn_every_three_steps_in_a_residual_network(self):
         found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample",
-                                   3, network="preact_resnet18")
+                                   3, "--lambda", 0, network="preact_resnet18")
         self.assertEqual(len(names), 54)
         self.assert_bytes(found)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 20)
@@ -93,7 +93,8 @@ class Results(common.TestCase):
             self.assertRegex(file.read(), "gradients sent +nothing: one rank\n")
 
     def test_all_layers(self):
-        found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all")
+        found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all",
+                                   "--lambda", 0)
         self.assert_bytes(found)
         self.assert_weight_gradients(found, names, passes=1)
         self.assertTrue((found["jointspar/active"] == 1).all() and (found["jointspar/p"] == 1).all())
@@ -152,7 +153,7 @@ class Results(common.TestCase):
         self.assertGreater(by_rank["evaluate"][0] - found["history/step/t_evaluate"].sum(), 0.02)
         self.assertEqual(common.run("plot", "run").code, 0)
         with open("run/plots/phases.csv") as file:
-            names, *rows = (line.split(",") for line in file.read().splitlines())
+            names, *rows = (line.replace('"', "").split(",") for line in file.read().splitlines())
         for name, (seconds, share, _) in table.items():
             self.assertAlmostEqual(float(seconds), by_rank[name][0], delta=0.00501, msg=name)
             self.assertAlmostEqual(float(share), 100 * by_rank[name][0] / total, delta=0.0501, msg=name)
@@ -228,7 +229,7 @@ class Evaluation(common.TestCase):
             ended = common.run(*arguments, "--batch", batch, ranks=ranks)
             self.assertEqual(ended.code, 0, ended.text)
             self.assertIn(" 101 test images", ended.text)
-            found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\S+)", ended.text)])
+            found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)])
         for clean, clean_loss, attacked, attacked_loss in found:
             # Counts of 101 images. A sample's numbers do not depend on its neighbours, so the counts agree exactly.
             # Losses are sums in another order, shown with 4 digits.
@@ -249,7 +250,7 @@ class Evaluation(common.TestCase):
         own = common.state("run")["state/bn_local"].reshape(2, -1)
         self.assertGreater(np.abs(own[0] - own[1]).max(), 0.01)
         ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 2)
-        found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\S+)", ended.text)]
+        found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)]
         last = common.rows("run", "evaluation")[-1]
         # Shown with 4 digits; accuracies are counts of 50.
         for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
