@@ -608,11 +608,13 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
                 "1,3,1,33.333333,28.571429,12.5,50,25\n"
                 "1.6666667,5,1.6666667,33.333333,28.571429,12.5,50,25\n"));
   CHECK(contents(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
-  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.042727,2.236068,0.5\n"));
+  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.0427271,2.236068,0.5\n"));
+  CHECK(contents(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+  CHECK(contents(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = contents(plots + name + ".gp");
     CHECK(script.find("(eps 8/255)'\n") != std::string::npos);
-    CHECK(script.find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+    CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);
     CHECK(script.find("set key outside") != std::string::npos);
     CHECK(script.find("set xlabel 'epochs") != std::string::npos);
     CHECK(script.find("set x2tics nomirror ('0' 0, ") != std::string::npos);

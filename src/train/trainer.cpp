@@ -129,6 +129,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options)
   model_->initialize(options.seed);
 
   const EpochPlan plan(train_->size(), world.size(), options.batch, options.micro_batch);
+  wanted_batch_ = options.batch;
   options_.batch = plan.batch;
   micro_batch_ = plan.micro_batch();
   steps_per_epoch_ = plan.steps();
@@ -509,6 +510,7 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
 
 TrainOptions Trainer::resolved() const {
   TrainOptions all = options_;
+  all.batch = wanted_batch_;  // how far it is cut depends on the ranks
   all.budget = budget_;
   all.device = backend_->device().kind == DeviceKind::cpu ? "cpu" : "cuda";
   all.threads = choose_threads(options_.threads, world_.node_size());

@@ -38,6 +38,8 @@ class Trainer {
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
   [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Images per rank and step: --batch, or a rank's share of the training images where that is less.
+  [[nodiscard]] int batch() const { return options_.batch; }
   /// Seconds since the run's first start, without the time between its parts; and those of them in the reduction.
   [[nodiscard]] double wall_time() const;
   [[nodiscard]] double communication_time() const { return communication_seconds_; }
@@ -134,7 +136,7 @@ class Trainer {
   std::unique_ptr<ChunkTable> chunks_;
   const std::uint8_t* all_images_ = nullptr;  ///< the training set, where it is on the device
 
-  int micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
+  int wanted_batch_ = 1, micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
   std::int64_t step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1, warmup_steps_ = 0, draw_period_ = 1;
   ActiveSet active_, repeated_;  ///< in force; as this rank draws it from rank 0's probabilities
   bool wrong_draw_ = false;      ///< they differ
