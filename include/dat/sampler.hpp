@@ -8,7 +8,7 @@ namespace dat {
 /// How an epoch is shared out among ranks, steps and micro-batches. With M = ranks * (batch / micro_batch), the epoch
 /// has the next multiple of M entries, the first samples coming again at its end. So every step of every rank, the last
 /// and shorter one too, has the same number of micro-batches, all of one size. A batch larger than a rank's share is
-/// cut to it: its micro-batches become smaller, not fewer.
+/// cut to it: its micro-batches become smaller, and fewer only where there would be less than one image for each.
 struct EpochPlan {
   /// micro_batch: a divisor of `batch`, or 0: the whole batch.
   EpochPlan(std::int64_t samples, int ranks, int batch, int micro_batch);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -30,8 +31,11 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-/// Text as a CSV field.
+/// Text as a CSV field: quoted where it is not plain.
 std::string field(const std::string& text) {
+  if (std::all_of(text.begin(), text.end(),
+                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
+    return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
   return out + "\"";

@@ -8,6 +8,8 @@ namespace dat {
 
 EpochPlan::EpochPlan(std::int64_t samples, int ranks, int batch_size, int micro_batch)
     : micro_batches(micro_batch > 0 ? batch_size / micro_batch : 1) {
+  const std::int64_t share = (samples + ranks - 1) / ranks;
+  micro_batches = static_cast<int>(std::min<std::int64_t>(micro_batches, share));
   const std::int64_t hands = std::int64_t{ranks} * micro_batches;
   per_rank = (samples + hands - 1) / hands * micro_batches;
   batch = static_cast<int>(std::min<std::int64_t>(batch_size, per_rank));

@@ -99,10 +99,13 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   }
   if (!checkpoint) {
     if (options.initialize.empty()) return result;
-    const Checkpoint weights = fs::is_directory(options.initialize, unreadable)
-                                   ? find_checkpoint(options.initialize, warn)
-                                   : read_weights(options.initialize);
-    load_network(weights, trainer.model());
+    try {
+      load_network(fs::is_directory(options.initialize, unreadable) ? find_checkpoint(options.initialize, warn)
+                                                                    : read_weights(options.initialize),
+                   trainer.model());
+    } catch (const Error& error) {
+      throw Error(error.code(), "--initialize " + options.initialize + ": " + error.what());
+    }
     result.what = ", beginning with the weights of " + options.initialize;
     return result;
   }

@@ -129,7 +129,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options)
   model_->initialize(options.seed);
 
   const EpochPlan plan(train_->size(), world.size(), options.batch, options.micro_batch);
-  wanted_batch_ = options.batch;
+  batch_asked_ = options.batch;
   options_.batch = plan.batch;
   micro_batch_ = plan.micro_batch();
   steps_per_epoch_ = plan.steps();
@@ -510,8 +510,8 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
 
 TrainOptions Trainer::resolved() const {
   TrainOptions all = options_;
-  all.batch = wanted_batch_;  // how far it is cut depends on the ranks
   all.budget = budget_;
+  all.batch = batch_asked_;  // where it is cut to a rank's share, another number of ranks cuts it otherwise
   all.device = backend_->device().kind == DeviceKind::cpu ? "cpu" : "cuda";
   all.threads = choose_threads(options_.threads, world_.node_size());
   all.resident = all_images_ != nullptr ? "on" : "off";

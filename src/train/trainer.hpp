@@ -136,7 +136,7 @@ class Trainer {
   std::unique_ptr<ChunkTable> chunks_;
   const std::uint8_t* all_images_ = nullptr;  ///< the training set, where it is on the device
 
-  int wanted_batch_ = 1, micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
+  int batch_asked_ = 0, micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
   std::int64_t step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1, warmup_steps_ = 0, draw_period_ = 1;
   ActiveSet active_, repeated_;  ///< in force; as this rank draws it from rank 0's probabilities
   bool wrong_draw_ = false;      ///< they differ

@@ -130,7 +130,7 @@ class Odd(common.TestCase):
         self.finished("run", [10, 10, 6] * 2, "--data", "set.h5", "--batch", 5, "--warmup-epochs", 0, "--epochs", 2,
                       ranks=2)
         # 13 are 8 + 5 in micro-batches of 4, the last one of a single image.
-        self.finished("micro", [16, 10] * 2, "--data", "set.h5", "--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0,
+        self.finished("micro", [16, 12] * 2, "--data", "set.h5", "--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0,
                       "--epochs", 2, ranks=2)
         # 25 images are 13 for each of 2 ranks: one comes twice.
         self.finished("wrapped", [10, 10, 6], "--data", "set.h5", "--limit-train", 25, "--batch", 5,
