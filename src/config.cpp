@@ -849,9 +849,7 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
 
 Command parse_plot(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::plot};
-  Options options("plot",
-                  "Draws accuracy, losses, phases and layer probabilities into RUN/plots; several runs also side by "
-                  "side.");
+  Options options("plot", "Draws each run into RUN/plots, and several runs also side by side.");
   options.add("RUNS", command.plot.runs, "folders of runs (--out of train)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
   options.add("--out", command.plot.out, "folder for the comparison of several runs; none: plots-compare",

@@ -124,6 +124,9 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(plot.verb == Verb::plot);
   CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
   CHECK(plot.plot.format == "png");
+  CHECK(plot.plot.out == "plots-compare");
+  CHECK(parse({"plot", "a", "b", "--out", "c"}).plot.out == "c");
+  CHECK(contains(refusal({"plot", "a", "--out", "c"}), "--out is for the comparison of several runs"));
   const Command bench =
       parse({"bench", "--network", "small_cnn", "--width",   "16", "--batch", "8",   "--attack-steps",
              "3",     "--device",  "cpu",       "--threads", "2",  "--math",  "f32", "--attack-precision",
@@ -419,7 +422,7 @@ TEST_CASE("help VERB is VERB --help") {
     CHECK(parse(other).text == parse(help).text);
   }
   CHECK(refusal({"help", "tarin"}) == "unknown verb 'tarin'; did you mean 'train'?");
-  CHECK(refusal({"hepl"}) == "unknown verb 'hepl'; did you mean 'help'?");
+  CHECK(refusal({"halp"}) == "unknown verb 'halp'; did you mean 'help'?");
 }
 
 TEST_CASE("misspelt options and keys are refused with the nearest name") {

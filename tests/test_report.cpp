@@ -597,22 +597,23 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   for (const std::string name : {"accuracy", "losses", "phases", "layers"})
     for (const std::string kind : {".gp", ".csv"}) CHECK(fs::exists(facts.folder + "/plots/" + name + kind));
   CHECK(contents(facts.folder + "/plots/layers.csv")
-            .starts_with("\"step\",\"conv1.weight\",\"layer1.0.conv1.weight\",\"linear.bias\"\n1,1,0.31,0.1\n"));
+            .starts_with("step,conv1.weight,layer1.0.conv1.weight,linear.bias\n1,1,0.31,0.1\n"));
   // A line per split and attack, named by what tells it apart; what they share is in the title. Against epochs.
   const std::string plots = facts.folder + "/plots/";
   CHECK(contents(plots + "accuracy.csv")
-            .starts_with(
-                "\"epochs\",\"step\",\"seconds\",\"test, clean (%)\",\"test, pgd10 (alpha 2/255, 1 restart) (%)\","
-                "\"test, pgd20 (alpha 0.1/255, 5 restarts) (%)\",\"held out, clean (%)\","
-                "\"held out, pgd10 (alpha 2/255, 1 restart) (%)\"\n"
-                "1,3,1,33.333333,28.571429,12.5,50,25\n"
-                "1.6666667,5,1.6666667,33.333333,28.571429,12.5,50,25\n"));
+            .starts_with("epochs,step,seconds,\"test, clean (%)\",\"test, pgd10 (alpha 2/255, 1 restart) (%)\","
+                         "\"test, pgd20 (alpha 0.1/255, 5 restarts) (%)\",\"held out, clean (%)\","
+                         "\"held out, pgd10 (alpha 2/255, 1 restart) (%)\"\n"
+                         "1,3,1,33.333333,28.571429,12.5,50,25\n"
+                         "1.6666667,5,1.6666667,33.333333,28.571429,12.5,50,25\n"));
   CHECK(contents(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
-  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.042727,2.236068,0.5\n"));
+  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.0427271,2.236068,0.5\n"));
+  CHECK(contents(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+  CHECK(contents(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = contents(plots + name + ".gp");
     CHECK(script.find("(eps 8/255)'\n") != std::string::npos);
-    CHECK(script.find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+    CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);
     CHECK(script.find("set key outside") != std::string::npos);
     CHECK(script.find("set xlabel 'epochs") != std::string::npos);
     CHECK(script.find("set x2tics nomirror ('0' 0, ") != std::string::npos);
@@ -639,12 +640,12 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
   REQUIRE(pictures.size() == 3);
   for (const std::string& picture : pictures) CHECK(contents(picture).substr(1, 3) == "PNG");
   CHECK(contents(out + "/accuracy.csv") ==
-        "\"run\",\"epochs\",\"step\",\"seconds\",\"one: clean (%)\",\"one: pgd10 (alpha 2/255, 1 restart) (%)\","
-        "\"one: pgd20 (alpha 0.1/255, 5 restarts) (%)\"\n\"one\",1,3,1,33.333333,28.571429,12.5\n");
+        "run,epochs,step,seconds,\"one: clean (%)\",\"one: pgd10 (alpha 2/255, 1 restart) (%)\","
+        "\"one: pgd20 (alpha 0.1/255, 5 restarts) (%)\"\none,1,3,1,33.333333,28.571429,12.5\n");
   // Seconds of an epoch, which has 3 steps: as many as the ranks' record spans.
-  CHECK(contents(out + "/phases.csv").ends_with("\n\"one\",6,6,6,6,6,6,6,6\n\"two\",3,3,3,3,3,3,3,3\n"));
+  CHECK(contents(out + "/phases.csv").ends_with("\none,6,6,6,6,6,6,6,6\ntwo,3,3,3,3,3,3,3,3\n"));
   // Megabytes per step: 4 * (432 + 3 / 5 * 2304) and 4 * (432 + 2304 + 10) bytes.
-  CHECK(contents(out + "/communication.csv").find("\n\"one\",0.0072576,0.010984,") != std::string::npos);
+  CHECK(contents(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
 
   // Runs of one name are told apart by their paths.
   CHECK(compare_runs({runs[0], runs[2]}, out, "svg").size() == 3);

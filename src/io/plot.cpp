@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -30,8 +31,11 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-/// Text as a CSV field.
+/// Text as a CSV field: quoted where it is not plain.
 std::string field(const std::string& text) {
+  if (std::all_of(text.begin(), text.end(),
+                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
+    return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
   return out + "\"";
@@ -200,11 +204,15 @@ TimeUnit time_unit(double seconds) {
 constexpr const char* kFrame = "set grid lc rgb '#dddddd' lt 1\nset offsets 0,0,graph 0.05,0\n";
 constexpr const char* kKeyBelow = "set key outside bottom center horizontal Left reverse height 1.5\n";
 
+constexpr double kPastTheLast = 1 + 1e-5;  // the end of an axis: the last point is not lost by rounding
+
 /// The axis of epochs below, and above it the time at which each mark was reached.
 std::string epoch_axis(const Run& run) {
   const double begin = run.begin(), end = std::max(run.end(), begin + 1e-3), distance = mark_distance(end - begin);
+  const double edge = end * kPastTheLast;
   const TimeUnit unit = time_unit(run.seconds());
   std::ostringstream text, times;
+  text.precision(10);
   for (double mark = std::ceil(begin / distance) * distance; mark <= end + 1e-9; mark += distance) {
     const std::size_t step = run.step_at(mark);
     if (step == run.history.steps.size()) continue;
@@ -212,8 +220,8 @@ std::string epoch_axis(const Run& run) {
     std::snprintf(label, sizeof label, "%.3g", mark > 0 ? run.history.steps[step].wall_time / unit.seconds : 0.0);
     times << (times.tellp() > 0 ? ", " : "") << "'" << label << "' " << mark;
   }
-  text << "set xlabel 'epochs, warm-up included'\nset xrange [" << begin << ":" << end << "]\nset x2range [" << begin
-       << ":" << end << "]\nset xtics nomirror " << distance << "\n";
+  text << "set xlabel 'epochs, warm-up included'\nset xrange [" << begin << ":" << edge << "]\nset x2range [" << begin
+       << ":" << edge << "]\nset xtics nomirror " << distance << "\n";
   if (times.tellp() > 0)
     text << "set x2label 'training time (" << unit.name << ")'\nset x2tics nomirror (" << times.str() << ")\n";
   return text.str();
@@ -341,7 +349,9 @@ std::vector<std::string> evaluation_lines(const Plots& plots, const std::string&
   std::vector<std::string> columns = {"epochs", "step", "seconds"}, lines;
   for (const Curve& curve : curves) {
     columns.push_back(curve.name + unit);
-    lines.push_back(line_of(file, 1, columns.size(), curve.look, curve.name));
+    if (std::any_of(curve.records.begin(), curve.records.end(),
+                    [&](const EvaluationRecord* r) { return std::isfinite(value(curve, *r)); }))
+      lines.push_back(line_of(file, 1, columns.size(), curve.look, curve.name));
   }
   Csv csv(columns);
   add_rows(csv, run, curves, 3, columns.size(), "", value);
@@ -546,7 +556,7 @@ void compare_accuracy(Plots& plots, const std::vector<Run>& runs) {
     }
   }
   const TimeUnit unit = time_unit(seconds);
-  const auto mark = [](double end) { return std::to_string(std::max(end, 1e-3)); };
+  const auto mark = [](double end) { return std::to_string(std::max(end, 1e-3) * kPastTheLast); };
   Csv csv(columns);
   std::size_t column = 3;  // without the run's name
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -16,6 +16,7 @@
 #include "dat/provenance.hpp"
 #include "dat/run_lock.hpp"
 #include "dat/trainer.hpp"
+#include "train/advice.hpp"
 #include "train/beginning.hpp"
 #include "train/ranks.hpp"
 #include "train/trainer.hpp"
@@ -109,6 +110,8 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     report = std::make_unique<Report>(facts, beginning.metrics_bytes);
     for (const std::string& warning : beginning.warnings) report->warning(warning);
     for (const std::string& warning : trainer->evaluation_attacks().warnings()) report->warning(warning);
+    for (const std::string& line : advice(options, trainer->batch(), choose_threads(0, world.node_size())))
+      report->warning(line);
     std::ostringstream line;
     line << options.network << " width " << options.width << ", " << trainer->model().parameters.size << " parameters, "
          << world.size() << (world.size() == 1 ? " rank, " : " ranks, ") << trainer->backend().description() << "; "
@@ -225,9 +228,9 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   return text;
 }
 
-/// The number of ranks that a launcher has announced; 1 without a launcher.
-[[nodiscard]] int ranks_from_environment() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"})
+/// The number that a launcher has announced under one of these names; 1 without a launcher.
+[[nodiscard]] int announced(std::initializer_list<const char*> names) {
+  for (const char* name : names)
     if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));
   return 1;
 }
@@ -268,7 +271,8 @@ std::string validate_text(const Command& command) {
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   const Model& model = trainer.model();
-  const int ranks = ranks_from_environment();
+  const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
   const EpochPlan plan(trainer.train_set().size(), ranks, options.batch, options.micro_batch);
   const int epochs = options.warmup_epochs + options.epochs;
   const auto all_steps =
@@ -302,8 +306,8 @@ std::string validate_text(const Command& command) {
        << "data             " << trainer.train_set().size() << " training and " << trainer.test_set().size()
        << " test images, " << trainer.train_set().info().classes << " classes, " << trainer.train_set().info().size
        << "x" << trainer.train_set().info().size << "\n"
-       << "ranks            " << ranks << ", batch " << options.batch << " each, micro-batch "
-       << (options.micro_batch > 0 ? options.micro_batch : options.batch) << "\n"
+       << "ranks            " << ranks << ", batch " << plan.batch << " each, micro-batch " << plan.micro_batch()
+       << "\n"
        << "length           " << plan_text(all_steps, plan.steps(), epochs, options.warmup_epochs) << "\n"
        << "attack           " << trainer.attack_steps() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.attack_sizes())
@@ -320,6 +324,8 @@ std::string validate_text(const Command& command) {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
+    text << "warning          " << line << "\n";
   return text.str();
 }
 

@@ -38,6 +38,8 @@ class Trainer {
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
   [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Images per rank and step: --batch, or a rank's share of the training images where that is less.
+  [[nodiscard]] int batch() const { return options_.batch; }
   /// Seconds since the run's first start, without the time between its parts; and those of them in the reduction.
   [[nodiscard]] double wall_time() const;
   [[nodiscard]] double communication_time() const { return communication_seconds_; }

@@ -309,6 +309,21 @@ class Validated(common.TestCase):
             resolved = file.read()
         self.assertRegex(resolved, '(?m)^eps = "6/255"$')
         self.assertRegex(resolved, f'(?m)^alpha = {1.5 / 255!r}|alpha = "1.5/255"$')
+        # What is hardly meant is named, by both in the same words.
+        odd = ["--config", "run.toml", "--batch", 1000, "--threads", os.cpu_count() + 1, "--alpha", 1]
+        ended = common.run("validate", *odd)
+        advised = re.findall("(?m)^warning +(.*)$", ended.text)
+        self.assertEqual([line.split()[0] for line in advised], ["--threads", "--batch", "--alpha"], ended.text)
+        self.assertIn("ranks            1, batch 50 each", ended.text)
+        ended = self.train("odd", *odd)
+        warned = [line.partition("warning: ")[2] for line in ended.warnings]
+        self.assertEqual([line for line in warned if line.startswith("--")], advised)
+        with open("odd/run.log") as file:
+            logged = file.read()
+        for line in advised:
+            self.assertIn("Z warning: " + line + "\n", logged)
+        ended = common.run("validate", "--config", "odd/config.resolved.toml")
+        self.assertIn("ranks            1, batch 50 each", ended.text)
         self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--p-min", 0.5)
         self.refuse(2, "--micro-batch", "validate", "--config", "run.toml", "--micro-batch", 3)
         self.refuse(3, "none.h5", "validate", "--config", "run.toml", "--data", "none.h5")
