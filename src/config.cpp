@@ -924,8 +924,6 @@ Command parse_command_line(int argc, const char* const* argv) {
   return parse_data(kind, arguments);
 }
 
-std::string level_text(double value) { return number_text(value); }
-
 std::string toml_of(const TrainOptions& options) {
   TrainOptions copy = options;
   Options all("train", "");

@@ -166,9 +166,6 @@ struct Command {
 /// the message names the option, or the file and the line.
 [[nodiscard]] Command parse_command_line(int argc, const char* const* argv);
 
-/// A number in its shortest exact form; a radius or step size in grey levels as such: "8/255".
-[[nodiscard]] std::string level_text(double value);
-
 /// Every option, `key = value` a line, readable with --config.
 [[nodiscard]] std::string toml_of(const TrainOptions& options);
 

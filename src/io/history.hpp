@@ -53,7 +53,7 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("images", record.images, "");
 }
 
-constexpr int kResultsFormat = 1;  ///< of metrics.jsonl and results.h5
+constexpr int kResultsFormat = 2;  ///< of metrics.jsonl and results.h5
 
 /// Evaluations on one split under one attack (name, radius, step size, restarts), in the order of steps.
 using EvaluationSeries = std::vector<const EvaluationRecord*>;

@@ -22,8 +22,8 @@ std::vector<std::string> EvaluationAttacks::warnings() const {
     const double reach = member.attack->alpha() * member.attack->gradient_evaluations();
     // The slack is for the rounding of the product.
     if (member.attack->gradient_evaluations() > 0 && reach < eps_ * (1 - 1e-9))
-      all.push_back("the evaluation's " + member.name + " moves by " + std::to_string(reach) +
-                    " at most, which is less than eps " + std::to_string(eps_) +
+      all.push_back("the evaluation's " + member.name + " moves by " + radius_text(reach) +
+                    " at most, which is less than eps " + radius_text(eps_) +
                     ": its accuracy flatters the network; raise its step size or the number of steps");
   }
   return all;

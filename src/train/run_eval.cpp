@@ -242,7 +242,8 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   bool valid = true;
   char line[256];
   std::ostringstream text, last;
-  text << options.checkpoint << ": step " << s.step << ", " << s.data->size() << " " << options.split << " images\n";
+  text << options.checkpoint << ": step " << s.step << ", " << s.data->size() << " " << images_text(options.split)
+       << "\n";
   std::snprintf(line, sizeof line, "  %-8s accuracy %.4f  loss %.4f\n", "clean", records.front().clean_acc,
                 records.front().clean_loss);
   text << line;
@@ -251,8 +252,8 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
     std::snprintf(line, sizeof line, "  %-8s accuracy %.4f  loss %.4f", r.attack.c_str(), r.adv_acc, r.adv_loss);
     text << line;
     if (r.attack_steps > 0)
-      text << "  (eps " << level_text(r.eps) << (options.eps > 0 ? "" : " as in the training") << ", alpha "
-           << level_text(r.alpha) << ", " << r.restarts << (r.restarts == 1 ? " restart)" : " restarts)");
+      text << "  (eps " << radius_text(r.eps) << (options.eps > 0 ? "" : " as in the training") << ", alpha "
+           << radius_text(r.alpha) << ", " << r.restarts << (r.restarts == 1 ? " restart)" : " restarts)");
     text << "\n";
     last << " " << r.attack << "_acc=" << r.adv_acc;
     valid = valid && std::isfinite(r.adv_loss) && std::isfinite(r.clean_loss);
