@@ -7,24 +7,24 @@
 
 namespace dat::kernels {
 
-/// A gradient times its segment's factor; scale [segments] null: 1.
-[[nodiscard]] DAT_HD inline float scaled(float gradient, const float* scale, int segment) {
-  return scale != nullptr ? gradient * scale[segment] : gradient;
+/// A value times its segment's factor; scale [segments] null: 1.
+[[nodiscard]] DAT_HD inline float scaled(float value, const float* scale, int segment) {
+  return scale != nullptr ? value * scale[segment] : value;
 }
 
 /// SGD with momentum and coupled weight decay, as torch.optim.SGD (dampening 0). `scale` [segments] multiplies the
-/// gradient.
+/// gradient, `step_scale` [segments] the step; each may be null: 1.
 struct SgdStep {
   float* theta;
   float* momentum;
   const float* gradient;
-  const float* scale;
+  const float *scale, *step_scale;
   float mu, weight_decay, lr;
   bool nesterov;
   DAT_HD void operator()(int segment, std::int64_t i) const {
     const float g = scaled(gradient[i], scale, segment) + weight_decay * theta[i];
     momentum[i] = mu * momentum[i] + g;
-    theta[i] -= lr * (nesterov ? g + mu * momentum[i] : momentum[i]);
+    theta[i] -= scaled(lr, step_scale, segment) * (nesterov ? g + mu * momentum[i] : momentum[i]);
   }
 };
 

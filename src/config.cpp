@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -39,10 +40,63 @@ int edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// "; did you mean 'lr'?" for the name most like `word`, or nothing.
+/// What other programs call our options and verbs. The first of ours that is known where the word stands is meant.
+const std::map<std::string, std::vector<std::string>> kSynonyms = {
+    {"amp", {"attack-precision"}},
+    {"arch", {"network"}},
+    {"architecture", {"network"}},
+    {"attack-iters", {"attack-steps"}},
+    {"check", {"validate"}},
+    {"convert", {"data"}},
+    {"cores", {"threads"}},
+    {"cpus", {"threads"}},
+    {"cuda", {"device"}},
+    {"dataset", {"data"}},
+    {"draw", {"plot"}},
+    {"dtype", {"attack-precision"}},
+    {"epsilon", {"eps"}},
+    {"evaluate", {"eval"}},
+    {"fit", {"train"}},
+    {"gamma", {"lr-decay"}},
+    {"gpu", {"device"}},
+    {"gpus", {"device"}},
+    {"info", {"doctor"}},
+    {"iterations", {"max-steps"}},
+    {"iters", {"max-steps"}},
+    {"learning-rate", {"lr"}},
+    {"load", {"resume", "checkpoint"}},
+    {"lr-scheduler", {"schedule"}},
+    {"model", {"network", "checkpoint"}},
+    {"num-steps", {"attack-steps"}},
+    {"num-workers", {"threads"}},
+    {"optim", {"optimizer"}},
+    {"output", {"out"}},
+    {"output-dir", {"out"}},
+    {"precision", {"attack-precision"}},
+    {"predict", {"eval"}},
+    {"pretrained", {"initialize", "checkpoint"}},
+    {"restarts", {"eval-restarts"}},
+    {"run", {"train"}},
+    {"save-dir", {"out"}},
+    {"save-every", {"checkpoint-every"}},
+    {"scheduler", {"schedule"}},
+    {"step-size", {"alpha"}},
+    {"steps", {"max-steps", "attack-steps"}},
+    {"test", {"eval"}},
+    {"wd", {"weight-decay"}},
+    {"weights", {"initialize", "checkpoint"}},
+    {"workers", {"threads"}},
+};
+
+/// "; did you mean 'lr'?" for the name that means the same as `word` or is most like it, or nothing.
 std::string hint(const std::string& word, const std::vector<std::string>& known, const std::string& prefix = "") {
   int least = std::max(1, static_cast<int>(word.size() + 1) / 3) + 1;
   std::string best;
+  std::string dashed = word;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
+    for (const std::string& name : synonym->second)
+      if (std::find(known.begin(), known.end(), name) != known.end()) return "; did you mean '" + prefix + name + "'?";
   for (const std::string& name : known) {
     const bool longer = name.size() >= 3 && word.starts_with(name);
     const int distance = longer ? 1 : edit_distance(word, name);
@@ -212,6 +266,7 @@ struct Rule {
   bool below = false;                 ///< `high` itself is out
   std::optional<double> automatic{};  ///< the number that stands for `word`
   std::string word = "auto";
+  bool commas = false;  ///< lists: commas separate the values, too
 };
 
 template <class T>
@@ -280,8 +335,15 @@ void assign_all(const std::vector<Value>& sources, const Rule& rule, const std::
 
 template <class T>
 void assign_all(const std::vector<Value>& sources, const Rule& rule, const std::string& where, std::vector<T>& values) {
-  values.assign(sources.size(), T{});
-  for (std::size_t i = 0; i < sources.size(); ++i) assign(sources[i], rule, where, values[i]);
+  values.clear();
+  for (const Value& source : sources) {
+    std::istringstream words(source.text);
+    std::string word = source.text;
+    while (!rule.commas || std::getline(words, word, ',')) {
+      assign(Value{word, source.form}, rule, where, values.emplace_back());
+      if (!rule.commas) break;
+    }
+  }
 }
 
 template <class T>
@@ -392,7 +454,6 @@ class Options {
           ->required(positional)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // `set` says what is wrong with repeated options
       if (field.list) field.option->expected(1, -1)->allow_extra_args();
-      if constexpr (std::is_same_v<T, std::vector<int>>) field.option->delimiter(',');
     }
     field.option->group(group_);
     field.name = positional ? field.option->get_name(true) : field.option->get_lnames()[0];
@@ -495,6 +556,8 @@ const Rule kCount{.low = 0};     // 0 has a meaning of its own
 const Rule kPositive{.low = 1};  // whole numbers
 const Rule kEps{.low = 0, .high = 1, .above = true};
 const Rule kAutoAlpha{.low = 0, .high = 1, .automatic = 0};
+const Rule kAutoEps{.low = 0, .high = 1, .above = true, .automatic = 0};
+const Rule kAttackWords{.label = "ATTACK,...", .commas = true};
 const Rule kAutoCount{.low = 1, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
@@ -533,6 +596,8 @@ void describe(Options& options, TrainOptions& o) {
               kPaths);
   options.add("--limit-train", o.limit_train, "train on the first N images only; 0: all", kCount);
   options.add("--limit-test", o.limit_test, "evaluate on the first N images only; 0: all", kCount);
+  options.add("--holdout", o.holdout,
+              "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
   options.add("--augment,!--no-augment", o.augment, "random crops and flips (on unless --no-augment)");
 
   options.group("Network");
@@ -559,8 +624,16 @@ void describe(Options& options, TrainOptions& o) {
               kCount);
   options.add("--attack-reuse", o.attack_reuse,
               "the training pass is the last step of pgd as well, whose result --warm-start keeps: one pass less");
-  options.add("--lambda", o.lambda, "weight of the loss on clean images (DAT: 1)", kCount);
-  options.add("--eval-attack-steps", o.eval_attack_steps, "gradient steps of pgd in evaluations", kPositive);
+  options.add("--lambda", o.lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
+              {.low = 0, .automatic = -1});
+
+  options.group("Evaluation");
+  options.add("--eval", o.eval, "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps)", kAttackWords);
+  options.add("--eval-eps", o.eval_eps, "their L-infinity radius; auto: --eps", kAutoEps);
+  options.add("--eval-alpha", o.eval_alpha, "their step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--eval-attack-steps", o.eval_attack_steps, "steps of a pgd that names none", kPositive);
+  options.add("--eval-restarts", o.eval_restarts, "random starts; the worst counts for each image", kPositive);
+  options.add("--eval-every", o.eval_every, "epochs between evaluations; 0: only at the end", kCount);
 
   options.group("Optimizer");
   options.add("--optimizer", o.optimizer, "update rule", one_of(optimizers().names()));
@@ -573,7 +646,7 @@ void describe(Options& options, TrainOptions& o) {
               one_of({"inside", "outside"}));
   options.add("--schedule", o.schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
   options.add("--milestones", o.milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
-              {.label = "N,N,...", .low = 0});
+              {.label = "N,N,...", .low = 0, .commas = true});
   options.add("--lr-decay", o.lr_decay, "factor at each milestone", kEps);
   options.add("--epochs", o.epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs);
   options.add("--warmup-epochs", o.warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
@@ -597,11 +670,12 @@ void describe(Options& options, TrainOptions& o) {
   options.group("Run");
   options.add("--out", o.out, "folder for results; none: runs/ and the time or Slurm job", {.label = "DIR"});
   options.add("--max-steps", o.max_steps, "end after N steps in all; 0: when the epochs are done", kCount);
-  options.add("--eval-every", o.eval_every, "epochs between evaluations; 0: only at the end", kCount);
   options.add("--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: every epoch", kCount);
   options.add("--resume", o.resume,
-              "go on from the newest checkpoint in --out if there is one, never, or from this one",
+              "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
               {.label = "auto|never|PATH"});
+  options.add("--initialize", o.initialize,
+              "begin with the weights of a checkpoint, a run, or a PyTorch state_dict saved as HDF5", kPath);
   describe_machine(options, o);
   options.add("-v,--verbose", o.verbose, "name the library code chosen for each convolution");
   options.add("--resident", o.resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
@@ -617,16 +691,32 @@ void describe(Options& options, EvalOptions& o) {
   options.group("Data");
   options.add("--checkpoint", o.checkpoint, "a checkpoint, or the folder of a run: its newest one", kPath);
   options.add("--data", o.data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
-  options.add("--split", o.split, "which images", one_of({"test", "train"}));
+  options.add("--split", o.split, "which images; holdout: what the training kept aside",
+              one_of({"test", "train", "holdout"}));
   options.add("--limit", o.limit, "the first N images only; 0: all", kCount);
   options.group("Attack");
-  options.add("--attack", o.attack, "how images are perturbed", one_of(attacks().names()));
-  options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
-  options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
-  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--eval,--attack", o.eval, "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps)", kAttackWords);
+  options.add("--eps,--eval-eps", o.eps, "L-infinity radius; pixels are in [0, 1]; auto: that of the training",
+              kAutoEps);
+  options.add("--alpha,--eval-alpha", o.alpha, "step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--attack-steps,--eval-attack-steps", o.attack_steps, "steps of a pgd that names none", kPositive);
+  options.add("--restarts,--eval-restarts", o.restarts, "random starts; the worst counts for each image", kPositive);
   options.group("Run");
+  options.add("--out", o.out, "FILE.json, or a folder for eval.json: results by class and image; none: not written",
+              kPath);
   options.add("--batch", o.batch, "images per rank and step", kPositive);
+  options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
   describe_machine(options, o);
+}
+
+/// "pgd" -> "pgd10". Error(usage): an attack that is none, one named twice, or no attack at all.
+void name_steps(std::vector<std::string>& words, int steps) {
+  require(!words.empty(), ExitCode::usage, "--eval names no attack; take pgd10, for instance");
+  std::set<std::string> seen;
+  for (std::string& word : words) {
+    word = read_attack_word(word, steps).text();
+    require(seen.insert(word).second, ExitCode::usage, "--eval names ", word, " twice");
+  }
 }
 
 /// Sets what depends on other options, and checks what concerns several of them.
@@ -653,11 +743,33 @@ void resolve(TrainOptions& o) {
         o.attack_steps - 1, " does; take that, or add --warm-start");
   check(o.warm_start == 0 || o.attack != "none", "--warm-start ", o.warm_start,
         " has no perturbation to start from with --attack none; choose an attack");
+  check(o.initialize.empty() || o.resume == "auto" || o.resume == "never",
+        "--initialize and --resume PATH both name a beginning; give one of them");
+  name_steps(o.eval, o.eval_attack_steps);
+  // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
+  const auto attack = attacks().at(o.attack)({.eps = o.eps, .alpha = o.alpha, .steps = o.attack_steps});
+  o.alpha = attack->alpha();
+  if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() ? "train" : "eval";
+  if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
+  if (o.eval_eps == 0) o.eval_eps = o.eps;
+  if (o.eval_alpha == 0) {
+    std::set<double> own;
+    for (const std::string& word : o.eval) {
+      const AttackWord known = read_attack_word(word, 1);
+      const double alpha = evaluation_alpha(known, o.eval_eps, 0);
+      own.insert(
+          attacks().at(known.name)({.eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})->alpha());
+    }
+    if (own.size() == 1) o.eval_alpha = *own.begin();
+  }
+  if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
+  if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
+  if (o.micro_batch == 0) o.micro_batch = o.batch;
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 
 const char* const kVerbs =
-    "Verbs (each has its own --help):\n"
+    "Verbs (VERB --help or help VERB describes one):\n"
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
@@ -693,6 +805,7 @@ Command parse_eval(const std::vector<std::string>& arguments) {
   describe(options, command.eval);
   options.parse(arguments, command);
   if (command.verb != Command::Verb::eval) return command;
+  name_steps(command.eval.eval, command.eval.attack_steps);
   options.finish(command);
   require(command.verb == Command::Verb::print || !command.eval.checkpoint.empty(), ExitCode::usage,
           "eval needs a network; give --checkpoint PATH");
@@ -736,10 +849,16 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
 
 Command parse_plot(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::plot};
-  Options options("plot", "Draws accuracy, phases and layer probabilities into RUN/plots.");
+  Options options("plot", "Draws each run into RUN/plots, and several runs also side by side.");
   options.add("RUNS", command.plot.runs, "folders of runs (--out of train)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
+  options.add("--out", command.plot.out, "folder for the comparison of several runs; none: plots-compare",
+              {.label = "DIR"});
   options.parse(arguments, command);
+  if (command.verb != Command::Verb::plot) return command;
+  require(command.plot.out.empty() || command.plot.runs.size() > 1, ExitCode::usage,
+          "--out is for the comparison of several runs; the pictures of one are in its folder plots");
+  if (command.plot.out.empty()) command.plot.out = "plots-compare";
   return command;
 }
 
@@ -786,7 +905,13 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "plot") return parse_plot(arguments);
   if (verb == "bench") return parse_bench(arguments);
   if (verb == "doctor") return parse_doctor(arguments);
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor"});
+  if (verb == "help") {  // "help data convert" is "data convert --help"
+    std::vector<const char*> words = {"dat_hpc"};
+    for (const std::string& argument : arguments) words.push_back(argument.c_str());
+    words.push_back("--help");
+    return parse_command_line(static_cast<int>(words.size()), words.data());
+  }
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "help"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};
@@ -797,6 +922,13 @@ Command parse_command_line(int argc, const char* const* argv) {
   require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(), ExitCode::usage, "'data' needs one of ",
           join(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
   return parse_data(kind, arguments);
+}
+
+std::string toml_of(const TrainOptions& options) {
+  TrainOptions copy = options;
+  Options all("train", "");
+  describe(all, copy);
+  return all.toml(false);
 }
 
 TrainOptions parse_train_options(const std::string& toml, const std::string& where) {

@@ -31,6 +31,9 @@ std::string run_tool(const dat::Command& command) {
       for (const std::string& run : command.plot.runs) {
         for (const std::string& picture : dat::plot_run(run, command.plot.format)) text += picture + "\n";
       }
+      if (command.plot.runs.size() > 1)
+        for (const std::string& picture : dat::compare_runs(command.plot.runs, command.plot.out, command.plot.format))
+          text += picture + "\n";
       return text;
     case Verb::version:
       return dat::version_text();

@@ -49,6 +49,7 @@ for verb in train eval validate plot bench doctor 'data convert' 'data synthetic
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
 done
+check 'help VERB' 0 '^Usage: dat_hpc data convert' '' "$program" help data convert
 check 'version' 0 '^oneDNN +[0-9]+\.' '' "$program" --version
 check 'version names the commit' 0 '^commit +[0-9a-z]+' '' "$program" --version
 check 'printed configuration' 0 '^eps = "4/255"$' '' "$program" --eps 4/255 --network small_cnn --print-config
@@ -78,6 +79,7 @@ check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /
   bench --device cpu --network small_cnn --width 16 --batch 8 --out /dev/null/out
 
 refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
+refuse 2 "unknown option '--learning-rate'; did you mean '--lr'\?" --learning-rate 0.1
 refuse 2 "unknown verb 'tarin'; did you mean 'train'\?" tarin
 refuse 2 "'--batch' must be a whole number of at least 1" --batch -1
 refuse 2 "--micro-batch 30" --batch 128 --micro-batch 30

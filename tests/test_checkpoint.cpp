@@ -155,7 +155,7 @@ TEST_CASE("A sealed file of another kind is no checkpoint") {
 
 TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
   const TemporaryFolder folder;
-  const CheckpointFolder checkpoints(folder / "ckpt");
+  const CheckpointFolder checkpoints(folder / "ckpt", false);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   CHECK(!checkpoints.newest(silent).has_value());
   for (const std::int64_t step : {8, 9, 10, 100, 1000}) {
@@ -173,7 +173,7 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
 
 TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all damaged is Error(checkpoint)") {
   const TemporaryFolder folder;
-  const CheckpointFolder checkpoints(folder.path());
+  const CheckpointFolder checkpoints(folder.path(), false);
   const std::vector<std::string> names = {"step-000000010.h5", "step-000000020.h5", "step-000000030.h5"};
   for (const std::int64_t step : {10, 20, 30}) checkpoints.save(step, example(step));
   std::vector<std::string> warnings;
@@ -214,14 +214,14 @@ TEST_CASE("What a killed writer left is removed, and other files are not touched
   write_bytes(folder / ".step-000000007.h5.tmp-0123456789abcdef", "half");
   write_bytes(folder / "step-7.h5", "not ours");
   write_bytes(folder / "notes.txt", "mine");
-  const CheckpointFolder checkpoints(folder.path());
+  const CheckpointFolder checkpoints(folder.path(), false);
   CHECK(sorted(folder.names()) == std::vector<std::string>{"notes.txt", "step-7.h5"});
   CHECK(!checkpoints.newest([](const std::string&) {}).has_value());
 }
 
 TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old ones and no part of itself") {
   const TemporaryFolder folder;
-  const CheckpointFolder checkpoints(folder.path());
+  const CheckpointFolder checkpoints(folder.path(), false);
   checkpoints.save(1, example(1));
   const auto size = std::filesystem::file_size(folder / "step-000000001.h5");
   rlimit limit{};
@@ -242,5 +242,5 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
   check_same(example(1), checkpoints.newest(silent).value());
   checkpoints.save(3, example(3));
   check_same(example(3), checkpoints.newest(silent).value());
-  CHECK(error_of([] { CheckpointFolder("/proc/none"); }).substr(0, 3) == "9: ");
+  CHECK(error_of([] { CheckpointFolder("/proc/none", false); }).substr(0, 3) == "9: ");
 }

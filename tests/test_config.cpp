@@ -73,6 +73,15 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   defaults.epochs = 3;
   defaults.warmup_epochs = 1;
   defaults.batch = 16;
+  // What follows from other options is resolved.
+  defaults.micro_batch = 16;
+  defaults.alpha = defaults.eval_alpha = 2.0 / 255;
+  defaults.eval_eps = 8.0 / 255;
+  defaults.eval = {"pgd10"};
+  defaults.attack_bn = "eval";
+  defaults.lambda = 1;
+  defaults.weight_decay = 1e-4;
+  defaults.bandit_rate = 0.1;
   for (const auto& arguments : {std::vector<std::string>{}, {"train"}}) {
     const Command command = parse(arguments);
     CHECK(command.verb == Command::Verb::train);
@@ -115,6 +124,9 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(plot.verb == Verb::plot);
   CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
   CHECK(plot.plot.format == "png");
+  CHECK(plot.plot.out == "plots-compare");
+  CHECK(parse({"plot", "a", "b", "--out", "c"}).plot.out == "c");
+  CHECK(contains(refusal({"plot", "a", "--out", "c"}), "--out is for the comparison of several runs"));
   const Command bench =
       parse({"bench", "--network", "small_cnn", "--width",   "16", "--batch", "8",   "--attack-steps",
              "3",     "--device",  "cpu",       "--threads", "2",  "--math",  "f32", "--attack-precision",
@@ -179,8 +191,20 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "4",
                                  "--lambda",
                                  "1/3",
+                                 "--eval",
+                                 "pgd,fgsm",
+                                 "--eval-eps",
+                                 "4/255",
+                                 "--eval-alpha",
+                                 "1/255",
                                  "--eval-attack-steps",
                                  "20",
+                                 "--eval-restarts",
+                                 "3",
+                                 "--holdout",
+                                 "5",
+                                 "--initialize",
+                                 "weights.h5",
                                  "--optimizer",
                                  "lars",
                                  "--lr",
@@ -275,12 +299,56 @@ TEST_CASE("the resolved configuration restores every option") {
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {
-  const Command command =
-      parse({"eval", "--checkpoint",   "c.h5", "--data",    "d.h5",  "--split", "train", "--limit", "7", "--attack",
-             "fgsm", "--attack-steps", "3",    "--eps",     "1/255", "--alpha", "0.1",   "--batch", "9", "--seed",
-             "4",    "--device",       "cpu",  "--threads", "2",     "--quiet"});
+  const Command command = parse({"eval",  "--checkpoint", "c.h5",       "--data",
+                                 "d.h5",  "--split",      "train",      "--limit",
+                                 "7",     "--attack",     "fgsm",       "--attack-steps",
+                                 "3",     "--eps",        "1/255",      "--alpha",
+                                 "0.1",   "--batch",      "9",          "--seed",
+                                 "4",     "--device",     "cpu",        "--threads",
+                                 "2",     "--quiet",      "--restarts", "2",
+                                 "--out", "e.json",       "--progress", "3"});
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
+}
+
+TEST_CASE("evaluations have settings of their own, of which only eps follows the training's") {
+  const TrainOptions plain = parse({"--alpha", "0.1/255", "--eps", "4/255", "--attack-steps", "3"}).train;
+  CHECK(plain.eval == std::vector<std::string>{"pgd10"});
+  CHECK(plain.eval_eps == 4.0 / 255);
+  CHECK(plain.eval_alpha == 1.0 / 255);
+  CHECK(plain.eval_restarts == 1);
+  const TrainOptions own = parse({"--eval", "pgd10,pgd20", "--eval-eps", "2/255", "--eval-restarts", "5"}).train;
+  CHECK(own.eval == std::vector<std::string>{"pgd10", "pgd20"});
+  CHECK(own.eval_alpha == 0.5 / 255);
+  CHECK(parse_file("eval = [\"pgd\", \"fgsm\"]\neval-attack-steps = 7\n").train.eval ==
+        std::vector<std::string>{"pgd7", "fgsm"});
+  CHECK(parse({"eval", "--checkpoint", "a", "--eval", "pgd20,pgd"}).eval.eval ==
+        std::vector<std::string>{"pgd20", "pgd10"});
+  CHECK(contains(refusal({"--eval", "pgd10,pgd"}), "pgd10 twice"));
+  CHECK(contains(refusal({"--eval", "pdg10"}), "unknown attack 'pdg'"));
+  CHECK(contains(refusal({"--eval", "pgd0"}), "no number of steps"));
+  CHECK(contains(refusal({"--eval", "fgsm3"}), "fgsm takes no number of steps"));
+}
+
+TEST_CASE("the weight of the clean loss is DAT's with pgd, and nothing with its fast form") {
+  CHECK(parse({"--attack", "pgd"}).train.lambda == 1);
+  CHECK(parse({"--attack", "fgsm"}).train.lambda == 0);
+  CHECK(parse({"--attack", "none"}).train.lambda == 0);
+  CHECK(parse({"--attack", "fgsm", "--lambda", "0.5"}).train.lambda == 0.5);
+  CHECK(parse({"--attack", "pgd", "--lambda", "0"}).train.lambda == 0);
+}
+
+TEST_CASE("the resolved configuration has no 'auto' in the place of a number that is known") {
+  for (const auto& arguments : {std::vector<std::string>{}, {"--attack", "fgsm"}, {"--optimizer", "sgd"}}) {
+    std::istringstream lines(parse(arguments).resolved_toml);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      // The rest depends on the machine or the network, or is a mode.
+      const std::string key = line.substr(0, line.find(' '));
+      const std::vector<std::string> later = {"resume", "device", "threads", "resident", "budget"};
+      CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
+    }
+  }
 }
 
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
@@ -329,6 +397,34 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
   CHECK(parse_file("").train == parse({}).train);
 }
 
+TEST_CASE("names that other programs use are refused with ours") {
+  const std::vector<std::pair<std::string, std::string>> options = {
+      {"learning-rate", "lr"}, {"learning_rate", "lr"}, {"model", "network"},     {"epsilon", "eps"},
+      {"batch-size", "batch"}, {"step-size", "alpha"},  {"workers", "threads"},   {"num_workers", "threads"},
+      {"arch", "network"},     {"gpu", "device"},       {"output-dir", "out"},    {"dataset", "data"},
+      {"wd", "weight-decay"},  {"steps", "max-steps"},  {"weights", "initialize"}};
+  for (const auto& [theirs, ours] : options)
+    CHECK(refusal({"--" + theirs, "1"}) == "unknown option '--" + theirs + "'; did you mean '--" + ours + "'?");
+  CHECK(contains(refusal({"eval", "--model", "a.h5"}), "did you mean '--checkpoint'?"));
+  CHECK(contains(refusal({"eval", "--steps", "20"}), "did you mean '--attack-steps'?"));
+  CHECK(contains(file_refusal("learning_rate = 0.1\n"), "did you mean 'lr'?"));
+  for (const std::string verb : {"test", "evaluate"})
+    CHECK(refusal({verb}) == "unknown verb '" + verb + "'; did you mean 'eval'?");
+}
+
+TEST_CASE("help VERB is VERB --help") {
+  for (const std::vector<std::string>& verb : std::vector<std::vector<std::string>>{
+           {}, {"train"}, {"eval"}, {"validate"}, {"data"}, {"data", "convert"}, {"plot"}, {"bench"}, {"doctor"}}) {
+    std::vector<std::string> help = verb, other = {"help"};
+    help.push_back("--help");
+    other.insert(other.end(), verb.begin(), verb.end());
+    CHECK(parse(other).verb == Command::Verb::print);
+    CHECK(parse(other).text == parse(help).text);
+  }
+  CHECK(refusal({"help", "tarin"}) == "unknown verb 'tarin'; did you mean 'train'?");
+  CHECK(refusal({"halp"}) == "unknown verb 'halp'; did you mean 'help'?");
+}
+
 TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(refusal({"--ltr", "0.1"}) == "unknown option '--ltr'; did you mean '--lr'?");
   CHECK(contains(refusal({"--micro_batch=3"}), "did you mean '--micro-batch'?"));
@@ -350,7 +446,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--eps", "2"},           {"--alpha", "-0.1"},
                                                          {"--attack-steps", "0"},  {"--lr", "0"},
                                                          {"--lr", "fast"},         {"--momentum", "1"},
-                                                         {"--weight-decay", "-2"}, {"--lambda", "-1"},
+                                                         {"--weight-decay", "-2"}, {"--lambda", "-2"},
                                                          {"--clamp-high", "0"},    {"--p-min", "0"},
                                                          {"--p-min", "1.01"},      {"--budget", "-1"},
                                                          {"--resample", "0"},      {"--resample", "week"},

@@ -481,6 +481,62 @@ TEST_CASE("Threads that read at the same time read what one thread reads") {
   CHECK(wrong == std::array<int, 4>{});
 }
 
+TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-batches sees, in every step") {
+  struct Case {
+    std::int64_t samples;
+    int ranks, batch, micro_batch;
+  };
+  // Whole epochs, a rest that fills no micro-batch evenly, fewer samples than one batch, as many as micro-batches.
+  for (const Case& c : {Case{96, 2, 16, 8}, Case{83, 2, 16, 8}, Case{50, 3, 8, 2}, Case{101, 4, 8, 8},
+                        Case{21, 2, 64, 16}, Case{50, 1, 16, 4}, Case{8, 2, 12, 3}, Case{11, 5, 2, 1}}) {
+    INFO(c.samples << " samples, " << c.ranks << " ranks, batch " << c.batch << " in " << c.micro_batch);
+    Sampler alone(c.samples, 1, 0, c.ranks * c.batch, c.micro_batch, 7);
+    std::vector<Sampler> ranks;
+    for (int rank = 0; rank < c.ranks; ++rank)
+      ranks.emplace_back(c.samples, c.ranks, rank, c.batch, c.micro_batch, std::uint64_t{7});
+    const EpochPlan& plan = ranks[0].plan();
+    CHECK(plan.micro_batches == c.batch / c.micro_batch);
+    CHECK(plan.per_rank % plan.micro_batches == 0);
+    CHECK(plan.batch <= c.batch);
+    CHECK(plan.micro_batch() * plan.micro_batches == plan.batch);
+    CHECK(alone.plan().steps() == plan.steps());
+    std::vector<std::int64_t> whole(static_cast<std::size_t>(c.ranks * c.batch)), mine(whole),
+        times(static_cast<std::size_t>(c.samples), 0);
+    std::int64_t entries = 0;
+    for (const std::uint32_t epoch : {0U, 3U}) {
+      alone.shuffle(epoch);
+      for (Sampler& sampler : ranks) sampler.shuffle(epoch);
+      for (std::int64_t step = 0; step < plan.steps(); ++step) {
+        const int count = alone.batch(step, whole.data());
+        const int part = count / c.ranks, size = part / plan.micro_batches;
+        REQUIRE(size * plan.micro_batches * c.ranks == count);
+        CHECK(part == (step + 1 < plan.steps() ? plan.batch : plan.last_batch()));
+        for (int rank = 0; rank < c.ranks; ++rank) {
+          REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
+          for (int m = 0; m < plan.micro_batches; ++m)
+            for (int i = 0; i < size; ++i) {
+              const std::int64_t sample = mine[static_cast<std::size_t>(m * size + i)];
+              CHECK(sample == whole[static_cast<std::size_t>((m * c.ranks + rank) * size + i)]);
+              ++times[static_cast<std::size_t>(sample)];
+            }
+        }
+        entries += count;
+      }
+    }
+    // Every sample in every epoch, and no more of them again than make the number of entries a multiple.
+    const int hands = c.ranks * plan.micro_batches;
+    CHECK(entries == 2 * ((c.samples + hands - 1) / hands * hands));
+    CHECK(*std::min_element(times.begin(), times.end()) >= 2);
+    CHECK(*std::max_element(times.begin(), times.end()) <= 4);
+  }
+  // More micro-batches than images: one image each.
+  const EpochPlan few(7, 2, 2147483640, 10);
+  CHECK(few.micro_batches == 4);
+  CHECK(few.micro_batch() == 1);
+  CHECK(few.per_rank == 4);
+  CHECK(few.steps() == 1);
+}
+
 TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
   const auto data = synthetic_dataset({.classes = 2, .size = 8, .train = 17, .test = 2, .seed = 1}, "train");
   constexpr int kRanks = 3;

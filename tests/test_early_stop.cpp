@@ -308,7 +308,7 @@ TEST_CASE("training counts the passes of its attack, and those that an early sto
       CHECK(record.images == 16);
       passes.push_back(record.attack_passes);
     }
-    const EvaluationRecord evaluation = trainer.evaluate();
+    const EvaluationRecord evaluation = trainer.evaluate().front();
     CHECK(evaluation.attack_steps == 2);
     return std::tuple{trainer.weights_hash(), passes, evaluation.adv_loss};
   };

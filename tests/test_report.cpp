@@ -46,6 +46,9 @@ RunFacts facts_in(const std::string& folder) {
   facts.layer_sizes = {432, 2304, 10};
   facts.ranks = 2;
   facts.total_steps = 5;
+  facts.steps_per_epoch = 3;
+  facts.epochs = 2;
+  facts.warmup_epochs = 1;
   facts.quiet = true;
   return facts;
 }
@@ -59,7 +62,8 @@ struct Step {
   explicit Step(std::int64_t number) {
     const auto x = static_cast<double>(number);
     record.step = number;
-    record.epoch = static_cast<int>(number / 3);
+    record.epoch = static_cast<int>((number - 1) / 3);
+    record.steps_per_epoch = 3;
     record.wall_time = x / 3;
     record.lr = 0.1 * x;
     record.loss_adv = std::exp(x / 7);
@@ -85,7 +89,38 @@ struct Step {
   }
 };
 
-EvaluationRecord evaluation_at(std::int64_t step) { return {step, 1, 12.3, 1.0 / 3, 2.0 / 7, 1.1, kNaN, 10, 10000}; }
+EvaluationRecord evaluation_at(std::int64_t step) {
+  return {.step = step,
+          .epoch = static_cast<int>(step / 3),
+          .wall_time = static_cast<double>(step) / 3,
+          .split = "test",
+          .attack = "pgd10",
+          .attack_steps = 10,
+          .restarts = 1,
+          .eps = 8.0 / 255,
+          .alpha = 2.0 / 255,
+          .clean_acc = 1.0 / 3,
+          .adv_acc = 2.0 / 7,
+          .clean_loss = 1.1,
+          .adv_loss = kNaN,
+          .images = 10000};
+}
+
+/// Under two attacks, and on the held-out images under one of them.
+std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
+  std::vector<EvaluationRecord> all(3, evaluation_at(step));
+  all[1].attack = "pgd20";
+  all[1].attack_steps = 20;
+  all[1].restarts = 5;
+  all[1].alpha = 0.1 / 255;
+  all[1].adv_acc = 0.125;
+  all[2].split = "holdout";
+  all[2].clean_acc = 0.5;
+  all[2].adv_acc = 0.25;
+  all[2].adv_loss = 1.75;
+  all[2].images = 1000;
+  return all;
+}
 
 std::string contents(const std::string& path) {
   std::ifstream file(path);
@@ -113,22 +148,23 @@ std::pair<ExitCode, std::string> error_of(const Action& action) {
   return {ExitCode::done, ""};
 }
 
-/// Sends the terminal's lines to a file while it lives.
+/// Sends the lines to the terminal, or those to standard error, to a file while it lives.
 class CapturedOutput {
  public:
-  explicit CapturedOutput(const std::string& path) : saved_((std::fflush(stdout), dup(STDOUT_FILENO))) {
+  explicit CapturedOutput(const std::string& path, int stream = STDOUT_FILENO)
+      : stream_(stream), saved_((std::fflush(stdout), dup(stream))) {
     std::FILE* file = std::fopen(path.c_str(), "w");
-    dup2(fileno(file), STDOUT_FILENO);
+    dup2(fileno(file), stream);
     std::fclose(file);
   }
   ~CapturedOutput() {
     std::fflush(stdout);
-    dup2(saved_, STDOUT_FILENO);
+    dup2(saved_, stream_);
     close(saved_);
   }
 
  private:
-  int saved_;
+  int stream_, saved_;
 };
 
 }  // namespace
@@ -140,7 +176,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   Report report(facts, -1);
   std::vector<Step> steps;
   for (std::int64_t i = 1; i <= 5; ++i) report.step(steps.emplace_back(i).get());
-  report.evaluation(evaluation_at(5));
+  report.evaluation(evaluations_at(5));
   report.ranks({3, std::vector<double>(kPhases, 0.1), {1e12}});
   std::vector<double> seconds;
   for (int i = 0; i < 2 * kPhases; ++i) seconds.push_back(i / 3.0);
@@ -151,7 +187,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   REQUIRE(check_seal(path).empty());
   const Hdf5File file = Hdf5File::open(path, ExitCode::data);
   CHECK(file.text("/", "filetype") == "results");
-  CHECK(file.integer("/", "format_version") == 1);
+  CHECK(file.integer("/", "format_version") == 2);
   CHECK(file.text("/", "config_toml") == facts.config_toml);
   CHECK(file.text("/", "provenance") == facts.provenance_json);
   CHECK(file.text("history/step/wall_time", "units") == "s");
@@ -192,7 +228,8 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
     REQUIRE(values.size() == steps.size());
     for (std::size_t i = 0; i < steps.size(); ++i) CHECK(values[i] == steps[i].record.seconds[phase]);
   }
-  CHECK(integers(file, group + "epoch") == std::vector<std::int64_t>{0, 0, 1, 1, 1});
+  CHECK(integers(file, group + "epoch") == std::vector<std::int64_t>{0, 0, 0, 1, 1});
+  CHECK(integers(file, group + "steps_per_epoch") == std::vector<std::int64_t>(5, 3));
   CHECK(integers(file, group + "n_active") == std::vector<std::int64_t>{2, 1, 2, 1, 2});
 
   Shape shape;
@@ -214,10 +251,16 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
     }
   }
 
-  CHECK(reals(file, "history/evaluation/clean_acc") == std::vector<double>{1.0 / 3});
-  CHECK(reals(file, "history/evaluation/adv_acc") == std::vector<double>{2.0 / 7});
+  CHECK(file.read_texts("history/evaluation/split") == std::vector<std::string>{"test", "test", "holdout"});
+  CHECK(file.read_texts("history/evaluation/attack") == std::vector<std::string>{"pgd10", "pgd20", "pgd10"});
+  CHECK(reals(file, "history/evaluation/clean_acc") == std::vector<double>{1.0 / 3, 1.0 / 3, 0.5});
+  CHECK(reals(file, "history/evaluation/adv_acc") == std::vector<double>{2.0 / 7, 0.125, 0.25});
+  CHECK(reals(file, "history/evaluation/eps") == std::vector<double>(3, 8.0 / 255));
+  CHECK(reals(file, "history/evaluation/alpha") == std::vector<double>{2.0 / 255, 0.1 / 255, 2.0 / 255});
   CHECK(std::isnan(reals(file, "history/evaluation/adv_loss").at(0)));
-  CHECK(integers(file, "history/evaluation/images") == std::vector<std::int64_t>{10000});
+  CHECK(integers(file, "history/evaluation/images") == std::vector<std::int64_t>{10000, 10000, 1000});
+  CHECK(integers(file, "history/evaluation/restarts") == std::vector<std::int64_t>{1, 5, 1});
+  CHECK(integers(file, "history/evaluation/epoch") == std::vector<std::int64_t>{1, 1, 1});
 
   CHECK(integers(file, "ranks/step") == std::vector<std::int64_t>{3, 5});
   const std::vector<double> update = file.read<double>("ranks/t_update", shape);
@@ -253,6 +296,35 @@ TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
   CHECK(line.find("\"loss_clean\":null,") != std::string::npos);
   CHECK(line.find("\"n_active\":1,\"active\":\"100\",\"p\":[1,0.32,0.1],\"norm\":[0.18181819,null,null]}") !=
         std::string::npos);
+}
+
+TEST_CASE("The summary's seconds are those of rank 0's records, which have what follows the last step", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  for (const bool with_ranks : {false, true}) {
+    const RunFacts facts = facts_in(folder / (with_ranks ? "ranks" : "steps"));
+    Report report(facts, -1);
+    Step step(1);
+    std::fill(step.record.seconds.begin(), step.record.seconds.end(), 1.25);
+    report.step(step.get());
+    if (with_ranks) {
+      std::vector<double> seconds(2 * kPhases, 5);  // rank 1
+      std::fill_n(seconds.begin(), kPhases, 2.0);
+      report.ranks({1, seconds, {0, 0}});
+      seconds[static_cast<std::size_t>(Phase::evaluate)] = 7;
+      report.ranks({1, seconds, {0, 0}});
+    }
+    report.finish({});
+    const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+    INFO(summary);
+    CHECK(summary.find(with_ranks ? "attack              4.00    10.8 %" : "attack              1.25    12.5 %") !=
+          std::string::npos);
+    CHECK(summary.find(with_ranks ? "evaluate            9.00    24.3 %" : "evaluate            1.25    12.5 %") !=
+          std::string::npos);
+    CHECK(summary.find(with_ranks ? "sum, rank 0        37.00" : "sum, rank 0        10.00") != std::string::npos);
+    // 128 images in the seconds of six phases.
+    CHECK(summary.find(with_ranks ? "5.3 images/s" : "17.1 images/s") != std::string::npos);
+  }
 }
 
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
@@ -340,11 +412,11 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
   const Folder folder;
   const RunFacts facts = facts_in(folder / "run");
   FinalResult result;
-  result.clean_acc = 0.52344;
-  result.adv_acc = 0.34116;
+  result.evaluations = {evaluation_at(2), evaluations_at(2)[1]};
+  result.evaluations[0].clean_acc = 0.52344;
+  result.evaluations[0].adv_acc = 0.34116;
   result.time_s = 123.44;
   result.comm_s = 1.21;
-  result.attack_steps = 20;
   result.weights_hash = "0123abcd";
   result.remarks = {"a remark"};
   std::string last;
@@ -353,15 +425,30 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
     Report report(facts, -1);
     report.step(Step(1).get());
     report.step(Step(2).get());
-    report.evaluation(evaluation_at(2));
+    report.evaluation(evaluations_at(2));
+    report.evaluation({evaluation_at(3)});  // without pgd20
     last = report.finish(result);
   }
-  CHECK(last == "Final: clean_acc=0.5234 pgd20_acc=0.3412 time_s=123.4 comm_s=1.2 VALID");
+  CHECK(last == "Final: clean_acc=0.5234 pgd10_acc=0.3412 pgd20_acc=0.1250 time_s=123.4 comm_s=1.2 VALID");
   const std::string summary = contents(facts.folder + "/SUMMARY.txt");
   CHECK(summary.ends_with("a remark\n" + last + "\n"));
   CHECK(summary.find("Final:") == summary.rfind("Final:"));
   CHECK(summary.find("0123abcd") != std::string::npos);
-  CHECK(summary.find("33.33     28.57") != std::string::npos);  // the evaluation, per cent
+  CHECK(summary.find(
+            "Evaluations on 10000 test images\n"
+            "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
+            "  pgd20: eps 8/255, alpha 0.1/255, 5 restarts\n"
+            "  epochs      step     seconds     clean %     pgd10 %     pgd20 %  clean loss  pgd10 loss  pgd20 "
+            "loss\n"
+            "       0         2         0.7       33.33       28.57       12.50      1.1000         nan         "
+            "nan\n"
+            "       1         3         1.0       33.33       28.57           -      1.1000         nan           "
+            "-\n") != std::string::npos);
+  CHECK(summary.find("Evaluations on 1000 held-out training images\n"
+                     "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
+                     "  epochs      step     seconds     clean %     pgd10 %  clean loss  pgd10 loss\n"
+                     "       0         2         0.7       50.00       25.00      1.1000      1.7500\n") !=
+        std::string::npos);
   CHECK(summary.find("1.5 of 3 in the mean") != std::string::npos);
   CHECK(summary.find("0.006336 MB per step") != std::string::npos);  // 4 * (432 + 2304 + 432) / 2 bytes
   CHECK(contents(folder / "output").ends_with(summary));
@@ -374,9 +461,44 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
 
   CapturedOutput output(folder / "output");
   result.valid = false;
-  result.clean_acc = -kNaN;
+  result.evaluations.resize(1);
+  result.evaluations[0].clean_acc = -kNaN;
   Report report(facts, -1);
-  CHECK(report.finish(result) == "Final: clean_acc=nan pgd20_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+  CHECK(report.finish(result) == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+}
+
+TEST_CASE("A radius is written as people write it, and reads back as the same number", "[report]") {
+  for (const char* text : {"8/255", "2/255", "0.1/255", "2.5/255", "0.03", "0.3", "0.5", "1", "0", "16/255", "1e-05"}) {
+    const std::string word = text;
+    const std::size_t slash = word.find('/');
+    double value = std::stod(word);
+    if (slash != std::string::npos) value /= std::stod(word.substr(slash + 1));
+    CHECK(radius_text(value) == word);
+  }
+  CHECK(radius_text(1.25 * (8.0 / 255)) == "10/255");
+  CHECK(std::stod(radius_text(1.0 / 7)) == 1.0 / 7);
+}
+
+TEST_CASE("Attacks of one name and another radius have columns of their own", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  CapturedOutput output(folder / "output");
+  Report report(facts, -1);
+  EvaluationRecord small = evaluation_at(1), large = evaluation_at(3), none = evaluation_at(3);
+  large.eps = 16.0 / 255;
+  none.attack = "none";
+  none.attack_steps = 0;
+  report.evaluation({small});
+  report.evaluation({large, none});
+  report.finish({});
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  CHECK(summary.find("test images\n"
+                     "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
+                     "  pgd10#2: eps 16/255, alpha 2/255, 1 restart\n"
+                     "  epochs      step     seconds     clean %     pgd10 %   pgd10#2 %      none %") !=
+        std::string::npos);
+  CHECK(summary.find("33.33           -       28.57       28.57      1.1000           -         nan         nan\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("Progress is plain lines without a terminal, and nothing where it is unwanted", "[report]") {
@@ -389,16 +511,39 @@ TEST_CASE("Progress is plain lines without a terminal, and nothing where it is u
       CapturedOutput output(folder / "output");
       Report report(facts, -1);
       for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
-      report.evaluation(evaluation_at(5));
+      report.evaluation(evaluations_at(5));
     }
     const std::string text = contents(folder / "output");
     CHECK(text.find_first_of("\r\033") == std::string::npos);
-    CHECK(std::count(text.begin(), text.end(), '\n') == (quiet ? 1 : 6));
-    CHECK(text.find("evaluation at step 5  epoch 1  clean 33.33 %  pgd10 28.57 %") != std::string::npos);
-    const std::size_t progress = text.find("step 5/5  epoch 1  loss 2.0427  acc 16.67 %  ");
+    CHECK(std::count(text.begin(), text.end(), '\n') == (quiet ? 2 : 7));
+    CHECK(text.find("evaluation at step 5, 1 of 2 epochs done, 10000 test images: clean 33.33 %, loss 1.1000; "
+                    "pgd10 28.57 %, loss nan (eps 8/255, alpha 2/255, 1 restart); "
+                    "pgd20 12.50 %, loss nan (eps 8/255, alpha 0.1/255, 5 restarts)\n") != std::string::npos);
+    CHECK(text.find("evaluation at step 5, 1 of 2 epochs done, 1000 held-out training images: clean 50.00 %, loss "
+                    "1.1000; pgd10 25.00 %, loss 1.7500 (eps 8/255, alpha 2/255, 1 restart)\n") != std::string::npos);
+    const std::size_t progress = text.find("step 5/5  epoch 2 of 2 (1 warm-up)  loss 2.0427  acc 16.67 %  ");
     CHECK((progress == std::string::npos) == quiet);
     CHECK((text.find(" images/s  ETA 0:00:00\n", progress) == std::string::npos) == quiet);
   }
+}
+
+TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
+  CHECK(plan_text(512, 32, 16, 1) == "512 steps, 16 epochs of 32 steps (1 warm-up)");
+  CHECK(plan_text(40, 32, 16, 0) == "40 of 512 steps, 16 epochs of 32 steps");
+  CHECK(plan_text(1, 1, 1, 0) == "1 step, 1 epoch of 1 step");
+}
+
+TEST_CASE("A warning is on standard error and in run.log", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  {
+    CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
+    Report report(facts, -1);
+    report.warning("step-1.h5 is damaged");
+  }
+  CHECK(contents(folder / "output").empty());
+  CHECK(contents(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
+  CHECK(contents(facts.folder + "/run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
 }
 
 TEST_CASE("A full disk ends in an error of the right kind", "[report]") {
@@ -420,10 +565,10 @@ TEST_CASE("A run that was stopped early is drawn as far as it got", "[report]") 
   Report report(facts_in(folder / "run"), -1);
   CHECK(error_of([&] { (void)plot_run(folder / "run", "svg"); }).first == ExitCode::data);
   report.step(Step(1).get());
-  CHECK(plot_run(folder / "run", "svg").size() == 2);
-  report.evaluation(evaluation_at(1));
-  report.step(Step(2).get());
   CHECK(plot_run(folder / "run", "svg").size() == 3);
+  report.evaluation({evaluation_at(1)});
+  report.step(Step(2).get());
+  CHECK(plot_run(folder / "run", "svg").size() == 4);
 }
 
 TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[report]") {
@@ -433,15 +578,15 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   {
     Report report(facts, -1);
     for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
-    report.evaluation(evaluation_at(3));
-    report.evaluation(evaluation_at(5));
+    report.evaluation(evaluations_at(3));
+    report.evaluation(evaluations_at(5));
   }
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) {
     CHECK(error_of([&] { (void)plot_run(facts.folder, "svg"); }).first == ExitCode::device);
   } else {
     for (const std::string format : {"svg", "png"}) {
       const std::vector<std::string> pictures = plot_run(facts.folder, format);
-      REQUIRE(pictures.size() == 3);
+      REQUIRE(pictures.size() == 4);
       for (const std::string& picture : pictures) {
         const std::string text = contents(picture);
         CHECK((format == "svg" ? text.find("</svg>") != std::string::npos : text.substr(1, 3) == "PNG"));
@@ -449,10 +594,61 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
     }
     CHECK(contents(facts.folder + "/plots/layers.svg").find("layer1.0.conv1.weight") != std::string::npos);
   }
-  for (const std::string name : {"accuracy", "phases", "layers"})
+  for (const std::string name : {"accuracy", "losses", "phases", "layers"})
     for (const std::string kind : {".gp", ".csv"}) CHECK(fs::exists(facts.folder + "/plots/" + name + kind));
   CHECK(contents(facts.folder + "/plots/layers.csv")
-            .starts_with("step,\"conv1.weight\",\"layer1.0.conv1.weight\",\"linear.bias\"\n1,1,0.31,0.1\n"));
+            .starts_with("step,conv1.weight,layer1.0.conv1.weight,linear.bias\n1,1,0.31,0.1\n"));
+  // A line per split and attack, named by what tells it apart; what they share is in the title. Against epochs.
+  const std::string plots = facts.folder + "/plots/";
+  CHECK(contents(plots + "accuracy.csv")
+            .starts_with("epochs,step,seconds,\"test, clean (%)\",\"test, pgd10 (alpha 2/255, 1 restart) (%)\","
+                         "\"test, pgd20 (alpha 0.1/255, 5 restarts) (%)\",\"held out, clean (%)\","
+                         "\"held out, pgd10 (alpha 2/255, 1 restart) (%)\"\n"
+                         "1,3,1,33.333333,28.571429,12.5,50,25\n"
+                         "1.6666667,5,1.6666667,33.333333,28.571429,12.5,50,25\n"));
+  CHECK(contents(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
+  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.0427271,2.236068,0.5\n"));
+  CHECK(contents(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+  CHECK(contents(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
+  for (const std::string name : {"accuracy", "losses"}) {
+    const std::string script = contents(plots + name + ".gp");
+    CHECK(script.find("(eps 8/255)'\n") != std::string::npos);
+    CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);
+    CHECK(script.find("set key outside") != std::string::npos);
+    CHECK(script.find("set xlabel 'epochs") != std::string::npos);
+    CHECK(script.find("set x2tics nomirror ('0' 0, ") != std::string::npos);
+    CHECK(script.find("'1' 1, ") != std::string::npos);  // the first epoch was done after 1 s
+  }
   CHECK(error_of([&] { (void)plot_run(folder / "nowhere", "svg"); }).first == ExitCode::data);
   CHECK(error_of([&] { (void)plot_run(facts.folder, "bmp"); }).first == ExitCode::usage);
+}
+
+TEST_CASE("Runs are drawn side by side", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  std::vector<std::string> runs;
+  for (const std::string name : {"a/one", "a/two", "b/one"}) {
+    runs.push_back(folder / name);
+    Report report(facts_in(runs.back()), -1);
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    if (name != "a/two") report.evaluation(evaluations_at(3));
+    report.ranks({3, std::vector<double>(2 * kPhases, name == "a/two" ? 3.0 : 6.0), {1, 1}});
+  }
+  const std::string out = folder / "a new/folder";
+  const std::vector<std::string> pictures = compare_runs({runs[0], runs[1]}, out, "png");
+  REQUIRE(pictures.size() == 3);
+  for (const std::string& picture : pictures) CHECK(contents(picture).substr(1, 3) == "PNG");
+  CHECK(contents(out + "/accuracy.csv") ==
+        "run,epochs,step,seconds,\"one: clean (%)\",\"one: pgd10 (alpha 2/255, 1 restart) (%)\","
+        "\"one: pgd20 (alpha 0.1/255, 5 restarts) (%)\"\none,1,3,1,33.333333,28.571429,12.5\n");
+  // Seconds of an epoch, which has 3 steps: as many as the ranks' record spans.
+  CHECK(contents(out + "/phases.csv").ends_with("\none,6,6,6,6,6,6,6,6\ntwo,3,3,3,3,3,3,3,3\n"));
+  // Megabytes per step: 4 * (432 + 3 / 5 * 2304) and 4 * (432 + 2304 + 10) bytes.
+  CHECK(contents(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
+
+  // Runs of one name are told apart by their paths.
+  CHECK(compare_runs({runs[0], runs[2]}, out, "svg").size() == 3);
+  CHECK(contents(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
+  CHECK(error_of([&] { (void)compare_runs({runs[0], folder / "nowhere"}, out, "svg"); }).first == ExitCode::data);
 }

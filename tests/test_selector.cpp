@@ -14,6 +14,8 @@ namespace {
 
 using Vector = std::vector<double>;
 
+constexpr std::uint64_t kSeed = 7;
+
 Vector project(const Vector& log_w, double budget, double p_min) {
   Vector q, scratch;
   project_kl(log_w, budget, p_min, q, scratch);
@@ -57,7 +59,6 @@ SelectorOptions options(int layers, double budget, double p_min, const std::stri
   all.budget = budget;
   all.p_min = p_min;
   all.bandit_loss = loss;
-  all.seed = 7;
   return all;
 }
 
@@ -139,20 +140,38 @@ TEST_CASE("A budget that no probabilities can meet is refused", "[selector]") {
 TEST_CASE("One EXP3 update with each bandit loss", "[selector]") {
   const ActiveSet active{{1.6F, 1.6F, 0, 1.6F}};
   const Vector norms = {1, 2, std::numeric_limits<double>::quiet_NaN(), .5};
+  // A draw that may not be empty takes a layer with probability pi = p/q.
+  const double q = 1 - std::pow(1 - .625, 4), pi = .625 / q;
+
+  // The update by its definition.
   const auto updated = [&](const std::string& loss) {
     const auto selector = exp3(options(4, 2.5, .1, loss));
     CHECK(selector->probabilities() == Vector(4, .625));
     selector->learn(active, norms);
     return selector->probabilities();
   };
-  // The figures have eight digits.
-  CHECK(largest_difference(updated("shiftfree"), {.61570845, .69621154, .59099855, .59708146}) < 6e-9);
-  CHECK(largest_difference(updated("paper"), {.62399047, .62406715, .62797109, .6239713}) < 6e-9);
-  CHECK(largest_difference(updated("selfnorm"), {.61963723, .66789715, .60433834, .60812728}) < 6e-9);
+  const auto expected = [&](double rate, double shift, double unit) {
+    Vector log_w(4, std::log(.625));
+    for (const std::size_t d : {0U, 1U, 3U}) log_w[d] -= rate * (shift - std::pow(norms[d] / pi, 2)) / pi / unit;
+    return project_by_bisection(log_w, 2.5, .1);
+  };
+  CHECK(largest_difference(updated("shiftfree"), expected(1e-2, 0, 1)) < 1e-14);
+  CHECK(largest_difference(updated("minshift"), expected(1e-3, std::pow(2 / pi, 2), 1)) < 1e-14);
+  CHECK(largest_difference(updated("paper"), expected(1e-5, std::pow(2 / .1, 2), 1)) < 1e-14);
+  CHECK(largest_difference(updated("selfnorm"), expected(.1, 0, std::pow(2 / pi, 2) / pi)) < 1e-14);
 
-  // minshift: l = max (g/p)^2 - (g/p)^2 = 10.24 - {2.56, 10.24, -, .64}, alpha = 1e-3.
-  const Vector w = {.625 * std::exp(-1e-3 * 7.68 / .625), .625, .625, .625 * std::exp(-1e-3 * 9.6 / .625)};
-  CHECK(largest_difference(updated("minshift"), project_by_bisection(logs(w), 2.5, .1)) < 1e-14);
+  // Figures for independent draws, where pi = p: q goes into norms, rate and p_min, which is not reached.
+  const auto independent = [&](const std::string& loss, double rate) {
+    auto all = options(4, 2.5, .1 / q, loss);
+    all.bandit_rate = rate / q;
+    const auto selector = exp3(all);
+    selector->learn(active, {1 / q, 2 / q, norms[2], .5 / q});
+    return selector->probabilities();
+  };
+  // They have eight digits.
+  CHECK(largest_difference(independent("shiftfree", 1e-2), {.61570845, .69621154, .59099855, .59708146}) < 6e-9);
+  CHECK(largest_difference(independent("paper", 1e-5), {.62399047, .62406715, .62797109, .6239713}) < 6e-9);
+  CHECK(largest_difference(independent("selfnorm", .1 * q), {.61963723, .66789715, .60433834, .60812728}) < 6e-9);
 }
 
 TEST_CASE("The paper's loss uses the largest norm seen so far", "[selector]") {
@@ -162,7 +181,8 @@ TEST_CASE("The paper's loss uses the largest norm seen so far", "[selector]") {
   const Vector p = once->probabilities();
   once->learn(active, {1, 1, 0});
   Vector log_w = logs(p);
-  for (const std::size_t d : {0U, 1U}) log_w[d] -= 1e-5 * (16 / .01 - 1 / (p[d] * p[d])) / p[d];
+  const double q = 1 - (1 - p[0]) * (1 - p[1]) * (1 - p[2]);
+  for (const std::size_t d : {0U, 1U}) log_w[d] -= 1e-5 * (16 / .01 - std::pow(q / p[d], 2)) / (p[d] / q);
   CHECK(largest_difference(once->probabilities(), project_by_bisection(log_w, 1.5, .1)) < 1e-14);
 }
 
@@ -185,7 +205,7 @@ TEST_CASE("The probabilities sum to the budget and keep their bounds after any u
     ActiveSet active;
     Vector norms(54);
     for (std::uint64_t t = 0; t < 200; ++t) {
-      selector->draw(t, active);
+      draw_layers(kSeed, t, selector->probabilities(), active);
       for (double& norm : norms) norm = std::pow(10.0, t < 100 ? exponent(generator) / 30 : exponent(generator));
       selector->learn(active, norms);
       const Vector& p = selector->probabilities();
@@ -208,16 +228,19 @@ TEST_CASE("The sparsified gradient is unbiased: the mean of Z/p is 1, and layers
   const Vector p = selector->probabilities();
   REQUIRE(*std::max_element(p.begin(), p.end()) > 2 * *std::min_element(p.begin(), p.end()));
 
+  double any = 1;
+  for (const double x : p) any *= 1 - x;
+  any = 1 - any;
   constexpr int kDraws = 20000;
   Vector mean(54);
   double size = 0, square = 0;
   for (int t = 0; t < kDraws; ++t) {
-    selector->draw(static_cast<std::uint64_t>(t), active);
+    draw_layers(kSeed, static_cast<std::uint64_t>(t), p, active);
     double count = 0;
     for (std::size_t d = 0; d < 54; ++d) {
       mean[d] += double(active.scale[d]) / kDraws;
       count += active.scale[d] != 0;
-      if (active.scale[d] != 0) CHECK(active.scale[d] == static_cast<float>(1 / p[d]));
+      if (active.scale[d] != 0) CHECK(active.scale[d] == static_cast<float>(any / p[d]));
     }
     size += count / kDraws;
     square += count * count / kDraws;
@@ -232,24 +255,62 @@ TEST_CASE("The sparsified gradient is unbiased: the mean of Z/p is 1, and layers
 }
 
 TEST_CASE("A draw depends on the seed, the draw number and p alone, and is never empty", "[selector]") {
-  auto all = options(54, 20, .05);
-  const auto a = exp3(all);
-  const auto b = exp3(all);
-  all.seed += std::uint64_t{1} << 32;
-  const auto other_seed = exp3(all);
+  const Vector p(54, 20 / 54.0);
   ActiveSet x, y, z;
-  a->draw(3, x);
-  b->draw(9, y);
+  draw_layers(7, 3, p, x);
+  draw_layers(7, 9, p, y);
   CHECK(x.scale != y.scale);
-  b->draw(3, y);
+  draw_layers(7, 3, p, y);
   CHECK(x.scale == y.scale);
-  other_seed->draw(3, z);
+  draw_layers(7 + (std::uint64_t{1} << 32), 3, p, z);
   CHECK(x.scale != z.scale);
 
-  const auto rare = exp3(options(2, .2, .1));
   for (std::uint64_t t = 0; t < 1000; ++t) {
-    rare->draw(t, x);
+    draw_layers(7, t, {.1, .1}, x);
     CHECK((x.active(0) || x.active(1)));
+  }
+}
+
+TEST_CASE(
+    "Draws that are repeated when empty are corrected for that: each set has its conditional probability, and the "
+    "mean of the scale is 1",
+    "[selector]") {
+  for (const Vector& p : {Vector{.1, .1}, Vector{.1, .2, .4}, Vector{.05}, Vector{.3, 1}}) {
+    const std::size_t layers = p.size(), sets = std::size_t{1} << layers;
+    // By enumeration: the probability of each set, given that it is not empty, and the probability of each layer.
+    Vector expected(sets, 1.0), inclusion(layers, 0.0);
+    for (std::size_t set = 0; set < sets; ++set)
+      for (std::size_t d = 0; d < layers; ++d) expected[set] *= (set >> d & 1U) != 0 ? p[d] : 1 - p[d];
+    const double any = 1 - expected[0];
+    CHECK(std::fabs(probability_of_any(p) - any) < 1e-15);
+    expected[0] = 0;
+    for (std::size_t set = 1; set < sets; ++set) {
+      expected[set] /= any;
+      for (std::size_t d = 0; d < layers; ++d) inclusion[d] += (set >> d & 1U) != 0 ? expected[set] : 0;
+    }
+    constexpr int kDraws = 20000;
+    Vector found(sets), mean(layers);
+    ActiveSet active;
+    for (int t = 0; t < kDraws; ++t) {
+      draw_layers(kSeed, static_cast<std::uint64_t>(t), p, active);
+      std::size_t set = 0;
+      for (std::size_t d = 0; d < layers; ++d) {
+        if (active.active(static_cast<int>(d))) {
+          set |= std::size_t{1} << d;
+          // float's rounding
+          CHECK(std::fabs(double(active.scale[d]) * inclusion[d] - 1) < 0x1p-24 + 1e-15);
+        }
+        mean[d] += double(active.scale[d]) / kDraws;
+      }
+      found[set] += 1.0 / kDraws;
+    }
+    CHECK(found[0] == 0);
+    // Five standard deviations.
+    for (std::size_t set = 1; set < sets; ++set)
+      CHECK(std::fabs(found[set] - expected[set]) <=
+            5 * std::sqrt(expected[set] * (1 - expected[set]) / kDraws) + 1e-9);
+    for (std::size_t d = 0; d < layers; ++d)
+      CHECK(std::fabs(mean[d] - 1) <= 5 * std::sqrt(std::max(0.0, 1 / inclusion[d] - 1) / kDraws) + 2e-7);
   }
 }
 
@@ -262,7 +323,7 @@ double excess_variance(const SelectorOptions& all, const Vector& norms, std::uin
   ActiveSet active;
   Vector mean(norms.size());
   for (std::uint64_t t = 0; t < steps; ++t) {
-    selector->draw(t, active);
+    draw_layers(kSeed, t, selector->probabilities(), active);
     selector->learn(active, norms);
     if (t >= steps / 2)
       for (std::size_t d = 0; d < norms.size(); ++d)
@@ -313,7 +374,7 @@ TEST_CASE("A restored selector continues bit for bit", "[selector]") {
     const auto run = [](LayerSelector& selector, std::uint64_t from, std::uint64_t to) {
       ActiveSet active;
       for (std::uint64_t t = from; t < to; ++t) {
-        selector.draw(t, active);
+        draw_layers(kSeed, t, selector.probabilities(), active);
         Vector norms(12);
         for (std::size_t d = 0; d < 12; ++d) norms[d] = 1 + std::sin(static_cast<double>(t * 12 + d));
         selector.learn(active, norms);
@@ -338,7 +399,7 @@ TEST_CASE("Drawing and learning allocate nothing", "[selector]") {
     ActiveSet active = ActiveSet::all(54);
     const Vector norms(54, 2.0);
     const auto before = allocations.load();
-    selector->draw(0, active);
+    draw_layers(kSeed, 0, selector->probabilities(), active);
     selector->learn(active, norms);
     CHECK(allocations.load() == before);
     exp3(options(54, 40, .1));
@@ -349,7 +410,7 @@ TEST_CASE("Drawing and learning allocate nothing", "[selector]") {
 TEST_CASE("Selector 'all' takes every layer with weight 1 and learns nothing", "[selector]") {
   const auto selector = selectors().at("all")(options(5, 2, .1));
   ActiveSet active;
-  selector->draw(4, active);
+  draw_layers(kSeed, 4, selector->probabilities(), active);
   selector->learn(active, {1, 2, 3, 4, 5});
   CHECK(active.scale == std::vector<float>(5, 1.0F));
   CHECK(selector->probabilities() == Vector(5, 1.0));

@@ -209,7 +209,7 @@ TEST_CASE(
     for (int epoch = 0; epoch < 4; ++epoch) {
       for (int k = 0; k < kEpoch; ++k) (void)trainer.step(false);
       result.weights.push_back(trainer.weights_hash());
-      result.losses.push_back(trainer.evaluate().adv_loss);
+      result.losses.push_back(trainer.evaluate().front().adv_loss);
     }
     return result;
   };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "dat/random.hpp"
 #include "dat/registry.hpp"
@@ -43,7 +44,7 @@ class Objective {
 
 struct AttackOptions {
   double eps = 8.0 / 255;
-  double alpha = 0;  ///< 0: the attack's own default (pgd 2/255, fgsm 1.25 eps)
+  double alpha = 0;  ///< step size; 0: the attack's own (pgd 2/255, fgsm 1.25 eps)
   int steps = 10;
   int stop = -1;  ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
 };
@@ -58,7 +59,21 @@ class Attack {
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
   [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most
+  [[nodiscard]] virtual double alpha() const { return 0; }     ///< step size; 0: it takes no steps
 };
+
+/// An attack as a word: its name in the registry, and behind it, for one of any number of steps, that number: "pgd20".
+/// A word without number gets `steps` where the attack takes one. Error(usage): no such attack, or it takes no number.
+struct AttackWord {
+  std::string name;
+  int steps = 0;  ///< 0: the attack takes none
+
+  [[nodiscard]] std::string text() const { return name + (steps > 0 ? std::to_string(steps) : ""); }
+};
+[[nodiscard]] AttackWord read_attack_word(const std::string& word, int steps);
+/// The step size of an attack of an evaluation: `wanted`, or where that is 0 eps/4 for an attack of any number of steps,
+/// so that ten of them cross the ball (2/255 at 8/255: Madry et al., ICLR 2018), and the attack's own (0) for others.
+[[nodiscard]] double evaluation_alpha(const AttackWord& word, double eps, double wanted);
 
 [[nodiscard]] const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks();
 

@@ -35,15 +35,24 @@ struct Checkpoint {
 void write_checkpoint(const std::string& path, const Checkpoint&);
 /// Checks the seal, then reads. Error(checkpoint) with the file's name and what is wrong with it.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
+/// Weights and running statistics (arrays "param/NAME", "bn/NAME") of a checkpoint, or of a PyTorch state_dict that was
+/// saved as an HDF5 file of float32 datasets (docs/manual.md); a leading "module." of the names and num_batches_tracked
+/// are left out. Error(checkpoint).
+[[nodiscard]] Checkpoint read_weights(const std::string& path);
 
-/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest.
+/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest; best.h5.
 class CheckpointFolder {
  public:
-  /// Creates the folder if need be and removes temporary files that a killed writer left. Error(io).
-  explicit CheckpointFolder(std::string folder);
-  /// Writes step-NNNNNNNNN.h5, then removes all but it and the two before it: later ones, damaged or of a run that was
-  /// not gone on with, too. Free space is checked first. Error(io).
+  /// Creates the folder if need be and removes temporary files that a killed writer left. `goes_on`: the run was
+  /// restored from a checkpoint in this folder; otherwise there must be none. Error(usage): there are some. Error(io).
+  CheckpointFolder(std::string folder, bool goes_on);
+  /// Writes step-NNNNNNNNN.h5, then removes all but it and the two before it; later ones, which this run has not been
+  /// restored from because they are damaged, too. Free space is checked first. Error(io).
   void save(std::int64_t step, const Checkpoint&) const;
+  /// Writes best.h5. Error(io).
+  void save_best(const Checkpoint&) const;
+  /// Whether there is any checkpoint of a step.
+  [[nodiscard]] static bool any_in(const std::string& folder);
   /// The newest whole checkpoint. A damaged one is named to `warn` and the previous one is taken. Empty: there is none
   /// at all. Error(checkpoint): there are some, and all are damaged.
   [[nodiscard]] static std::optional<Checkpoint> newest_in(const std::string& folder,
@@ -53,7 +62,13 @@ class CheckpointFolder {
   }
 
  private:
+  void write(const std::string& name, const Checkpoint&) const;
+
   std::string folder_;
 };
+
+/// The checkpoint at `path`: a file, or, of a run's folder or its `ckpt`, the newest whole one; damaged ones are named
+/// to `warn`. Error(checkpoint).
+[[nodiscard]] Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn);
 
 }  // namespace dat

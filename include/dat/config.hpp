@@ -14,6 +14,7 @@ struct TrainOptions {
   std::vector<std::string> data;  ///< files of one pool; empty: the built-in synthetic set
   std::int64_t limit_train = 0;   ///< first N samples; 0: all
   std::int64_t limit_test = 0;
+  std::int64_t holdout = 0;  ///< training images that are kept aside to choose the best checkpoint by
   bool augment = true;
 
   std::string network = "preact_resnet18";
@@ -29,8 +30,13 @@ struct TrainOptions {
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
-  double lambda = 0;                     ///< weight of the clean loss
-  int eval_attack_steps = 10;
+  double lambda = -1;                    ///< weight of the clean loss; never -1 in a parsed command
+
+  std::vector<std::string> eval = {"pgd"};  ///< attacks, as read_attack_word takes them; parsed: with their steps
+  double eval_eps = 0;                      ///< 0: eps; never 0 in a parsed command
+  double eval_alpha = 0;                    ///< step size; 0: the attack's own
+  int eval_attack_steps = 10;               ///< of a pgd without number
+  int eval_restarts = 1;
 
   std::string optimizer = "lamb";
   double lr = 0.01;
@@ -58,7 +64,8 @@ struct TrainOptions {
   std::int64_t max_steps = 0;         ///< 0: no limit
   int eval_every = 10;                ///< epochs; 0: only at the end
   std::int64_t checkpoint_every = 0;  ///< steps; 0: every epoch
-  std::string resume = "auto";        ///< auto | never | path of a checkpoint
+  std::string resume = "auto";        ///< auto | never | path of a checkpoint or of a run
+  std::string initialize;             ///< path of weights to begin with; empty: random ones
   std::uint64_t seed = 1;
   std::string device = "auto";    ///< auto | cpu | cuda
   int threads = 0;                ///< per rank; 0: the cores of the node shared fairly
@@ -78,13 +85,16 @@ struct TrainOptions {
 struct EvalOptions {
   std::string checkpoint;         ///< a checkpoint file, or the folder of a run: its newest
   std::vector<std::string> data;  ///< empty: the data that the network was trained on
-  std::string split = "test";     ///< test | train
+  std::string split = "test";     ///< test | train | holdout
   std::int64_t limit = 0;         ///< first N samples; 0: all
-  std::string attack = "pgd";
-  int attack_steps = 10;
-  double eps = 8.0 / 255;
-  double alpha = 0;  ///< 0: the attack's own
-  int batch = 128;   ///< images per rank and step
+  std::vector<std::string> eval = {"pgd"};
+  int attack_steps = 10;  ///< of a pgd without number
+  double eps = 0;         ///< 0: that of the run
+  double alpha = 0;       ///< 0: the attack's own
+  int restarts = 1;
+  int batch = 128;       ///< images per rank and step
+  std::string out;       ///< file or folder for the results as JSON; empty: none
+  double progress = 10;  ///< seconds between progress lines
   std::uint64_t seed = 1;
   std::string device = "auto";
   int threads = 0;
@@ -121,6 +131,7 @@ struct SyntheticCommand {
 struct PlotOptions {
   std::vector<std::string> runs;  ///< folders
   std::string format = "svg";     ///< svg | png
+  std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
 };
 
 /// What the command line asks for. Only the options of the verb are meaningful.
@@ -154,6 +165,9 @@ struct Command {
 /// Error(usage): unknown or misspelt option or key, wrong type, value out of range, options that do not fit together;
 /// the message names the option, or the file and the line.
 [[nodiscard]] Command parse_command_line(int argc, const char* const* argv);
+
+/// Every option, `key = value` a line, readable with --config.
+[[nodiscard]] std::string toml_of(const TrainOptions& options);
 
 /// The options written in `toml` (as by `resolved_toml`), defaults for the rest. `where` names the text in messages.
 [[nodiscard]] TrainOptions parse_train_options(const std::string& toml, const std::string& where);

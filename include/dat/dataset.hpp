@@ -19,6 +19,9 @@ struct DatasetInfo {
   }
 };
 
+/// The names of classes that no file has named: "class 0", "class 1", ...
+[[nodiscard]] std::vector<std::string> numbered_classes(int classes);
+
 /// Labelled uint8 images of one split ("train" or "test") from one or more files: one pool, in the order given.
 /// Labels are in memory; pixels are read from disk when asked for (the page cache is shared by the ranks of a node).
 class Dataset {
@@ -38,6 +41,11 @@ class Dataset {
 /// `limit` samples only.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit);
+
+/// A set without `count` of its samples that are drawn at random, a function of the seed (kept: true), or just those
+/// (kept: false); in both cases in the order of the whole. Error(usage): nothing would be left.
+[[nodiscard]] std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t count, std::uint64_t seed,
+                                                bool kept);
 
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
 /// function of (seed, split, i) alone.

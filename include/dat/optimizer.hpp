@@ -18,7 +18,7 @@ struct OptimizerOptions {
   double weight_decay = -1;  ///< on every tensor; < 0: the optimizer's own default (sgd 5e-4, lars and lamb 1e-4)
   bool nesterov = false;     ///< sgd
   double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
-  std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the normalised step
+  std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the step
 };
 
 /// Updates the weights of the active layers; inactive segments and their state stand still. The gradient in
@@ -39,6 +39,8 @@ class Optimizer {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>& optimizers();
+/// What weight_decay < 0 stands for. Error(usage): no such optimizer.
+[[nodiscard]] double default_weight_decay(const std::string& optimizer);
 
 struct ScheduleOptions {
   double lr = 0.01;

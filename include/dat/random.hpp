@@ -15,7 +15,8 @@ enum class Purpose : std::uint32_t {
   attack_start = 4,
   evaluation_start = 5,
   layer_draw = 6,
-  synthetic_data = 7
+  synthetic_data = 7,
+  held_out = 8
 };
 
 struct Philox4 {

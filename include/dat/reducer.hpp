@@ -30,7 +30,11 @@ class GradientReducer {
   /// Waits for everything and leaves the mean over ranks in parameters.gradients. **Collective.**
   void finish();
 
-  [[nodiscard]] std::int64_t bytes_sent() const { return elements_ * std::int64_t{sizeof(float)}; }  ///< of this step
+  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of the active layers, of this step
+  /// The message of this step; one rank sends nothing.
+  [[nodiscard]] std::int64_t bytes_sent() const {
+    return world_.size() > 1 ? elements_ * std::int64_t{sizeof(float)} : 0;
+  }
   [[nodiscard]] double seconds_waiting() const { return seconds_waiting_; }  ///< inside MPI, of this step
 
  private:

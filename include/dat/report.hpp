@@ -17,14 +17,15 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",   "attack", "t
 
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
 struct StepRecord {
-  std::int64_t step = 0;  ///< counted from 1: the number of updates made
-  int epoch = 0;
-  double wall_time = 0;  ///< seconds of training so far, over restarts
+  std::int64_t step = 0;             ///< counted from 1: the number of updates made
+  int epoch = 0;                     ///< the one that the step belongs to, from 0, warm-up included
+  std::int64_t steps_per_epoch = 1;  ///< step / steps_per_epoch: epochs done after this step, with their fraction
+  double wall_time = 0;              ///< seconds of training so far, over restarts
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
   std::int64_t images = 0;                                                  ///< of all ranks
   std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
-  std::int64_t bytes_sent = 0;                                              ///< gradient message of one rank
-  std::int64_t bytes_statistics = 0;                                        ///< batch-norm statistics, losses, flags
+  std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
+  std::int64_t bytes_statistics = 0;  ///< batch-norm statistics, losses, flags; 0 with one rank
   std::int64_t active_elements = 0;
   std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included
   std::int64_t weight_gradients = 0;           ///< convolution weight-gradient primitives executed on rank 0
@@ -33,11 +34,18 @@ struct StepRecord {
   const std::vector<double>* norms = nullptr;  ///< [layers] gradient norms of active layers; null: not measured
 };
 
+/// Accuracy on one set under one attack; an evaluation under several attacks is several records.
 struct EvaluationRecord {
   std::int64_t step = 0;
-  int epoch = 0;
-  double wall_time = 0, clean_acc = 0, adv_acc = 0, clean_loss = 0, adv_loss = 0;
-  int attack_steps = 0;
+  int epoch = 0;  ///< epochs that are done, warm-up included
+  double wall_time = 0;
+  std::string split = "test";    ///< test | train | holdout (the part of the training set that is not trained on)
+  std::string attack = "pgd10";  ///< as in --eval
+  int attack_steps = 0;          ///< gradients per image and restart
+  int restarts = 1;
+  double eps = 0, alpha = 0;
+  double clean_acc = 0, adv_acc = 0;    ///< parts of `images`; adv_acc: right after every restart
+  double clean_loss = 0, adv_loss = 0;  ///< means; adv_loss: of each image's worst restart
   std::int64_t images = 0;
 };
 
@@ -57,15 +65,29 @@ struct RunFacts {
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   int ranks = 1;
   std::int64_t total_steps = 0;
-  int attack_steps = 0;          ///< gradients per image and step, at most
-  double progress_seconds = 10;  ///< between progress lines when the output is no terminal
+  std::int64_t steps_per_epoch = 1;
+  int epochs = 0, warmup_epochs = 0;  ///< as planned; `epochs` includes the warm-up
+  int attack_steps = 0;               ///< gradients per image and step, at most
+  double progress_seconds = 10;       ///< between progress lines when the output is no terminal
   bool quiet = false;
 };
 
+/// A radius or step size as people write it: "8/255", "0.03".
+[[nodiscard]] std::string radius_text(double value);
+/// "eps 8/255, alpha 2/255, 1 restart": what the name of the record's attack does not say.
+[[nodiscard]] std::string attack_text(const EvaluationRecord& record);
+/// "test images", "held-out training images": those of a record's split.
+[[nodiscard]] std::string images_text(const std::string& split);
+
+/// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
+/// epochs are done. `epochs` includes the warm-up.
+[[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
+                                    int warmup_epochs);
+
 /// The last line of SUMMARY.txt.
 struct FinalResult {
-  double clean_acc = 0, adv_acc = 0, time_s = 0, comm_s = 0;
-  int attack_steps = 10;
+  std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per attack
+  double time_s = 0, comm_s = 0;
   bool valid = true;  ///< INVALID where an evaluation was skipped or a loss was not finite
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
@@ -79,17 +101,20 @@ struct FinalResult {
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
-  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. Removes a results.h5 and SUMMARY.txt that
-  /// were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`.
+  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. The caller holds the folder's RunLock.
+  /// Removes a results.h5 and SUMMARY.txt that were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter
+  /// than `resume_bytes`.
   Report(RunFacts facts, std::int64_t resume_bytes);
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  void step(const StepRecord&);              ///< also the progress line, when it is time for one
-  void evaluation(const EvaluationRecord&);  ///< prints a line
+  void step(const StepRecord&);  ///< also the progress line, when it is time for one
+  /// All records of one step. Prints a line per split.
+  void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
   void message(const std::string& line);  ///< to the terminal and run.log
+  void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes() const;
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.
@@ -110,6 +135,7 @@ class Report {
   Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
   std::int64_t first_step_ = -1, images_since_ = 0;
   bool terminal_ = false, progress_shown_ = false;
+  char warmup_[32] = "";  // " (5 warm-up)"
 };
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):
@@ -118,11 +144,17 @@ class Report {
 /// rank that was not there. Error(data): a damaged record, by line; Error(io).
 void write_results(const RunFacts& facts);
 
-/// Draws a run's folder through gnuplot into folder/plots/: accuracy against seconds, seconds by phase, p per layer
-/// over steps; each with its .gp script and .csv data. format: "svg" or "png". Returns the paths of the pictures. p is
-/// left out where it is 1 throughout, or for less than 2 steps or layers. Error(data): no run there. Error(usage):
-/// format. Error(device): gnuplot is missing or fails; the scripts are written all the same.
+/// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
+/// against epochs; seconds by phase and rank. Each with its .gp script and .csv data. format: "svg" or "png". Returns
+/// the paths of the pictures. p is left out where it is 1 throughout, or for less than 2 steps or layers. Error(data):
+/// no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are written all the
+/// same.
 [[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
+
+/// Draws several runs beside each other into the folder `out`: accuracy on the test images against epochs and seconds,
+/// seconds by phase, bytes sent. As plot_run otherwise.
+[[nodiscard]] std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
+                                                    const std::string& format);
 
 /// Groups of bars, and a line across for what can be reached.
 struct BarChart {

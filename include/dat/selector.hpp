@@ -16,23 +16,28 @@ struct SelectorOptions {
   double p_min = 0.1;                    ///< lowest inclusion probability
   std::string bandit_loss = "selfnorm";  ///< paper | shiftfree | minshift | selfnorm
   double bandit_rate = 0;                ///< alpha_p; 0 = the loss's own default
-  std::uint64_t seed = 0;
 };
 
-/// Chooses the layers of the next step (rank 0 only) and learns from their gradient norms. The whole state is in
-/// `state()`, a flat vector of doubles, so that a checkpoint can restore it bit for bit.
+/// q = 1 - prod (1 - p_d): the probability that independent draws with p take any layer.
+[[nodiscard]] double probability_of_any(const std::vector<double>& p);
+
+/// Draws the active layers: each with its probability, independently; again where there is none, since the step would
+/// be lost. So layer d is drawn with probability p_d / q, q = probability_of_any(p) > 0, and scale_d = q / p_d has the
+/// mean 1. A pure function, which any rank can repeat. p [layers] in (0, 1]. Allocates nothing where active.scale has
+/// [layers] already.
+void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active);
+
+/// Says with which probabilities layers are drawn, and learns from their gradient norms (rank 0 only). The whole state
+/// is in `state()`, a flat vector of doubles, so that a checkpoint can restore it bit for bit.
 class LayerSelector {
  public:
   virtual ~LayerSelector() = default;
-
-  /// Draws the active layers; a pure function of (seed, draw number, p). Allocates nothing.
-  virtual void draw(std::uint64_t draw_number, ActiveSet& active) = 0;
 
   /// norms[d] = ||g_d||_2 of the raw mean gradient (not divided by p) of each active layer d; others are ignored.
   /// Allocates nothing.
   virtual void learn(const ActiveSet& active, const std::vector<double>& norms) = 0;
 
-  /// Inclusion probability of each layer [layers].
+  /// p of each layer [layers], for draw_layers.
   [[nodiscard]] virtual const std::vector<double>& probabilities() const = 0;
 
   [[nodiscard]] virtual std::vector<double> state() const = 0;
@@ -41,6 +46,9 @@ class LayerSelector {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors();
+
+/// What bandit_rate = 0 stands for. Error(usage): no such bandit loss.
+[[nodiscard]] double default_bandit_rate(const std::string& bandit_loss);
 
 /// min D_KL(q || w) over sum q = budget, p_min <= q <= 1: q_d = clip(c*w_d, p_min, 1). Exact, in the log domain.
 /// log_w [D] -> q [D]. Error(usage) unless D*p_min <= budget <= D. `scratch` [2D] makes the call free of allocation.

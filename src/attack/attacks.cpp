@@ -1,5 +1,7 @@
 #include "attack/attacks.hpp"
 
+#include <charconv>
+
 #include "dat/error.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
@@ -10,6 +12,25 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
   static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all(
       "attack", {{"none", make_none}, {"fgsm", make_fgsm}, {"pgd", make_pgd}});
   return all;
+}
+
+AttackWord read_attack_word(const std::string& word, int steps) {
+  const std::size_t digits = word.find_last_not_of("0123456789") + 1;
+  AttackWord attack{word.substr(0, digits), steps};
+  const auto& make = attacks().at(attack.name);
+  const bool takes_steps = make({.steps = 2})->gradient_evaluations() == 2;
+  if (!takes_steps) attack.steps = 0;
+  if (digits == word.size()) return attack;
+  require(takes_steps, ExitCode::usage, "'", word, "': ", attack.name, " takes no number of steps; write '",
+          attack.name, "'");
+  const auto [end, error] = std::from_chars(word.data() + digits, word.data() + word.size(), attack.steps);
+  require(error == std::errc() && attack.steps > 0, ExitCode::usage, "'", word,
+          "' has no number of steps; write 'pgd20', for instance");
+  return attack;
+}
+
+double evaluation_alpha(const AttackWord& word, double eps, double wanted) {
+  return wanted > 0 || word.steps == 0 ? wanted : eps / 4;
 }
 
 void Objective::gradient_step(float alpha, float eps) {

@@ -22,6 +22,7 @@ class Fgsm final : public Attack {
   }
   [[nodiscard]] bool prefers_batch_statistics() const override { return true; }
   [[nodiscard]] int gradient_evaluations() const override { return 1; }
+  [[nodiscard]] double alpha() const override { return alpha_; }
 
  private:
   double eps_, alpha_;

@@ -30,6 +30,7 @@ class Pgd final : public Attack {
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
+  [[nodiscard]] double alpha() const override { return alpha_; }
 
  private:
   double eps_, alpha_;

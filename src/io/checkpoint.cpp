@@ -137,23 +137,51 @@ Checkpoint read_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
-CheckpointFolder::CheckpointFolder(std::string folder) : folder_(std::move(folder)) {
+Checkpoint read_weights(const std::string& path) {
+  if (has_seal(path)) return read_checkpoint(path);
+  const Hdf5File file = Hdf5File::open(path, ExitCode::checkpoint);
+  const std::string kind = file.text("/", "filetype").value_or("weights");
+  require(kind == "weights", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not weights");
+  Checkpoint weights;
+  for (const std::string& name : file.list("/")) {
+    require(!file.is_group(name), ExitCode::checkpoint, path, ": has the group ", name,
+            ", but a state_dict is one dataset a tensor (docs/manual.md has the format)");
+    if (name.ends_with("num_batches_tracked")) continue;
+    const bool statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
+    Checkpoint::Array array;
+    array.name = (statistic ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);
+    array.values = file.read<float>(name, array.shape);
+    weights.arrays.push_back(std::move(array));
+  }
+  require(!weights.arrays.empty(), ExitCode::checkpoint, path, ": holds no weights (docs/manual.md has the format)");
+  return weights;
+}
+
+Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn) {
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable)) return read_checkpoint(path);
+  const std::string folder = fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
+  std::optional<Checkpoint> newest = CheckpointFolder::newest_in(folder, warn);
+  require(newest.has_value(), ExitCode::checkpoint, "there is no checkpoint in ", folder);
+  return std::move(*newest);
+}
+
+CheckpointFolder::CheckpointFolder(std::string folder, bool goes_on) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
   require(!error, ExitCode::io, folder_, ": cannot create the folder: ", system_reason(error.value()));
+  require(goes_on || !any_in(folder_), ExitCode::usage, folder_, " holds checkpoints of another run, which would be ",
+          "lost: choose another --out");
   remove_temporaries(folder_);
 }
 
+bool CheckpointFolder::any_in(const std::string& folder) { return !checkpoints_in(folder).empty(); }
+
+void CheckpointFolder::save_best(const Checkpoint& checkpoint) const { write("best.h5", checkpoint); }
+
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
-  struct statvfs space {};
-  const std::int64_t needed = bytes_needed(checkpoint);
-  if (::statvfs(folder_.c_str(), &space) == 0) {
-    const double available = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-    require(available >= static_cast<double>(needed), ExitCode::io, folder_, ": disk full: a checkpoint needs ",
-            needed >> 10, " KiB, ", static_cast<std::int64_t>(available / 1024), " KiB are free");
-  }
-  const std::string name = file_name(step), path = (fs::path(folder_) / name).string();
-  write_checkpoint(path, checkpoint);
+  const std::string name = file_name(step);
+  write(name, checkpoint);
   const std::string latest = (fs::path(folder_) / "latest").string();
   write_atomically(latest, [&](const std::string& temporary) {
     std::ofstream file(temporary);
@@ -161,15 +189,26 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
     file.close();
     require(file.good(), ExitCode::io, temporary, ": cannot write the file");
   });
-
-  const std::string damage = check_seal(path);
-  require(damage.empty(), ExitCode::io, path, ": the checkpoint just written ", damage);
   std::size_t kept = 0;
   for (const auto& [other, old] : checkpoints_in(folder_)) {
     if (other <= step && kept++ < kKept) continue;
     std::error_code ignored;  // one too many does no harm
     fs::remove(old, ignored);
   }
+}
+
+void CheckpointFolder::write(const std::string& name, const Checkpoint& checkpoint) const {
+  struct statvfs space {};
+  const std::int64_t needed = bytes_needed(checkpoint);
+  if (::statvfs(folder_.c_str(), &space) == 0) {
+    const double available = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
+    require(available >= static_cast<double>(needed), ExitCode::io, folder_, ": disk full: a checkpoint needs ",
+            needed >> 10, " KiB, ", static_cast<std::int64_t>(available / 1024), " KiB are free");
+  }
+  const std::string path = (fs::path(folder_) / name).string();
+  write_checkpoint(path, checkpoint);
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::io, path, ": the checkpoint just written ", damage);
 }
 
 std::optional<Checkpoint> CheckpointFolder::newest_in(const std::string& folder,

@@ -14,9 +14,6 @@ namespace dat {
 constexpr const char* kSplits[] = {"train", "test"};
 constexpr std::int64_t kDatasetFormat = 1;
 
-/// "class 0", "class 1", ...
-[[nodiscard]] std::vector<std::string> numbered_classes(int classes);
-
 /// Opens a data file for reading: its seal, if it has one, is checked, then its kind and version. Error(data).
 [[nodiscard]] Hdf5File open_data_file(const std::string& path);
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/report.hpp"
@@ -12,12 +13,13 @@ namespace dat {
 constexpr std::array<const char*, kPhases> kPhaseSeries = {"t_data",   "t_attack", "t_train",    "t_reduce",
                                                            "t_select", "t_update", "t_evaluate", "t_checkpoint"};
 
-/// Calls field(name, value, unit) for each number of a record: the one list behind metrics.jsonl, its reader and
-/// results.h5. `Record` may be const.
+/// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader
+/// and results.h5. `Record` may be const.
 template <class Record, class Field>
 void for_each_step_field(Record& record, Field&& field) {
   field("step", record.step, "");
   field("epoch", record.epoch, "");
+  field("steps_per_epoch", record.steps_per_epoch, "");
   field("wall_time", record.wall_time, "s");
   field("lr", record.lr, "");
   field("loss_adv", record.loss_adv, "");
@@ -38,15 +40,30 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("step", record.step, "");
   field("epoch", record.epoch, "");
   field("wall_time", record.wall_time, "s");
+  field("split", record.split, "");
+  field("attack", record.attack, "");
+  field("attack_steps", record.attack_steps, "");
+  field("restarts", record.restarts, "");
+  field("eps", record.eps, "");
+  field("alpha", record.alpha, "");
   field("clean_acc", record.clean_acc, "");
   field("adv_acc", record.adv_acc, "");
   field("clean_loss", record.clean_loss, "");
   field("adv_loss", record.adv_loss, "");
-  field("attack_steps", record.attack_steps, "");
   field("images", record.images, "");
 }
 
-constexpr int kResultsFormat = 1;  ///< of metrics.jsonl and results.h5
+constexpr int kResultsFormat = 2;  ///< of metrics.jsonl and results.h5
+
+/// Evaluations on one split under one attack (name, radius, step size, restarts), in the order of steps.
+using EvaluationSeries = std::vector<const EvaluationRecord*>;
+
+/// Orders evaluations. Steps alone do not: a run that goes on with more ranks counts fewer steps an epoch.
+using EvaluationMoment = std::pair<int, std::int64_t>;
+[[nodiscard]] inline EvaluationMoment moment_of(const EvaluationRecord& record) { return {record.epoch, record.step}; }
+
+/// "eps 8/255", "alpha 2/255", "1 restart".
+[[nodiscard]] std::array<std::string, 3> attack_parts(const EvaluationRecord& record);
 
 /// metrics.jsonl in memory. NaN stands for null.
 struct History {
@@ -60,6 +77,12 @@ struct History {
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
+  /// Seconds of each rank by phase, so far: every table and picture of phases is made of these. They are those of the
+  /// `ranks` records, which have what follows the last step, and what one part of the run did between its last step
+  /// and its end. Of the steps (rank 0 alone) where there is no such record yet.
+  [[nodiscard]] std::vector<std::array<double, kPhases>> phase_seconds() const;
+  /// All evaluations, in the order of their first ones.
+  [[nodiscard]] std::vector<EvaluationSeries> evaluation_series() const;
 };
 
 /// Reads folder/metrics.jsonl. A last line without newline (a killed writer) is left out. Error(data): no such file, or

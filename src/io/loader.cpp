@@ -34,7 +34,7 @@ Loader::~Loader() {
 }
 
 void Loader::fill(HostBatch& batch, std::int64_t step) {
-  const std::int64_t steps = sampler_.steps_per_epoch(), epoch = step / steps;
+  const std::int64_t steps = sampler_.plan().steps(), epoch = step / steps;
   const std::int64_t shuffle = epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;
   if (shuffle != shuffled_) {
     sampler_.shuffle(static_cast<std::uint32_t>(shuffle));

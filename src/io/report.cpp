@@ -1,7 +1,6 @@
 #include "dat/report.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,12 +11,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdarg>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <thread>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -65,6 +66,14 @@ class JsonLine {
     number(value);
   }
 
+  /// `word` needs no escapes.
+  void field(std::string_view name, const std::string& word) {
+    key(name);
+    text("\"");
+    text(word);
+    text("\"");
+  }
+
   /// "name":[value(0),...,value(count - 1)]
   template <class Value>
   void array(std::string_view name, std::size_t count, const Value& value) {
@@ -105,17 +114,6 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Keeps other processes from writing into the same run. The ranks of a launcher that was killed live on for a moment:
-/// it waits for them. A file system without locks is let pass.
-bool lock(int file) {
-  constexpr int kTries = 100;
-  for (int i = 0; i < kTries; ++i) {
-    if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return false;
-}
-
 void write_text(const std::string& path, const std::string& text) {
   write_atomically(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary);
@@ -125,12 +123,55 @@ void write_text(const std::string& path, const std::string& text) {
   });
 }
 
+std::string counted(std::int64_t number, const char* thing) {
+  return formatted("%lld %s%s", static_cast<long long>(number), thing, number == 1 ? "" : "s");
+}
+
+/// The evaluations on one split: a row per step, a column per attack.
+std::string evaluation_table(const History& history, const std::string& split) {
+  std::vector<EvaluationSeries> columns = history.evaluation_series();
+  std::erase_if(columns, [&](const EvaluationSeries& column) { return column.front()->split != split; });
+  std::vector<std::string> names;
+  std::map<std::string, int> namesakes;
+  std::map<EvaluationMoment, EvaluationSeries> rows;  // null: not evaluated under this attack
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const std::string& attack = columns[i].front()->attack;
+    const int number = ++namesakes[attack];
+    names.push_back(attack + (number > 1 ? "#" + std::to_string(number) : ""));
+    for (const EvaluationRecord* record : columns[i]) {
+      EvaluationSeries& row = rows[moment_of(*record)];
+      row.resize(columns.size());
+      row[i] = record;
+    }
+  }
+  const auto cell = [](const std::string& text) { return formatted("%12s", text.c_str()); };
+  const auto figure = [](double value, int digits) { return formatted("%12.*f", digits, value); };
+  std::string text =
+      formatted("\nEvaluations on %lld ", static_cast<long long>(columns[0].back()->images)) + images_text(split);
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (const std::string how = attack_text(*columns[i].front()); !how.empty()) text += "\n  " + names[i] + ": " + how;
+  text += formatted("\n%8s%10s%12s", "epochs", "step", "seconds") + cell("clean %");
+  for (const std::string& name : names) text += cell(name + " %");
+  text += cell("clean loss");
+  for (const std::string& name : names) text += cell(name + " loss");
+  text += "\n";
+  for (const auto& [moment, row] : rows) {
+    const EvaluationRecord& any = **std::find_if(row.begin(), row.end(), [](const auto* r) { return r != nullptr; });
+    text += formatted("%8d%10lld%12.1f", any.epoch, static_cast<long long>(any.step), any.wall_time) +
+            figure(100 * any.clean_acc, 2);
+    for (const EvaluationRecord* r : row) text += r != nullptr ? figure(100 * r->adv_acc, 2) : cell("-");
+    text += figure(any.clean_loss, 4);
+    for (const EvaluationRecord* r : row) text += r != nullptr ? figure(r->adv_loss, 4) : cell("-");
+    text += "\n";
+  }
+  return text;
+}
+
 std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
-  std::array<double, kPhases> seconds{};
+  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
-    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[phase] += r.seconds[phase];
     images += static_cast<double>(r.images);
     bytes += static_cast<double>(r.bytes_sent);
     statistics += static_cast<double>(r.bytes_statistics);
@@ -159,17 +200,17 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
       text += formatted("%-16s%.2f per image", "attack passes", passes / images);
       text += saved > 0 ? formatted(" of at most %d: %.1f %% saved\n", facts.attack_steps, saved) : "\n";
     }
-    text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
-                      "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    if (bytes > 0 || facts.ranks > 1)
+      text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
+                        "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+    else
+      text += formatted("%-16snothing: one rank\n", "gradients sent");
     text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());
   }
-  if (!history.evaluations.empty()) {
-    text += formatted("\n%8s%10s%12s%10s%10s%12s%12s\n", "epoch", "step", "seconds", "clean %", "pgd %", "clean loss",
-                      "pgd loss");
-    for (const EvaluationRecord& r : history.evaluations)
-      text += formatted("%8d%10lld%12.1f%10.2f%10.2f%12.4f%12.4f\n", r.epoch, static_cast<long long>(r.step),
-                        r.wall_time, 100 * r.clean_acc, 100 * r.adv_acc, r.clean_loss, r.adv_loss);
-  }
+  std::vector<std::string> splits;
+  for (const EvaluationRecord& r : history.evaluations)
+    if (std::find(splits.begin(), splits.end(), r.split) == splits.end()) splits.push_back(r.split);
+  for (const std::string& split : splits) text += evaluation_table(history, split);
   if (total > 0) {
     text += formatted("\n%-12s%12s%10s\n", "phase", "seconds", "share");
     for (std::size_t phase = 0; phase < kPhases; ++phase)
@@ -184,6 +225,36 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
 
 }  // namespace
 
+std::string radius_text(double value) {
+  char plain[32], levels[40];
+  *std::to_chars(plain, plain + sizeof plain - 1, value).ptr = '\0';
+  std::snprintf(levels, sizeof levels, "%.6g", 255 * value);
+  const bool exact = std::fabs(std::strtod(levels, nullptr) / 255 - value) <= 1e-12 * value;
+  const std::string fraction = std::string(levels) + "/255";
+  return exact && fraction.size() <= std::strlen(plain) ? fraction : plain;
+}
+
+std::string attack_text(const EvaluationRecord& record) {
+  if (record.eps == 0 || record.attack_steps == 0) return "";
+  const auto [eps, alpha, restarts] = attack_parts(record);
+  return eps + ", " + alpha + ", " + restarts;
+}
+
+std::array<std::string, 3> attack_parts(const EvaluationRecord& record) {
+  return {"eps " + radius_text(record.eps), "alpha " + radius_text(record.alpha), counted(record.restarts, "restart")};
+}
+
+std::string images_text(const std::string& split) {
+  return split == "test" ? "test images" : split == "holdout" ? "held-out training images" : "training images";
+}
+
+std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {
+  const std::int64_t all = steps_per_epoch * epochs;
+  return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
+         ", " + counted(epochs, "epoch") + " of " + counted(steps_per_epoch, "step") +
+         (warmup_epochs > 0 ? formatted(" (%d warm-up)", warmup_epochs) : "");
+}
+
 Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(facts)) {
   const std::string& folder = facts_.folder;
   std::error_code error;
@@ -195,8 +266,6 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
-    require(lock(metrics_), ExitCode::usage, "another process is writing into the run ", folder,
-            ": wait for its end, or choose another --out");
     remove_temporaries(folder);
     for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
     metrics_bytes_ = fresh ? 0 : resume_bytes;
@@ -230,6 +299,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   const std::size_t layers = facts_.layer_names.size();
   line_.resize(2048 + kNumberBytes * std::max(3 * layers, static_cast<std::size_t>(facts_.ranks) * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
+  if (facts_.warmup_epochs > 0) std::snprintf(warmup_, sizeof warmup_, " (%d warm-up)", facts_.warmup_epochs);
 }
 
 Report::~Report() {
@@ -272,6 +342,14 @@ void Report::print(const char* text) {
 }
 
 void Report::message(const std::string& line) { print(line.c_str()); }
+
+void Report::warning(const std::string& line) {
+  if (progress_shown_) std::fputs("\r\033[K", stdout);
+  std::fflush(stdout);
+  progress_shown_ = false;
+  std::fprintf(stderr, "dat_hpc: warning: %s\n", line.c_str());
+  log(("warning: " + line).c_str());
+}
 
 void Report::step(const StepRecord& record) {
   assert(record.scale != nullptr && record.p != nullptr);
@@ -317,9 +395,9 @@ void Report::progress(const StepRecord& record) {
     std::snprintf(rest, sizeof rest, "  ETA %lld:%02lld:%02lld", left / 3600, left / 60 % 60, left % 60);
   }
   char text[256];
-  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d  loss %.4f  acc %.2f %%%s%s",
-                static_cast<long long>(record.step), static_cast<long long>(facts_.total_steps), record.epoch,
-                record.loss_adv, 100 * record.acc_adv, speed, rest);
+  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d of %d%s  loss %.4f  acc %.2f %%%s%s",
+                static_cast<long long>(record.step), static_cast<long long>(facts_.total_steps), record.epoch + 1,
+                std::max(facts_.epochs, record.epoch + 1), warmup_, record.loss_adv, 100 * record.acc_adv, speed, rest);
   images_since_ = 0;
   last_progress_ = now;
   if (terminal_ && !facts_.quiet) {
@@ -335,14 +413,25 @@ void Report::progress(const StepRecord& record) {
     print(text);
 }
 
-void Report::evaluation(const EvaluationRecord& record) {
-  JsonLine line(line_, "evaluation");
-  for_each_evaluation_field(record, [&](const char* name, const auto& value, const char*) { line.field(name, value); });
-  write_line(line.close());
-  print(formatted("evaluation at step %lld  epoch %d  clean %.2f %%  pgd%d %.2f %%  loss %.4f / %.4f  (%lld images)",
-                  static_cast<long long>(record.step), record.epoch, 100 * record.clean_acc, record.attack_steps,
-                  100 * record.adv_acc, record.clean_loss, record.adv_loss, static_cast<long long>(record.images))
-            .c_str());
+void Report::evaluation(const std::vector<EvaluationRecord>& records) {
+  for (const EvaluationRecord& record : records) {
+    JsonLine line(line_, "evaluation");
+    for_each_evaluation_field(record,
+                              [&](const char* name, const auto& value, const char*) { line.field(name, value); });
+    write_line(line.close());
+  }
+  for (auto next = records.begin(); next != records.end();) {
+    const EvaluationRecord& first = *next;
+    std::string text =
+        formatted("evaluation at step %lld, %d of %d epochs done, %lld ", static_cast<long long>(first.step),
+                  first.epoch, std::max(facts_.epochs, first.epoch), static_cast<long long>(first.images)) +
+        images_text(first.split) + formatted(": clean %.2f %%, loss %.4f", 100 * first.clean_acc, first.clean_loss);
+    for (; next != records.end() && next->split == first.split; ++next) {
+      text += "; " + next->attack + formatted(" %.2f %%, loss %.4f", 100 * next->adv_acc, next->adv_loss);
+      if (const std::string how = attack_text(*next); !how.empty()) text += " (" + how + ")";
+    }
+    print(text.c_str());
+  }
 }
 
 void Report::ranks(const RankRecord& record) {
@@ -360,9 +449,11 @@ std::string Report::finish(const FinalResult& result) {
   const History history = read_history(facts_.folder);
   write_results(facts_, history);
   // fabs: a NaN may carry a sign, which printf would show.
-  const std::string last = formatted("Final: clean_acc=%.4f pgd%d_acc=%.4f time_s=%.1f comm_s=%.1f %s",
-                                     std::fabs(result.clean_acc), result.attack_steps, std::fabs(result.adv_acc),
-                                     result.time_s, result.comm_s, result.valid ? "VALID" : "INVALID");
+  std::string last = "Final:";
+  if (!result.evaluations.empty()) last += formatted(" clean_acc=%.4f", std::fabs(result.evaluations[0].clean_acc));
+  for (const EvaluationRecord& r : result.evaluations)
+    last += " " + r.attack + formatted("_acc=%.4f", std::fabs(r.adv_acc));
+  last += formatted(" time_s=%.1f comm_s=%.1f %s", result.time_s, result.comm_s, result.valid ? "VALID" : "INVALID");
   const std::string text = table(facts_, history, result) + last + "\n";
   write_text(facts_.folder + "/SUMMARY.txt", text);
   for (std::size_t begin = 0; begin < text.size();) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -68,18 +69,25 @@ void write_series(Hdf5File& file, const std::string& group, const std::vector<Re
   const Record first{};
   std::size_t column = 0;
   for_each(first, [&](const char* name, const auto& example, const char* unit) {
-    using Value = std::conditional_t<std::is_floating_point_v<std::decay_t<decltype(example)>>, double, std::int64_t>;
+    using Field = std::decay_t<decltype(example)>;
+    using Value = std::conditional_t<std::is_same_v<Field, std::string>, std::string,
+                                     std::conditional_t<std::is_floating_point_v<Field>, double, std::int64_t>>;
     std::vector<Value> values;
     values.reserve(records.size());
     for (const Record& record : records) {
       std::size_t at = 0;
       for_each(record, [&](const char*, const auto& value, const char*) {
-        if (at++ == column) values.push_back(static_cast<Value>(value));
+        if constexpr (std::is_same_v<Value, std::string> == std::is_same_v<std::decay_t<decltype(value)>, std::string>)
+          if (at == column) values.push_back(static_cast<Value>(value));
+        ++at;
       });
     }
     ++column;
     const std::string path = group + "/" + name;
-    file.write(path, {static_cast<std::int64_t>(values.size())}, values);
+    if constexpr (std::is_same_v<Value, std::string>)
+      file.write_texts(path, values);
+    else
+      file.write(path, {static_cast<std::int64_t>(values.size())}, values);
     if (*unit != '\0') file.set_text(path, "units", unit);
   });
 }
@@ -112,6 +120,33 @@ std::int64_t History::active_layers(std::size_t step) const {
   std::int64_t count = 0;
   for (std::size_t layer = 0; layer < layers(); ++layer) count += active[step * layers() + layer];
   return count;
+}
+
+std::vector<std::array<double, kPhases>> History::phase_seconds() const {
+  std::vector<std::array<double, kPhases>> seconds;
+  for (const RankRecord& record : ranks) {
+    seconds.resize(std::max(seconds.size(), record.bytes.size()));
+    for (std::size_t i = 0; i < record.seconds.size(); ++i)
+      if (std::isfinite(record.seconds[i])) seconds[i / kPhases][i % kPhases] += record.seconds[i];
+  }
+  if (!seconds.empty()) return seconds;
+  seconds.resize(1);
+  for (const StepRecord& step : steps)
+    for (std::size_t phase = 0; phase < kPhases; ++phase) seconds[0][phase] += step.seconds[phase];
+  return seconds;
+}
+
+std::vector<EvaluationSeries> History::evaluation_series() const {
+  std::vector<EvaluationSeries> all;
+  for (const EvaluationRecord& record : evaluations) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const EvaluationSeries& series) {
+      const EvaluationRecord& other = *series.front();
+      return other.split == record.split && other.attack == record.attack && other.eps == record.eps &&
+             other.alpha == record.alpha && other.restarts == record.restarts;
+    });
+    (found == all.end() ? all.emplace_back() : *found).push_back(&record);
+  }
+  return all;
 }
 
 History read_history(const std::string& folder) {

@@ -6,13 +6,20 @@
 
 namespace dat {
 
+EpochPlan::EpochPlan(std::int64_t samples, int ranks, int batch_size, int micro_batch)
+    : micro_batches(micro_batch > 0 ? batch_size / micro_batch : 1) {
+  const std::int64_t share = (samples + ranks - 1) / ranks;
+  micro_batches = static_cast<int>(std::min<std::int64_t>(micro_batches, share));
+  const std::int64_t hands = std::int64_t{ranks} * micro_batches;
+  per_rank = (samples + hands - 1) / hands * micro_batches;
+  batch = static_cast<int>(std::min<std::int64_t>(batch_size, per_rank));
+}
+
 Sampler::Sampler(std::int64_t samples, int ranks, int rank, int batch, int micro_batch, std::uint64_t seed)
-    : samples_(samples),
-      per_rank_((samples + ranks - 1) / ranks),
+    : plan_(samples, ranks, batch, micro_batch),
+      samples_(samples),
       ranks_(ranks),
       rank_(rank),
-      batch_(batch),
-      micro_batch_(micro_batch),
       seed_(seed),
       deck_(static_cast<std::size_t>(samples)) {}
 
@@ -26,13 +33,12 @@ void Sampler::shuffle(std::uint32_t number) {
 }
 
 int Sampler::batch(std::int64_t step, int rank, std::int64_t* indices) const {
-  const std::int64_t first = step * batch_;
-  const int count = static_cast<int>(std::min<std::int64_t>(batch_, per_rank_ - first));
-  const int micro_batches = count == batch_ ? batch_ / micro_batch_ : 1;
-  const int size = count / micro_batches;
-  for (int m = 0; m < micro_batches; ++m)
+  const std::int64_t first = step * plan_.batch;
+  const int count = static_cast<int>(std::min<std::int64_t>(plan_.batch, plan_.per_rank - first));
+  const int size = count / plan_.micro_batches;
+  for (int m = 0; m < plan_.micro_batches; ++m)
     for (int i = 0; i < size; ++i) {
-      const std::int64_t entry = (first + std::int64_t{i} * micro_batches + m) * ranks_ + rank;
+      const std::int64_t entry = (first + std::int64_t{i} * plan_.micro_batches + m) * ranks_ + rank;
       indices[m * size + i] = deck_[static_cast<std::size_t>(entry % samples_)].sample;
     }
   return count;

@@ -10,6 +10,13 @@ namespace {
 
 using Make = std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&);
 
+struct Member {
+  const char* name;
+  Make* make;
+  double weight_decay;
+};
+constexpr Member kMembers[] = {{"sgd", make_sgd, 5e-4}, {"lars", make_lars, 1e-4}, {"lamb", make_lamb, 1e-4}};
+
 std::function<Make> checked(Make* make, double weight_decay) {
   return [make, weight_decay](Backend& backend, Parameters& parameters, OptimizerOptions options) {
     require(options.importance == "inside" || options.importance == "outside", ExitCode::usage, "unknown importance '",
@@ -24,10 +31,19 @@ std::function<Make> checked(Make* make, double weight_decay) {
 }  // namespace
 
 const Registry<Make>& optimizers() {
-  static const Registry<Make> registry(
-      "optimizer",
-      {{"sgd", checked(make_sgd, 5e-4)}, {"lars", checked(make_lars, 1e-4)}, {"lamb", checked(make_lamb, 1e-4)}});
+  static const Registry<Make> registry("optimizer", [] {
+    std::map<std::string, std::function<Make>> all;
+    for (const Member& member : kMembers) all[member.name] = checked(member.make, member.weight_decay);
+    return all;
+  }());
   return registry;
+}
+
+double default_weight_decay(const std::string& optimizer) {
+  (void)optimizers().at(optimizer);
+  for (const Member& member : kMembers)
+    if (optimizer == member.name) return member.weight_decay;
+  return 0;
 }
 
 }  // namespace dat

@@ -6,7 +6,8 @@ namespace dat {
 
 namespace {
 
-/// torch.optim.SGD on gradient/p. Nothing is normalised, so `inside` and `outside` importance mean the same here.
+/// torch.optim.SGD, with 1/p of JointSpar in one of two places. `inside`: the momentum is that of gradient/p.
+/// `outside`: it is that of the raw gradient, and the step is multiplied by 1/p, weight decay included.
 class Sgd final : public Optimizer {
  public:
   Sgd(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
@@ -22,10 +23,11 @@ class Sgd final : public Optimizer {
     for (std::size_t k = 0; k < scale_.size(); ++k)
       scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
     backend_.copy_to_device(device_scale_, scale_.data(), scale_.size() * sizeof(float));
+    const bool inside = options_.importance == "inside";
     each(backend_.device(), table_.select(active),
-         kernels::SgdStep{parameters_.values, momentum_, parameters_.gradients, device_scale_,
-                          static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
-                          static_cast<float>(lr), options_.nesterov});
+         kernels::SgdStep{parameters_.values, momentum_, parameters_.gradients, inside ? device_scale_ : nullptr,
+                          inside ? nullptr : device_scale_, static_cast<float>(options_.momentum),
+                          static_cast<float>(options_.weight_decay), static_cast<float>(lr), options_.nesterov});
     ++parameters_.version;
   }
 

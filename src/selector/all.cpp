@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "dat/selector.hpp"
 
 namespace dat {
@@ -11,10 +9,6 @@ class AllSelector final : public LayerSelector {
  public:
   explicit AllSelector(int layers) : p_(static_cast<std::size_t>(layers), 1.0) {}
 
-  void draw(std::uint64_t, ActiveSet& active) override {
-    active.scale.resize(p_.size());
-    std::fill(active.scale.begin(), active.scale.end(), 1.0F);
-  }
   void learn(const ActiveSet&, const std::vector<double>&) override {}
   [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
   [[nodiscard]] std::vector<double> state() const override { return {}; }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dat/random.hpp"
 #include "dat/selector.hpp"
 
 namespace dat {
@@ -9,11 +8,12 @@ namespace dat {
 namespace {
 
 /// JointSpar: Liu and Mozafari, "Communication-efficient Distributed Learning for Large Batch Optimization", ICML 2022.
-/// With g the norm of a drawn layer, the bandit losses l and the weights w = p*exp(-alpha*l/p) are
-///   paper      l = (L/p_min)^2 - (g/p)^2, L the largest norm seen so far
-///   shiftfree  l = -(g/p)^2
-///   minshift   l = max over the drawn layers of (g/p)^2, minus (g/p)^2
-///   selfnorm   l/p = -x / max over the drawn layers of x, x = (g/p)^2/p
+/// With g the norm of a drawn layer and pi = p / probability_of_any(p) the probability with which it was drawn, the
+/// bandit losses l and the weights w = p*exp(-alpha*l/pi) are
+///   paper      l = (L/p_min)^2 - (g/pi)^2, L the largest norm seen so far
+///   shiftfree  l = -(g/pi)^2
+///   minshift   l = max over the drawn layers of (g/pi)^2, minus (g/pi)^2
+///   selfnorm   l/pi = -x / max over the drawn layers of x, x = (g/pi)^2/pi
 /// A layer that was not drawn, or whose norm is zero or not finite (also: its square), keeps w = p. Then p is
 /// projected.
 enum class BanditLoss { paper, shiftfree, minshift, selfnorm };
@@ -59,33 +59,21 @@ class Exp3Selector final : public LayerSelector {
     p_.assign(layers, std::max(options.budget / options.layers, options.p_min));
   }
 
-  void draw(std::uint64_t draw_number, ActiveSet& active) override {
-    active.scale.resize(p_.size());
-    bool any = false;
-    // A step without any layer would be lost: draw again.
-    for (std::uint32_t attempt = 0; !any; ++attempt)
-      for (std::size_t d = 0; d < p_.size(); ++d) {
-        const Philox4 words =
-            random_words(options_.seed, Purpose::layer_draw, static_cast<std::uint32_t>(draw_number), d, attempt);
-        const bool drawn = uniform(words.v[0]) < p_[d];
-        active.scale[d] = drawn ? static_cast<float>(1 / p_[d]) : 0.0F;
-        any |= drawn;
-      }
-  }
-
   void learn(const ActiveSet& active, const std::vector<double>& norms) override {
     const auto used = [&](std::size_t d) {
       const double highest = norms[d] / options_.p_min;
       return active.scale[d] != 0.0F && norms[d] * norms[d] > 0 && std::isfinite(highest * highest / options_.p_min);
     };
+    const double any_layer = probability_of_any(p_);
+    const auto pi = [&](std::size_t d) { return p_[d] / any_layer; };
+    const auto square = [&](std::size_t d) { return norms[d] / pi(d) * (norms[d] / pi(d)); };
     double largest_square = 0;
     double largest_x = 0;
     for (std::size_t d = 0; d < p_.size(); ++d)
       if (used(d)) {
-        const double square = norms[d] / p_[d] * (norms[d] / p_[d]);
         largest_norm_ = std::max(largest_norm_, norms[d]);
-        largest_square = std::max(largest_square, square);
-        largest_x = std::max(largest_x, square / p_[d]);
+        largest_square = std::max(largest_square, square(d));
+        largest_x = std::max(largest_x, square(d) / pi(d));
       }
     const double unit = loss_ == BanditLoss::selfnorm ? largest_x : 1;
     const double shift = loss_ == BanditLoss::paper      ? std::pow(largest_norm_ / options_.p_min, 2)
@@ -93,7 +81,7 @@ class Exp3Selector final : public LayerSelector {
                                                          : 0;
     for (std::size_t d = 0; d < p_.size(); ++d) {
       log_w_[d] = std::log(p_[d]);
-      if (used(d)) log_w_[d] += rate_ * ((norms[d] / p_[d] * (norms[d] / p_[d]) - shift) / p_[d] / unit);
+      if (used(d)) log_w_[d] += rate_ * ((square(d) - shift) / pi(d) / unit);
     }
     project_kl(log_w_, options_.budget, options_.p_min, p_, scratch_);
   }
@@ -123,6 +111,8 @@ class Exp3Selector final : public LayerSelector {
 };
 
 }  // namespace
+
+double default_bandit_rate(const std::string& bandit_loss) { return bandit_loss_from(bandit_loss).rate; }
 
 std::unique_ptr<LayerSelector> make_exp3_selector(const SelectorOptions& options) {
   return std::make_unique<Exp3Selector>(options);

@@ -1,6 +1,55 @@
 #include "train/evaluation.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
 namespace dat {
+
+EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : eps_(options.eps) {
+  for (const std::string& text : options.attacks) {
+    const AttackWord word = read_attack_word(text, options.steps);
+    const double alpha = evaluation_alpha(word, options.eps, options.alpha);
+    auto attack = attacks().at(word.name)({.eps = options.eps, .alpha = alpha, .steps = std::max(1, word.steps)});
+    const int restarts = attack->gradient_evaluations() > 0 ? options.restarts : 1;
+    members_.push_back({word.text(), std::move(attack), restarts});
+  }
+}
+
+std::vector<std::string> EvaluationAttacks::warnings() const {
+  std::vector<std::string> all;
+  for (const Member& member : members_) {
+    const double reach = member.attack->alpha() * member.attack->gradient_evaluations();
+    // The slack is for the rounding of the product.
+    if (member.attack->gradient_evaluations() > 0 && reach < eps_ * (1 - 1e-9))
+      all.push_back("the evaluation's " + member.name + " moves by " + radius_text(reach) +
+                    " at most, which is less than eps " + radius_text(eps_) +
+                    ": its accuracy flatters the network; raise its step size or the number of steps");
+  }
+  return all;
+}
+
+std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks& attacks) const {
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  std::vector<EvaluationRecord> all;
+  for (std::size_t k = 0; k < attacked.size(); ++k) {
+    const EvaluationAttacks::Member& member = attacks.members()[k];
+    EvaluationRecord& record = all.emplace_back();
+    record.attack = member.name;
+    record.attack_steps = member.attack->gradient_evaluations();
+    record.restarts = member.restarts;
+    record.eps = attacks.eps();
+    record.alpha = member.attack->alpha();
+    record.clean_acc = mean(clean.correct);
+    record.clean_loss = mean(clean.loss);
+    record.adv_acc = mean(attacked[k].correct);
+    record.adv_loss = mean(attacked[k].loss);
+    record.images = static_cast<std::int64_t>(clean.correct.size());
+  }
+  return all;
+}
 
 Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
                      FrozenObjective& objective)
@@ -19,14 +68,32 @@ Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uin
   batch_.crops.resize(n);
 }
 
-void Evaluator::run(const Attack& attack, std::uint64_t seed, EvaluationRecord& record) {
-  enum : std::uint8_t { kCount, kCleanLoss, kCleanCorrect, kAdvLoss, kAdvCorrect, kTotals };
-  double totals[kTotals] = {};
-  const auto add = [&](const float* device, double& total) {
-    images_.backend.copy_to_host(host_.data(), device, static_cast<std::size_t>(images_.count) * sizeof(float));
-    for (int i = 0; i < images_.count; ++i) total += double(host_[static_cast<std::size_t>(i)]);
+EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t seed,
+                                const std::function<void(std::int64_t)>& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto samples = static_cast<std::size_t>(dataset_.size());
+  const auto outcome = [&] {
+    return EvaluationResult::Outcome{std::vector<double>(samples), std::vector<double>(samples)};
+  };
+  EvaluationResult result;
+  result.clean = outcome();
+  for (std::size_t k = 0; k < attacks.members().size(); ++k) result.attacked.push_back(outcome());
+
+  // Loss and correctness of the images at `x`, which count where they are worse than what is there.
+  const auto measure = [&](const float* x, EvaluationResult::Outcome& worst, bool first) {
+    objective_.measure(x, loss_, correct_);
+    const auto fold = [&](const float* device, std::vector<double>& values, const auto& worse) {
+      images_.backend.copy_to_host(host_.data(), device, static_cast<std::size_t>(images_.count) * sizeof(float));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(images_.count); ++i) {
+        double& value = values[static_cast<std::size_t>(batch_.ids[i])];
+        value = first ? double(host_[i]) : worse(value, double(host_[i]));
+      }
+    };
+    fold(loss_, worst.loss, [](double a, double b) { return a < b || b != b ? b : a; });  // NaN stays
+    fold(correct_, worst.correct, [](double a, double b) { return std::min(a, b); });
   };
   const auto bytes = static_cast<std::size_t>(images_.layout.elements());
+  std::int64_t done = 0;
   for (std::int64_t next = world_.rank(); next < dataset_.size();) {
     batch_.count = 0;
     for (; batch_.count < images_.capacity && next < dataset_.size(); next += world_.size()) {
@@ -38,22 +105,25 @@ void Evaluator::run(const Attack& attack, std::uint64_t seed, EvaluationRecord& 
     }
     images_.load(batch_, 0, batch_.count, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
-    objective_.measure(images_.clean, loss_, correct_);
-    add(loss_, totals[kCleanLoss]);
-    add(correct_, totals[kCleanCorrect]);
-    attack.perturb(objective_);
-    objective_.measure(images_.x_adv, loss_, correct_);
-    add(loss_, totals[kAdvLoss]);
-    add(correct_, totals[kAdvCorrect]);
-    totals[kCount] += batch_.count;
+    measure(images_.clean, result.clean, true);
+    for (std::size_t k = 0; k < attacks.members().size(); ++k)
+      for (int restart = 0; restart < attacks.members()[k].restarts; ++restart) {
+        objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));
+        attacks.members()[k].attack->perturb(objective_);
+        measure(images_.x_adv, result.attacked[k], restart == 0);
+      }
+    done += batch_.count;
+    if (progress) progress(done);
   }
-  world_.sum(totals, kTotals);
-  record.images = static_cast<std::int64_t>(totals[kCount]);
-  record.clean_loss = totals[kCleanLoss] / totals[kCount];
-  record.clean_acc = totals[kCleanCorrect] / totals[kCount];
-  record.adv_loss = totals[kAdvLoss] / totals[kCount];
-  record.adv_acc = totals[kAdvCorrect] / totals[kCount];
-  record.attack_steps = attack.gradient_evaluations();
+  // Every image is some rank's: the others have zeros there.
+  const auto share = [&](EvaluationResult::Outcome& one) {
+    world_.sum(one.loss.data(), dataset_.size());
+    world_.sum(one.correct.data(), dataset_.size());
+  };
+  share(result.clean);
+  for (EvaluationResult::Outcome& one : result.attacked) share(one);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
 }
 
 }  // namespace dat

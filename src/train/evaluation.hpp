@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "dat/communicator.hpp"
@@ -8,6 +11,48 @@
 
 namespace dat {
 
+/// What an evaluation attacks with: words as --eval takes them, and what they have in common.
+struct EvaluationOptions {
+  std::vector<std::string> attacks;
+  double eps = 8.0 / 255;
+  double alpha = 0;  ///< 0: the attack's own
+  int steps = 10;    ///< of a word that names none
+  int restarts = 1;  ///< random starts; the worst counts for each image
+};
+
+/// The attacks of evaluations, planned.
+class EvaluationAttacks {
+ public:
+  explicit EvaluationAttacks(const EvaluationOptions& options);
+
+  struct Member {
+    std::string name;
+    std::unique_ptr<Attack> attack;
+    int restarts;  ///< 1 where there is no random start to repeat
+  };
+  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  [[nodiscard]] double eps() const { return eps_; }
+  /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
+ private:
+  double eps_;
+  std::vector<Member> members_;
+};
+
+/// What an evaluation found out about each image. All arrays are [samples of the set], in its order, on all ranks.
+struct EvaluationResult {
+  struct Outcome {
+    std::vector<double> loss, correct;  ///< attacked: of the worst restart; right after all of them
+  };
+  Outcome clean;
+  std::vector<Outcome> attacked;  ///< by attack
+  double seconds = 0;
+
+  /// One record an attack, with accuracies, losses and the attack's settings; step, time and set are the caller's.
+  [[nodiscard]] std::vector<EvaluationRecord> records(const EvaluationAttacks& attacks) const;
+};
+
 /// Accuracy on a data set, clean and attacked, spread over the ranks: rank r takes samples r, r + ranks, ...; every
 /// sample counts once.
 class Evaluator {
@@ -15,8 +60,10 @@ class Evaluator {
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
             FrozenObjective& objective);
-  /// **Collective.** Fills accuracies, losses and image count of the record.
-  void run(const Attack& attack, std::uint64_t seed, EvaluationRecord& record);
+  /// **Collective.** `progress`, where it is given, is told the number of images of this rank that are done.
+  [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
+                                     const std::function<void(std::int64_t)>& progress = {});
+  [[nodiscard]] const Dataset& dataset() const { return dataset_; }
 
  private:
   Communicator& world_;

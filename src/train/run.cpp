@@ -1,4 +1,4 @@
-// The verbs train, eval and validate: everything around the steps.
+// The verbs train, validate and doctor: everything around the steps.
 
 #include <unistd.h>
 
@@ -7,16 +7,17 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iomanip>
 #include <iostream>
-#include <optional>
-#include <set>
+#include <map>
 #include <sstream>
 
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
+#include "dat/run_lock.hpp"
 #include "dat/trainer.hpp"
+#include "train/advice.hpp"
+#include "train/beginning.hpp"
 #include "train/ranks.hpp"
 #include "train/trainer.hpp"
 
@@ -47,71 +48,12 @@ void catch_signals() {
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaction(signal, &action, nullptr);
 }
 
-/// Options that may change between the parts of a run: they do not touch its numbers.
-[[nodiscard]] std::set<std::string> free_keys(const TrainOptions& options) {
-  std::set<std::string> keys = {
-      "out",      "resume",     "device",     "threads",           "quiet", "resident",    "verbose",
-      "progress", "eval-every", "limit-test", "eval-attack-steps", "data",  "check-every", "checkpoint-every"};
-  if (options.schedule == "step") keys.insert("max-steps");
-  return keys;
-}
-
-/// Error(usage) that lists the options in which a run's earlier configuration differs from this one.
-void require_same_options(const std::string& earlier, const std::string& now, const TrainOptions& options,
-                          const std::string& where) {
-  const auto lines = [](const std::string& toml) {
-    std::map<std::string, std::string> all;
-    std::istringstream text(toml);
-    for (std::string line; std::getline(text, line);)
-      if (const auto at = line.find(" = "); at != std::string::npos && line[0] != '#')
-        all[line.substr(0, at)] = line.substr(at + 3);
-    return all;
-  };
-  const auto before = lines(earlier), after = lines(now);
-  const auto ignored = free_keys(options);
-  std::string differing;
-  for (const auto& [key, value] : after) {
-    const auto found = before.find(key);
-    if (found == before.end() || found->second == value || ignored.contains(key)) continue;
-    differing += (differing.empty() ? "" : ", ") + key + " (was " + found->second + ", is " + value + ")";
-  }
-  require(differing.empty(), ExitCode::usage, where, " was made with other options: ", differing,
-          "; repeat them, or choose another --out");
-}
-
 [[nodiscard]] std::string default_folder() {
   if (const char* job = std::getenv("SLURM_JOB_ID")) return std::string("runs/slurm-") + job;
   const std::time_t now = std::time(nullptr);
   std::ostringstream name;
   name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
   return name.str();
-}
-
-/// The checkpoint to go on from, on rank 0. Nothing is written here.
-[[nodiscard]] std::optional<Checkpoint> find_checkpoint(const Command& command, const std::string& folder) {
-  const TrainOptions& options = command.train;
-  std::error_code unreadable;  // then the report says why nothing can be written there
-  const bool occupied = fs::exists(folder + "/metrics.jsonl", unreadable);
-  require(options.resume == "auto" || !occupied, ExitCode::usage, "--out ", folder,
-          " holds a run already: choose another folder, or --resume auto to go on");
-  if (options.resume == "never") return {};
-  std::optional<Checkpoint> checkpoint;
-  std::string where = folder;
-  if (options.resume != "auto") {
-    where = options.resume;
-    checkpoint = read_checkpoint(where);
-  } else if (fs::exists(folder + "/ckpt", unreadable)) {
-    checkpoint = CheckpointFolder::newest_in(
-        folder + "/ckpt", [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; });
-  }
-  std::string earlier;
-  if (checkpoint) {
-    earlier = checkpoint->texts["config_toml"];
-  } else if (std::ifstream file(folder + "/config.resolved.toml"); occupied && file) {
-    earlier.assign(std::istreambuf_iterator<char>(file), {});
-  }
-  require_same_options(earlier, command.resolved_toml, options, where);
-  return checkpoint;
 }
 
 int train(Communicator& world, const Command& command, int argc, char** argv) {
@@ -121,13 +63,27 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   catch_signals();
 
   std::unique_ptr<Trainer> trainer;
-  std::optional<Checkpoint> checkpoint;
+  std::unique_ptr<RunLock> lock;
+  Beginning beginning;
+  std::string config;
   together(world, [&] {
     trainer = std::make_unique<Trainer>(world, options);
     if (!world.root()) return;
-    checkpoint = find_checkpoint(command, folder);
-    if (checkpoint) trainer->restore(*checkpoint);
+    TrainOptions resolved = trainer->resolved();
+    resolved.out = folder;
+    config = toml_of(resolved);
+    // Nothing in the folder is looked at before it is this process's alone.
+    lock = std::make_unique<RunLock>(folder, [](const std::string& message) {
+      std::cerr << "dat_hpc: " + message + "\n" << std::flush;
+    });
+    beginning = begin(resolved, config, folder, *trainer);
   });
+  std::int64_t finished_before = beginning.finished ? 1 : 0;
+  world.broadcast(&finished_before, sizeof finished_before);
+  if (finished_before != 0) {
+    if (world.root()) std::cout << "the run in " << folder << " is finished:\n\n" << beginning.summary << std::flush;
+    return static_cast<int>(ExitCode::done);
+  }
   trainer->share_state();
 
   const std::vector<std::string> hosts = world.gather(host_name());
@@ -138,20 +94,24 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     if (!world.root()) return;
     RunFacts facts;
     facts.folder = folder;
-    facts.config_toml = command.resolved_toml;
+    facts.config_toml = config;
     facts.provenance_json = provenance_json(hosts, argc, argv, trainer->backend().description());
     facts.layer_names = trainer->model().parameters.layer_names;
     facts.layer_sizes = trainer->model().parameters.layer_sizes;
     facts.ranks = world.size();
     facts.total_steps = trainer->total_steps();
+    facts.steps_per_epoch = trainer->steps_per_epoch();
+    facts.epochs = options.warmup_epochs + options.epochs;
+    facts.warmup_epochs = options.warmup_epochs;
     facts.attack_steps = trainer->attack_steps();
     facts.progress_seconds = options.progress;
     facts.quiet = options.quiet;
-    // A checkpoint from elsewhere starts a new record; one's own continues it.
-    const bool own = checkpoint && options.resume == "auto";
-    const auto bytes = own ? checkpoint->integers.at("metrics_bytes") : -1;
-    report = std::make_unique<Report>(facts, bytes);
-    checkpoints = std::make_unique<CheckpointFolder>(folder + "/ckpt");
+    checkpoints = std::make_unique<CheckpointFolder>(folder + "/ckpt", beginning.own);
+    report = std::make_unique<Report>(facts, beginning.metrics_bytes);
+    for (const std::string& warning : beginning.warnings) report->warning(warning);
+    for (const std::string& warning : trainer->evaluation_attacks().warnings()) report->warning(warning);
+    for (const std::string& line : advice(options, trainer->batch(), choose_threads(0, world.node_size())))
+      report->warning(line);
     std::ostringstream line;
     line << options.network << " width " << options.width << ", " << trainer->model().parameters.size << " parameters, "
          << world.size() << (world.size() == 1 ? " rank, " : " ranks, ") << trainer->backend().description() << "; "
@@ -162,19 +122,21 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
     if (options.verbose)
       for (const std::string& implementation : trainer->implementations()) report->message("  " + implementation);
     line.str("");
-    line << "run folder " << folder << ", " << trainer->total_steps() << " steps of " << trainer->steps_per_epoch()
-         << " an epoch" << (checkpoint ? ", going on after step " + std::to_string(trainer->steps_done()) : "");
+    line << "run folder " << folder << ", "
+         << plan_text(facts.total_steps, facts.steps_per_epoch, facts.epochs, facts.warmup_epochs) << beginning.what;
     report->message(line.str());
   });
   // A stop comes before the evaluation of its step, which the next part of the run makes up for.
-  std::int64_t evaluation_due = checkpoint ? checkpoint->integers["evaluation_due"] : 0;
+  std::int64_t evaluation_due = beginning.evaluation_due;
   world.broadcast(&evaluation_due, sizeof evaluation_due);
-  checkpoint.reset();
+  double best = beginning.best;
+  world.broadcast(&best, sizeof best);
   trainer->start();
 
-  const auto save = [&] {
+  // Of a step; or, of the best weights so far, where it is not of the run's own series.
+  const auto save = [&](bool as_best) {
     const auto begin = std::chrono::steady_clock::now();
-    const RankRecord times = trainer->gather_times();
+    const RankRecord times = as_best ? RankRecord{} : trainer->gather_times();
     Checkpoint state = trainer->capture();
     together(world, [&] {
       if (!world.root()) return;
@@ -182,57 +144,69 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
         require(std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
                 ExitCode::numerical, array.name, " is not finite after step ", trainer->steps_done(),
                 ", which is not saved: lower --lr or raise --warmup-epochs");
-      report->ranks(times);
+      if (!as_best) report->ranks(times);
       state.integers["metrics_bytes"] = report->metrics_bytes();
       state.integers["evaluation_due"] = evaluation_due;
-      state.texts["config_toml"] = command.resolved_toml;
+      state.texts["config_toml"] = config;
+      state.doubles["best"] = {best};
       state.texts["provenance"] = provenance_json(hosts, argc, argv, trainer->backend().description());
-      checkpoints->save(trainer->steps_done(), state);
+      if (as_best)
+        checkpoints->save_best(state);
+      else
+        checkpoints->save(trainer->steps_done(), state);
     });
     trainer->book(Phase::checkpoint, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   };
 
   const std::int64_t epoch = trainer->steps_per_epoch();
   const std::int64_t checkpoint_every = options.checkpoint_every > 0 ? options.checkpoint_every : epoch;
-  const auto evaluate_if_due = [&] {
-    if (evaluation_due == 0) return;
-    const EvaluationRecord evaluation = trainer->evaluate();
-    if (world.root()) report->evaluation(evaluation);
+  // Records it; keeps the weights that are best under the attack that hurts them most, on what is held out.
+  const auto evaluate = [&] {
+    std::vector<EvaluationRecord> records = trainer->evaluate();
+    if (world.root()) report->evaluation(records);
+    double worst = 1;
+    for (const EvaluationRecord& record : records)
+      if (record.split == "holdout") worst = std::min(worst, record.adv_acc);
     evaluation_due = 0;
+    if (options.holdout > 0 && worst > best) {
+      best = worst;
+      save(true);
+    }
+    return records;
   };
-  evaluate_if_due();
+  if (evaluation_due != 0 && trainer->steps_done() < trainer->total_steps()) (void)evaluate();
   while (trainer->steps_done() < trainer->total_steps()) {
     const StepRecord& record = trainer->step(signals_seen != 0);
     if (world.root()) report->step(record);
     const std::int64_t done = trainer->steps_done();
     if (options.check_every > 0 && done % options.check_every == 0) trainer->check_replicas();
     const bool finished = done == trainer->total_steps();
-    evaluation_due = !finished && options.eval_every > 0 && done % (epoch * options.eval_every) == 0;
+    evaluation_due = options.eval_every > 0 && done % (epoch * options.eval_every) == 0;
     if (trainer->stop_agreed() && !finished) {
-      save();
+      save(false);
       if (world.root())
         report->message("stopped on a signal after step " + std::to_string(done) +
                         "; the same command goes on from here");
       return static_cast<int>(ExitCode::stopped);
     }
-    evaluate_if_due();
-    if (finished || done % checkpoint_every == 0) save();
+    if (evaluation_due != 0 && !finished) (void)evaluate();
+    if (finished || done % checkpoint_every == 0) save(false);
   }
 
   trainer->check_replicas();
   const double training_seconds = trainer->wall_time();
-  const EvaluationRecord evaluation = trainer->evaluate();
+  std::vector<EvaluationRecord> evaluations = evaluate();
   const RankRecord times = trainer->gather_times();
   if (world.root()) {
-    report->evaluation(evaluation);
     report->ranks(times);
-    report->finish({.clean_acc = evaluation.clean_acc,
-                    .adv_acc = evaluation.adv_acc,
+    const bool valid = std::all_of(evaluations.begin(), evaluations.end(), [](const EvaluationRecord& record) {
+      return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
+    });
+    std::erase_if(evaluations, [](const EvaluationRecord& record) { return record.split != "test"; });
+    report->finish({.evaluations = evaluations,
                     .time_s = training_seconds,
                     .comm_s = trainer->communication_time(),
-                    .attack_steps = evaluation.attack_steps,
-                    .valid = evaluation.images == trainer->test_set().size() && std::isfinite(evaluation.adv_loss) &&
-                             std::isfinite(evaluation.clean_loss),
+                    .valid = valid,
                     .weights_hash = trainer->weights_hash(),
                     .remarks = {}});
   }
@@ -254,92 +228,17 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
   return text;
 }
 
-/// The number of ranks that a launcher has announced; 1 without a launcher.
-[[nodiscard]] int ranks_from_environment() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"})
+/// The number that a launcher has announced under one of these names; 1 without a launcher.
+[[nodiscard]] int announced(std::initializer_list<const char*> names) {
+  for (const char* name : names)
     if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));
   return 1;
-}
-
-int evaluate(Communicator& world, const Command& command) {
-  const EvalOptions& options = command.eval;
-  std::unique_ptr<Dataset> data;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Images> images;
-  std::unique_ptr<FrozenProgram> program;
-  std::unique_ptr<FrozenObjective> objective;
-  std::unique_ptr<Evaluator> evaluator;
-  std::unique_ptr<Attack> attack;
-  std::string path = options.checkpoint;
-  together(world, [&] {
-    std::optional<Checkpoint> checkpoint;
-    std::error_code unreadable;
-    if (fs::is_directory(path, unreadable)) {
-      const std::string folder = fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
-      checkpoint = CheckpointFolder::newest_in(folder, [&](const std::string& warning) {
-        if (world.root()) std::cerr << "dat_hpc: warning: " + warning + "\n";
-      });
-      require(checkpoint.has_value(), ExitCode::checkpoint, "there is no checkpoint in ", folder);
-    } else {
-      checkpoint = read_checkpoint(path);
-    }
-    const TrainOptions trained = parse_train_options(checkpoint->texts["config_toml"], path);
-    TrainOptions wanted = trained;
-    if (!options.data.empty()) wanted.data = options.data;
-    data = open_split(wanted, options.split, options.limit);
-    const DatasetInfo& info = data->info();
-    // The classes are the network's: the data may have fewer.
-    const auto head = std::find_if(checkpoint->arrays.begin(), checkpoint->arrays.end(),
-                                   [](const Checkpoint::Array& a) { return a.name == "param/linear.weight"; });
-    require(head != checkpoint->arrays.end() && !head->shape.empty() && head->shape[0] >= info.classes,
-            ExitCode::checkpoint, path, " holds no network for ", info.classes, " classes");
-    backend = make_backend({.device = options.device,
-                            .threads = choose_threads(options.threads, world.node_size()),
-                            .node_rank = world.node_rank(),
-                            .math = options.math,
-                            .deterministic = options.deterministic});
-    model = std::make_unique<Model>(*backend,
-                                    networks().at(trained.network)({.width = trained.width,
-                                                                    .size = info.size,
-                                                                    .channels = info.channels,
-                                                                    .classes = static_cast<int>(head->shape[0])}),
-                                    Granularity::tensor);
-    load_network(*checkpoint, *model);
-    const auto share = (data->size() + world.size() - 1) / world.size();
-    const int batch = static_cast<int>(std::min<std::int64_t>(options.batch, share));
-    images = std::make_unique<Images>(*backend, info, batch);
-    program = std::make_unique<FrozenProgram>(*model, batch);
-    objective = std::make_unique<FrozenObjective>(*images, *program, static_cast<int>(head->shape[0]));
-    evaluator = std::make_unique<Evaluator>(world, *data, nullptr, *images, *objective);
-    attack = attacks().at(options.attack)({.eps = options.eps, .alpha = options.alpha, .steps = options.attack_steps});
-    backend->commit_workspace();
-  });
-  for (const std::string& notice : device_notices(world, *backend, options.device))
-    if (world.root() && !options.quiet) std::cerr << "dat_hpc: " + notice + "\n";
-  EvaluationRecord record;
-  const auto begin = std::chrono::steady_clock::now();
-  evaluator->run(*attack, options.seed, record);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (!world.root()) return static_cast<int>(ExitCode::done);
-  std::cout << path << ": " << record.images << " " << options.split << " images, eps " << options.eps << std::fixed
-            << std::setprecision(4) << "\n  clean  accuracy " << record.clean_acc << "  loss " << record.clean_loss
-            << "\n  " << options.attack << (options.attack == "pgd" ? std::to_string(options.attack_steps) : "")
-            << "  accuracy " << record.adv_acc << "  loss " << record.adv_loss
-            << "\nFinal: clean_acc=" << record.clean_acc << " " << options.attack
-            << (options.attack == "pgd" ? std::to_string(options.attack_steps) : "") << "_acc=" << record.adv_acc
-            << std::setprecision(1) << " time_s=" << seconds << " VALID\n";
-  return static_cast<int>(ExitCode::done);
 }
 
 }  // namespace
 
 int run_training(const Command& command, int argc, char** argv) {
   return with_ranks([&](Communicator& world) { return train(world, command, argc, argv); });
-}
-
-int run_evaluation(const Command& command, int, char**) {
-  return with_ranks([&](Communicator& world) { return evaluate(world, command); });
 }
 
 int run_doctor() {
@@ -372,9 +271,12 @@ std::string validate_text(const Command& command) {
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   const Model& model = trainer.model();
-  const int ranks = ranks_from_environment();
-  const auto per_rank = (trainer.train_set().size() + ranks - 1) / ranks;
-  const auto steps = (per_rank + options.batch - 1) / options.batch;
+  const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
+  const EpochPlan plan(trainer.train_set().size(), ranks, options.batch, options.micro_batch);
+  const int epochs = options.warmup_epochs + options.epochs;
+  const auto all_steps =
+      options.max_steps > 0 ? std::min(options.max_steps, plan.steps() * epochs) : plan.steps() * epochs;
 
   std::map<std::string, std::size_t> memory;
   std::size_t total = 0;
@@ -384,15 +286,15 @@ std::string validate_text(const Command& command) {
   }
   const auto p = trainer.selector().probabilities();
   double elements = 0;
-  for (std::size_t d = 0; d < p.size(); ++d) elements += p[d] * static_cast<double>(model.parameters.layer_sizes[d]);
+  for (std::size_t d = 0; d < p.size(); ++d)
+    elements += p[d] / probability_of_any(p) * static_cast<double>(model.parameters.layer_sizes[d]);
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.warm_start_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(trainer.train_set().size());
-    warm_start << "warm start       " << megabytes(image * static_cast<double>(per_rank))
+    warm_start << "warm start       " << megabytes(image * static_cast<double>(plan.per_rank))
                << " of host memory per rank (" << megabytes(static_cast<double>(all))
                << " more on rank 0 while a checkpoint is written), "
-               << megabytes(2 * image * static_cast<double>(std::min<std::int64_t>(options.batch, per_rank)) *
-                            (ranks - 1) / ranks)
+               << megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks)
                << " per step and rank to others\n";
   }
   std::ostringstream text;
@@ -404,11 +306,9 @@ std::string validate_text(const Command& command) {
        << "data             " << trainer.train_set().size() << " training and " << trainer.test_set().size()
        << " test images, " << trainer.train_set().info().classes << " classes, " << trainer.train_set().info().size
        << "x" << trainer.train_set().info().size << "\n"
-       << "ranks            " << ranks << ", batch " << options.batch << " each, micro-batch "
-       << (options.micro_batch > 0 ? options.micro_batch : options.batch) << "\n"
-       << "steps per epoch  " << steps << "; " << options.warmup_epochs << " warm-up + " << options.epochs
-       << " epochs = " << steps * (options.warmup_epochs + options.epochs) << " steps"
-       << (options.max_steps > 0 ? ", ended by --max-steps " + std::to_string(options.max_steps) : "") << "\n"
+       << "ranks            " << ranks << ", batch " << plan.batch << " each, micro-batch " << plan.micro_batch()
+       << "\n"
+       << "length           " << plan_text(all_steps, plan.steps(), epochs, options.warmup_epochs) << "\n"
        << "attack           " << trainer.attack_steps() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.attack_sizes())
        << " images at a time\n"
@@ -424,6 +324,8 @@ std::string validate_text(const Command& command) {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
+    text << "warning          " << line << "\n";
   return text.str();
 }
 

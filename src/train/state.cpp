@@ -1,5 +1,7 @@
 // The trainer's state as a checkpoint, and back.
 
+#include <set>
+
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -13,6 +15,13 @@ namespace {
 }  // namespace
 
 void load_network(const Checkpoint& checkpoint, Model& model) {
+  std::set<std::string> known;
+  for (const Segment& segment : model.parameters.segments) known.insert("param/" + segment.name);
+  for (const Norm& norm : model.graph.norms)
+    for (const char* name : {".running_mean", ".running_var"}) known.insert("bn/" + norm.name + name);
+  for (const Checkpoint::Array& array : checkpoint.arrays)
+    require(array.name.starts_with("optim/") || known.contains(array.name), ExitCode::checkpoint,
+            "the checkpoint's array ", array.name, " is none of the network's; it belongs to another network");
   for (const Segment& segment : model.parameters.segments)
     model.upload(segment, checkpoint.array("param/" + segment.name, shape_of(segment)).values, model.parameters.values);
   for (const Norm& norm : model.graph.norms) {
@@ -31,18 +40,27 @@ std::int64_t Trainer::checkpoint_bytes() const {
          warm_start_bytes();
 }
 
+std::vector<float> Trainer::running_statistics() const {
+  const auto count = static_cast<std::size_t>(model_->graph.statistics);
+  std::vector<float> values(2 * count);
+  backend_->copy_to_host(values.data(), model_->running_mean, count * sizeof(float));
+  backend_->copy_to_host(values.data() + count, model_->running_variance, count * sizeof(float));
+  return values;
+}
+
+void Trainer::set_running_statistics(const std::vector<float>& values) {
+  const auto count = static_cast<std::size_t>(model_->graph.statistics);
+  backend_->copy_to_device(model_->running_mean, values.data(), count * sizeof(float));
+  backend_->copy_to_device(model_->running_variance, values.data() + count, count * sizeof(float));
+  ++model_->parameters.version;
+}
+
 Checkpoint Trainer::capture() {
   // Where every rank keeps its own running statistics, all of them belong to the state.
   std::vector<double> local;
-  const auto count = static_cast<std::size_t>(model_->graph.statistics);
-  std::vector<float> mean(count), variance(count);
-  backend_->copy_to_host(mean.data(), model_->running_mean, count * sizeof(float));
-  backend_->copy_to_host(variance.data(), model_->running_variance, count * sizeof(float));
-  if (options_.bn_statistics == "local") {
-    std::vector<double> mine(mean.begin(), mean.end());
-    mine.insert(mine.end(), variance.begin(), variance.end());
-    local = world_.gather(mine);
-  }
+  const std::vector<float> statistics = running_statistics();
+  if (options_.bn_statistics == "local")
+    local = world_.gather(std::vector<double>(statistics.begin(), statistics.end()));
   Checkpoint checkpoint;
   if (warm_start_) warm_start_->save(checkpoint);
   if (!world_.root()) return checkpoint;
@@ -55,11 +73,12 @@ Checkpoint Trainer::capture() {
           {"optim/" + state.name + "/" + segment.name, shape_of(segment), model_->download(segment, state.data)});
   }
   for (const Norm& norm : model_->graph.norms) {
-    const auto slice = [&](const std::vector<float>& all) {
-      return std::vector<float>(all.begin() + norm.begin, all.begin() + norm.begin + norm.channels);
+    const auto slice = [&](std::int64_t begin) {
+      const auto first = statistics.begin() + begin + norm.begin;
+      return std::vector<float>(first, first + norm.channels);
     };
-    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_mean", {norm.channels}, slice(mean)});
-    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_var", {norm.channels}, slice(variance)});
+    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_mean", {norm.channels}, slice(0)});
+    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_var", {norm.channels}, slice(model_->graph.statistics)});
   }
   checkpoint.doubles["selector"] = selector_->state();
   checkpoint.doubles["p"] = p_;
@@ -72,6 +91,9 @@ Checkpoint Trainer::capture() {
   checkpoint.integers["threads"] = choose_threads(options_.threads, world_.node_size());
   checkpoint.integers["train_images"] = train_->size();
   checkpoint.integers["batches_tracked"] = model_->batches_tracked;
+  checkpoint.integers["image_size"] = train_->info().size;
+  std::string& classes = checkpoint.texts["class_names"];
+  for (const std::string& name : train_->info().class_names) classes += name + "\n";
   return checkpoint;
 }
 
@@ -126,6 +148,7 @@ void Trainer::share_state() {
   share(model_->running_mean, model_->graph.statistics);
   share(model_->running_variance, model_->graph.statistics);
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+  world_.broadcast(p_.data(), p_.size() * sizeof(double));
   std::int64_t numbers[] = {step_, model_->batches_tracked, static_cast<std::int64_t>(local_statistics_.size())};
   world_.broadcast(numbers, sizeof numbers);
   step_ = numbers[0];
@@ -136,9 +159,7 @@ void Trainer::share_state() {
   const auto count = static_cast<std::size_t>(model_->graph.statistics);
   if (local_statistics_.size() == 2 * count * static_cast<std::size_t>(world_.size())) {
     const double* mine = local_statistics_.data() + 2 * count * static_cast<std::size_t>(world_.rank());
-    const std::vector<float> values(mine, mine + 2 * count);
-    backend_->copy_to_device(model_->running_mean, values.data(), count * sizeof(float));
-    backend_->copy_to_device(model_->running_variance, values.data() + count, count * sizeof(float));
+    set_running_statistics({mine, mine + 2 * count});
   }
   if (warm_start_) warm_start_->share();
   ++model_->parameters.version;

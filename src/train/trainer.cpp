@@ -22,18 +22,33 @@ namespace {
   return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
 }
 
-enum Message : std::uint8_t { kLossAdv, kCorrectAdv, kLossClean, kCorrectClean, kImages, kPasses, kStop, kScalars };
+enum Message : std::uint8_t {
+  kLossAdv,
+  kCorrectAdv,
+  kLossClean,
+  kCorrectClean,
+  kImages,
+  kPasses,
+  kStop,
+  kWrongDraws,
+  kScalars
+};
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split, std::int64_t limit) {
-  if (!options.data.empty()) return open_dataset(options.data, split, limit);
-  SyntheticOptions set = built_in_set(options);
-  if (limit > 0) {
-    set.train = std::min(set.train, limit);
-    set.test = std::min(set.test, limit);
+std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split) {
+  const std::string of = split == "test" ? "test" : "train";
+  const std::int64_t limit = of == "test" ? options.limit_test : options.limit_train;
+  std::unique_ptr<Dataset> whole;
+  if (options.data.empty()) {
+    SyntheticOptions set = built_in_set(options);
+    if (limit > 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
+    whole = synthetic_dataset(set, of);
+  } else {
+    whole = open_dataset(options.data, of, limit);
   }
-  return synthetic_dataset(set, split);
+  if (of == "test" || options.holdout == 0) return whole;
+  return held_out(std::move(whole), options.holdout, options.seed, split == "train");
 }
 
 int choose_threads(int wanted, int ranks_on_node) {
@@ -84,9 +99,17 @@ class Trainer::BatchObjective final : public Objective {
   float weight_ = 1;
 };
 
-Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(world), options_(options) {
-  train_ = open_split(options, "train", options.limit_train);
-  test_ = open_split(options, "test", options.limit_test);
+Trainer::Trainer(Communicator& world, const TrainOptions& options)
+    : world_(world),
+      options_(options),
+      evaluation_attacks_({.attacks = options.eval,
+                           .eps = options.eval_eps > 0 ? options.eval_eps : options.eps,
+                           .alpha = options.eval_alpha,
+                           .steps = options.eval_attack_steps,
+                           .restarts = options.eval_restarts}) {
+  train_ = open_split(options, "train");
+  test_ = open_split(options, "test");
+  if (options.holdout > 0) held_out_ = open_split(options, "holdout");
   const DatasetInfo& info = train_->info();
   require(test_->info().size == info.size && test_->info().channels == info.channels &&
               test_->info().classes <= info.classes,
@@ -105,14 +128,11 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
       granularity_from(options.granularity));
   model_->initialize(options.seed);
 
-  // A rank never has more samples than its share in one step; batch norm works on micro-batches.
-  const std::int64_t per_rank = (train_->size() + world.size() - 1) / world.size();
-  const auto at_most = [](int wanted, std::int64_t limit) {
-    return static_cast<int>(std::min<std::int64_t>(wanted, limit));
-  };
-  micro_batch_ = at_most(options.micro_batch > 0 ? options.micro_batch : options.batch, per_rank);
-  options_.batch = at_most(options.batch, (per_rank + micro_batch_ - 1) / micro_batch_ * micro_batch_);
-  steps_per_epoch_ = (per_rank + options_.batch - 1) / options_.batch;
+  const EpochPlan plan(train_->size(), world.size(), options.batch, options.micro_batch);
+  batch_asked_ = options.batch;
+  options_.batch = plan.batch;
+  micro_batch_ = plan.micro_batch();
+  steps_per_epoch_ = plan.steps();
   warmup_steps_ = options.warmup_epochs * steps_per_epoch_;
   total_steps_ = warmup_steps_ + options.epochs * steps_per_epoch_;
   if (options.max_steps > 0) total_steps_ = std::min(total_steps_, options.max_steps);
@@ -124,16 +144,14 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
       FrozenProgram::of_sizes(*model_, stops ? early_stop_sizes(micro_batch_) : std::vector{micro_batch_}, storage);
   if (storage != DType::f32) evaluated_ = std::make_unique<FrozenProgram>(*model_, micro_batch_);
   training_[micro_batch_] = std::make_unique<TrainingProgram>(*model_, micro_batch_);
-  if (const int rest = static_cast<int>(per_rank % micro_batch_); rest > 0)
-    training_[rest] = std::make_unique<TrainingProgram>(*model_, rest);
+  if (const int last = plan.last_batch() / plan.micro_batches; last != micro_batch_)
+    training_[last] = std::make_unique<TrainingProgram>(*model_, last);
 
   const AttackOptions attack{.eps = options.eps,
                              .alpha = options.alpha,
                              .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
                              .stop = options.attack_stop};
   attack_ = attacks().at(options.attack)(attack);
-  evaluation_attack_ = attacks().at("pgd")(
-      {.eps = options.eps, .alpha = options.attack == "pgd" ? options.alpha : 0, .steps = options.eval_attack_steps});
   const bool batch_statistics =
       options.attack_bn == "train" || (options.attack_bn == "auto" && attack_->prefers_batch_statistics());
   if (stops)
@@ -155,12 +173,12 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
                                                                .reset_steps = options.warm_start * steps_per_epoch_});
 
   const int layers = model_->parameters.layers();
+  budget_ = options.budget > 0 ? options.budget : layers * 40.0 / 54.0;
   selector_ = selectors().at(options.selector)({.layers = layers,
-                                                .budget = options.budget > 0 ? options.budget : layers * 40.0 / 54.0,
+                                                .budget = budget_,
                                                 .p_min = options.p_min,
                                                 .bandit_loss = options.bandit_loss,
-                                                .bandit_rate = options.bandit_rate,
-                                                .seed = options.seed});
+                                                .bandit_rate = options.bandit_rate});
   draw_period_ = options.resample == "step"    ? 1
                  : options.resample == "epoch" ? steps_per_epoch_
                                                : std::stoll(options.resample);
@@ -194,7 +212,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
   partial_ = doubles(chunks_->largest() * kSums, false);
   sums_ = doubles(sums, false);
   host_sums_ = doubles(sums, true);
-  active_ = ActiveSet::all(layers);
+  active_ = repeated_ = ActiveSet::all(layers);
   p_.assign(static_cast<std::size_t>(layers), 1.0);
   norms_.assign(static_cast<std::size_t>(layers), std::numeric_limits<double>::quiet_NaN());
 
@@ -213,8 +231,11 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options) : world_(worl
     return fits_on_device(*backend_, dataset, options.resident) ? put_on_device(*backend_, dataset) : nullptr;
   };
   all_images_ = resident(*train_);
-  evaluator_ = std::make_unique<Evaluator>(world, *test_, resident(*test_), *images_,
-                                           evaluated_ ? *evaluation_objective_ : *objective_);
+  FrozenObjective& judged = evaluated_ ? *evaluation_objective_ : *objective_;
+  evaluators_.emplace_back("test", std::make_unique<Evaluator>(world, *test_, resident(*test_), *images_, judged));
+  if (held_out_)
+    evaluators_.emplace_back("holdout",
+                             std::make_unique<Evaluator>(world, *held_out_, resident(*held_out_), *images_, judged));
   record_.scale = &active_.scale;
   record_.p = &p_;
 }
@@ -267,6 +288,7 @@ const StepRecord& Trainer::step(bool stop) {
   carried_ = {};
   lap(-1);
   record_.epoch = static_cast<int>(step_ / steps_per_epoch_);
+  record_.steps_per_epoch = steps_per_epoch_;
   record_.lr = schedule_->lr(step_);
   const std::int64_t weight_gradients = backend_->counters.conv_backward_weights;
 
@@ -280,16 +302,17 @@ const StepRecord& Trainer::step(bool stop) {
   Objective& objective = attacked();
   const std::int64_t passes = objective.passes;
   std::int64_t bytes_perturbations = 0;
-  for (int first = 0; first < batch.count; first += images_->count) {
-    images_->load(batch, first, std::min(micro_batch_, batch.count - first), all_images_);
+  const int size = batch.count / (options_.batch / micro_batch_);  // of each micro-batch
+  for (int first = 0; first < batch.count; first += size) {
+    images_->load(batch, first, size, all_images_);
     prepare_attack(batch.count);
     if (warm_start_) bytes_perturbations += warm_start_->load(objective, images_->crops, batch, first, step_);
     lap(Phase::data);
     attack_->perturb(objective);
     if (warm_start_ && !options_.attack_reuse) warm_start_->keep(objective, images_->crops);
     lap(Phase::attack);
-    const bool last = first + images_->count == batch.count, clean = options_.lambda > 0;
-    TrainingProgram& network = program(images_->count);
+    const bool last = first + size == batch.count, clean = options_.lambda > 0;
+    TrainingProgram& network = program(size);
     train_pass(network, images_->x_adv, first, batch.count, 0, 1.0F, last && !clean);
     if (options_.attack_reuse) {
       attack_->step(objective);
@@ -303,8 +326,12 @@ const StepRecord& Trainer::step(bool stop) {
   reducer_->finish();
   share_statistics(batch, objective.passes - passes, stop);
   lap(Phase::reduce);
+  require(message_[kWrongDraws] == 0, ExitCode::integrity, "in step ", step_ + 1, ", ", message_[kWrongDraws],
+          " of the ", world_.size(),
+          " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step "
+          "before, and the last checkpoint is good: start all ranks with the same options, and suspect a node");
   const double loss = record_.loss_adv + (options_.lambda > 0 ? record_.loss_clean : 0.0);
-  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch,
+  require(std::isfinite(loss), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", record_.epoch + 1,
           ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
 
   learn();
@@ -317,8 +344,9 @@ const StepRecord& Trainer::step(bool stop) {
   record_.step = ++step_;
   record_.wall_time = wall_time();
   record_.bytes_sent = reducer_->bytes_sent();
-  record_.active_elements = record_.bytes_sent / std::int64_t{sizeof(float)};
-  record_.bytes_statistics = static_cast<std::int64_t>(message_.size() * sizeof(double)) + bytes_perturbations;
+  record_.active_elements = reducer_->elements();
+  record_.bytes_statistics =
+      world_.size() > 1 ? static_cast<std::int64_t>(message_.size() * sizeof(double)) + bytes_perturbations : 0;
   record_.weight_gradients = backend_->counters.conv_backward_weights - weight_gradients;
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
@@ -337,12 +365,21 @@ bool Trainer::draw_due(std::int64_t step) const {
 }
 
 void Trainer::choose_layers() {
+  wrong_draw_ = false;
   if (!draw_due(step_)) return;
+  const auto number = static_cast<std::uint64_t>(step_);
   if (world_.root()) {
-    selector_->draw(static_cast<std::uint64_t>(step_), active_);
     p_ = selector_->probabilities();
+    draw_layers(options_.seed, number, p_, active_);
   }
+  world_.broadcast(p_.data(), p_.size() * sizeof(double));
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
+  if (world_.root()) return;
+  // The others repeat the draw. The step's second message brings what they find to all.
+  wrong_draw_ = !(probability_of_any(p_) > 0);
+  if (wrong_draw_) return;
+  draw_layers(options_.seed, number, p_, repeated_);
+  wrong_draw_ = repeated_.scale != active_.scale;
 }
 
 void Trainer::train_pass(TrainingProgram& network, const float* x, int first, int batch, int pass, float weight,
@@ -400,6 +437,7 @@ void Trainer::share_statistics(const HostBatch& batch, std::int64_t passes, bool
   message_[kImages] = batch.count;
   message_[kPasses] = static_cast<double>(passes);
   message_[kStop] = stop ? 1 : 0;
+  message_[kWrongDraws] = wrong_draw_ ? 1 : 0;
   std::copy_n(host_statistics_, message_.size() - kScalars, message_.begin() + kScalars);
   world_.sum(message_.data(), static_cast<std::int64_t>(message_.size()));
   for (std::size_t i = kScalars; i < message_.size(); ++i)
@@ -444,15 +482,40 @@ void Trainer::update_running_statistics() {
   ++model_->parameters.version;
 }
 
-EvaluationRecord Trainer::evaluate() {
-  EvaluationRecord record;
-  record.step = step_;
-  record.epoch = static_cast<int>(step_ / steps_per_epoch_);
-  record.wall_time = wall_time();
-  const auto begin = std::chrono::steady_clock::now();
-  evaluator_->run(*evaluation_attack_, options_.seed, record);
-  book(Phase::evaluate, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  return record;
+std::vector<EvaluationRecord> Trainer::evaluate() {
+  std::vector<EvaluationRecord> all;
+  const double time = wall_time();
+  // Where every rank has running statistics of its own, rank 0's count: all evaluate one network.
+  const bool local = options_.bn_statistics == "local" && world_.size() > 1;
+  const std::vector<float> own = local ? running_statistics() : std::vector<float>();
+  if (local) {
+    std::vector<float> root = own;
+    world_.broadcast(root.data(), root.size() * sizeof(float));
+    set_running_statistics(root);
+  }
+  for (const auto& [split, evaluator] : evaluators_) {
+    const EvaluationResult result = evaluator->run(evaluation_attacks_, options_.seed);
+    book(Phase::evaluate, result.seconds);
+    for (EvaluationRecord& record : result.records(evaluation_attacks_)) {
+      record.step = step_;
+      record.epoch = static_cast<int>(step_ / steps_per_epoch_);
+      record.wall_time = time;
+      record.split = split;
+      all.push_back(record);
+    }
+  }
+  if (local) set_running_statistics(own);
+  return all;
+}
+
+TrainOptions Trainer::resolved() const {
+  TrainOptions all = options_;
+  all.budget = budget_;
+  all.batch = batch_asked_;  // where it is cut to a rank's share, another number of ranks cuts it otherwise
+  all.device = backend_->device().kind == DeviceKind::cpu ? "cpu" : "cuda";
+  all.threads = choose_threads(options_.threads, world_.node_size());
+  all.resident = all_images_ != nullptr ? "on" : "off";
+  return all;
 }
 
 std::uint64_t Trainer::replica_hash() const {
@@ -467,18 +530,21 @@ std::uint64_t Trainer::replica_hash() const {
     return hash(host.data(), host.size() * sizeof(float), seed);
   };
   std::uint64_t value = device_hash(model_->parameters.values, model_->parameters.size, 0);
+  for (const Optimizer::State& state : optimizer_->state())
+    value = device_hash(state.data, model_->parameters.size, value);
   if (options_.bn_statistics == "average") {
     value = device_hash(model_->running_mean, model_->graph.statistics, value);
     value = device_hash(model_->running_variance, model_->graph.statistics, value);
   }
+  value = hash(p_.data(), p_.size() * sizeof(double), value);
   return hash(active_.scale.data(), active_.scale.size() * sizeof(float), value);
 }
 
 void Trainer::check_replicas() {
-  require(
-      world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
-      " the ranks hold different weights or active layers; the last checkpoint is good: run the same command again, "
-      "and suspect a node or a library if it returns");
+  require(world_.agree(replica_hash()), ExitCode::integrity, "after step ", step_,
+          " the ranks hold different weights, optimizer state, statistics or active layers; the last checkpoint is "
+          "good: run "
+          "the same command again, and suspect a node or a library if it returns");
 }
 
 RankRecord Trainer::gather_times() {

@@ -21,9 +21,9 @@ namespace dat {
 /// Threads of one rank: `wanted`, or, where that is 0, the cores this process may use, shared by the ranks of its node.
 [[nodiscard]] int choose_threads(int wanted, int ranks_on_node);
 
-/// The split that `train` works on: from --data, or of the built-in synthetic set.
-[[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split,
-                                                  std::int64_t limit);
+/// What `train` works on: from --data, or of the built-in synthetic set. split: train (without what is held out),
+/// holdout, test; cut as the options say.
+[[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split);
 
 /// Parameters and running statistics of a checkpoint into a model. Error(checkpoint): another network.
 void load_network(const Checkpoint& checkpoint, Model& model);
@@ -38,6 +38,8 @@ class Trainer {
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
   [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Images per rank and step: --batch, or a rank's share of the training images where that is less.
+  [[nodiscard]] int batch() const { return options_.batch; }
   /// Seconds since the run's first start, without the time between its parts; and those of them in the reduction.
   [[nodiscard]] double wall_time() const;
   [[nodiscard]] double communication_time() const { return communication_seconds_; }
@@ -55,13 +57,19 @@ class Trainer {
   /// Starts the clock and the loader, at the step restored or at 0.
   void start();
   /// One step: attack, gradients of the active layers, reduction, update. **Collective.** `stop` is this rank's wish to
-  /// end; stop_agreed() tells afterwards whether any rank had it. Error(numerical) on all ranks alike.
+  /// end; stop_agreed() tells afterwards whether any rank had it. On all ranks alike: Error(numerical);
+  /// Error(integrity) where a rank repeats the draw of layers and finds another.
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return stop_agreed_; }
 
-  /// Clean and PGD accuracy on the test set. **Collective.**
-  [[nodiscard]] EvaluationRecord evaluate();
-  /// Error(integrity) where the ranks' weights, running statistics or active layers differ. **Collective.**
+  /// Accuracy on the test set, then on what is held out, clean and under each attack of --eval, with rank 0's running
+  /// statistics. **Collective.**
+  [[nodiscard]] std::vector<EvaluationRecord> evaluate();
+  [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
+  /// The options with every number that planning has decided.
+  [[nodiscard]] TrainOptions resolved() const;
+  /// Error(integrity) where the ranks' weights, optimizer state, running statistics (if averaged), probabilities or
+  /// active layers differ. **Collective.**
   void check_replicas();
   /// Seconds and bytes of every rank since the last call, on rank 0. **Collective.**
   [[nodiscard]] RankRecord gather_times();
@@ -91,6 +99,9 @@ class Trainer {
   [[nodiscard]] bool learns() const;
   void learn();
   void update_running_statistics();
+  /// This rank's, [2][graph.statistics]: means, variances.
+  [[nodiscard]] std::vector<float> running_statistics() const;
+  void set_running_statistics(const std::vector<float>& values);
   struct Lap {
     int phase;  ///< that ends here; -1: none, one begins
     Backend::Ticket stamp;
@@ -103,7 +114,7 @@ class Trainer {
 
   Communicator& world_;
   TrainOptions options_;
-  std::unique_ptr<Dataset> train_, test_;
+  std::unique_ptr<Dataset> train_, test_, held_out_;  ///< held_out_: null without --holdout
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Images> images_;
@@ -112,8 +123,10 @@ class Trainer {
   std::map<int, std::unique_ptr<TrainingProgram>> training_;  ///< by number of samples
   std::unique_ptr<FrozenObjective> objective_, evaluation_objective_;
   std::unique_ptr<BatchObjective> batch_objective_;
-  std::unique_ptr<Evaluator> evaluator_;
-  std::unique_ptr<Attack> attack_, evaluation_attack_;
+  EvaluationAttacks evaluation_attacks_;
+  std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< by split
+  std::unique_ptr<Attack> attack_;
+  double budget_ = 0;
   std::unique_ptr<WarmStart> warm_start_;  ///< null: attacks start at random
   std::unique_ptr<LayerSelector> selector_;
   std::unique_ptr<GradientReducer> reducer_;
@@ -123,9 +136,10 @@ class Trainer {
   std::unique_ptr<ChunkTable> chunks_;
   const std::uint8_t* all_images_ = nullptr;  ///< the training set, where it is on the device
 
-  int micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
+  int batch_asked_ = 0, micro_batch_ = 1, classes_ = 0, passes_ = 1, attack_passes_ = 0;
   std::int64_t step_ = 0, total_steps_ = 0, steps_per_epoch_ = 1, warmup_steps_ = 0, draw_period_ = 1;
-  ActiveSet active_;
+  ActiveSet active_, repeated_;  ///< in force; as this rank draws it from rank 0's probabilities
+  bool wrong_draw_ = false;      ///< they differ
   std::vector<double> p_, norms_;
   double *partial_ = nullptr, *sums_ = nullptr;  ///< for the gradient norms, on the device
   std::function<void(int)> ready_;

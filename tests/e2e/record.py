@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import unittest
 
 import h5py
 import numpy as np
@@ -25,10 +24,11 @@ class Results(common.TestCase):
         names = [name.decode() for name in found["jointspar/layer_name"]]
         return found, names
 
-    def assert_bytes(self, found):
-        """A step sends the gradients of the active layers, 4 bytes each, and of no other."""
+    def assert_bytes(self, found, ranks=2):
+        """A step sends the gradients of the active layers, 4 bytes each, and of no other. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
-        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements)
+        np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
+        self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
         sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
@@ -66,7 +66,7 @@ class Results(common.TestCase):
 
     def test_layers_drawn_every_three_steps_in_a_residual_network(self):
         found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample",
-                                   3, network="preact_resnet18")
+                                   3, "--lambda", 0, network="preact_resnet18")
         self.assertEqual(len(names), 54)
         self.assert_bytes(found)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 20)
@@ -84,8 +84,16 @@ class Results(common.TestCase):
             self.assert_bytes(found)
             os.rename("run", granularity)
 
+    def test_one_rank_sends_nothing(self):
+        found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--warm-start", 2, ranks=1)
+        self.assert_bytes(found, ranks=1)
+        self.assertTrue((found["ranks/bytes"] == 0).all())
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read(), "gradients sent +nothing: one rank\n")
+
     def test_all_layers(self):
-        found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all")
+        found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all",
+                                   "--lambda", 0)
         self.assert_bytes(found)
         self.assert_weight_gradients(found, names, passes=1)
         self.assertTrue((found["jointspar/active"] == 1).all() and (found["jointspar/p"] == 1).all())
@@ -129,6 +137,30 @@ class Results(common.TestCase):
                 rank_0 = found[name.replace("history/step", "ranks")][:, 0]
                 np.testing.assert_allclose(rank_0.sum(), found[name].sum(), err_msg=name)
 
+    def test_phases_are_the_same_in_every_table(self):
+        """Also what follows the last step, of a run with several parts."""
+        common.synthetic("set.h5", train=48, test=400, size=16, classes=4)
+        for _ in range(2):  # the second one evaluates and writes its results again
+            found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, ranks=2)
+        by_rank = {name[len("ranks/t_"):]: values.sum(0) for name, values in found.items() if name.startswith("ranks/t_")}
+        self.assertEqual(len(by_rank), 8)
+        total = sum(by_rank.values())[0]
+        with open("run/SUMMARY.txt") as file:
+            table = {words[0]: words[1:] for words in map(str.split, file) if len(words) == 4 and words[-1] == "%"}
+        self.assertEqual(sorted(table), sorted(by_rank))
+        # What follows the last step is seen in two decimals.
+        self.assertGreater(by_rank["evaluate"][0] - found["history/step/t_evaluate"].sum(), 0.02)
+        self.assertEqual(common.run("plot", "run").code, 0)
+        with open("run/plots/phases.csv") as file:
+            names, *rows = (line.replace('"', "").split(",") for line in file.read().splitlines())
+        for name, (seconds, share, _) in table.items():
+            self.assertAlmostEqual(float(seconds), by_rank[name][0], delta=0.00501, msg=name)
+            self.assertAlmostEqual(float(share), 100 * by_rank[name][0] / total, delta=0.0501, msg=name)
+            drawn = [float(row[names.index(name + "_seconds")]) for row in rows]
+            np.testing.assert_allclose(drawn, by_rank[name], rtol=1e-5, err_msg=name)  # six digits
+        with open("run/plots/phases.gp") as file:
+            self.assertIn(f"evaluate ({table['evaluate'][1]} %)", file.read())
+
     def test_files(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
         with open("run/SUMMARY.txt") as file:
@@ -161,7 +193,7 @@ class Results(common.TestCase):
         for kind, begin in ("svg", b"<?xml"), ("png", b"\x89PNG"):
             ended = common.run("plot", "run", "--format", kind)
             self.assertEqual(ended.code, 0, ended.text)
-            self.assertEqual(len(ended.text.splitlines()), 3, ended.text)
+            self.assertEqual(len(ended.text.splitlines()), 4, ended.text)
             for path in ended.text.splitlines():
                 with open(path, "rb") as file:
                     picture = file.read()
@@ -169,6 +201,18 @@ class Results(common.TestCase):
                 self.assertGreater(len(picture), 2000)
                 if kind == "svg":
                     self.assertTrue(picture.rstrip().endswith(b"</svg>"))
+        # Several runs: those of each, then the comparison.
+        os.rename("run", "one")
+        self.train("two", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 1, "--selector", "all")
+        ended = common.run("plot", "one", "two", "--out", "both")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertEqual([line for line in ended.text.splitlines() if line.startswith("both/")],
+                         ["both/accuracy.svg", "both/phases.svg", "both/communication.svg"])
+        with open("both/accuracy.svg") as file:
+            picture = file.read()
+        for name in "one: clean", "two: pgd2":
+            self.assertIn(name, picture)
+        self.refuse(2, "--out is for the comparison", "plot", "one", "--out", "both")
 
 
 class Evaluation(common.TestCase):
@@ -184,7 +228,7 @@ class Evaluation(common.TestCase):
             ended = common.run(*arguments, "--batch", batch, ranks=ranks)
             self.assertEqual(ended.code, 0, ended.text)
             self.assertIn(" 101 test images", ended.text)
-            found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\S+)", ended.text)])
+            found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)])
         for clean, clean_loss, attacked, attacked_loss in found:
             # Counts of 101 images. A sample's numbers do not depend on its neighbours, so the counts agree exactly.
             # Losses are sums in another order, shown with 4 digits.
@@ -195,6 +239,25 @@ class Evaluation(common.TestCase):
         self.assertLess(found[0][2], found[0][0])
         self.assertGreater(found[0][0], 0.3)
         self.assertEqual([row["images"] for row in common.rows("run", "evaluation")], [101] * 4)
+
+    def test_of_local_statistics_is_that_of_rank_0(self):
+        """Two ranks that keep their own running statistics evaluate one network: the one that the checkpoint has."""
+        common.synthetic("set.h5", train=48, test=50, size=16, classes=4)
+        local = [*TRAIN, "--network", "small_cnn", "--batch", 4, "--warmup-epochs", 0, "--epochs", 2, "--lr", 0.05,
+                 "--bn-statistics", "local"]
+        self.train("run", *local, ranks=2)
+        own = common.state("run")["state/bn_local"].reshape(2, -1)
+        self.assertGreater(np.abs(own[0] - own[1]).max(), 0.01)
+        ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 2)
+        found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)]
+        last = common.rows("run", "evaluation")[-1]
+        # Shown with 4 digits; accuracies are counts of 50.
+        for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
+            self.assertAlmostEqual(last[name], value, delta=1.5e-4, msg=name)
+        # The ranks go on with their own: an evaluation changes nothing.
+        local[local.index("--eval-every") + 1] = 0
+        self.train("quiet", *local, ranks=2)
+        self.assert_same(common.state("run"), common.state("quiet"))
 
     def test_agrees_with_the_training_program(self):
         common.synthetic("set.h5", train=48, test=50, size=16, classes=4)
@@ -231,19 +294,39 @@ class Validated(common.TestCase):
         self.assertEqual(ended.code, 0, ended.text)
         for pattern in ("parameters +14548 in 11 tensors, 11 layers",
                         "data +50 training and 10 test images, 4 classes, 16x16",
-                        "steps per epoch +7; 1 warm-up \\+ 2 epochs = 21 steps", "all-reduce +0.0 MB per step",
+                        "length +21 steps, 3 epochs of 7 steps \\(1 warm-up\\)", "all-reduce +0.0 MB per step",
                         "checkpoint +0.2 MB", "memory per rank +\\d"):
             self.assertRegex(ended.text, pattern)
-        self.train("run", "--config", "run.toml")
-        self.assertEqual(len(common.rows("run", "step")), 21)
+        started = self.train("run", "--config", "run.toml").text
+        self.assertIn("run folder run, 21 steps, 3 epochs of 7 steps (1 warm-up)\n", started)
+        self.assertEqual([(row["epoch"], row["steps_per_epoch"]) for row in common.rows("run", "step")],
+                         [(step // 7, 7) for step in range(21)])
+        self.assertRegex(started, r"step 21/21  epoch 3 of 3 \(1 warm-up\)  loss ")
+        ended = common.run("validate", "--config", "run.toml", "--max-steps", 20)
+        self.assertRegex(ended.text, r"length +20 of 21 steps, 3 epochs of 7 steps \(1 warm-up\)")
         with open("run/config.resolved.toml") as file:
             resolved = file.read()
         self.assertRegex(resolved, '(?m)^eps = "6/255"$')
         self.assertRegex(resolved, f'(?m)^alpha = {1.5 / 255!r}|alpha = "1.5/255"$')
+        # What is hardly meant is named, by both in the same words.
+        odd = ["--config", "run.toml", "--batch", 1000, "--threads", os.cpu_count() + 1, "--alpha", 1]
+        ended = common.run("validate", *odd)
+        advised = re.findall("(?m)^warning +(.*)$", ended.text)
+        self.assertEqual([line.split()[0] for line in advised], ["--threads", "--batch", "--alpha"], ended.text)
+        self.assertIn("ranks            1, batch 50 each", ended.text)
+        ended = self.train("odd", *odd)
+        warned = [line.partition("warning: ")[2] for line in ended.warnings]
+        self.assertEqual([line for line in warned if line.startswith("--")], advised)
+        with open("odd/run.log") as file:
+            logged = file.read()
+        for line in advised:
+            self.assertIn("Z warning: " + line + "\n", logged)
+        ended = common.run("validate", "--config", "odd/config.resolved.toml")
+        self.assertIn("ranks            1, batch 50 each", ended.text)
         self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--p-min", 0.5)
         self.refuse(2, "--micro-batch", "validate", "--config", "run.toml", "--micro-batch", 3)
         self.refuse(3, "none.h5", "validate", "--config", "run.toml", "--data", "none.h5")
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

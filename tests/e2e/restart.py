@@ -4,7 +4,6 @@ import glob
 import os
 import shutil
 import signal
-import unittest
 
 import numpy as np
 
@@ -78,7 +77,7 @@ class Restart(common.TestCase):
         self.assert_same(common.history(folder), common.history("straight"))
         self.assertEqual([(row["kind"], row.get("step")) for row in common.rows(folder) if row["kind"] != "ranks"],
                          [(row["kind"], row.get("step")) for row in common.rows("straight") if row["kind"] != "ranks"])
-        self.assertEqual([path for path in glob.glob(f"{folder}/**/.*", recursive=True)], [])
+        self.assertEqual(glob.glob(f"{folder}/**/.*", recursive=True), [f"{folder}/.lock"])
         return ended
 
 
@@ -346,6 +345,14 @@ class OtherRanks(Restart):
         self.assertLess(np.linalg.norm(after - before) / np.linalg.norm(before), 0.1)
         self.assertFalse(np.array_equal(after, before))
 
+    def test_with_a_batch_above_the_share(self):
+        """It is cut to the share of each rank; the options keep what was asked for."""
+        batch = ["train", *TRAIN, *EPOCHS, "--batch", 200, "--out", "run"]
+        for ranks, steps in (1, 1), (2, 2):
+            self.assertEqual(common.run(*batch, "--max-steps", steps, ranks=ranks).code, 0)
+        self.assertEqual([row["images"] for row in common.rows("run", "step")], 2 * [SET["train"]])
+        self.assertEqual(common.run("train", "--config", "run/config.resolved.toml", "--out", "again").code, 0)
+
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

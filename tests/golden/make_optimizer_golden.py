@@ -1,7 +1,7 @@
 """Writes optimizer.h5 beside this script: five steps of LAMB, LARS and SGD in double precision.
 
 The inputs are float32 numbers, so that both sides start from the same values. LAMB and LARS are plain tensor formulas,
-SGD is torch.optim.SGD. An inactive segment (scale 0) is left out of the step altogether.
+SGD is torch.optim.SGD, with 1/p on the gradient (inside) or on the learning rate of each tensor (outside). An inactive segment (scale 0) is left out of the step altogether.
 """
 import os
 
@@ -65,15 +65,16 @@ def run_layerwise(formula, importance):
     return np.stack(trace)
 
 
-def run_sgd(nesterov):
+def run_sgd(nesterov, importance):
     theta, gradients = inputs()
     theta = [t.double().requires_grad_() for t in theta]
-    sgd = torch.optim.SGD(theta, lr=1.0, momentum=0.9, weight_decay=5e-4, nesterov=nesterov)
+    sgd = torch.optim.SGD([{"params": [t]} for t in theta], lr=1.0, momentum=0.9, weight_decay=5e-4, nesterov=nesterov)
     trace = []
     for k in range(STEPS):
-        sgd.param_groups[0]["lr"] = LR[k]
         for d, scale in enumerate(SCALE[k]):
-            theta[d].grad = gradients[k][d].double() * scale if scale else None
+            inside, outside = (scale, 1.0) if importance == "inside" else (1.0, scale)
+            sgd.param_groups[d]["lr"] = LR[k] * outside
+            theta[d].grad = gradients[k][d].double() * inside if scale else None
         sgd.step()
         trace.append(torch.cat([t.detach() for t in theta]).numpy().copy())
     return np.stack(trace)
@@ -91,8 +92,9 @@ def main():
         for importance in ("inside", "outside"):
             file["lamb_" + importance] = run_layerwise(lamb, importance)
             file["lars_" + importance] = run_layerwise(lars, importance)
-        file["sgd"] = run_sgd(False)
-        file["sgd_nesterov"] = run_sgd(True)
+        for importance, end in ("inside", ""), ("outside", "_outside"):
+            file["sgd" + end] = run_sgd(False, importance)
+            file["sgd_nesterov" + end] = run_sgd(True, importance)
 
 
 if __name__ == "__main__":

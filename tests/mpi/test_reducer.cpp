@@ -83,7 +83,8 @@ TEST_CASE("Active gradients become the mean over ranks, the others stand still, 
         }
         INFO("buckets of " << bucket << (overlap ? ", overlapped" : "") << ", draw " << draw);
         CHECK(wrong == 0);
-        CHECK(reducer.bytes_sent() == 4 * elements);
+        CHECK(reducer.elements() == elements);
+        CHECK(reducer.bytes_sent() == (world().size() > 1 ? 4 * elements : 0));
         CHECK(reducer.seconds_waiting() >= 0);
         CHECK((draw > 0 || elements == 0));
         std::vector<float> sent;

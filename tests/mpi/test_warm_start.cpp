@@ -83,7 +83,7 @@ TEST_CASE("Where an attack starts does not depend on the ranks that its sample h
   for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{2}, std::int64_t{12}, std::int64_t{23}}) {
     INFO(samples << " samples");
     Order order(samples, ranks, me);
-    const std::int64_t steps = order.sampler.steps_per_epoch();
+    const std::int64_t steps = order.sampler.plan().steps();
     // The one rank gets samples twice as well, for which it has room if it knows of some more.
     Side all(*backend, world(), samples, kBatch, 3 * steps),
         one(*backend, *single, samples + ranks, kBatch * ranks, 3 * steps);
@@ -148,7 +148,7 @@ TEST_CASE("R ranks with a micro-batch each start as one rank with R micro-batche
     for (std::uint32_t epoch = 0; epoch < 4; ++epoch) {
       mine.shuffle(epoch);
       alone.shuffle(epoch);
-      for (std::int64_t step = 0; step < mine.steps_per_epoch(); ++step) {
+      for (std::int64_t step = 0; step < mine.plan().steps(); ++step) {
         (void)alone.batch(step, all_ids.data());
         for (int m = 0; m < ranks * per_rank; ++m) {
           const std::vector<std::int64_t> part(all_ids.begin() + m * kBatch, all_ids.begin() + (m + 1) * kBatch);

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace dat {
+
+/// The right of one process to write into a run's folder, held until its destruction. It is to be taken before anything
+/// in the folder is looked at: what was seen before may be gone when the writer before has ended.
+class RunLock {
+ public:
+  /// Creates the folder where there is none, and takes the lock on its file `.lock`. The ranks of a launcher that was
+  /// killed live on for a moment, and another run may be about to end: it waits for them for ten seconds, and calls
+  /// `waiting` once if it has to. A file system without locks is let pass. Error(usage): another process holds it.
+  /// Error(io).
+  RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int file_;
+};
+
+}  // namespace dat

@@ -1,0 +1,29 @@
+#include <cassert>
+
+#include "dat/random.hpp"
+#include "dat/selector.hpp"
+
+namespace dat {
+
+double probability_of_any(const std::vector<double>& p) {
+  double none = 1;
+  for (const double one : p) none *= 1 - one;
+  return 1 - none;
+}
+
+void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active) {
+  active.scale.resize(p.size());
+  const double any_layer = probability_of_any(p);
+  assert(any_layer > 0);
+  bool any = false;
+  for (std::uint32_t attempt = 0; !any; ++attempt)
+    for (std::size_t d = 0; d < p.size(); ++d) {
+      const Philox4 words =
+          random_words(seed, Purpose::layer_draw, static_cast<std::uint32_t>(draw_number), d, attempt);
+      const bool drawn = uniform(words.v[0]) < p[d];
+      active.scale[d] = drawn ? static_cast<float>(any_layer / p[d]) : 0.0F;
+      any |= drawn;
+    }
+}
+
+}  // namespace dat

@@ -1,0 +1,31 @@
+#include "train/advice.hpp"
+
+#include "dat/report.hpp"
+
+namespace dat {
+
+std::vector<std::string> advice(const TrainOptions& options, int batch, int cores) {
+  std::vector<std::string> all;
+  if (options.threads > cores)
+    all.push_back("--threads " + std::to_string(options.threads) +
+                  " is more than this rank's share of the node's cores, " + std::to_string(cores) +
+                  ": threads that wait for a core slow every step; leave it at auto");
+  if (options.batch > batch)
+    all.push_back("--batch " + std::to_string(options.batch) +
+                  " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
+                  ", one step an epoch");
+  if (options.attack == "none" || options.alpha == 0) return all;
+  const int steps = options.attack == "fgsm" ? 1 : options.attack_steps;
+  const std::string alpha = "--alpha " + radius_text(options.alpha), eps = "--eps " + radius_text(options.eps);
+  // The slack is for the rounding of the product. A warm start goes on from where the epoch before has ended.
+  if (options.alpha > 2 * options.eps * (1 + 1e-9))
+    all.push_back(alpha + " is more than the whole width of the ball, twice " + eps +
+                  ": every step of the training's attack ends in a corner; take a smaller one");
+  else if (options.warm_start == 0 && steps * options.alpha < options.eps * (1 - 1e-9))
+    all.push_back("the training's attack moves by " + std::to_string(steps) + " * " + alpha.substr(8) + " = " +
+                  radius_text(steps * options.alpha) + " at most, less than " + eps +
+                  ": the network trains against a weak attack; raise --alpha or --attack-steps");
+  return all;
+}
+
+}  // namespace dat

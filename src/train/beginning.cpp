@@ -1,0 +1,139 @@
+#include "train/beginning.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Options that may change between the parts of a run: they do not touch its numbers, or those of steps to come only.
+const std::set<std::string> kFree = {
+    "out",        "resume", "device",      "threads",          "quiet",         "resident",   "verbose",
+    "progress",   "eval",   "eval-eps",    "eval-alpha",       "eval-restarts", "limit-test", "eval-attack-steps",
+    "eval-every", "data",   "check-every", "checkpoint-every", "epochs",        "max-steps"};
+
+[[nodiscard]] std::map<std::string, std::string> lines_of(const std::string& toml) {
+  std::map<std::string, std::string> all;
+  std::istringstream text(toml);
+  for (std::string line; std::getline(text, line);)
+    if (const auto at = line.find(" = "); at != std::string::npos && line[0] != '#')
+      all[line.substr(0, at)] = line.substr(at + 3);
+  return all;
+}
+
+/// "lr (was 0.1, is 0.2), ...": the options in which two configurations differ, those in `ignored` left out.
+[[nodiscard]] std::string differences(const std::string& earlier, const std::string& now,
+                                      const std::set<std::string>& ignored) {
+  const auto before = lines_of(earlier);
+  std::string all;
+  for (const auto& [key, value] : lines_of(now)) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->second == value || ignored.contains(key)) continue;
+    all += (all.empty() ? "" : ", ") + key + " (was " + found->second + ", is " + value + ")";
+  }
+  return all;
+}
+
+[[nodiscard]] std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A later end of a run whose rate depends on its end is another run from here on.
+void compare_ends(const TrainOptions& options, const std::string& earlier, const std::string& now,
+                  std::vector<std::string>& warnings) {
+  const auto before = lines_of(earlier), after = lines_of(now);
+  for (const char* key : {"epochs", "max-steps"}) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->second == after.at(key) || options.schedule == "step") continue;
+    warnings.push_back(std::string("--") + key + " was " + found->second + " and is " + after.at(key) +
+                       " from here on: the learning rate of --schedule " + options.schedule +
+                       " depends on it, and the run is not the one that would have been planned so from the start");
+  }
+}
+
+}  // namespace
+
+Beginning begin(const TrainOptions& options, const std::string& config, const std::string& folder, Trainer& trainer) {
+  Beginning result;
+  const auto warn = [&](const std::string& warning) { result.warnings.push_back(warning); };
+  std::error_code unreadable;  // then the report says why nothing can be written there
+  const std::string ckpt = folder + "/ckpt";
+  const bool occupied = fs::exists(folder + "/metrics.jsonl", unreadable) || CheckpointFolder::any_in(ckpt);
+  const std::string earlier = text_of(folder + "/config.resolved.toml");
+  const bool elsewhere = options.resume != "auto" && options.resume != "never";
+  // With the same --resume PATH the same command goes on, as with any other option.
+  const auto begun_with = lines_of(earlier);
+  const auto resumed = begun_with.find("resume");
+  const bool same_start = elsewhere && resumed != begun_with.end() && resumed->second == lines_of(config).at("resume");
+  require(!occupied || options.resume == "auto" || same_start, ExitCode::usage, "--out ", folder,
+          " holds a run already: choose another folder, or --resume auto to go on");
+
+  std::optional<Checkpoint> checkpoint;
+  try {
+    if (CheckpointFolder::any_in(ckpt)) {
+      checkpoint = CheckpointFolder::newest_in(ckpt, warn);
+      result.own = true;
+    } else if (elsewhere) {
+      checkpoint = find_checkpoint(options.resume, warn);
+    }
+  } catch (const Error&) {
+    for (const std::string& warning : result.warnings) std::cerr << "dat_hpc: warning: " + warning + "\n";
+    throw;
+  }
+  const std::string known = checkpoint ? checkpoint->texts["config_toml"] : earlier;
+  if (result.own || (occupied && !elsewhere)) {
+    const std::string differing = differences(known, config, kFree);
+    require(differing.empty(), ExitCode::usage, folder, " was made with other options: ", differing,
+            "; repeat them, or choose another --out (there, --resume ", folder, " goes on from it with other options)");
+    compare_ends(options, known, config, result.warnings);
+  }
+  if (!checkpoint) {
+    if (options.initialize.empty()) return result;
+    try {
+      load_network(fs::is_directory(options.initialize, unreadable) ? find_checkpoint(options.initialize, warn)
+                                                                    : read_weights(options.initialize),
+                   trainer.model());
+    } catch (const Error& error) {
+      throw Error(error.code(), "--initialize " + options.initialize + ": " + error.what());
+    }
+    result.what = ", beginning with the weights of " + options.initialize;
+    return result;
+  }
+
+  try {
+    trainer.restore(*checkpoint);
+  } catch (const Error& error) {
+    if (!elsewhere || result.own) throw;
+    throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
+  }
+  const std::int64_t done = trainer.steps_done(), total = trainer.total_steps();
+  require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
+          total, "; raise --epochs or --max-steps");
+  result.evaluation_due = checkpoint->integers["evaluation_due"];
+  if (const auto best = checkpoint->doubles.find("best"); best != checkpoint->doubles.end() && result.own)
+    result.best = best->second.at(0);
+  result.what = ", going on after step " + std::to_string(done);
+  if (!result.own) {
+    const std::string differing = differences(known, config, kFree);
+    result.what += " of " + options.resume + (differing.empty() ? "" : " with other options: " + differing);
+    return result;
+  }
+  result.metrics_bytes = checkpoint->integers.at("metrics_bytes");
+  if (done == total && earlier == config && fs::exists(folder + "/results.h5", unreadable)) {
+    result.summary = text_of(folder + "/SUMMARY.txt");
+    result.finished = !result.summary.empty();
+  }
+  return result;
+}
+
+}  // namespace dat

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/trainer.hpp"
+
+namespace dat {
+
+/// Where a run begins: at random weights, at given ones, or where it, or another one, has stopped.
+struct Beginning {
+  bool own = false;                 ///< from a checkpoint in the run's own folder
+  bool finished = false;            ///< the run has nothing left to do, and these options would report the same; then:
+  std::string summary;              ///< what it reported
+  std::int64_t metrics_bytes = -1;  ///< of metrics.jsonl at the checkpoint; -1: a new record
+  std::int64_t evaluation_due = 0;  ///< 1: the checkpoint's step is still to be evaluated
+  double best = -1;                 ///< best robust accuracy on what is held out, so far
+  std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
+  std::vector<std::string> warnings;
+};
+
+/// Finds the run's beginning and puts it into the trainer. On rank 0 alone, which holds the folder's RunLock; writes
+/// nothing. `config`: the resolved options as text. Error(usage): the folder holds a run that these options do not
+/// continue. Error(checkpoint): no usable checkpoint, or it does not fit.
+[[nodiscard]] Beginning begin(const TrainOptions& options, const std::string& config, const std::string& folder,
+                              Trainer& trainer);
+
+}  // namespace dat

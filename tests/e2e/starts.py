@@ -1,0 +1,238 @@
+"""How a run begins: alone in its folder, from its own checkpoint, from another run's, from given weights, or not at all."""
+
+import json
+import os
+import random
+import shutil
+import time
+
+import h5py
+import numpy as np
+
+import common
+
+RUN = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd2", "--limit-train", "64",
+       "--limit-test", "32", "--batch", "16", "--epochs", "2", "--warmup-epochs", "0", "--eval-every", "1", "--threads",
+       "1", "--lambda", "0", "--quiet"]
+
+
+def command(*more):
+    """RUN with some of its options replaced or added."""
+    words = list(RUN)
+    for name, value in zip(more[::2], more[1::2]):
+        if name in words:
+            words[words.index(name) + 1] = str(value)
+        else:
+            words += [name, str(value)]
+    return words
+
+
+def checkpoints(folder):
+    return sorted(name for name in os.listdir(f"{folder}/ckpt") if name.startswith("step-"))
+
+
+def run(*more):
+    return common.run(*command(*more))
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+def timeless(row):
+    """A line of the record without what the clock says."""
+    return {name: value for name, value in row.items() if name != "wall_time" and not name.startswith("t_")}
+
+
+def weights(path):
+    with h5py.File(path) as file:
+        found = {}
+        file["param"].visititems(lambda name, item: found.update({name: item[()]}) if hasattr(item, "shape") else None)
+    return found
+
+
+class Starts(common.TestCase):
+    def test_a_second_start_loses_nothing(self):
+        """The second start waits for the first, says so, and then finds what the first one left; it is killed at some
+        moment soon after the first ended. No checkpoint is lost, no line of the record doubled or lost."""
+        longer = ("--epochs", 40)  # the second is at the lock before the first has ended
+        self.assertEqual(run("--out", "alone", *longer).code, 0)
+        expected = [(row["kind"], row.get("step")) for row in common.rows("alone")]
+        waited = 0
+        for attempt in range(6):
+            folder = f"twice{attempt}"
+            rng = random.Random(attempt)
+            first = common.Running(command("--out", folder, *longer), 0)
+            first.wait_for(lambda: os.path.exists(f"{folder}/metrics.jsonl"))
+            time.sleep(0.05 * rng.random())
+            second = common.Running(command("--out", folder, *longer), 0)
+            self.assertEqual(first.wait().code, 0)
+            time.sleep(0.15 * rng.random())
+            second.end()
+            waited += "another process is writing into the run" in second.text()
+            self.assertEqual(checkpoints(folder), checkpoints("alone"))
+            self.assertEqual(run("--out", folder, *longer).code, 0)
+            self.assertEqual(checkpoints(folder), checkpoints("alone"))
+            self.assertEqual([(row["kind"], row.get("step")) for row in common.rows(folder)], expected)
+        self.assertGreater(waited, 0)
+
+    def test_a_finished_run_stays_as_it_is(self):
+        self.assertEqual(run("--out", "run").code, 0)
+        before = {name: os.stat(f"run/{name}").st_mtime_ns for name in os.listdir("run")}
+        again = run("--out", "run")
+        self.assertEqual(again.code, 0)
+        self.assertIn("is finished", again.text)
+        self.assertIn("Final: clean_acc=", again.text)
+        self.assertEqual({name: os.stat(f"run/{name}").st_mtime_ns for name in os.listdir("run")}, before)
+        other = run("--out", "run", "--eval", "pgd2,pgd3")
+        self.assertEqual(other.code, 0)
+        self.assertIn("pgd3_acc=", other.text)
+        self.assertEqual(checkpoints("run"), ["step-000000004.h5", "step-000000008.h5"])
+
+    def test_a_longer_run_is_the_run_that_was_planned_longer(self):
+        self.assertEqual(run("--out", "short").code, 0)
+        self.assertEqual(run("--out", "short", "--epochs", 3).code, 0)
+        self.assertEqual(run("--out", "long", "--epochs", 3).code, 0)
+        self.assert_same(common.state("short"), common.state("long"))
+        kept = ("step", "evaluation")
+        self.assertEqual([timeless(row) for row in common.rows("short") if row["kind"] in kept],
+                         [timeless(row) for row in common.rows("long") if row["kind"] in kept])
+        shorter = run("--out", "short", "--epochs", 2)
+        self.assertEqual(shorter.code, 2)
+        self.assertIn("raise --epochs", shorter.errors[0])
+        self.assertEqual(run("--out", "linear", "--schedule", "linear").code, 0)
+        longer = run("--out", "linear", "--schedule", "linear", "--epochs", 3)
+        self.assertEqual(longer.code, 0)
+        self.assertIn("depends on it", longer.warnings[0])
+        self.assertIn("depends on it", text_of("linear/run.log"))
+
+    def test_another_run_goes_on_from_a_checkpoint_with_other_options(self):
+        self.assertEqual(run("--out", "base").code, 0)
+        for where in "base", "base/ckpt", "base/ckpt/step-000000008.h5":
+            shutil.rmtree("branch", ignore_errors=True)
+            ended = run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3)
+            self.assertEqual(ended.code, 0)
+            self.assertIn("going on after step 8 of", text_of("branch/run.log"))
+            self.assertIn("lr (was 0.01, is 0.005)", text_of("branch/run.log"))
+            self.assertEqual([row["step"] for row in common.rows("branch", "step")], [9, 10, 11, 12])
+        # The same command goes on, as any other; another one does not take its place.
+        again = run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3)
+        self.assertEqual(again.code, 0)
+        self.assertIn("is finished", again.text)
+        for other in "never", "base":
+            refused = run("--out", "branch", "--resume", other, "--lr", 0.005, "--epochs", 3)
+            self.assertEqual(refused.code, 2)
+            self.assertIn("holds a run already", refused.errors[0])
+        changed = run("--out", "base", "--lr", 0.005)
+        self.assertEqual(changed.code, 2)
+        self.assertIn("--resume base goes on from it with other options", changed.errors[0])
+        other = run("--out", "sgd", "--resume", "base", "--optimizer", "sgd")
+        self.assertEqual(other.code, 4)
+        self.assertIn("--initialize takes the weights alone", other.errors[0])
+
+    def test_checkpoints_without_a_record_are_not_overwritten(self):
+        self.assertEqual(run("--out", "run").code, 0)
+        os.remove("run/metrics.jsonl")
+        kept = checkpoints("run")
+        for resume in "never", "auto":
+            ended = run("--out", "run", "--resume", resume, "--lr", 0.3)
+            self.assertEqual(ended.code, 2)
+            self.assertEqual(checkpoints("run"), kept)
+
+    def test_a_run_begins_with_given_weights(self):
+        """Those of a checkpoint, and of a PyTorch state_dict in HDF5: one step of rate (almost) zero keeps them."""
+        self.assertEqual(run("--out", "base").code, 0)
+        known = weights("base/ckpt/step-000000008.h5")
+        with h5py.File("base/ckpt/step-000000008.h5") as file, h5py.File("state_dict.h5", "w") as out:
+            for name, values in known.items():
+                out["module." + name] = values
+            for name, item in file["bn"].items():
+                out["module." + name] = item[()]
+            out["module.bn1.num_batches_tracked"] = np.int64(7)
+        for source in "base", "base/ckpt/step-000000008.h5", "state_dict.h5":
+            shutil.rmtree("tuned", ignore_errors=True)
+            ended = run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12", "--optimizer", "sgd")
+            self.assertEqual(ended.code, 0, ended.text)
+            for name, values in weights("tuned/ckpt/step-000000001.h5").items():
+                np.testing.assert_allclose(values, known[name], atol=1e-9)
+        # It is a run like others: the same command goes on, and does not begin again.
+        self.assertIn("is finished", run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12",
+                                         "--optimizer", "sgd").text)
+        with h5py.File("state_dict.h5", "a") as out:
+            out["fc.bias"] = np.zeros(3, np.float32)
+        strange = run("--out", "strange", "--initialize", "state_dict.h5")
+        self.assertEqual(strange.code, 4)
+        self.assertIn("param/fc.bias", strange.errors[0])
+        self.assertEqual(run("--out", "both", "--initialize", "base", "--resume", "base").code, 2)
+
+    def test_the_best_checkpoint_is_that_of_the_images_kept_aside(self):
+        """16 of the 64 training images are not trained on; best.h5 is the state of the step with the best robust accuracy
+        on them, under the attack that hurts most; `eval` gives that figure again."""
+        self.assertEqual(run("--out", "run", "--holdout", 16, "--epochs", 6, "--eval", "pgd2,fgsm").code, 0)
+        held = [row for row in common.rows("run", "evaluation") if row["split"] == "holdout"]
+        self.assertEqual({row["images"] for row in held}, {16})
+        by_step = {}
+        for row in held:
+            by_step[row["step"]] = min(1, by_step.get(row["step"], 1), row["adv_acc"])
+        best = max(by_step.values())
+        step = min(step for step, accuracy in by_step.items() if accuracy == best)
+        with h5py.File("run/ckpt/best.h5") as file:
+            self.assertEqual(file["state"].attrs["step"], step)
+            self.assertEqual(file["state/best"][0], best)
+        out = common.run("eval", "--checkpoint", "run/ckpt/best.h5", "--split", "holdout", "--eval", "pgd2,fgsm", "--out",
+                          "best.json")
+        self.assertEqual(out.code, 0)
+        with open("best.json") as file:
+            told = json.load(file)
+        self.assertAlmostEqual(min(attack["accuracy"] for attack in told["attacks"]), best, delta=1.01 / 16)
+
+    def test_an_evaluation_has_its_own_step_size(self):
+        """A run trained with a step size of 0.1/255 is judged by PGD with eps/4; `eval` says the same."""
+        self.assertEqual(run("--out", "weak", "--alpha", "0.1/255", "--eval", "pgd10").code, 0)
+        row = common.rows("weak", "evaluation")[-1]
+        self.assertEqual((row["eps"], row["alpha"], row["restarts"]), (8 / 255, 2 / 255, 1))
+        ended = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--out", "weak.json")
+        self.assertIn("eps 8/255 as in the training, alpha 2/255", ended.text)
+        with open("weak.json") as file:
+            told = json.load(file)
+        self.assertEqual(told["attacks"][0]["accuracy"], row["adv_acc"])
+        self.assertEqual(len(told["per_image"]["pgd10_correct"]), 32)
+        self.assertEqual(sum(told["per_image"]["pgd10_correct"]) / 32, row["adv_acc"])
+        self.assertEqual(sum(c["images"] * (c["clean_accuracy"] or 0) for c in told["classes"]) / 32,
+                         told["clean"]["accuracy"])
+        flattering = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--alpha", "0.1/255")
+        self.assertIn("flatters", flattering.warnings[0])
+        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--restarts", 3, "--out", "worst.json")
+        self.assertEqual(worst.code, 0)
+        with open("worst.json") as file:
+            several = json.load(file)
+        for one, all_of_them in zip(told["per_image"]["pgd10_loss"], several["per_image"]["pgd10_loss"]):
+            self.assertGreaterEqual(all_of_them, one)
+        for one, all_of_them in zip(told["per_image"]["pgd10_correct"], several["per_image"]["pgd10_correct"]):
+            self.assertLessEqual(all_of_them, one)
+
+    def test_data_of_other_classes_is_refused(self):
+        self.assertEqual(run("--out", "run").code, 0)
+        for classes in 4, 12:
+            self.assertEqual(common.run("data", "synthetic", f"{classes}.h5", "--size", 16, "--train", 20, "--test", 20,
+                                         "--classes", classes).code, 0)
+            ended = common.run("eval", "--checkpoint", "run", "--data", f"{classes}.h5")
+            self.assertEqual(ended.code, 3)
+            self.assertIn("classes", ended.errors[0])
+        self.assertEqual(common.run("data", "synthetic", "large.h5", "--size", 32, "--train", 20, "--test", 20).code, 0)
+        self.assertEqual(common.run("eval", "--checkpoint", "run", "--data", "large.h5").code, 3)
+
+    def test_damage_is_in_the_log(self):
+        self.assertEqual(run("--out", "run", "--checkpoint-every", 2, "--max-steps", 7).code, 0)
+        with open("run/ckpt/step-000000007.h5", "r+b") as file:
+            file.seek(5000)
+            file.write(b"damage")
+        ended = run("--out", "run", "--checkpoint-every", 2, "--max-steps", 7)
+        self.assertEqual(ended.code, 0)
+        self.assertIn("step-000000007.h5", ended.warnings[0])
+        self.assertIn("trying the one before it", text_of("run/run.log"))
+
+
+if __name__ == "__main__":
+    common.main()

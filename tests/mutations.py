@@ -1,0 +1,386 @@
+"""A run of mutations: each puts one fault into a copy of the program, in build/mutations, builds it, and runs tests until
+one is red. A mutation that all of them let pass has survived.
+
+What is done stands in build/mutations/results.jsonl: the same command goes on there. Other sources of the program begin
+anew; with other tests, those that survived are tried again. --check only looks whether each mutation still fits its file, once and no more than once. Exit code 0: fewer than LOST
+mutations survived that are not explained; 1: more; 2: something is wrong with the run itself.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORK = f"{ROOT}/build/mutations"
+TREE, BUILD, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/results.jsonl"
+LOST = 3
+
+# The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
+# unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e.
+SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:restart"]
+LIMIT_S = {"step": 400, "unit": 300, "mpi": 120, "e2e": 900}
+
+TRAINER, STATE = "src/train/trainer.cpp", "src/train/state.cpp"
+PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
+
+# name, file, old text, new text, the tests that are most likely to see it
+MUTATIONS = [
+    # Attack.
+    ("pgd: no box clamp", PERTURB, "sign(dx), 0.0F, 1.0F);", "sign(dx), -1.0F, 2.0F);", "step:adversarial only"),
+    ("pgd: no ball clamp", PERTURB, "u.eta[i] = clamp(z - u.x[i], -u.eps, u.eps);", "u.eta[i] = z - u.x[i];",
+     "step:adversarial only"),
+    ("pgd: sign(0) = -1", PERTURB, "static_cast<float>((x > 0.0F) - (x < 0.0F))",
+     "static_cast<float>((x > 0.0F) - (x <= 0.0F))", "unit:[attack]"),
+    ("pgd: descends", PERTURB, "u.x[i] + u.eta[i] + u.alpha * sign(dx)", "u.x[i] + u.eta[i] - u.alpha * sign(dx)",
+     "step:defaults"),
+    ("pgd: one step less", "src/attack/pgd.cpp", "for (int k = 0; k < steps_; ++k) o.gradient_step",
+     "for (int k = 1; k < steps_; ++k) o.gradient_step", "step:defaults"),
+    ("random start with time 0", PERTURB, "random_words(seed, purpose, time, static_cast",
+     "random_words(seed, purpose, 0, static_cast", "step:defaults"),
+    ("random start in half the ball", PERTURB, "(2.0F * uniform(words.v[j]) - 1.0F) * eps;",
+     "(1.0F * uniform(words.v[j]) - 0.5F) * eps;", "step:defaults"),
+    ("fgsm: step 1 eps", "src/attack/fgsm.cpp", ": 1.25 * options.eps)", ": 1.0 * options.eps)", "step:fgsm"),
+    ("fgsm on the frozen network", "src/attack/fgsm.cpp", "prefers_batch_statistics() const override { return true; }",
+     "prefers_batch_statistics() const override { return false; }", "step:fgsm"),
+    ("fgsm: gradient through the clamp", PERTURB, "inside < 0.0F || inside > 1.0F ? 0.0F : dx[i];", "dx[i];",
+     "step:fgsm*"),
+    ("early stop: one more step", "src/train/early_stop.cpp", "std::fill_n(host_steps_left_, n, tau);",
+     "std::fill_n(host_steps_left_, n, tau + 1);", "step:early stop"),
+    ("early stop: leaves after the step", PERTURB, "to >= 0 && steps_left[to / slots.elements] >= 0)",
+     "to >= 0 && steps_left[to / slots.elements] >= -1)", "step:early stop"),
+    ("reuse: one step too many", TRAINER, "options.attack_steps - (options.attack_reuse ? 1 : 0)",
+     "options.attack_steps", "step:reuse"),
+    ("warm start: no box", AUGMENT, "eta[at] = clamp(from_byte(from[c], eps), -x[at], 1.0F - x[at]);",
+     "eta[at] = from_byte(from[c], eps);", "step:warm start"),
+    ("warm start: forgets a step late", "src/train/warm_start.cpp", "step % options_.reset_steps == 0)",
+     "step % options_.reset_steps == 1)", "step:warm start"),
+    ("warm start: keeps the mirrored place", AUGMENT, "std::uint8_t* to = kept + p.from(places[p.n], layout);",
+     "std::uint8_t* to = kept + ((places[p.n] * layout.h + p.from_y) * layout.w + layout.w - 1 - p.from_x) * layout.c;",
+     "step:warm start"),
+    # Trainer.
+    ("lambda on the adversarial pass", TRAINER, "first, batch.count, 0, 1.0F, last && !clean);",
+     "first, batch.count, 0, static_cast<float>(options_.lambda), last && !clean);", "step:half a clean loss"),
+    ("lambda always 1", TRAINER, "batch.count, 1, static_cast<float>(options_.lambda), last);",
+     "batch.count, 1, 1.0F, last);", "step:half a clean loss"),
+    ("clean pass before the adversarial one", TRAINER, "add_statistics(network, attack_passes_ + pass,",
+     "add_statistics(network, passes_ - 1 - pass,", "step:defaults"),
+    ("loss gradient times two", TRAINER, "weight / static_cast<float>(batch));\n  add",
+     "2 * weight / static_cast<float>(batch));\n  add", "step:defaults"),
+    ("loss gradient of the micro-batch", TRAINER, "weight / static_cast<float>(batch));\n  add",
+     "weight / static_cast<float>(network.n()));\n  add", "step:micro-batches"),
+    ("batch-norm momentum 0.01", "include/dat/network.hpp", "kMomentum = 0.1F", "kMomentum = 0.01F", "step:defaults"),
+    ("biased variance", "src/network/training_program.cpp", "Multiply{variance_, factors_, unbiased_variance_}",
+     "Scale{variance_, unbiased_variance_, 1.0F, false}", "step:defaults"),
+    ("statistics of the last micro-batch", TRAINER, "kernels::Scale{network.statistics(), statistics_ + count * pass, weight, !first}",
+     "kernels::Scale{network.statistics(), statistics_ + count * pass, 1.0F, false}", "step:micro-batches"),
+    ("statistics summed over ranks", TRAINER, "static_cast<float>(message_[i] / world_.size());",
+     "static_cast<float>(message_[i]);", "step:two ranks"),
+    ("attack's statistics do not count", TRAINER, "trainer_.add_statistics(program, pass_++, weight_,",
+     "trainer_.add_statistics(program, pass_++, 0 * weight_,", "step:fgsm"),
+    ("bandit fed squared norms", TRAINER, "for (double& norm : norms_) norm = std::sqrt(norm);", "",
+     "step:defaults"),
+    ("norms before the reduction", TRAINER, "  reducer_->finish();\n  share_statistics(batch, objective.passes - passes, stop);\n",
+     "  share_statistics(batch, objective.passes - passes, stop);\n  reducer_->finish();\n", "step:two ranks"),
+    ("bandit learns a step early", TRAINER, "return world_.root() && draw_due(step_ + 1) &&",
+     "return world_.root() && draw_due(step_) &&", "step:a draw an epoch"),
+    ("bandit learns in the warm-up", TRAINER, "draw_due(step_ + 1) && step_ >= warmup_steps_;",
+     "draw_due(step_ + 1);", "step:defaults"),
+    ("micro-batches overwrite each other", TRAINER, ".accumulate = !(first_micro_batch_ && pass == 0),",
+     ".accumulate = pass != 0,", "step:micro-batches"),
+    ("trainer forgets importance", TRAINER, ".importance = options.importance});", ".importance = \"inside\"});",
+     "step:lamb outside"),
+    ("trainer forgets the upper clamp", TRAINER, ".clamp_high = options.clamp_high,", ".clamp_high = 10,",
+     "step:lamb inside"),
+    ("trainer forgets the lower clamp", TRAINER, ".clamp_low = options.clamp_low,", ".clamp_low = 0,",
+     "step:lamb outside,lars outside"),
+    ("trainer forgets weight decay", TRAINER, ".weight_decay = options.weight_decay,", ".weight_decay = -1,",
+     "step:lars outside"),
+    ("trainer forgets momentum", TRAINER, "{.momentum = options.momentum,", "{.momentum = 0.9,",
+     "step:pgd, batch statistics"),
+    ("trainer forgets the bandit loss", TRAINER, ".bandit_loss = options.bandit_loss,", "",
+     "step:paper's bandit"),
+    ("trainer forgets the bandit rate", TRAINER, ".bandit_rate = options.bandit_rate", ".bandit_rate = 0",
+     "step:self-normalised"),
+    ("trainer forgets p_min", TRAINER, ".p_min = options.p_min,", "", "step:self-normalised"),
+    # Sampler and loader.
+    ("warm-up permutation not shared", "src/io/loader.cpp",
+     "epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;", "epoch;", "step:defaults"),
+    ("wrong wrap-around entry", "src/io/sampler.cpp", "static_cast<std::size_t>(entry % samples_)",
+     "static_cast<std::size_t>(entry < samples_ ? entry : samples_ - 1)", "step:two ranks"),
+    ("crop range off by one", "src/io/loader.cpp", "word % (2 * kPadding + 1)", "word % (2 * kPadding)",
+     "step:defaults"),
+    ("mirrored before it is cut", AUGMENT, "from_x = (crop.flip != 0 ? w - 1 - x : x) + crop.left;",
+     "from_x = crop.flip != 0 ? w - 1 - (x + crop.left) : x + crop.left;", "step:defaults"),
+    ("crops of the warm-up repeat", "src/io/loader.cpp", "Purpose::augmentation, static_cast<std::uint32_t>(epoch),",
+     "Purpose::augmentation, static_cast<std::uint32_t>(shuffle),", "step:defaults"),
+    ("batch is cut, not dealt", "src/io/sampler.cpp", "(first + std::int64_t{i} * plan_.micro_batches + m) * ranks_",
+     "(first + std::int64_t{m} * size + i) * ranks_", "step:micro-batches"),
+    ("no crop at all", AUGMENT, "from_y = y + crop.top;", "from_y = y;", "step:defaults"),
+    # Selector.
+    ("1/p not corrected for empty draws", "src/selector/draw.cpp", "static_cast<float>(any_layer / p[d])",
+     "static_cast<float>(1 / p[d])", "step:rarely any layer"),
+    ("bandit: p, not pi", "src/selector/exp3.cpp", "{ return p_[d] / any_layer; };", "{ return p_[d]; };",
+     "step:rarely any layer"),
+    ("bandit: the wrong way", "src/selector/exp3.cpp", "log_w_[d] += rate_ *", "log_w_[d] -= rate_ *", "step:defaults"),
+    ("bandit: L of this step only", "src/selector/exp3.cpp", "largest_norm_ = std::max(largest_norm_, norms[d]);",
+     "largest_norm_ = norms[d];", "step:paper's bandit"),
+    ("projection: floor costs nothing", "src/selector/project_kl.cpp", "left -= p_min;", "left -= 0;",
+     "unit:[selector]"),
+    ("draw does not depend on the step", "src/selector/draw.cpp", "static_cast<std::uint32_t>(draw_number)", "0",
+     "step:defaults"),
+    # Optimizer.
+    ("lamb: no weight decay", OPTIMIZER, "(std::sqrt(v) + epsilon) + weight_decay * theta;",
+     "(std::sqrt(v) + epsilon);", "step:lamb outside"),
+    ("lamb: v of the raw gradient", OPTIMIZER, "v[i] = beta2 * v[i] + one_minus_beta2 * g * g;",
+     "v[i] = beta2 * v[i] + one_minus_beta2 * gradient[i] * gradient[i];", "step:defaults"),
+    ("trust ratio without lower bound", OPTIMIZER, "theta < low ? low : theta > high ? high : theta;",
+     "theta > high ? high : theta;", "step:lamb outside"),
+    ("lars: a sum for the norm", OPTIMIZER, "return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};\n  }\n};\n\n/// Second pass of LARS",
+     "return {{double(theta[i]) * double(theta[i]), double(u), 0}};\n  }\n};\n\n/// Second pass of LARS", "step:lars outside"),
+    ("sgd: no weight decay", OPTIMIZER, "scaled(gradient[i], scale, segment) + weight_decay * theta[i];\n    momentum",
+     "scaled(gradient[i], scale, segment);\n    momentum", "step:sgd outside"),
+    ("sgd: outside is inside", "src/optimizer/sgd.cpp", "const bool inside = options_.importance == \"inside\";",
+     "const bool inside = true;", "step:sgd outside"),
+    ("warm-up one step behind", "src/optimizer/schedules.cpp", "static_cast<double>(step + 1)", "static_cast<double>(step)",
+     "step:defaults"),
+    ("milestone an epoch late", "src/optimizer/schedules.cpp", "return milestone <= epoch;", "return milestone < epoch;",
+     "step:defaults"),
+    ("cosine to half", "src/optimizer/schedules.cpp", "std::cos(std::numbers::pi * progress", "std::cos(0.5 * std::numbers::pi * progress",
+     "step:cosine"),
+    # Reducer.
+    ("sum, not mean", "src/reduce/reducer.cpp", "1.0F / static_cast<float>(world_.size())}", "1.0F}", "mpi:2"),
+    ("a bucket's first segment is not unpacked", "src/reduce/reducer.cpp", "table_.between(bucket.lowest, bucket.highest + 1),\n         kernels::Unpack",
+     "table_.between(bucket.lowest, bucket.highest),\n         kernels::Unpack", "mpi:2"),
+    ("a bucket is sent before it is full", "src/reduce/reducer.cpp", "if (--bucket.missing > 0 || world_.size() == 1) return;",
+     "if (--bucket.missing > 1 || world_.size() == 1) return;", "mpi:2"),
+    # Checkpoint.
+    ("p of the draw is not restored", STATE, "  p_ = doubles(\"p\");\n", "", "step:a draw an epoch"),
+    ("active layers are not restored", STATE, "  std::copy(doubles(\"active_scale\").begin(), doubles(\"active_scale\").end(), active_.scale.begin());\n",
+     "", "step:a draw an epoch"),
+    ("optimizer state of rank 0 alone", STATE, "  for (const Optimizer::State& state : optimizer_->state()) share(state.data, model_->parameters.size);\n",
+     "", "step:two ranks"),
+    ("largest norm is not restored", "src/selector/exp3.cpp", "largest_norm_ = state.back();", "", "step:paper's bandit"),
+    ("every rank gets rank 0's local statistics", STATE, "static_cast<std::size_t>(world_.rank());\n    set_running",
+     "0;\n    set_running", "step:local statistics"),
+    ("running mean and variance exchanged", STATE, "load(\".running_mean\", model.running_mean);",
+     "load(\".running_mean\", model.running_variance);", "step:defaults"),
+    # Evaluation.
+    ("evaluation with each rank's own statistics", TRAINER, "    world_.broadcast(root.data(), root.size() * sizeof(float));\n",
+     "", "step:local statistics"),
+    ("training goes on with rank 0's statistics", TRAINER, "  if (local) set_running_statistics(own);\n", "",
+     "step:local statistics"),
+    ("evaluation starts where training does", "src/train/evaluation.cpp", "objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));",
+     "objective_.prepare(seed, Purpose::attack_start, static_cast<std::uint32_t>(restart));", "step:defaults"),
+    ("every restart is the same", "src/train/evaluation.cpp", "Purpose::evaluation_start, static_cast<std::uint32_t>(restart));",
+     "Purpose::evaluation_start, 0);", "step:wide ball"),
+    ("the last restart counts", "src/train/evaluation.cpp", "measure(images_.x_adv, result.attacked[k], restart == 0);",
+     "measure(images_.x_adv, result.attacked[k], true);", "step:wide ball"),
+    ("evaluation with the label before", "src/train/evaluation.cpp", "batch_.labels[k] = dataset_.label(next);",
+     "batch_.labels[k] = dataset_.label(next > 0 ? next - 1 : 0);", "step:defaults"),
+    ("evaluation with the training's radius", TRAINER, ".eps = options.eval_eps", ".eps = options.eps", "step:two ranks"),
+]
+
+# Why a survivor is no gap in the tests.
+EXPLAINED = {}
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def give_up(text):
+    say(f"tests/mutations.sh: error: {text}")
+    sys.exit(2)
+
+
+def files():
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout.splitlines()
+    return [name for name in listed if os.path.isfile(f"{ROOT}/{name}")]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_if_other(path, content):
+    """Leaves the time of a file alone that has this content already."""
+    if not os.path.exists(path) or read(path) != content:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+
+
+def mutated(mutation):
+    name, path, old, new, _ = mutation
+    text = read(f"{ROOT}/{path}").decode()
+    found = text.count(old)
+    if found != 1:
+        give_up(f"'{name}' fits {path} {found} times, not once; adapt it in tests/mutations.py")
+    return text.replace(old, new).encode()
+
+
+def copy_tree():
+    """The working tree without mutations. Returns hashes of the program's sources and of the tests."""
+    program, tests, kept = hashlib.sha256(), hashlib.sha256(), set()
+    for name in sorted(files()):
+        content = read(f"{ROOT}/{name}")
+        write_if_other(f"{TREE}/{name}", content)
+        shutil.copymode(f"{ROOT}/{name}", f"{TREE}/{name}")
+        kept.add(name)
+        folder = name.split("/")[0]
+        if folder in ("src", "include", "kernels", "CMakeLists.txt"):
+            program.update(name.encode() + b"\0" + content)
+        elif folder == "tests" and "mutations" not in name:
+            tests.update(name.encode() + b"\0" + content)
+    for folder, _, names in os.walk(TREE):
+        for name in names:
+            if os.path.relpath(f"{folder}/{name}", TREE) not in kept:
+                os.remove(f"{folder}/{name}")
+    return program.hexdigest()[:16], tests.hexdigest()[:16]
+
+
+def build(targets, what):
+    ended = subprocess.run(["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()), "--target", *targets],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if ended.returncode != 0:
+        give_up(f"{what} does not build:\n" + "\n".join(ended.stdout.splitlines()[-30:]))
+
+
+TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests"}
+
+
+def command(test):
+    kind, which = test.split(":", 1)
+    python = [sys.executable, "-B"]
+    return kind, {
+        "step": lambda: [*python, f"{TREE}/tests/outside/step.py", f"{BUILD}/dat_hpc", "--stop-at-first", "--only",
+                         *which.replace(", ", "\0").replace(",", "\n").replace("\0", ", ").split("\n")],
+        "unit": lambda: [f"{BUILD}/tests/dat_tests", which],
+        "mpi": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests"],
+        "e2e": lambda: [*python, f"{TREE}/tests/e2e/{which}.py", f"{BUILD}/dat_hpc", "--failfast"],
+    }[kind]()
+
+
+def red(test):
+    """What a test says where it fails; None where it passes."""
+    kind, words = command(test)
+    environment = os.environ | {"OMP_NUM_THREADS": "2" if kind == "unit" else "1", "OMP_WAIT_POLICY": "passive"}
+    running = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace", env=environment, start_new_session=True, cwd=WORK)
+    try:
+        text, _ = running.communicate(timeout=LIMIT_S[kind])
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, 9)
+        running.communicate()
+        return f"still running after {LIMIT_S[kind]} s"
+    if running.returncode == 0:
+        return None
+    lines = [line.strip() for line in text.splitlines() if any(
+        word in line for word in (", step ", ", evaluation ", "Wrong", "FAILED", "AssertionError", "error:"))]
+    return (lines or text.splitlines() or [f"exit code {running.returncode}"])[0][:160]
+
+
+def done(program, tests):
+    found = {}
+    if os.path.exists(RESULTS):
+        with open(RESULTS) as file:
+            for entry in [json.loads(line) for line in file if line.endswith("\n")]:
+                if entry["program"] == program and (entry["caught"] or entry["tests"] == tests):
+                    found[entry["key"]] = entry
+    return found
+
+
+def keep(entry):
+    with open(RESULTS, "a") as file:
+        file.write(json.dumps(entry) + "\n")
+    return entry
+
+
+def key(mutation):
+    return hashlib.sha256(repr(mutation[:4]).encode()).hexdigest()[:16]
+
+
+def judge(mutation, program, tests):
+    name, path, _, _, likely = mutation
+    begin = time.monotonic()
+    write_if_other(f"{TREE}/{path}", mutated(mutation))
+    try:
+        for test in [likely, *[test for test in SUITE if test != likely]]:
+            build([TARGET[test.split(":")[0]]], f"'{name}'")
+            said = red(test)
+            if said is not None:
+                break
+        else:
+            test = None
+    finally:
+        write_if_other(f"{TREE}/{path}", read(f"{ROOT}/{path}"))
+    return keep({"program": program, "tests": tests, "key": key(mutation), "name": name, "file": path, "caught": test, "said": said,
+                 "seconds": round(time.monotonic() - begin)})
+
+
+def table(chosen, found):
+    lines = [f"{'mutation':<44} {'file':<34} {'seen by':<36} {'s':>4}"]
+    survivors = []
+    for mutation in chosen:
+        entry = found[key(mutation)]
+        if entry["caught"] is None:
+            survivors.append(entry["name"])
+        seen = entry["caught"] or "SURVIVED" + (": " + EXPLAINED[entry["name"]] if entry["name"] in EXPLAINED else "")
+        lines.append(f"{entry['name']:<44} {entry['file']:<34} {seen:<36} {entry['seconds']:>4}")
+    seconds = sum(found[key(mutation)]["seconds"] for mutation in chosen)
+    lines.append(f"{len(chosen) - len(survivors)} of {len(chosen)} caught, in {seconds / 60:.0f} minutes")
+    return "\n".join(lines) + "\n", survivors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--check", action="store_true", help="only see whether the mutations fit the sources")
+    parser.add_argument("--only", nargs="+", metavar="NAME")
+    arguments = parser.parse_args()
+    chosen = [m for m in MUTATIONS if not arguments.only or m[0] in arguments.only]
+    if len({key(m) for m in MUTATIONS}) != len(MUTATIONS) or not chosen:
+        give_up("no such mutation, or two are the same")
+    for mutation in MUTATIONS:
+        mutated(mutation)
+    say(f"{len(MUTATIONS)} mutations fit")
+    if arguments.check:
+        return 0
+    os.makedirs(WORK, exist_ok=True)
+    program, tests = copy_tree()
+    if not os.path.exists(f"{BUILD}/CMakeCache.txt"):
+        configured = subprocess.run(["cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release",
+                                     "-DDAT_BENCH=OFF"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if configured.returncode != 0:
+            give_up("cmake failed:\n" + configured.stdout)
+    found = done(program, tests)
+    if "none" not in found:
+        say("without a mutation:")
+        build(sorted(set(TARGET.values())), "the program without a mutation")
+        for test in SUITE:
+            begin = time.monotonic()
+            said = red(test)
+            say(f"  {test:<20} {'green' if said is None else 'RED: ' + said} ({time.monotonic() - begin:.0f} s)")
+            if said is not None:
+                give_up(f"{test} is red without a mutation")
+        found["none"] = keep({"program": program, "tests": tests, "key": "none", "caught": None})
+    for number, mutation in enumerate(chosen, 1):
+        if key(mutation) not in found:
+            entry = found[key(mutation)] = judge(mutation, program, tests)
+            say(f"{number:>3}/{len(chosen)} {entry['name']:<44} {entry['caught'] or 'SURVIVED':<36} "
+                f"{entry['seconds']:>4} s  {entry['said'] or ''}")
+    text, survivors = table(chosen, found)
+    with open(f"{WORK}/table.txt", "w") as file:
+        file.write(text)
+    say("\n" + text + f"written to {WORK}/table.txt")
+    return 0 if len([name for name in survivors if name not in EXPLAINED]) < LOST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

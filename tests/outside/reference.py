@@ -1,0 +1,707 @@
+"""A whole training step of dat_hpc, and an evaluation, in double precision: written from the papers' formulas and
+docs/design.md, and sharing nothing with the C++ program.
+
+`step` takes the state of a checkpoint and gives that of the next one. Rounding decides a few things in it that are not
+continuous: the sign of a gradient, on which side of zero a ReLU's input lies, whether an image is misclassified. So
+each of these decisions goes through a `Rounding`, which writes them down and can repeat those of another computation.
+"""
+
+import copy
+import dataclasses
+import itertools
+import json
+
+import h5py
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+torch.set_default_dtype(torch.float64)
+
+UNIT = 2.0**-24  # half the distance of neighbouring f32 numbers, relative to them
+
+
+class Rounding:
+    """How the reference computes. noise 0: exactly. Otherwise the result of each layer, forward and back, gets a
+    normally distributed error of that size relative to the sample's root mean square, and what f32 arithmetic does to a
+    single number one of UNIT. decisions: those to repeat; None: the numbers decide."""
+
+    def __init__(self, noise=0.0, seed=0, decisions=None):
+        self.noise, self.repeated, self.decisions = noise, decisions, []
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def decide(self, decision):
+        if self.repeated is not None:
+            decision = self.repeated[len(self.decisions)]
+        self.decisions.append(decision)
+        return decision
+
+    def random(self, like):
+        return torch.randn(like.shape, generator=self.generator)
+
+    def layer(self, x):
+        """The result of a layer, [samples, ...]; on the way back the gradient at this place."""
+        if self.noise == 0:
+            return x
+        y = x + self.error(x.detach())
+        if y.requires_grad:
+            y.register_hook(lambda gradient: gradient + self.error(gradient))
+        return y
+
+    def error(self, x):
+        size = x.square().mean(tuple(range(1, x.dim())), keepdim=True).sqrt()
+        return self.noise * size * self.random(x)
+
+    def number(self, x):
+        return x if self.noise == 0 else x * (1 + UNIT * self.random(x))
+
+    def relu(self, x):
+        return x * self.decide(x.detach() > 0)
+
+
+# Random numbers. docs/design.md, section 10, has the table of counters.
+
+INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, ATTACK_START, EVALUATION_START, LAYER_DRAW = range(1, 7)
+HELD_OUT = 8
+
+
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al., SC 2011) on arrays of 32-bit words held in uint64."""
+    low = np.uint64(0xFFFFFFFF)
+    c, k = [np.asarray(word, np.uint64) for word in counter], [np.uint64(word) for word in key]
+    for _ in range(10):
+        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(b >> np.uint64(32)) ^ c[1] ^ k[0], b & low, (a >> np.uint64(32)) ^ c[3] ^ k[1], a & low]
+        k = [(k[0] + np.uint64(0x9E3779B9)) & low, (k[1] + np.uint64(0xBB67AE85)) & low]
+    return c
+
+
+def words(seed, purpose, time, number, index):
+    """The four words of each counter, [4, ...]. `number` and `index` may be arrays."""
+    number, index = np.broadcast_arrays(np.asarray(number, np.uint64), np.asarray(index, np.uint64))
+    high = np.uint64(purpose << 24) ^ (number >> np.uint64(32))
+    return np.stack(philox([index, number & np.uint64(0xFFFFFFFF), np.full_like(index, time), high],
+                           [seed & 0xFFFFFFFF, seed >> 32]))
+
+
+def uniform(word):
+    """In [0, 1), 24 bits."""
+    return (word >> np.uint64(8)) / 2.0**24
+
+
+def uniforms(seed, purpose, time, number, count):
+    """`count` numbers in [0, 1): element i is word i mod 4 of index i / 4."""
+    return uniform(words(seed, purpose, time, number, np.arange((count + 3) // 4)).T.ravel()[:count])
+
+
+assert [int(word) for word in philox([0] * 4, [0] * 2)] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+
+
+# Networks: docs/design.md, section 3, and He et al.
+
+
+class Net:
+    """Parameters and running statistics under PyTorch's names. training: batch statistics, which are kept in
+    `statistics`; else the running ones."""
+
+    def __init__(self, rounding, parameters, running, training):
+        self.rounding, self.parameters, self.running, self.training = rounding, parameters, running, training
+        self.statistics = {}
+
+    def parameter(self, name, *shape):
+        found = self.parameters[name]
+        assert tuple(found.shape) == shape, (name, found.shape, shape)
+        return found
+
+    def conv(self, name, x, channels, kernel=3, stride=1):
+        weight = self.parameter(name + ".weight", channels, x.shape[1], kernel, kernel)
+        return self.rounding.layer(F.conv2d(x, weight, stride=stride, padding=kernel // 2))
+
+    def norm(self, name, x):
+        channels = x.shape[1]
+        weight, bias = self.parameter(name + ".weight", channels), self.parameter(name + ".bias", channels)
+        if self.training:
+            count = x.numel() // channels
+            mean = x.mean((0, 2, 3))
+            variance = (x - mean[:, None, None]).square().mean((0, 2, 3))
+            self.statistics[name] = mean.detach(), variance.detach() * count / (count - 1)
+        else:
+            mean, variance = self.running[name]
+        y = (x - mean[:, None, None]) / (variance + 1e-5).sqrt()[:, None, None]
+        return self.rounding.layer(y * weight[:, None, None] + bias[:, None, None])
+
+    def relu(self, x):
+        return self.rounding.relu(x)
+
+    def linear(self, name, x, classes):
+        weight, bias = self.parameter(name + ".weight", classes, x.shape[1]), self.parameter(name + ".bias", classes)
+        return self.rounding.layer(x @ weight.T + bias)
+
+
+class Shapes(Net):
+    """Writes down the parameters in the order in which a network has them."""
+
+    def __init__(self):
+        super().__init__(Rounding(), {}, {}, True)
+
+    def parameter(self, name, *shape):
+        return self.parameters.setdefault(name, torch.zeros(shape))
+
+
+def small_cnn(net, x, width, classes):
+    for k, (channels, stride) in enumerate([(width, 1), (2 * width, 2), (2 * width, 1)], 1):
+        x = net.relu(net.norm(f"bn{k}", net.conv(f"conv{k}", x, channels, stride=stride)))
+    return net.linear("linear", x.mean((2, 3)), classes)
+
+
+def blocks(width):
+    """Name, channels and stride of the eight residual blocks."""
+    for stage, index in itertools.product(range(4), range(2)):
+        yield f"layer{stage + 1}.{index}", width << stage, 2 if stage > 0 and index == 0 else 1
+
+
+def preact_resnet18(net, x, width, classes):
+    x = net.conv("conv1", x, width)
+    for name, channels, stride in blocks(width):
+        a = net.relu(net.norm(f"{name}.bn1", x))
+        y = net.conv(f"{name}.conv1", a, channels, stride=stride)
+        y = net.conv(f"{name}.conv2", net.relu(net.norm(f"{name}.bn2", y)), channels)
+        if stride != 1 or x.shape[1] != channels:
+            x = net.conv(f"{name}.shortcut.0", a, channels, kernel=1, stride=stride)
+        x = y + x
+    return net.linear("linear", x.mean((2, 3)), classes)
+
+
+def resnet18(net, x, width, classes):
+    x = net.relu(net.norm("bn1", net.conv("conv1", x, width)))
+    for name, channels, stride in blocks(width):
+        y = net.relu(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, channels, stride=stride)))
+        y = net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, channels))
+        if stride != 1 or x.shape[1] != channels:
+            x = net.norm(f"{name}.shortcut.1", net.conv(f"{name}.shortcut.0", x, channels, kernel=1, stride=stride))
+        x = net.relu(y + x)
+    return net.linear("linear", x.mean((2, 3)), classes)
+
+
+NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, resnet18)}
+
+
+def layer_of(name, granularity, network):
+    """The layer that a parameter belongs to: the tensor itself, its module (a convolution or linear layer with its
+    batch norm), or its residual block."""
+    if granularity == "tensor":
+        return name
+    module = name.rsplit(".", 1)[0].replace("bn", "conv")
+    module = module.replace("shortcut.0", "shortcut").replace("shortcut.1", "shortcut")
+    if granularity == "module" or network == "small_cnn" or module == "linear":
+        return module
+    return "stem" if module == "conv1" else module.rsplit(".", 1)[0]
+
+
+# Files.
+
+
+def fraction(value):
+    """A number, or one written as "8/255"; words stay words."""
+    if isinstance(value, str) and "/" in value:
+        try:
+            above, below = value.split("/")
+            return float(above) / float(below)
+        except ValueError:
+            pass
+    return value
+
+
+class Config:
+    """The options of config.resolved.toml by name; options.lr, options["eval-every"]. "auto" is resolved as the help
+    says."""
+
+    def __init__(self, toml):
+        lines = [line.split(" = ", 1) for line in toml.splitlines() if " = " in line and line[0] != "#"]
+        self.options = {key: fraction(json.loads(value)) for key, value in lines}
+
+    def __getitem__(self, key):
+        return self.options[key]
+
+    def get(self, key, automatic):
+        value = self.options.get(key, "auto")
+        return automatic if value == "auto" else value
+
+
+class Data:
+    """The images of one split: uint8 [n, s, s, c]."""
+
+    def __init__(self, config, split):
+        parts = []
+        for path in config["data"]:
+            with h5py.File(path, "r") as file:
+                parts.append((file[f"{split}/images"][()], file[f"{split}/labels"][()]))
+        limit = config[f"limit-{split}"] or None
+        self.images = np.concatenate([images for images, _ in parts])[:limit]
+        self.labels = np.concatenate([labels for _, labels in parts])[:limit].astype(np.int64)
+
+    def __len__(self):
+        return len(self.labels)
+
+    def part(self, chosen):
+        part = copy.copy(self)
+        part.images, part.labels = self.images[chosen], self.labels[chosen]
+        return part
+
+
+@dataclasses.dataclass
+class State:
+    """What a checkpoint holds. Tensors are f64; `running` has one entry per rank, {name: (mean, variance)}."""
+
+    step: int
+    parameters: dict
+    optimizer: dict
+    running: list
+    p: np.ndarray  # of the bandit
+    largest_norm: float
+    drawn_p: np.ndarray  # the probabilities from which the draw in force was made
+    scale: np.ndarray  # 1/p of the active layers, else 0
+    batches_tracked: int
+    perturbations: np.ndarray = None
+
+
+@dataclasses.dataclass
+class Attack:
+    name: str
+    eps: float
+    alpha: float
+    steps: int = 1
+    stop: int = None  # of PGD: an image takes at most so many steps while it is misclassified
+
+
+ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lamb": ["m", "v"]}
+
+
+class Reference:
+    """The run of one configuration on a number of ranks."""
+
+    def __init__(self, config, ranks):
+        self.config, self.ranks = config, ranks
+        self.train, self.seed = Data(config, "train"), config["seed"]
+        self.splits = {"test": Data(config, "test")}
+        self.classes = 1 + max(self.train.labels.max(), self.splits["test"].labels.max())
+        if config["holdout"] > 0:
+            order = self.shuffled(HELD_OUT, 0)
+            aside = np.isin(np.arange(len(order)), order[: config["holdout"]])
+            self.splits["holdout"], self.train = self.train.part(aside), self.train.part(~aside)
+        self.network = NETWORKS[config["network"]]
+        shapes = Shapes()
+        self.logits(shapes, torch.zeros(2, self.train.images.shape[3], *self.train.images.shape[1:3]))
+        self.shapes, self.norms = {n: tuple(v.shape) for n, v in shapes.parameters.items()}, list(shapes.statistics)
+        layer = {name: layer_of(name, config["granularity"], config["network"]) for name in self.shapes}
+        self.layers = list(dict.fromkeys(layer.values()))
+        self.layer = {name: self.layers.index(of) for name, of in layer.items()}
+        self.lam = config.get("lambda", 1.0 if config["attack"] == "pgd" else 0.0)
+        self.importance = config["importance"]
+
+        # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
+        # share is cut to it, and has smaller micro-batches.
+        self.micro_batches = config["batch"] // config.get("micro-batch", config["batch"])
+        multiple = ranks * self.micro_batches
+        self.per_rank = -(-len(self.train) // multiple) * self.micro_batches
+        self.batch = min(config["batch"], self.per_rank)
+        self.micro_batch = self.batch // self.micro_batches
+        self.steps_per_epoch = -(-self.per_rank // self.batch)
+        self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch
+
+        name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
+        self.batch_statistics = config.get("attack-bn", "train" if name == "fgsm" else "eval") == "train"
+        self.attack = Attack(name, self.eps, config.get("alpha", 1.25 * self.eps if name == "fgsm" else 2 / 255),
+                             config["attack-steps"] - self.reuse,
+                             None if config["attack-stop"] in ("off", -1) else config["attack-stop"])
+        self.budget = config.get("budget", len(self.layers) * 40 / 54)
+
+    def logits(self, net, x):
+        return self.network(net, x, self.config["width"], int(self.classes))
+
+    def initial_state(self, rounding):
+        """Weights as PyTorch draws them: U(+-1/sqrt(fan-in)), the linear bias too; gamma 1, beta 0."""
+        parameters, fan_in = {}, 1
+        for number, (name, shape) in enumerate(self.shapes.items()):
+            count = int(np.prod(shape))
+            if len(shape) > 1:
+                fan_in = int(np.prod(shape[1:]))
+            if len(shape) > 1 or name == "linear.bias":
+                u = uniforms(self.seed, INITIAL_WEIGHTS, 0, number, count)
+                values = rounding.number(torch.from_numpy((2 * u - 1) / np.sqrt(fan_in)))
+            else:
+                values = torch.full((count,), 1.0 if name.endswith("weight") else 0.0)
+            parameters[name] = values.reshape(shape)
+        running = {name: (torch.zeros(self.shapes[name + ".bias"]), torch.ones(self.shapes[name + ".bias"]))
+                   for name in self.norms}
+        layers = len(self.layers)
+        return State(step=0, parameters=parameters,
+                     optimizer={array: {name: torch.zeros(shape) for name, shape in self.shapes.items()}
+                                for array in ARRAYS[self.config["optimizer"]]},
+                     running=[running] * self.ranks,
+                     p=np.full(layers if self.config["selector"] == "exp3" else 0,
+                               max(self.budget / layers, self.config["p-min"])), largest_norm=0.0,
+                     drawn_p=np.ones(layers), scale=np.ones(layers), batches_tracked=0,
+                     perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None)
+
+    def read_state(self, path):
+        """A checkpoint: docs/manual.md."""
+        with h5py.File(path, "r") as file:
+            tensor = lambda of: torch.from_numpy(of[()].astype(np.float64))
+            state = file["state"]
+            found = {name: (tensor(file[f"bn/{name}.running_mean"]), tensor(file[f"bn/{name}.running_var"]))
+                     for name in self.norms}
+            running = [found] * self.ranks
+            if "bn_local" in state:
+                sizes = [self.shapes[name + ".bias"][0] for name in self.norms]
+                halves = tensor(state["bn_local"]).reshape(self.ranks, 2, sum(sizes))
+                running = [dict(zip(self.norms, zip(means.split(sizes), variances.split(sizes))))
+                           for means, variances in halves]
+                assert all(torch.equal(a, b) for name in self.norms for a, b in zip(running[0][name], found[name]))
+            selector = state["selector"][()]
+            return State(step=int(state.attrs["step"]),
+                         parameters={name: tensor(file[f"param/{name}"]) for name in self.shapes},
+                         optimizer={array: {name: tensor(of[name]) for name in self.shapes}
+                                    for array, of in file["optim"].items()},
+                         running=running, p=selector[:-1], largest_norm=selector[-1] if len(selector) else 0.0,
+                         drawn_p=state["p"][()], scale=state["active_scale"][()],
+                         batches_tracked=int(state.attrs["batches_tracked"]),
+                         perturbations=state["perturbations"][()] if "perturbations" in state else None)
+
+    # Samples.
+
+    def shuffled(self, purpose, time):
+        keys = words(self.seed, purpose, time, np.arange(len(self.train)), 0)
+        return np.argsort(keys[0] << np.uint64(32) | keys[1], kind="stable")
+
+    def samples(self, step):
+        """The samples of a step, [ranks][micro-batches][size]."""
+        epoch = step // self.steps_per_epoch
+        shuffle = max(0, epoch - self.config["warmup-epochs"])
+        order = np.resize(self.shuffled(SHUFFLE, shuffle), self.per_rank * self.ranks)  # wraps around
+        first = step % self.steps_per_epoch * self.batch * self.ranks
+        cards = order[first:first + self.batch * self.ranks]
+        return [[cards[rank::self.ranks][m::self.micro_batches] for m in range(self.micro_batches)]
+                for rank in range(self.ranks)]
+
+    def crops(self, samples, epoch):
+        """Of each sample: where each pixel comes from, y and x [n, s, s], and whether it is inside."""
+        size = self.train.images.shape[1]
+        w = words(self.seed, AUGMENTATION, epoch, samples, 0).astype(np.int64)
+        if not self.config["augment"]:
+            w = np.broadcast_to(np.array([[4], [4], [0], [0]]), w.shape)
+        y, x = np.arange(size), np.arange(size)
+        from_y = y[None, :] + (w[0] % 9 - 4)[:, None]
+        from_x = np.where((w[2] & 1)[:, None] == 1, size - 1 - x, x) + (w[1] % 9 - 4)[:, None]
+        from_y, from_x = np.broadcast_arrays(from_y[:, :, None], from_x[:, None, :])
+        inside = (from_y >= 0) & (from_y < size) & (from_x >= 0) & (from_x < size)
+        return from_y.clip(0, size - 1), from_x.clip(0, size - 1), inside
+
+    # Attacks.
+
+    def random_start(self, purpose, time, samples, shape, eps):
+        count = int(np.prod(shape[1:]))
+        u = np.stack([uniforms(self.seed, purpose, time, int(sample), count) for sample in samples])
+        return torch.from_numpy(((2 * u - 1) * eps).reshape(shape))
+
+    def gradient(self, net, x, labels, rounding):
+        """Of the sum of cross-entropies by the images, and the decision which are right."""
+        x = x.detach().requires_grad_()
+        logits = self.logits(net, x)
+        gradient, = torch.autograd.grad(F.cross_entropy(logits, labels, reduction="sum"), x)
+        if rounding.noise:
+            gradient = gradient + rounding.error(gradient)
+        return gradient, logits
+
+    @staticmethod
+    def pgd_step(of, x, eta, gradient, rounding):
+        z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
+        return rounding.number((z - x).clamp(-of.eps, of.eps))
+
+    def perturb(self, of, net, x, labels, eta, rounding):
+        """x_adv, eta, the passes that were paid for, and the batch statistics of each gradient in training mode."""
+        statistics, passes = [], 0
+
+        def gradient(images, of_labels):
+            net.statistics = {}
+            found = self.gradient(net, images, of_labels, rounding)
+            if net.training:
+                statistics.append(net.statistics)
+            return found
+
+        whole = len(x) if net.training else self.micro_batch  # running statistics: a part of it may be empty
+        if of.name == "none":
+            return x, torch.zeros_like(x), 0, []
+        if of.name == "fgsm":
+            g, _ = gradient((x + eta).clamp(0, 1), labels)
+            moved = rounding.decide(((x + eta >= 0) & (x + eta <= 1)) * g.sign())
+            eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
+            passes = whole
+        elif of.stop is None:
+            for _ in range(of.steps):
+                g, _ = gradient(x + eta, labels)
+                eta = self.pgd_step(of, x, eta, g, rounding)
+                passes += whole
+        else:
+            left = torch.full((len(x),), of.stop)
+            for _ in range(of.steps):
+                live = torch.nonzero(left >= 0).ravel()
+                if len(live) == 0:
+                    break
+                passes += self.stopped_passes(len(live))
+                g, logits = gradient((x + eta)[live], labels[live])
+                left[live] -= rounding.decide(logits.argmax(1) != labels[live]).long()
+                stays = left[live] >= 0
+                moved = self.pgd_step(of, x[live], eta[live], g, rounding)
+                eta = eta.index_put((live[stays],), moved[stays])
+        return (x + eta).clamp(0, 1), eta, passes, statistics
+
+    def stopped_passes(self, live):
+        """Early stop runs programs of n, n/2, n/4 and n/8 images: the smallest that holds all, but where more than an
+        eighth of it would be empty, first a smaller one that is full."""
+        sizes = [self.micro_batch]
+        while len(sizes) < 4 and sizes[-1] > 1:
+            sizes.append((sizes[-1] + 1) // 2)
+        total = 0
+        while live > 0:
+            fits = max((k for k in range(len(sizes)) if sizes[k] >= live), default=0)
+            if 8 * (sizes[fits] - live) > sizes[fits] and fits + 1 < len(sizes):
+                fits += 1
+            total += sizes[fits]
+            live -= min(live, sizes[fits])
+        return total
+
+    # Warm starts: a byte per pixel in the coordinates of the original image.
+
+    def recall(self, eta, x, kept, crops):
+        y, column, inside = crops
+        byte = np.stack([kept[n][y[n], column[n]] for n in range(len(kept))]).transpose(0, 3, 1, 2)
+        known = torch.from_numpy((byte != 0) & inside[:, None])
+        value = torch.from_numpy((byte.astype(np.float64) - 128) / 127 * self.eps)
+        return torch.where(known, torch.minimum(torch.maximum(value, -x), 1 - x), eta)
+
+    def remember(self, kept, x, x_adv, crops):
+        """What is kept of each image, as real numbers: rounding gives the bytes."""
+        value = ((x_adv - x) / self.eps * 127).clamp(-127, 127) + 128
+        for n, (y, column, inside) in enumerate(zip(*crops)):
+            kept[n][y[inside], column[inside]] = value[n].numpy().transpose(1, 2, 0)[inside]
+        return kept
+
+    # The step.
+
+    def draw_due(self, step):
+        period = {"step": 1, "epoch": self.steps_per_epoch}.get(self.config["resample"])
+        period = int(self.config["resample"]) if period is None else period
+        return step >= self.warmup_steps and (step - self.warmup_steps) % period == 0
+
+    def lr(self, step):
+        lr, spe = self.config["lr"], self.steps_per_epoch
+        if step < self.warmup_steps:
+            return lr * (step + 1) / self.warmup_steps
+        after = step - self.warmup_steps
+        if self.config["schedule"] == "step":
+            return lr * self.config["lr-decay"] ** sum(m * spe <= after for m in self.config["milestones"])
+        steps = self.config["epochs"] * spe
+        if self.config["max-steps"]:
+            steps = min(steps, self.config["max-steps"] - self.warmup_steps)
+        done = min(1.0, after / steps)
+        return lr * (1 - done if self.config["schedule"] == "linear" else (1 + np.cos(np.pi * done)) / 2)
+
+    def inclusion(self, p):
+        """Probabilities under the condition that any layer is drawn at all."""
+        return p / (1 - np.prod(1 - p))
+
+    def draw(self, step, p):
+        for attempt in itertools.count():
+            u = uniform(words(self.seed, LAYER_DRAW, step, np.arange(len(p)), attempt)[0])
+            if (u < p).any():
+                return np.where(u < p, 1 / self.inclusion(p), 0.0)
+
+    def learn(self, p, scale, norms, largest):
+        """EXP3 on the norms of the drawn layers, projected. Returns p and the largest norm so far."""
+        loss, p_min = self.config["bandit-loss"], self.config["p-min"]
+        rates = {"paper": 1e-5, "shiftfree": 1e-2, "minshift": 1e-3, "selfnorm": .1}
+        rate = self.config.get("bandit-rate", rates[loss])
+        pi = self.inclusion(p)
+        used = (scale > 0) & (norms > 0)
+        squares = (norms / pi) ** 2
+        log_w = np.log(p)
+        if used.any():
+            largest = max(largest, norms[used].max())
+            if loss == "selfnorm":
+                cost = -(squares / pi) / (squares / pi)[used].max()
+            else:
+                shift = {"paper": (largest / p_min) ** 2, "shiftfree": 0.0, "minshift": squares[used].max()}[loss]
+                cost = (shift - squares) / pi
+            log_w[used] -= rate * cost[used]
+        # argmin of the KL divergence over {sum q = budget, p_min <= q <= 1}: clip(c w, p_min, 1); c by bisection.
+        clipped = lambda c: np.exp(np.clip(log_w + c, np.log(p_min), 0))
+        low, high = np.log(p_min) - log_w.max() - 1, 1 - log_w.min()
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if clipped(middle).sum() < self.budget else (low, middle)
+        return clipped(high), largest
+
+    def optimize(self, state, gradients, scale, lr, rounding):
+        config, kind = self.config, self.config["optimizer"]
+        decay = config.get("weight-decay", 5e-4 if kind == "sgd" else 1e-4)
+        parameters, optimizer = dict(state.parameters), {array: dict(of) for array, of in state.optimizer.items()}
+        for name, theta in state.parameters.items():
+            factor = scale[self.layer[name]]
+            if factor == 0:
+                continue
+            inside, outside = (factor, 1.0) if self.importance == "inside" else (1.0, factor)
+            g = gradients[name] * inside
+            if kind == "lamb":
+                m = .9 * optimizer["m"][name] + .1 * g
+                v = .999 * optimizer["v"][name] + .001 * g.square()
+                optimizer["m"][name], optimizer["v"][name] = rounding.number(m), rounding.number(v)
+                u = rounding.number(optimizer["m"][name] / (optimizer["v"][name].sqrt() + 1e-6) + decay * theta)
+            else:
+                u = rounding.number(config["momentum"] * optimizer["momentum"][name] + g + decay * theta)
+                optimizer["momentum"][name] = u
+            ratio = 1.0
+            if kind != "sgd":
+                tau = float(theta.norm().clamp(config["clamp-low"], config["clamp-high"]))
+                ratio = tau / float(u.norm()) if tau != 0 and u.norm() != 0 else 1.0
+            parameters[name] = rounding.number(theta - lr * ratio * outside * u)
+        return parameters, optimizer
+
+    def step(self, state, rounding):
+        """The state after one step, and its record."""
+        t, epoch = state.step, state.step // self.steps_per_epoch
+        record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t)}
+        drawn_p, scale = state.drawn_p, state.scale
+        exp3 = self.config["selector"] == "exp3"
+        if self.draw_due(t):
+            drawn_p = state.p if exp3 else np.ones(len(self.layers))
+            scale = self.draw(t, drawn_p) if exp3 else np.ones(len(self.layers))
+        kept = state.perturbations
+        if kept is not None:
+            kept = kept.astype(np.float64)
+            if t % (self.config["warm-start"] * self.steps_per_epoch) == 0:
+                kept[:] = 0
+
+        samples = self.samples(t)
+        count = sum(map(len, samples[0]))
+        names = [name for name in self.shapes if scale[self.layer[name]] != 0]
+        gradients = {name: torch.zeros(self.shapes[name]) for name in names}
+        passes = [{} for _ in range(self.ranks)]  # per rank: {pass: {norm: [mean, variance]}}
+        totals = {"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0}
+        attack_passes = 0
+
+        def add_statistics(rank, number, statistics, part):
+            of = passes[rank].setdefault(number, {name: [0.0, 0.0] for name in self.norms})
+            for name, values in statistics.items():
+                of[name] = [total + part * value for total, value in zip(of[name], values)]
+
+        def train(rank, x, labels, weight, which, number, part, want_input=False):
+            parameters = {name: value.clone().requires_grad_(name in gradients)
+                          for name, value in state.parameters.items()}
+            net = Net(rounding, parameters, None, True)
+            x = x.detach().requires_grad_(want_input)
+            logits = self.logits(net, x)
+            losses = F.cross_entropy(logits, labels, reduction="none")
+            wanted = [parameters[name] for name in names] + ([x] if want_input else [])
+            found = torch.autograd.grad(weight * losses.sum() / count, wanted)
+            for name, gradient in zip(names, found):
+                gradients[name] += (rounding.layer(gradient[None])[0]) / self.ranks
+            totals["loss_" + which] += float(losses.detach().sum())
+            totals["acc_" + which] += float(rounding.decide(logits.argmax(1) == labels).sum())
+            add_statistics(rank, number, net.statistics, part)
+            return found[-1] if want_input else None
+
+        for m in range(self.micro_batches):
+            stored = []
+            for rank in range(self.ranks):
+                ids = samples[rank][m]
+                part = len(ids) / count
+                labels = torch.from_numpy(self.train.labels[ids])
+                crops = self.crops(ids, epoch)
+                y, column, inside = crops
+                pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
+                x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
+                eta = self.random_start(ATTACK_START, epoch, ids, x.shape, self.eps)
+                if kept is not None:
+                    eta = self.recall(eta, x, np.floor(kept[ids] + .5), crops)
+                net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
+                x_adv, eta, paid, found = self.perturb(self.attack, net, x, labels, eta, rounding)
+                attack_passes += paid
+                for number, statistics in enumerate(found):
+                    add_statistics(rank, number, statistics, part)
+                attacked = len(found)
+                g = train(rank, x_adv, labels, 1.0, "adv", attacked, part, self.reuse)
+                if self.reuse:
+                    g = g + rounding.error(g) if rounding.noise else g
+                    eta = self.pgd_step(self.attack, x, eta, g, rounding)
+                    x_adv = (x + eta).clamp(0, 1)
+                if self.lam > 0:
+                    train(rank, x, labels, self.lam, "clean", attacked + 1, part)
+                if kept is not None:
+                    stored.append((ids, x, x_adv, crops))
+            # All ranks have started by now. Of a sample that comes twice, the last one is kept.
+            for ids, *rest in stored:
+                kept[ids] = self.remember(np.floor(kept[ids] + .5), *rest)
+
+        running = []
+        for rank in range(self.ranks):
+            now = state.running[rank]
+            for number in sorted(passes[0]):
+                ranks = range(self.ranks) if self.config["bn-statistics"] == "average" else [rank]
+                mean_of = lambda name, k: sum(passes[r][number][name][k] for r in ranks) / len(ranks)
+                now = {name: tuple(rounding.number(.9 * old + .1 * mean_of(name, k)) for k, old in enumerate(now[name]))
+                       for name in self.norms}
+            running.append(now)
+
+        images = count * self.ranks
+        for key, value in totals.items():
+            record[key] = value / images if self.lam > 0 or key.endswith("adv") else None
+        record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale > 0).sum()),
+                   "active": "".join("1" if s else "0" for s in scale),
+                   "active_elements": sum(int(np.prod(self.shapes[name])) for name in names)}
+        record["weight_gradients"] = self.micro_batches * (2 if self.lam > 0 else 1) * sum(
+            len(self.shapes[name]) == 4 for name in names)  # of convolutions, on rank 0
+        record["bytes_sent"] = 4 * record["active_elements"] if self.ranks > 1 else 0
+        p, largest, norms = state.p, state.largest_norm, None
+        if self.draw_due(t + 1) and t >= self.warmup_steps:
+            squares = np.zeros(len(self.layers))
+            for name in names:
+                squares[self.layer[name]] += float(gradients[name].square().sum())
+            norms = np.sqrt(squares)
+            if exp3:
+                p, largest = self.learn(p, scale, norms, largest)
+        parameters, optimizer = self.optimize(state, gradients, scale, record["lr"], rounding)
+        after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
+                      largest_norm=largest, drawn_p=drawn_p, scale=scale,
+                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept)
+        return after, record, norms
+
+    # Evaluation.
+
+    def evaluation_attack(self, name):
+        """An entry of --eval: pgd, pgd10, fgsm, none."""
+        eps = self.config.get("eval-eps", self.eps)
+        kind = name.rstrip("0123456789")
+        steps = int(name[len(kind):] or self.config["eval-attack-steps"])
+        return Attack(kind, eps, self.config.get("eval-alpha", 1.25 * eps if kind == "fgsm" else eps / 4), steps)
+
+    def evaluate(self, state, split, attack, restarts, rounding):
+        """Mean loss and accuracy of the images of a split, clean and after PGD from random starts: rank 0's running
+        statistics. An image counts with its worst start."""
+        x = torch.from_numpy(self.splits[split].images.transpose(0, 3, 1, 2) / 255.0)
+        labels = torch.from_numpy(self.splits[split].labels)
+        net = Net(rounding, state.parameters, state.running[0], False)
+        found = {"clean": [x], "adv": []}
+        for restart in range(restarts):
+            eta = self.random_start(EVALUATION_START, restart, range(len(x)), x.shape, attack.eps)
+            found["adv"].append(self.perturb(attack, net, x, labels, eta, rounding)[0])
+        record = {"eps": attack.eps, "alpha": attack.alpha, "images": len(x), "restarts": restarts,
+                  "attack_steps": 1 if attack.name == "fgsm" else attack.steps}
+        for which, starts in found.items():
+            with torch.no_grad():
+                logits = [self.logits(net, start) for start in starts]
+            losses = torch.stack([F.cross_entropy(of, labels, reduction="none") for of in logits])
+            right = torch.stack([rounding.decide(of.argmax(1) == labels) for of in logits])
+            record[which + "_loss"] = float(losses.amax(0).mean())
+            record[which + "_acc"] = float(right.all(0).double().mean())
+        return record

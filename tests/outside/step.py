@@ -1,0 +1,380 @@
+"""Steps of the built program against the reference: the state of a checkpoint, one step in double precision, and the
+state of the next checkpoint.
+
+    python3 tests/outside/step.py PATH/TO/dat_hpc [--only NAME...] [--stop-at-first] [--jobs N] [--list]
+
+Bounds. The reference repeats each step with errors of the size of f32 arithmetic (NOISE, UNIT) at the result of every
+layer, but with the same decisions: signs, sides of a ReLU, misclassified images. How far that takes the results, times
+FACTOR, is how far the program may be off. Where it is off further, a decision may have fallen the other way,
+because the number that decides is within rounding of the edge. Such decisions turn in a reference with errors, too: the
+program then has to agree, within the same bounds, with an exact step that repeats the decisions of one of ATTEMPTS such
+references.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+import torch
+
+from reference import Config, Reference, Rounding, UNIT
+
+# Relative to the root mean square of a layer's result: 2e-7 was measured of direct convolutions and 4e-7 to 1.1e-6 of
+# Winograd's algorithm. FACTOR is for the spread of one sample of errors.
+NOISE, FACTOR, ATTEMPTS = 1e-6, 10, 16
+KINDS = ["weights", "optimizer", "statistics", "p", "norms", "losses", "evaluation"]
+LIMIT_S = 60
+
+# 23 images in batches of 8: three steps an epoch, of which the last has seven images. Step 0 is the first, 2 a partial
+# batch, 3 the first after the warm-up, 6 the first after the milestone.
+BASE = ("--data 8.h5 --network small_cnn --width 16 --threads 1 --limit-train 23 --batch 8 --warmup-epochs 1 "
+        "--epochs 3 --milestones 1 --attack-steps 3 --eval-every 0 --seed 7 --lambda 0 --quiet")
+STEPS = "1 4 7"  # runs end after these; of each, the last two steps are compared
+
+# name, ranks, where the runs end, options
+TABLE = [
+    ("defaults", 1, STEPS, "--lambda 1"),
+    ("two ranks", 2, STEPS, "--batch 4 --lambda 1 --eval pgd --eval-attack-steps 5 --eval-eps 0.1 --eval-alpha 0.04"),
+    ("adversarial only", 1, STEPS, "--attack-steps 10"),
+    ("half a clean loss", 1, STEPS, "--lambda 0.5 --optimizer sgd --lr 0.1"),
+    ("half, two ranks", 2, STEPS, "--lambda 0.5 --batch 5 --micro-batch 5 --optimizer sgd --lr 0.1"),
+    ("clean training", 1, STEPS, "--attack none --lambda 0.7 --optimizer lars --weight-decay 0.01"),
+    ("no augmentation", 1, "4", "--no-augment --attack none --optimizer sgd --lr 0.5"),
+    ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
+    ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
+    ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
+    ("pgd, batch statistics", 1, STEPS, "--attack-bn train --optimizer sgd --lr 0.5 --momentum 0.5"),
+    ("pgd, batch statistics, micro", 2, STEPS, "--attack-bn train --batch 4 --micro-batch 2 --lambda 1"),
+    ("early stop", 1, STEPS, "--attack-steps 6 --attack-stop 1 --eps 0.1 --alpha 0.03"),
+    ("early stop at once", 2, STEPS, "--attack-steps 4 --attack-stop 0 --batch 6 --micro-batch 3"),
+    ("warm start", 1, "1 5 7 10", "--warm-start 2 --attack-steps 2"),
+    ("warm start, two ranks", 2, "1 5 10", "--warm-start 3 --batch 4 --micro-batch 2 --attack-steps 1 --alpha 0.011"),
+    ("warm start, fgsm", 1, "5", "--warm-start 4 --attack fgsm"),
+    ("reuse", 1, "1 5", "--warm-start 3 --attack-reuse --attack-bn train --lambda 1"),
+    ("reuse, two ranks", 2, "5 7", "--warm-start 3 --attack-reuse --attack-bn train --batch 4"),
+    ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
+    ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
+    ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
+                                             "--optimizer sgd --lr 0.5"),
+    ("local statistics", 2, STEPS, "--bn-statistics local --batch 4 --lambda 1 --eval-restarts 2"),
+    ("local, batch statistics", 2, "4", "--bn-statistics local --attack fgsm --batch 4 --micro-batch 2"),
+    ("overlap", 2, STEPS, "--overlap --bucket 700 --batch 4 --lambda 0.5 --optimizer lars"),
+    ("small messages", 2, "4", "--bucket 1 --batch 4 --optimizer sgd --lr 0.5"),
+    ("lamb outside", 1, STEPS, "--importance outside --weight-decay 0.1 --clamp-low 2 --clamp-high 3"),
+    ("lamb inside", 1, STEPS, "--importance inside --weight-decay 0.1 --clamp-high 1.5 --budget 5"),
+    ("lars outside", 1, STEPS, "--optimizer lars --importance outside --weight-decay 0.05 --clamp-low 3"),
+    ("lars inside", 2, STEPS, "--optimizer lars --momentum 0.7 --weight-decay 0.05 --clamp-high 1 --batch 4"),
+    ("sgd outside", 1, STEPS, "--optimizer sgd --importance outside --weight-decay 0.05 --lr 0.1 --budget 6"),
+    ("sgd outside, two ranks", 2, "4 7", "--optimizer sgd --lr 0.5 --importance outside --momentum 0.6 --batch 4 "
+                                         "--budget 4"),
+    ("all layers", 1, STEPS, "--selector all --optimizer sgd --lr 0.5 --weight-decay 0"),
+    ("paper's bandit", 1, STEPS, "--bandit-loss paper --bandit-rate 1e-5 --budget 6 --p-min 0.2"),
+    ("shift-free", 1, STEPS, "--bandit-loss shiftfree --bandit-rate 0.05 --budget 6 --optimizer sgd --lr 0.5"),
+    ("min-shift", 2, STEPS, "--bandit-loss minshift --bandit-rate 0.05 --budget 7 --batch 4 --optimizer sgd --lr 0.5"),
+    ("self-normalised", 1, STEPS, "--bandit-loss selfnorm --bandit-rate 0.5 --budget 4 --p-min 0.3"),
+    ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --p-min 0.05 --bandit-rate 0.3 "
+                                     "--optimizer sgd --lr 0.5"),
+    ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
+    ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5 --importance outside"),
+    ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
+    ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
+    ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
+    ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
+    ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
+    ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
+    ("batch above the data", 2, "1 3", "--batch 20 --warmup-epochs 1"),
+    ("resnet18", 1, "2", "--network resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
+                         "--lambda 1"),
+    ("preact_resnet18", 2, "2", "--network preact_resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
+                                "--warmup-epochs 0 --granularity block --budget 6"),
+    ("modules of a resnet", 1, "2", "--network preact_resnet18 --data 16.h5 --attack none --batch 4 --limit-train 8 "
+                                    "--warmup-epochs 0 --granularity module --budget 12 --optimizer lars"),
+]
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}
+
+
+class Wrong(Exception):
+    pass
+
+
+def write_data(path, size):
+    """Images in four classes, each with a shade of its own, and a fair share of black and white."""
+    random = np.random.default_rng(3)
+    with h5py.File(path, "w") as file:
+        for split, count in ("train", 40), ("test", 12):
+            labels = random.integers(0, 4, count)
+            labels[:4] = range(4)
+            shade = random.integers(-60, 60, (4, 1, 1, 3)) if split == "train" else shade
+            file[f"{split}/images"] = (random.integers(-40, 296, (count, size, size, 3)) + shade[labels]).clip(
+                0, 255).astype(np.uint8)
+            file[f"{split}/labels"] = labels
+
+
+def launch(program, ranks, arguments):
+    command = (["mpirun", "-np", str(ranks)] if ranks > 1 else []) + [program] + arguments
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, env=ENVIRONMENT | os.environ, timeout=LIMIT_S)
+    if ended.returncode != 0:
+        raise Wrong(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")
+
+
+def arguments_of(options):
+    """BASE with other options in their places, as a list for the program."""
+    found = {}
+    for word in f"{BASE} {options}".split():
+        if word.startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
+
+
+def rows(folder, kind):
+    with open(f"{folder}/metrics.jsonl") as file:
+        return [row for row in map(json.loads, file) if row["kind"] == kind]
+
+
+def relative(found, wanted, unit):
+    difference = float(np.linalg.norm(found - wanted))
+    return difference / max(float(np.linalg.norm(unit)), 1e-300) if difference else 0.0
+
+
+class Distance:
+    """How far a result is from the reference: relative errors by kind, and what should be equal and is not. `hopeless`:
+    no decision can change that."""
+
+    def __init__(self):
+        self.errors, self.unequal, self.hopeless = {}, [], False
+
+    def add(self, kind, error):
+        self.errors[kind] = max(self.errors.get(kind, 0.0), error if error == error else float("inf"))
+
+    def equal(self, what, found, wanted, tolerance=0.0, decided=False):
+        close = found == wanted if isinstance(wanted, str) or wanted is None or found is None else (
+            np.shape(found) == np.shape(wanted) and np.all(np.abs(np.subtract(found, wanted)) <= tolerance))
+        if not close:
+            if np.size(wanted) > 16 and np.shape(found) == np.shape(wanted):
+                found, wanted = f"off by {np.abs(np.subtract(found, wanted)).max()} at most", "equal"
+            self.unequal.append(f"{what}: {found}, reference {wanted}")
+            self.hopeless |= not decided
+
+    def within(self, bounds):
+        return not self.unequal and all(error <= bounds[kind] for kind, error in self.errors.items())
+
+
+def compare(before, found, wanted):
+    """Two results (state, record, norms) of the step from the state `before`. The errors of weights, statistics and p
+    are relative to what the step changes."""
+    distance = Distance()
+    (state, record, norms), (right, right_record, right_norms) = found, wanted
+    for name, value in right.parameters.items():
+        if torch.equal(value, before.parameters[name]):  # not drawn: the same bits, but for those of the first weights
+            unit = 2 * UNIT if before.step == 0 else 0
+            distance.equal(name, state.parameters[name].numpy(), value.numpy(), unit * value.abs().numpy())
+        else:
+            distance.add("weights", relative(state.parameters[name], value, value - before.parameters[name]))
+        for array, of in right.optimizer.items():
+            distance.add("optimizer", relative(state.optimizer[array][name], of[name], of[name]))
+    for rank, norms_of in enumerate(right.running):
+        for name, values in norms_of.items():
+            for k, value in enumerate(values):
+                distance.add("statistics", relative(state.running[rank][name][k], value,
+                                                    value - before.running[rank][name][k]))
+    distance.add("p", relative(state.p, right.p, right.p - before.p))
+    distance.equal("probabilities of the draw", state.drawn_p, right.drawn_p, 1e-15)
+    distance.equal("1/p", state.scale, right.scale, 4 * UNIT * right.scale)
+    distance.equal("batches tracked", state.batches_tracked, right.batches_tracked)
+    distance.add("norms", relative(state.largest_norm, right.largest_norm, right.largest_norm))
+    if (norms is None) != (right_norms is None):
+        distance.unequal.append("norms: the bandit learned, or did not, against the reference")
+    elif norms is not None:
+        distance.equal("layers with a norm", np.sign(norms), np.sign(right_norms))
+        for norm, right_norm in zip(norms, right_norms):
+            distance.add("norms", relative(norm, right_norm, right_norm))
+    if right.perturbations is not None:
+        off = np.abs(state.perturbations - right.perturbations)
+        # A byte is a rounded number; one within 1e-3 of the edge may be rounded either way.
+        distance.equal("perturbations further than a rounding off", int((off > .5 + 1e-3).sum()), 0,
+                       decided=True)
+    for key, value in right_record.items():
+        if key.startswith("loss") and value is not None:
+            distance.add("losses", relative(record[key], value, value))
+        else:
+            distance.equal(key, record[key], value, 1e-12 if isinstance(value, float) else 0,
+                           decided=key in ("acc_adv", "acc_clean", "attack_passes"))
+    return distance
+
+
+def same(decisions, others):
+    return len(decisions) == len(others) and all(map(torch.equal, decisions, others))
+
+
+def check(compute, measure):
+    """compute(rounding) gives a result, measure(wanted, found) its distance; found None: the program's. Returns the
+    distance, the bounds, and whether a decision had to fall the other way; None: nothing agrees."""
+    exact = Rounding()
+    wanted = compute(exact)
+    off = measure(wanted, compute(Rounding(NOISE, 0, exact.decisions)))
+    bounds = {kind: FACTOR * (error + UNIT) for kind, error in off.errors.items()}
+    distance = measure(wanted, None)
+    if distance.within(bounds):
+        return distance, bounds, False
+    for attempt in range(0 if distance.hopeless else ATTEMPTS):
+        # Smaller errors turn fewer of the decisions that the program's did not.
+        turned = Rounding(2 * NOISE / 2 ** (attempt % 4), 1 + attempt)
+        compute(turned)
+        if same(turned.decisions, exact.decisions):
+            continue
+        other = measure(compute(Rounding(decisions=turned.decisions)), None)
+        if other.within(bounds):
+            return other, bounds, True
+    return distance, bounds, None
+
+
+class Row:
+    """What was found of a configuration: by kind, the error that comes nearest to its bound."""
+
+    def __init__(self, name):
+        self.name, self.worst, self.turned, self.steps, self.wrong = name, {}, 0, 0, []
+
+    def take(self, what, distance, bounds, turned):
+        self.steps += 1
+        self.turned += turned is True
+        for kind, error in distance.errors.items():
+            if kind not in self.worst or error / bounds[kind] > self.worst[kind][0] / self.worst[kind][1]:
+                self.worst[kind] = error, bounds[kind]
+        if turned is None:
+            self.wrong.append(f"{self.name}, {what}: " + "; ".join(
+                [f"{kind} off by {error:.1e}, bound {bounds[kind]:.1e}" for kind, error in distance.errors.items()
+                 if error > bounds[kind]] + distance.unequal))
+
+    def text(self):
+        cells = ["%7.0e /%6.0e" % self.worst[kind] if kind in self.worst else " " * 15 for kind in KINDS]
+        return f"{self.name:<29}{self.steps:>3}{self.turned:>4}  " + " ".join(cells)
+
+
+HEAD = f"{'error / bound':<29}{'n':>3}{'turn':>5} " + " ".join(f"{kind:>15}" for kind in KINDS)
+
+
+def the_record(folder, step):
+    """The program's record of a step, and the norms from which it learned, if it did."""
+    record = next(row for row in rows(folder, "step") if row["step"] == step)
+    norms = np.array([norm or 0.0 for norm in record["norm"]])
+    return record, norms if norms.any() else None
+
+
+def check_configuration(entry, program, folder, stop):
+    torch.set_num_threads(1)
+    name, ranks, ends, options = entry
+    row = Row(name)
+    os.chdir(folder)
+    try:
+        for end in map(int, ends.split()):
+            # Runs go on in one folder, where the schedule allows it.
+            out = f"{name}-{end}" if "--schedule" in options else name
+            launch(program, ranks, ["train", "--out", out, "--checkpoint-every", "1", "--max-steps",
+                                    str(end), *arguments_of(options)])
+            with open(f"{out}/config.resolved.toml") as file:
+                reference = Reference(Config(file.read()), ranks)
+            run, = rows(out, "run")
+            if run["layer_name"] != reference.layers:
+                raise Wrong(f"{name}: layers {run['layer_name']}, reference {reference.layers}")
+            read = lambda step: reference.read_state(f"{out}/ckpt/step-{step:09d}.h5")
+            for step in range(max(0, end - 2), end):
+                if step == 0:
+                    before = reference.initial_state(Rounding())
+                    compute = lambda r: reference.step(reference.initial_state(r), r)
+                else:
+                    before = read(step)
+                    compute = lambda r: reference.step(before, r)
+                after = read(step + 1)
+                found = after, *the_record(out, step + 1)
+                row.take(f"step {step}", *check(compute, lambda wanted, other: compare(before, other or found, wanted)))
+                if stop and row.wrong:
+                    return row
+        last = [record for record in rows(out, "evaluation") if record["step"] == end]
+        wanted = {(split, attack) for split in reference.splits for attack in reference.config["eval"]}
+        if {(record["split"], record["attack"]) for record in last} != wanted:
+            raise Wrong(f"{name}: evaluations {last}, wanted {wanted}")
+        for record in last:
+            check_evaluation(row, reference, read(end), record)
+    except Exception as error:  # whatever a wrong program leaves behind
+        row.wrong.append(f"{name}: {type(error).__name__}: {error}")
+    return row
+
+
+def check_evaluation(row, reference, state, record):
+    def measure(wanted, other):
+        distance = Distance()
+        for key, value in wanted.items():
+            if key.endswith("loss"):
+                distance.add("evaluation", relative((other or record)[key], value, value))
+            else:
+                distance.equal(key, (other or record)[key], value, 1e-12, decided=key.endswith("acc"))
+        return distance
+
+    attack, restarts = reference.evaluation_attack(record["attack"]), reference.config["eval-restarts"]
+    row.take(f"evaluation after step {state.step}, {record['split']}, {record['attack']}",
+             *check(lambda rounding: reference.evaluate(state, record["split"], attack, restarts, rounding), measure))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="configurations, * and ? as in file names")
+    parser.add_argument("--stop-at-first", action="store_true", help="end at the first step that is wrong")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--list", action="store_true", help="print the configurations")
+    arguments = parser.parse_args()
+    chosen = [entry for entry in TABLE
+              if not arguments.only or any(fnmatch.fnmatch(entry[0], name) for name in arguments.only)]
+    if arguments.list:
+        for name, ranks, ends, options in chosen:
+            print(f"{name:<29}{ranks} ranks  to {ends:<9} {options}")
+        return 0
+    if not chosen:
+        sys.exit(f"no configuration is called {' or '.join(arguments.only)}; see --list")
+    folder = tempfile.mkdtemp(prefix="dat-outside-")
+    ENVIRONMENT["OMPI_MCA_btl_vader_backing_directory"] = folder
+    program, wrong = os.path.abspath(arguments.program), []
+    try:
+        write_data(f"{folder}/8.h5", 8)
+        write_data(f"{folder}/16.h5", 16)
+        print(HEAD, flush=True)
+        with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
+            under_way = [pool.submit(check_configuration, entry, program, folder, arguments.stop_at_first)
+                         for entry in chosen]
+            for row in (future.result() for future in under_way):
+                print(row.text(), flush=True)
+                wrong += row.wrong
+                if arguments.stop_at_first and wrong:
+                    pool.shutdown(cancel_futures=True)
+                    break
+    finally:
+        shutil.rmtree(folder)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    print(f"{len(chosen)} configurations, {len(wrong)} steps or evaluations wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

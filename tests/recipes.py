@@ -1,0 +1,46 @@
+"""Every recipe below jobs/ is one that the program takes, names the weight of the clean loss, and means what it says."""
+
+import glob
+import os
+import subprocess
+import sys
+
+program, root = sys.argv[1:3]
+EXPECTED = {  # resolved options that make the recipe what it is named after
+    "cifar10_small": {"attack": '"pgd"', "attack-steps": "2", "alpha": '"5/255"', "lambda": "0", "budget": "45"},
+    "dat_pgd": {"attack": '"pgd"', "attack-steps": "10", "alpha": '"2/255"', "lambda": "1", "optimizer": '"lamb"', "lr": "0.01",
+                "milestones": "[75, 90, 95]", "warmup-epochs": "5", "epochs": "100", "batch": "2048", "attack-bn": '"eval"',
+                "bn-statistics": '"local"', "selector": '"all"'},
+    "dat_fgsm": {"attack": '"fgsm"', "alpha": '"10/255"', "lambda": "0", "attack-bn": '"train"', "optimizer": '"lamb"'},
+    "tudelft_jointspar": {"selector": '"exp3"', "budget": "40", "p-min": "0.5", "resample": '"epoch"', "lambda": "1"},
+    "madry": {"attack-steps": "10", "optimizer": '"sgd"', "weight-decay": "2e-04", "lambda": "0", "max-steps": "80000"},
+    "fast": {"attack": '"fgsm"', "lr": "0.2", "schedule": '"linear"', "warmup-epochs": "7", "epochs": "8", "lambda": "0"},
+    "friendly": {"attack-stop": "0", "alpha": "0.007", "epochs": "120", "lambda": "0"},
+    "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
+}
+
+
+def options(text):
+    return dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line and not line.startswith("#"))
+
+
+failures = []
+found = {os.path.basename(path)[: -len(".toml")]: path for path in glob.glob(f"{root}/jobs/*.toml")}
+if set(found) != set(EXPECTED):
+    failures.append(f"recipes {sorted(found)}, expected {sorted(EXPECTED)}")
+for name, path in sorted(found.items()):
+    with open(path) as file:
+        if "lambda" not in options(file.read()):
+            failures.append(f"{name}: does not name lambda")
+    # Planning is checked with a narrow network and a small batch: what they need grows with them, no rule depends on it.
+    small = ["--width", "16", "--batch", "16", "--threads", "2"]
+    for verb in (["train", "--print-config"], ["validate", *small]):
+        ended = subprocess.run([program, *verb, "--config", path], capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            failures.append(f"{name}: {' '.join(verb)} ends with {ended.returncode}: {ended.stderr}")
+        elif "--print-config" in verb:
+            resolved = options(ended.stdout)
+            failures += [f"{name}: {key} = {resolved.get(key)}, expected {value}"
+                         for key, value in EXPECTED.get(name, {}).items() if resolved.get(key) != value]
+print("\n".join(failures) or f"{len(found)} recipes are as they say")
+sys.exit(bool(failures))

@@ -1,0 +1,66 @@
+#include "catch.hpp"
+#include "train/advice.hpp"
+
+using namespace dat;
+
+namespace {
+
+/// Options that call for no advice.
+TrainOptions sensible() {
+  TrainOptions options;
+  options.batch = 128;
+  options.threads = 4;
+  options.alpha = 2.0 / 255;
+  return options;
+}
+
+std::vector<std::string> advised(const TrainOptions& options) { return advice(options, 100, 4); }
+
+}  // namespace
+
+TEST_CASE("Sensible options call for no advice", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  CHECK(advised(options).empty());
+  options.threads = 0;  // auto
+  CHECK(advised(options).empty());
+  options.attack_steps = 4;  // 4 * 2/255 = 8/255
+  CHECK(advised(options).empty());
+  options.alpha = 16.0 / 255;  // from one side of the ball to the other
+  CHECK(advised(options).empty());
+}
+
+TEST_CASE("More threads than cores, and a batch that is cut, are named with what happens instead", "[advice]") {
+  TrainOptions options = sensible();
+  options.threads = 5;
+  const std::vector<std::string> all = advised(options);
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].starts_with("--threads 5 is more than this rank's share of the node's cores, 4:"));
+  CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
+}
+
+TEST_CASE("A step of the attack that is too long, or steps that do not reach eps, are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.alpha = 1;
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--alpha 1 is more than the whole width of the ball, twice --eps 8/255:"));
+
+  options.alpha = 0.1 / 255;
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with(
+      "the training's attack moves by 10 * 0.1/255 = 1/255 at most, less than --eps 8/255:"));
+  options.warm_start = 5;  // steps add up over epochs
+  CHECK(advised(options).empty());
+
+  options = sensible();
+  options.batch = 100;
+  options.attack = "fgsm";  // one step, whatever --attack-steps says
+  CHECK(advised(options).size() == 1);
+  options.alpha = 10.0 / 255;
+  CHECK(advised(options).empty());
+  options.alpha = 17.0 / 255;
+  CHECK(advised(options).size() == 1);
+  options.attack = "none";
+  CHECK(advised(options).empty());
+}
