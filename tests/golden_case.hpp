@@ -148,7 +148,7 @@ void cross_entropy(const GoldenCase& c, Program& program, float gradient_scale) 
 
 /// The attack's view of a case: the gradient through the frozen program, or through the training program.
 template <class Program>
-class CaseObjective final : public Objective {
+class CaseObjective : public Objective {
  public:
   CaseObjective(GoldenCase& c, Program& program) : case_(c), program_(program) {
     device = c.model.backend.device();

@@ -9,6 +9,24 @@ using namespace dat::test;
 
 namespace {
 
+/// Writes each point at which an attack asks for a gradient, and the gradient.
+class Recorder final : public CaseObjective<FrozenProgram> {
+ public:
+  Recorder(GoldenCase& c, FrozenProgram& program, Hdf5File& file) : CaseObjective(c, program), case_(c), file_(file) {}
+  void gradient() override {
+    CaseObjective::gradient();
+    const Shape images{case_.n, 3, case_.size, case_.size};
+    file_.write("pgd/x_" + std::to_string(point_), images, case_.to_nchw(case_.x_adv));
+    file_.write("pgd/dx_" + std::to_string(point_), images, case_.to_nchw(case_.dx));
+    ++point_;
+  }
+
+ private:
+  GoldenCase& case_;
+  Hdf5File& file_;
+  int point_ = 0;
+};
+
 void probe(const std::string& in, const std::string& out, const std::string& device) {
   const auto backend = make_backend({.device = device, .threads = 2, .math = "f32"});
   GoldenCase c(*backend, in);
@@ -36,7 +54,7 @@ void probe(const std::string& in, const std::string& out, const std::string& dev
     file.write("grad/" + segment.name, Shape(segment.shape.begin(), segment.shape.end()),
                c.model.download(segment, c.model.parameters.gradients));
 
-  CaseObjective<FrozenProgram> objective(c, frozen);
+  Recorder objective(c, frozen, file);
   attacks().at("pgd")({.eps = c.eps, .alpha = c.alpha, .steps = c.steps})->perturb(objective);
   file.write("x_adv", images, c.to_nchw(c.x_adv));
   file.close();

@@ -1,9 +1,21 @@
 #!/usr/bin/env bash
-# Builds everything with warnings as errors and runs every test; then the unit tests once more under AddressSanitizer and
-# UndefinedBehaviorSanitizer; and, where there is a CUDA toolkit, the CPU's tests on a build with CUDA.
-# Usage: bash tests/run.sh
+# Builds everything with warnings as errors and runs every test, with CUDA where there is a CUDA toolkit; then the unit
+# tests once more under AddressSanitizer and UndefinedBehaviorSanitizer. docs/testing.md says what takes how long.
+# Usage: bash tests/run.sh [--isa avx2]
+#   --isa avx2   Every test with no more than AVX2: the kernels are compiled for x86-64-v3 (DAT_ARCH), oneDNN and the
+#                backend are told by DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own, without CUDA and sanitizers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  sed -n 's/^# \(Usage: .*\)/\1/p' tests/run.sh >&2
+  exit 2
+}
+case $# in
+  0) isa=best ;;
+  2) [ "$1 $2" = '--isa avx2' ] || usage && isa=avx2 ;;
+  *) usage ;;
+esac
 
 bash jobs/install.sh tests
 if [ "$(id -u)" -eq 0 ]; then
@@ -19,32 +31,39 @@ configure() {
   local folder=$1 generator=()
   shift
   [ -e "$folder/CMakeCache.txt" ] || generator=(-G Ninja)
-  cmake "${generator[@]}" "$@"
+  cmake -B "$folder" "${generator[@]}" "$@"
+}
+cores=$(nproc)
+failed=0
+# run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core.
+run() {
+  ctest --test-dir "$1" --parallel $((2 * cores)) --output-on-failure --no-tests=error "${@:2}" | tee "$1/ctest.txt" ||
+    failed=1
 }
 
-configure build/test -S . -B build/test -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON
-cmake --build build/test --parallel "$(nproc)"
-failed=0
-ctest --test-dir build/test --output-on-failure --no-tests=error | tee build/test/ctest.txt || failed=1
-
-echo
-echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-configure build/asan --preset asan -DDAT_BENCH=OFF
-cmake --build build/asan --target dat_tests --parallel "$(nproc)"
-export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
-ctest --test-dir build/asan --tests-regex '^test_' --output-on-failure --no-tests=error | tee build/asan/ctest.txt ||
-  failed=1
-
-builds=(test asan)
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-if [ -n "$nvcc" ]; then
+if [ $isa = avx2 ]; then
+  builds=(test-avx2)
+  export DNNL_MAX_CPU_ISA=AVX2
+  configure build/test-avx2 -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3
+elif [ -n "$nvcc" ]; then
+  builds=(test asan)
+  # One architecture: tests/p100.sh compiles for another one, and nvcc checks the code for one as for all.
+  configure build/test --preset cuda -DCMAKE_CUDA_ARCHITECTURES=75-real
+else
+  builds=(test asan)
+  configure build/test -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON
+fi
+cmake --build "build/${builds[0]}" --parallel "$cores"
+run "build/${builds[0]}"
+
+if [ $isa = best ]; then
   echo
-  echo "With CUDA"
-  builds+=(cuda)
-  configure build/cuda --preset cuda -DDAT_BENCH=OFF
-  cmake --build build/cuda --target dat_hpc dat_tests --parallel "$(nproc)"
-  ctest --test-dir build/cuda --tests-regex '^(test_.*|gpu_laws|cli)$' --output-on-failure --no-tests=error |
-    tee build/cuda/ctest.txt || failed=1
+  echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+  configure build/asan --preset asan -DDAT_BENCH=OFF
+  cmake --build build/asan --target dat_tests --parallel "$cores"
+  export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
+  run build/asan --tests-regex '^test_'
 fi
 
 for build in "${builds[@]}"; do
@@ -52,8 +71,14 @@ for build in "${builds[@]}"; do
   echo "build/$build:"
   sed -n '/tests passed/,$p' "build/$build/ctest.txt"
 done
-if grep -q 'gpu_laws (Skipped)' build/test/ctest.txt; then
+echo
+if [ $isa = best ] && grep -qw avx512f /proc/cpuinfo; then
+  echo "Instructions: the processor's best, AVX-512"
+else
+  echo "Instructions: no more than AVX2"
+fi
+if grep -q 'gpu_laws (Skipped)' "build/${builds[0]}/ctest.txt"; then
   echo
-  ctest --test-dir build/test --tests-regex '^gpu_laws$' --verbose | sed -n '/NOT RUN/,/^$/s/^[0-9]*: //p'
+  ctest --test-dir "build/${builds[0]}" --tests-regex '^gpu_laws$' --verbose | sed -n '/NOT RUN/,/^$/s/^[0-9]*: //p'
 fi
 exit "$failed"

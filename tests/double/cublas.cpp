@@ -3,7 +3,6 @@
 #include <cublas_v2.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "double.hpp"
 #include "storage.hpp"
@@ -30,7 +29,7 @@ std::size_t elements(int rows, int columns, int leading) {
 cublasStatus_t queue(cublasHandle_t handle, std::function<void()> work) {
   return enqueue(handle->stream,
                  [workspace = handle->workspace, bytes = handle->workspace_bytes, work = std::move(work)] {
-                   if (bytes > 0) std::memset(workspace, 0xFF, bytes);
+                   scribble(workspace, bytes);
                    work();
                  }) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS

@@ -120,10 +120,10 @@ struct Open {
       --s.open;
       return;
     }
+    static const std::string red(kRedZone + kAlign, static_cast<char>(kRedByte));
     for (const auto& [base, bytes] : s.device)
-      for (const char* p = base + bytes; p < base + piece(bytes); ++p)
-        if (*p != static_cast<char>(kRedByte))
-          fail("device code wrote behind an allocation of " + std::to_string(bytes) + " bytes");
+      if (std::memcmp(base + bytes, red.data(), piece(bytes) - bytes) != 0)
+        fail("device code wrote behind an allocation of " + std::to_string(bytes) + " bytes");
     --s.open;
     protect(PROT_NONE);
   }

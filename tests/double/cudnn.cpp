@@ -114,77 +114,97 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
   return kOk;
 }
 
-/// f(input row, output row) for the rows that filter row r connects.
-template <class F>
-void rows(int in, int out, int r, int pad, int stride, int dilation, const F& f) {
-  for (int p = 0; p < out; ++p)
-    if (const int h = p * stride - pad + r * dilation; h >= 0 && h < in) f(h, p);
+/// The input row or column that filter element r of output p reads, or -1.
+int reads(int p, int r, int stride, int pad, int dilation, int in) {
+  const int h = p * stride - pad + r * dilation;
+  return h >= 0 && h < in ? h : -1;
 }
-
-/// f(x, w, y): the offsets of everything that sample n multiplies by filter element (r, s), one input and output pixel
-/// at a time, each with all channels.
+/// f(x, y): the offsets of everything that sample n multiplies by filter element (r, s) in output row p, one input and
+/// output pixel at a time, each with all channels.
 template <class F>
-void taps(const Problem& g, int n, int r, int s, const F& f) {
-  rows(g.x.h, g.y.h, r, g.conv.pad_h, g.conv.stride_h, g.conv.dilation_h, [&](int h, int p) {
-    rows(g.x.w, g.y.w, s, g.conv.pad_w, g.conv.stride_w, g.conv.dilation_w, [&](int w, int q) {
+void tap(const Problem& g, int n, int p, int r, int s, const F& f) {
+  const int h = reads(p, r, g.conv.stride_h, g.conv.pad_h, g.conv.dilation_h, g.x.h);
+  if (h < 0) return;
+  for (int q = 0; q < g.y.w; ++q)
+    if (const int w = reads(q, s, g.conv.stride_w, g.conv.pad_w, g.conv.dilation_w, g.x.w); w >= 0)
       f(((std::size_t(n) * g.x.h + h) * g.x.w + w) * g.x.c, ((std::size_t(n) * g.y.h + p) * g.y.w + q) * g.y.c);
-    });
-  });
-}
-std::size_t filter_at(const Problem& g, int k, int r, int s) {
-  return ((std::size_t(k) * g.w.h + r) * g.w.w + s) * g.w.c;
 }
 
 using Numbers = std::vector<float>;
 using Result = std::vector<double>;
 
+/// [filter][r][s][c] to [r][s][c][filter], or back: the innermost loops run over filters.
+template <class T>
+Result transposed(const std::vector<T>& from, std::size_t rows, std::size_t columns) {
+  Result to(from.size());
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+  return to;
+}
+
 Result forward(const Problem& g, const Numbers& x, const Numbers& w) {
+  const int filters = g.filters_per_group();
+  const Result turned = transposed(w, g.w.n, w.size() / g.w.n);
   Result y(g.y.elements());
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for collapse(2) schedule(static)
   for (int n = 0; n < g.x.n; ++n)
-    for (int r = 0; r < g.w.h; ++r)
-      for (int s = 0; s < g.w.w; ++s)
-        taps(g, n, r, s, [&](std::size_t xi, std::size_t yi) {
-          for (int k = 0; k < g.w.n; ++k) {
-            const float *a = &x[xi + k / g.filters_per_group() * g.w.c], *b = &w[filter_at(g, k, r, s)];
-            double sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (int c = 0; c < g.w.c; ++c) sum += double{a[c]} * b[c];
-            y[yi + k] += sum;
-          }
-        });
+    for (int p = 0; p < g.y.h; ++p)
+      for (int r = 0; r < g.w.h; ++r)
+        for (int s = 0; s < g.w.w; ++s)
+          tap(g, n, p, r, s, [&](std::size_t xi, std::size_t yi) {
+            for (int group = 0; group < g.conv.groups; ++group) {
+              double* const sums = &y[yi + group * filters];
+              for (int c = 0; c < g.w.c; ++c) {
+                const double a = x[xi + group * g.w.c + c];
+                const double* const b = &turned[((std::size_t(r) * g.w.w + s) * g.w.c + c) * g.w.n + group * filters];
+#pragma omp simd
+                for (int k = 0; k < filters; ++k) sums[k] += a * b[k];
+              }
+            }
+          });
   return y;
 }
 
 Result backward_data(const Problem& g, const Numbers& w, const Numbers& dy) {
   Result dx(g.x.elements());
+  const Result weights(w.begin(), w.end());
 #pragma omp parallel for schedule(dynamic)
   for (int n = 0; n < g.x.n; ++n)
-    for (int r = 0; r < g.w.h; ++r)
-      for (int s = 0; s < g.w.w; ++s)
-        taps(g, n, r, s, [&](std::size_t xi, std::size_t yi) {
-          for (int k = 0; k < g.w.n; ++k) {
-            double* a = &dx[xi + k / g.filters_per_group() * g.w.c];
-            const float* b = &w[filter_at(g, k, r, s)];
-            for (int c = 0; c < g.w.c; ++c) a[c] += double{dy[yi + k]} * b[c];
-          }
-        });
+    for (int p = 0; p < g.y.h; ++p)
+      for (int r = 0; r < g.w.h; ++r)
+        for (int s = 0; s < g.w.w; ++s)
+          tap(g, n, p, r, s, [&](std::size_t xi, std::size_t yi) {
+            for (int k = 0; k < g.w.n; ++k) {
+              double* const sums = &dx[xi + k / g.filters_per_group() * g.w.c];
+              const double a = dy[yi + k];
+              const double* const b = &weights[((std::size_t(k) * g.w.h + r) * g.w.w + s) * g.w.c];
+#pragma omp simd
+              for (int c = 0; c < g.w.c; ++c) sums[c] += a * b[c];
+            }
+          });
   return dx;
 }
 
 Result backward_filter(const Problem& g, const Numbers& x, const Numbers& dy) {
-  Result dw(g.w.elements());
-#pragma omp parallel for schedule(dynamic)
-  for (int k = 0; k < g.w.n; ++k)
-    for (int r = 0; r < g.w.h; ++r)
-      for (int s = 0; s < g.w.w; ++s)
+  const int filters = g.filters_per_group();
+  Result turned(g.w.elements());
+#pragma omp parallel for collapse(3) schedule(static)
+  for (int r = 0; r < g.w.h; ++r)
+    for (int s = 0; s < g.w.w; ++s)
+      for (int c = 0; c < g.w.c; ++c) {
+        double* const sums = &turned[((std::size_t(r) * g.w.w + s) * g.w.c + c) * g.w.n];
         for (int n = 0; n < g.x.n; ++n)
-          taps(g, n, r, s, [&](std::size_t xi, std::size_t yi) {
-            double* a = &dw[filter_at(g, k, r, s)];
-            const float* b = &x[xi + k / g.filters_per_group() * g.w.c];
-            for (int c = 0; c < g.w.c; ++c) a[c] += double{dy[yi + k]} * b[c];
-          });
-  return dw;
+          for (int p = 0; p < g.y.h; ++p)
+            tap(g, n, p, r, s, [&](std::size_t xi, std::size_t yi) {
+              for (int group = 0; group < g.conv.groups; ++group) {
+                const double a = x[xi + group * g.w.c + c];
+                const float* const b = &dy[yi + group * filters];
+#pragma omp simd
+                for (int k = 0; k < filters; ++k) sums[group * filters + k] += a * b[k];
+              }
+            });
+      }
+  return transposed(turned, turned.size() / g.w.n, g.w.n);
 }
 
 /// What is known of an algorithm.
@@ -255,7 +275,7 @@ cudnnStatus_t workspace_bytes(const Algorithm& a, std::size_t* bytes) {
 
 cudnnStatus_t queue(cudnnHandle_t handle, void* workspace, std::size_t bytes, std::function<void()> work) {
   const auto all = [=] {
-    if (bytes > 0) std::memset(workspace, 0xFF, bytes);
+    scribble(workspace, bytes);
     work();
   };
   return enqueue(handle->stream, all) == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
@@ -280,6 +300,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
                  static std::atomic<unsigned> calls = 0;
                  const double noise = !algorithm.deterministic && calls++ % 2 == 1 ? 1 + 0x1p-22 : 1;
                  const Result result = compute(g, read(a, g.type, na, g.tf32), read(b, g.type, nb, g.tf32));
+#pragma omp parallel for schedule(static)
                  for (std::size_t i = 0; i < elements; ++i)
                    blend(out, g.type, i, finish(i, result[i] * noise * (algorithm.wrong && i % 16 == 5 ? 1.2 : 1)),
                          beta);

@@ -20,8 +20,12 @@ constexpr int kWarp = 32;
 
 enum class Waits { no, for_block, for_warp, done };
 
+/// Where to go on; to be left by __builtin_longjmp, which unlike swapcontext calls no kernel.
+using Place = void* [5];
+
 struct Fiber {
-  ucontext_t context;
+  bool started = false;
+  Place place;
   Waits waits;
   unsigned exchanges;
   alignas(16) char slot[2][16];  // used in turn, so that nobody overwrites what another has not read yet
@@ -29,7 +33,7 @@ struct Fiber {
 
 // One block runs at a time: the runtime's mutex is held.
 std::vector<Fiber> fibers;
-ucontext_t scheduler;
+Place scheduler;
 const std::function<void()>* body;
 Fiber* running = nullptr;
 int live = 0;  // threads of this block
@@ -40,15 +44,37 @@ char* stacks() {
   return memory;
 }
 
-void fiber_main() {
-  (*body)();
-  running->waits = Waits::done;
+// noipa: the compiler does not see what happens between leaving a function and coming back to it. To leave and to be
+// come back to need two functions.
+[[gnu::noipa]] void jump(Place& to) { __builtin_longjmp(to, 1); }
+[[gnu::noipa]] void wait(Waits what) {
+  running->waits = what;
+  if (__builtin_setjmp(running->place) == 0) jump(scheduler);
 }
 
-void wait(Waits what) {
-  Fiber* const self = running;
-  self->waits = what;
-  swapcontext(&self->context, &scheduler);
+/// A fiber stays for the blocks to come.
+void fiber_main() {
+  for (;;) {
+    (*body)();
+    wait(Waits::done);
+  }
+}
+
+[[gnu::noipa]] void start(int i) {
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack = {stacks() + kStack * i, 0, kStack};
+  makecontext(&context, fiber_main, 0);
+  fibers[i].started = true;
+  setcontext(&context);
+}
+/// Runs the thread until it waits.
+[[gnu::noipa]] void go_on(int i) {
+  if (__builtin_setjmp(scheduler) != 0) return;
+  if (fibers[i].started)
+    jump(fibers[i].place);
+  else
+    start(i);
 }
 
 /// Lets the fibers [first, last) go on if all of them wait for `what`.
@@ -62,13 +88,8 @@ bool release(int first, int last, Waits what) {
 /// Runs the threads from first to last, or the other way round: a missing barrier goes wrong in one of the two orders.
 void run_block(bool backwards) {
   for (int i = 0; i < live; ++i) {
-    Fiber& fiber = fibers[i];
-    getcontext(&fiber.context);
-    fiber.context.uc_stack = {stacks() + kStack * i, 0, kStack};
-    fiber.context.uc_link = &scheduler;
-    fiber.waits = Waits::no;
-    fiber.exchanges = 0;
-    makecontext(&fiber.context, fiber_main, 0);
+    fibers[i].waits = Waits::no;
+    fibers[i].exchanges = 0;
   }
   for (bool finished = false; !finished;) {
     finished = true;
@@ -77,7 +98,7 @@ void run_block(bool backwards) {
       if (fibers[i].waits != Waits::no) continue;
       running = &fibers[i];
       thread_index.x = static_cast<unsigned>(i);
-      swapcontext(&scheduler, &fibers[i].context);
+      go_on(i);
       running = nullptr;
     }
     for (int i = 0; i < live; ++i) finished = finished && fibers[i].waits == Waits::done;
@@ -102,7 +123,7 @@ bool check_grid(std::int64_t blocks, std::int64_t threads) {
 }
 
 void run_threads(unsigned blocks, unsigned threads, const std::function<void()>& thread) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks > 16)  // else waking threads takes longer
   for (unsigned b = 0; b < blocks; ++b) {
     block_index.x = b;
     block_dim = dim3(threads);

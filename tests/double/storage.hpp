@@ -6,8 +6,10 @@
 #include <cuda_fp16.h>
 #include <library_types.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace dat_double {
@@ -42,6 +44,18 @@ inline std::vector<float> read(const void* data, cudaDataType_t type, std::size_
     out[i] = as_tf32 && type == CUDA_R_32F && x - x == 0 ? tf32(x) : x;
   }
   return out;
+}
+
+/// What a library may do to its workspace: it becomes NaN. Of a large one the beginning and, from call to call, the
+/// next part of the rest.
+inline void scribble(void* workspace, std::size_t bytes) {
+  constexpr std::size_t kBeginning = 1 << 16, kPart = 1 << 19;
+  static std::size_t calls = 0;  // one stream runs at a time
+  auto* const data = static_cast<char*>(workspace);
+  if (bytes > 0) std::memset(data, 0xFF, std::min(bytes, kBeginning));
+  if (bytes <= kBeginning) return;
+  const std::size_t parts = (bytes - kBeginning + kPart - 1) / kPart, at = kBeginning + calls++ % parts * kPart;
+  std::memset(data + at, 0xFF, std::min(kPart, bytes - at));
 }
 
 }  // namespace dat_double

@@ -1,6 +1,6 @@
 """What the end-to-end tests share: running the program, watching it, reading what it leaves behind.
 
-Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [unittest arguments]`.
+Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [--part K/N] [unittest arguments]`.
 """
 
 import json
@@ -228,3 +228,27 @@ def synthetic(path, **options):
     ended = run("data", "synthetic", path, *[f"--{name}={value}" for name, value in options.items()])
     assert ended.code == 0, ended.text
     return path
+
+
+class Part(unittest.TestLoader):
+    """Every N-th test from the K-th one on: N programs side by side, K = 1..N, run each test once."""
+
+    def __init__(self, part):
+        super().__init__()
+        self.number, self.of = (int(number) for number in part.split("/"))
+
+    def loadTestsFromModule(self, module, **options):
+        def tests(suite):
+            for item in suite:
+                yield from tests(item) if isinstance(item, unittest.TestSuite) else [item]
+
+        return self.suiteClass([*tests(super().loadTestsFromModule(module, **options))][self.number - 1 :: self.of])
+
+
+def main():
+    part = "1/1"
+    if "--part" in sys.argv:
+        at = sys.argv.index("--part")
+        part = sys.argv[at + 1]
+        del sys.argv[at : at + 2]
+    unittest.main(verbosity=2, testLoader=Part(part))

@@ -1,6 +1,5 @@
 """Whole runs on a GPU, or on the double of CUDA's libraries: what the weights may depend on, and what is said."""
 
-import unittest
 
 import common
 
@@ -61,4 +60,4 @@ class Runs(common.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    common.main()

@@ -1,7 +1,6 @@
 """Images of any size and number of classes come through the same code."""
 
 import os
-import unittest
 
 import h5py
 import numpy as np
@@ -135,4 +134,4 @@ class BuiltIn(common.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

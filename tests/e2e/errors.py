@@ -1,7 +1,6 @@
 """What cannot be done ends with the right exit code and one message, on one rank or several, and never hangs."""
 
 import os
-import unittest
 
 import h5py
 import numpy as np
@@ -155,4 +154,4 @@ class Odd(common.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import unittest
 
 import h5py
 import numpy as np
@@ -330,4 +329,4 @@ class Validated(common.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

@@ -4,7 +4,6 @@ import glob
 import os
 import shutil
 import signal
-import unittest
 
 import numpy as np
 
@@ -356,4 +355,4 @@ class OtherRanks(Restart):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

@@ -1,7 +1,6 @@
 """What the weights may depend on: a run twice, and one batch on different numbers of ranks."""
 
 import shutil
-import unittest
 
 import numpy as np
 
@@ -138,4 +137,4 @@ class Split(common.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    common.main()

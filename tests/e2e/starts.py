@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import time
-import unittest
 
 import h5py
 import numpy as np
@@ -236,4 +235,4 @@ class Starts(common.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    common.main()

@@ -57,13 +57,17 @@ kAttack = {"eps": 8 / 255, "alpha": 2 / 255, "steps": 4, "lambda": 0.75}
 
 
 class Case:
-    """A network with its running statistics, and a batch. The statistics are those of `passes` random batches."""
+    """A network with its running statistics, and a batch. The statistics are those of `passes` random batches, averaged
+    with the `momentum` of nn.BatchNorm2d."""
 
-    def __init__(self, network, width, size, batch, classes, seed, attack, passes=40):
+    def __init__(self, network, width, size, batch, classes, seed, attack, passes=40, momentum=0.1):
         self.attributes = dict(network=network, width=width, size=size, batch=batch, classes=classes, **attack)
         self.attributes.update(weights="fmix32", torch_version=str(torch.__version__))
         self.model = reference.make(network, width, classes)
         reference.set_formula_weights(self.model)
+        for module in self.model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.momentum = momentum
         rng = np.random.default_rng(0)
         with torch.no_grad():
             for _ in range(passes):

@@ -1,8 +1,7 @@
-#define CATCH_CONFIG_RUNNER
 #include <iostream>
 
-#include "catch.hpp"
 #include "device.hpp"
+#include "run_tests.hpp"
 #include "world.hpp"
 
 namespace {
@@ -17,7 +16,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   ranks = dat::Communicator::world();
-  std::int64_t failures = Catch::Session().run(argc, argv);
+  std::int64_t failures = dat::test::run_tests(argc, argv);
   ranks->sum(&failures, 1);
   ranks.reset();
   return failures == 0 ? 0 : 1;
