@@ -300,8 +300,8 @@ class Reference:
         self.importance = config["importance"]
 
         # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
-        # share is cut to it, and has smaller micro-batches.
-        self.micro_batches = config["batch"] // config.get("micro-batch", config["batch"])
+        # share is cut to it, and has smaller micro-batches; fewer only where there are more of them than images.
+        self.micro_batches = min(config["batch"] // config["micro-batch"], -(-len(self.train) // ranks))
         multiple = ranks * self.micro_batches
         self.per_rank = -(-len(self.train) // multiple) * self.micro_batches
         self.batch = min(config["batch"], self.per_rank)
