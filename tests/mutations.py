@@ -125,7 +125,7 @@ MUTATIONS = [
     ("1/p not corrected for empty draws", "src/selector/draw.cpp", "static_cast<float>(any_layer / p[d])",
      "static_cast<float>(1 / p[d])", "step:rarely any layer"),
     ("bandit: p, not pi", "src/selector/exp3.cpp", "{ return p_[d] / any_layer; };", "{ return p_[d]; };",
-     "step:rarely any layer"),
+     "step:rarely, min-shift"),
     ("bandit: the wrong way", "src/selector/exp3.cpp", "log_w_[d] += rate_ *", "log_w_[d] -= rate_ *", "step:defaults"),
     ("bandit: L of this step only", "src/selector/exp3.cpp", "largest_norm_ = std::max(largest_norm_, norms[d]);",
      "largest_norm_ = norms[d];", "step:paper's bandit"),

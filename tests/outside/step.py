@@ -83,6 +83,8 @@ TABLE = [
     ("self-normalised", 1, STEPS, "--bandit-loss selfnorm --bandit-rate 0.5 --budget 4 --p-min 0.3"),
     ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --p-min 0.05 --bandit-rate 0.3 "
                                      "--optimizer sgd --lr 0.5"),
+    ("rarely, min-shift", 1, "4 6", "--granularity block --budget 0.6 --p-min 0.05 --bandit-loss minshift "
+                                    "--bandit-rate 0.02 --optimizer lars"),
     ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
     ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5 --importance outside"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
