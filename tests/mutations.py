@@ -44,7 +44,7 @@ MUTATIONS = [
      "random_words(seed, purpose, 0, static_cast", "step:defaults"),
     ("random start in half the ball", PERTURB, "(2.0F * uniform(words.v[j]) - 1.0F) * eps;",
      "(1.0F * uniform(words.v[j]) - 0.5F) * eps;", "step:defaults"),
-    ("fgsm: step 1 eps", "src/attack/fgsm.cpp", ": 1.25 * options.eps)", ": 1.0 * options.eps)", "step:fgsm"),
+    ("fgsm: step 1 eps", "src/attack/fgsm.cpp", ": 1.25 * options.eps)", ": 1.0 * options.eps)", "step:fgsm, running statistics"),
     ("fgsm on the frozen network", "src/attack/fgsm.cpp", "prefers_batch_statistics() const override { return true; }",
      "prefers_batch_statistics() const override { return false; }", "step:fgsm"),
     ("fgsm: gradient through the clamp", PERTURB, "inside < 0.0F || inside > 1.0F ? 0.0F : dx[i];", "dx[i];",

@@ -682,3 +682,37 @@ TEST_CASE("Inspection tells a changed pixel from the recorded hash, in a file wi
   write_bytes(folder / "data.h5", bytes);
   CHECK(contains(inspect_dataset(folder / "data.h5"), "NOT AS RECORDED"));
 }
+
+TEST_CASE("images kept aside are a part of the set, the rest is what remains, both in the set's order") {
+  const SyntheticOptions options{.classes = 3, .size = 8, .train = 50, .test = 5, .seed = 4};
+  const auto pixels = [](const Dataset& set, std::int64_t index) {
+    std::vector<std::uint8_t> image(set.info().image_bytes());
+    set.read(index, image.data());
+    return image;
+  };
+  const auto whole = synthetic_dataset(options, "train");
+  const auto kept = held_out(synthetic_dataset(options, "train"), 20, 7, true);
+  const auto aside = held_out(synthetic_dataset(options, "train"), 20, 7, false);
+  REQUIRE(kept->size() == 30);
+  REQUIRE(aside->size() == 20);
+  std::int64_t a = 0, b = 0;
+  for (std::int64_t i = 0; i < whole->size(); ++i) {
+    const bool is_kept = a < kept->size() && pixels(*kept, a) == pixels(*whole, i) && kept->label(a) == whole->label(i);
+    const bool is_aside =
+        b < aside->size() && pixels(*aside, b) == pixels(*whole, i) && aside->label(b) == whole->label(i);
+    CHECK(is_kept != is_aside);
+    (is_kept ? a : b) += 1;
+  }
+  CHECK(a == 30);
+  CHECK(b == 20);
+  // Another seed keeps others aside; nothing is left of a set that is kept aside whole.
+  const auto other = held_out(synthetic_dataset(options, "train"), 20, 8, false);
+  bool differs = false;
+  for (std::int64_t i = 0; i < 20; ++i) differs |= pixels(*other, i) != pixels(*aside, i);
+  CHECK(differs);
+  CHECK_THROWS_AS(held_out(synthetic_dataset(options, "train"), 50, 7, true), Error);
+  const auto first = first_of(held_out(synthetic_dataset(options, "train"), 20, 7, false), 3);
+  REQUIRE(first->size() == 3);
+  CHECK(pixels(*first, 2) == pixels(*aside, 2));
+  CHECK(first_of(synthetic_dataset(options, "train"), 0)->size() == 50);
+}

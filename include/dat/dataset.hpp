@@ -47,6 +47,9 @@ class Dataset {
 [[nodiscard]] std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t count, std::uint64_t seed,
                                                 bool kept);
 
+/// The first `count` samples of a set; 0, or more than there are: all of them.
+[[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
+
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
 /// function of (seed, split, i) alone.
 struct SyntheticOptions {

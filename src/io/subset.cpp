@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "dat/dataset.hpp"
@@ -41,6 +42,13 @@ std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t c
   for (std::size_t k = 0; k < cards.size(); ++k)
     if ((k < static_cast<std::size_t>(count)) != kept) samples.push_back(cards[k].second);
   std::sort(samples.begin(), samples.end());
+  return std::make_unique<Subset>(std::move(whole), std::move(samples));
+}
+
+std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count) {
+  if (count == 0 || count >= whole->size()) return whole;
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
+  std::iota(samples.begin(), samples.end(), 0);
   return std::make_unique<Subset>(std::move(whole), std::move(samples));
 }
 

@@ -118,7 +118,11 @@ int train(Communicator& world, const Command& command, int argc, char** argv) {
          << trainer->train_set().size() << " training and " << trainer->test_set().size() << " test images"
          << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
     report->message(line.str());
-    for (const std::string& notice : notices) report->message(notice);
+    for (const std::string& notice : notices)
+      if (notice.starts_with("warning: "))
+        report->warning(notice.substr(std::string("warning: ").size()));
+      else
+        report->message(notice);
     if (options.verbose)
       for (const std::string& implementation : trainer->implementations()) report->message("  " + implementation);
     line.str("");

@@ -78,12 +78,15 @@ struct Setting {
   });
   const TrainOptions trained = parse_train_options(checkpoint.texts["config_toml"], path);
   TrainOptions wanted = trained;
-  if (!options.data.empty()) wanted.data = options.data;
-  require(options.split != "holdout" || trained.holdout > 0, ExitCode::usage, path,
-          " kept nothing aside in its training; take --split test");
-  (options.split == "test" ? wanted.limit_test : wanted.limit_train) = options.limit;
-  if (options.split == "holdout") wanted.limit_train = trained.limit_train;
-  s.data = open_split(wanted, options.split);
+  if (!options.data.empty()) {  // what the training kept aside, or left out, is not in there
+    wanted.data = options.data;
+    wanted.holdout = wanted.limit_train = 0;
+  }
+  require(options.split != "holdout" || wanted.holdout > 0, ExitCode::usage, path,
+          options.data.empty() ? " kept nothing aside in its training; take --split test"
+                               : " kept images of its own data aside; leave --data off");
+  wanted.limit_test = 0;
+  s.data = first_of(open_split(wanted, options.split), options.limit);
   s.classes = classes_of(checkpoint, path);
   const DatasetInfo& info = s.data->info();
   require_same_classes(info, s.classes, path);
@@ -231,7 +234,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
     all["provenance"] = Json::parse(provenance_json(hosts, argc, argv, s.backend->description()));
     write_atomically(output, [&](const std::string& temporary) {
       std::ofstream file(temporary, std::ios::binary);
-      file << all.dump(1) << "\n";
+      file << all.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
       file.close();
       require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
     });

@@ -213,8 +213,7 @@ def fraction(value):
 
 
 class Config:
-    """The options of config.resolved.toml by name; options.lr, options["eval-every"]. "auto" is resolved as the help
-    says."""
+    """The options of config.resolved.toml by name."""
 
     def __init__(self, toml):
         lines = [line.split(" = ", 1) for line in toml.splitlines() if " = " in line and line[0] != "#"]
@@ -222,10 +221,6 @@ class Config:
 
     def __getitem__(self, key):
         return self.options[key]
-
-    def get(self, key, automatic):
-        value = self.options.get(key, "auto")
-        return automatic if value == "auto" else value
 
 
 class Data:
@@ -296,12 +291,12 @@ class Reference:
         layer = {name: layer_of(name, config["granularity"], config["network"]) for name in self.shapes}
         self.layers = list(dict.fromkeys(layer.values()))
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
-        self.lam = config.get("lambda", 1.0 if config["attack"] == "pgd" else 0.0)
+        self.lam = config["lambda"]
         self.importance = config["importance"]
 
         # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
-        # share is cut to it, and has smaller micro-batches.
-        self.micro_batches = config["batch"] // config.get("micro-batch", config["batch"])
+        # share is cut to it, and has smaller micro-batches; fewer only where there are more of them than images.
+        self.micro_batches = min(config["batch"] // config["micro-batch"], -(-len(self.train) // ranks))
         multiple = ranks * self.micro_batches
         self.per_rank = -(-len(self.train) // multiple) * self.micro_batches
         self.batch = min(config["batch"], self.per_rank)
@@ -310,11 +305,10 @@ class Reference:
         self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch
 
         name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
-        self.batch_statistics = config.get("attack-bn", "train" if name == "fgsm" else "eval") == "train"
-        self.attack = Attack(name, self.eps, config.get("alpha", 1.25 * self.eps if name == "fgsm" else 2 / 255),
-                             config["attack-steps"] - self.reuse,
-                             None if config["attack-stop"] in ("off", -1) else config["attack-stop"])
-        self.budget = config.get("budget", len(self.layers) * 40 / 54)
+        self.batch_statistics = config["attack-bn"] == "train"
+        self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
+                             None if config["attack-stop"] == "off" else config["attack-stop"])
+        self.budget = config["budget"]
 
     def logits(self, net, x):
         return self.network(net, x, self.config["width"], int(self.classes))
@@ -520,8 +514,7 @@ class Reference:
     def learn(self, p, scale, norms, largest):
         """EXP3 on the norms of the drawn layers, projected. Returns p and the largest norm so far."""
         loss, p_min = self.config["bandit-loss"], self.config["p-min"]
-        rates = {"paper": 1e-5, "shiftfree": 1e-2, "minshift": 1e-3, "selfnorm": .1}
-        rate = self.config.get("bandit-rate", rates[loss])
+        rate = self.config["bandit-rate"]
         pi = self.inclusion(p)
         used = (scale > 0) & (norms > 0)
         squares = (norms / pi) ** 2
@@ -544,7 +537,7 @@ class Reference:
 
     def optimize(self, state, gradients, scale, lr, rounding):
         config, kind = self.config, self.config["optimizer"]
-        decay = config.get("weight-decay", 5e-4 if kind == "sgd" else 1e-4)
+        decay = config["weight-decay"]
         parameters, optimizer = dict(state.parameters), {array: dict(of) for array, of in state.optimizer.items()}
         for name, theta in state.parameters.items():
             factor = scale[self.layer[name]]
@@ -680,10 +673,12 @@ class Reference:
 
     def evaluation_attack(self, name):
         """An entry of --eval: pgd, pgd10, fgsm, none."""
-        eps = self.config.get("eval-eps", self.eps)
+        eps, alpha = self.config["eval-eps"], self.config["eval-alpha"]
         kind = name.rstrip("0123456789")
         steps = int(name[len(kind):] or self.config["eval-attack-steps"])
-        return Attack(kind, eps, self.config.get("eval-alpha", 1.25 * eps if kind == "fgsm" else eps / 4), steps)
+        if alpha == "auto":  # each attack its own
+            alpha = 1.25 * eps if kind == "fgsm" else eps / 4
+        return Attack(kind, eps, alpha, steps)
 
     def evaluate(self, state, split, attack, restarts, rounding):
         """Mean loss and accuracy of the images of a split, clean and after PGD from random starts: rank 0's running

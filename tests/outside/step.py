@@ -92,6 +92,7 @@ TABLE = [
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
     ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
     ("batch above the data", 2, "1 3", "--batch 20 --warmup-epochs 1"),
+    ("micro-batches above the data", 2, "3", "--limit-train 5 --batch 8 --micro-batch 2 --lambda 1"),
     ("resnet18", 1, "2", "--network resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
                          "--lambda 1"),
     ("preact_resnet18", 2, "2", "--network preact_resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
