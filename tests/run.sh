@@ -42,7 +42,7 @@ run() {
 }
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-if [ $isa = avx2 ]; then
+if [ "$isa" = avx2 ]; then
   builds=(test-avx2)
   export DNNL_MAX_CPU_ISA=AVX2
   configure build/test-avx2 -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3
@@ -57,7 +57,7 @@ fi
 cmake --build "build/${builds[0]}" --parallel "$cores"
 run "build/${builds[0]}"
 
-if [ $isa = best ]; then
+if [ "$isa" = best ]; then
   echo
   echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
   configure build/asan --preset asan -DDAT_BENCH=OFF
@@ -72,7 +72,7 @@ for build in "${builds[@]}"; do
   sed -n '/tests passed/,$p' "build/$build/ctest.txt"
 done
 echo
-if [ $isa = best ] && grep -qw avx512f /proc/cpuinfo; then
+if [ "$isa" = best ] && grep -qw avx512f /proc/cpuinfo; then
   echo "Instructions: the processor's best, AVX-512"
 else
   echo "Instructions: no more than AVX2"
