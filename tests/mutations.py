@@ -44,7 +44,7 @@ MUTATIONS = [
      "random_words(seed, purpose, 0, static_cast", "step:defaults"),
     ("random start in half the ball", PERTURB, "(2.0F * uniform(words.v[j]) - 1.0F) * eps;",
      "(1.0F * uniform(words.v[j]) - 0.5F) * eps;", "step:defaults"),
-    ("fgsm: step 1 eps", "src/attack/fgsm.cpp", ": 1.25 * options.eps)", ": 1.0 * options.eps)", "step:fgsm, running statistics"),
+    ("fgsm: step 1 eps", "src/attack/fgsm.cpp", ": 1.25 * options.eps)", ": 1.0 * options.eps)", "step:fgsm"),
     ("fgsm on the frozen network", "src/attack/fgsm.cpp", "prefers_batch_statistics() const override { return true; }",
      "prefers_batch_statistics() const override { return false; }", "step:fgsm"),
     ("fgsm: gradient through the clamp", PERTURB, "inside < 0.0F || inside > 1.0F ? 0.0F : dx[i];", "dx[i];",
@@ -56,7 +56,7 @@ MUTATIONS = [
     ("reuse: one step too many", TRAINER, "options.attack_steps - (options.attack_reuse ? 1 : 0)",
      "options.attack_steps", "step:reuse"),
     ("warm start: no box", AUGMENT, "eta[at] = clamp(from_byte(from[c], eps), -x[at], 1.0F - x[at]);",
-     "eta[at] = from_byte(from[c], eps);", "step:warm start"),
+     "eta[at] = from_byte(from[c], eps);", "unit:[kernels]"),
     ("warm start: forgets a step late", "src/train/warm_start.cpp", "step % options_.reset_steps == 0)",
      "step % options_.reset_steps == 1)", "step:warm start"),
     ("warm start: keeps the mirrored place", AUGMENT, "std::uint8_t* to = kept + p.from(places[p.n], layout);",
@@ -125,7 +125,7 @@ MUTATIONS = [
     ("1/p not corrected for empty draws", "src/selector/draw.cpp", "static_cast<float>(any_layer / p[d])",
      "static_cast<float>(1 / p[d])", "step:rarely any layer"),
     ("bandit: p, not pi", "src/selector/exp3.cpp", "{ return p_[d] / any_layer; };", "{ return p_[d]; };",
-     "step:rarely any layer"),
+     "step:rarely, min-shift"),
     ("bandit: the wrong way", "src/selector/exp3.cpp", "log_w_[d] += rate_ *", "log_w_[d] -= rate_ *", "step:defaults"),
     ("bandit: L of this step only", "src/selector/exp3.cpp", "largest_norm_ = std::max(largest_norm_, norms[d]);",
      "largest_norm_ = norms[d];", "step:paper's bandit"),
@@ -217,13 +217,12 @@ def write_if_other(path, content):
             file.write(content)
 
 
-def mutated(mutation):
+def mutated(mutation, text):
     name, path, old, new, _ = mutation
-    text = read(f"{ROOT}/{path}").decode()
-    found = text.count(old)
+    found = text.count(old.encode())
     if found != 1:
         give_up(f"'{name}' fits {path} {found} times, not once; adapt it in tests/mutations.py")
-    return text.replace(old, new).encode()
+    return text.replace(old.encode(), new.encode())
 
 
 def copy_tree():
@@ -310,7 +309,8 @@ def key(mutation):
 def judge(mutation, program, tests):
     name, path, _, _, likely = mutation
     begin = time.monotonic()
-    write_if_other(f"{TREE}/{path}", mutated(mutation))
+    whole = read(f"{TREE}/{path}")
+    write_if_other(f"{TREE}/{path}", mutated(mutation, whole))
     try:
         for test in [likely, *[test for test in SUITE if test != likely]]:
             build([TARGET[test.split(":")[0]]], f"'{name}'")
@@ -320,7 +320,7 @@ def judge(mutation, program, tests):
         else:
             test = None
     finally:
-        write_if_other(f"{TREE}/{path}", read(f"{ROOT}/{path}"))
+        write_if_other(f"{TREE}/{path}", whole)
     return keep({"program": program, "tests": tests, "key": key(mutation), "name": name, "file": path, "caught": test, "said": said,
                  "seconds": round(time.monotonic() - begin)})
 
@@ -348,7 +348,7 @@ def main():
     if len({key(m) for m in MUTATIONS}) != len(MUTATIONS) or not chosen:
         give_up("no such mutation, or two are the same")
     for mutation in MUTATIONS:
-        mutated(mutation)
+        mutated(mutation, read(f"{ROOT}/{mutation[1]}"))
     say(f"{len(MUTATIONS)} mutations fit")
     if arguments.check:
         return 0

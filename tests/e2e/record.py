@@ -269,7 +269,7 @@ class Evaluation(common.TestCase):
             self.assertRegex(final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
         ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "none",
                            "--threads", 1)
-        self.assertIn(" 20 train images", ended.text)
+        self.assertIn(" 20 training images", ended.text)
         self.assertRegex(ended.text, r"clean_acc=(\S+) none_acc=\1 ")
 
 

@@ -223,6 +223,22 @@ class Config:
         return self.options[key]
 
 
+def automatic(config, layers):
+    """What the help says of options that are not given."""
+    attack, optimizer, eps = config["attack"], config["optimizer"], config["eps"]
+    one_step = 1.25 * eps if attack == "fgsm" else 2 / 255
+    kinds = {name.rstrip("0123456789") for name in config["eval"]}
+    return {"lambda": 1 if attack == "pgd" else 0, "attack-bn": "train" if attack == "fgsm" else "eval",
+            "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
+            "eval-eps": eps, "eval-alpha": "auto" if "fgsm" in kinds else eps / 4,
+            "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "clamp-low": 0, "clamp-high": 10,
+            "importance": "inside", "budget": layers * 40 / 54, "p-min": .1, "bandit-loss": "selfnorm",
+            "bandit-rate": {"paper": 1e-5, "shiftfree": 1e-2, "minshift": 1e-3, "selfnorm": .1}[config["bandit-loss"]],
+            "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
+            "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
+            "granularity": "tensor", "augment": True, "warm-start": 0, "attack-stop": "off", "attack-reuse": False}
+
+
 class Data:
     """The images of one split: uint8 [n, s, s, c]."""
 

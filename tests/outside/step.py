@@ -26,7 +26,7 @@ import h5py
 import numpy as np
 import torch
 
-from reference import Config, Reference, Rounding, UNIT
+from reference import automatic, Config, Reference, Rounding, UNIT
 
 # Relative to the root mean square of a layer's result: 2e-7 was measured of direct convolutions and 4e-7 to 1.1e-6 of
 # Winograd's algorithm. FACTOR is for the spread of one sample of errors.
@@ -83,6 +83,8 @@ TABLE = [
     ("self-normalised", 1, STEPS, "--bandit-loss selfnorm --bandit-rate 0.5 --budget 4 --p-min 0.3"),
     ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --p-min 0.05 --bandit-rate 0.3 "
                                      "--optimizer sgd --lr 0.5"),
+    ("rarely, min-shift", 1, "4 6", "--granularity block --budget 0.6 --p-min 0.05 --bandit-loss minshift "
+                                    "--bandit-rate 0.02 --optimizer lars"),
     ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
     ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5 --importance outside"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
@@ -291,10 +293,16 @@ def check_configuration(entry, program, folder, stop):
         for end in map(int, ends.split()):
             # Runs go on in one folder, where the schedule allows it.
             out = f"{name}-{end}" if "--schedule" in options else name
-            launch(program, ranks, ["train", "--out", out, "--checkpoint-every", "1", "--max-steps",
-                                    str(end), *arguments_of(options)])
+            arguments = arguments_of(options)
+            launch(program, ranks, ["train", "--out", out, "--checkpoint-every", "1", "--max-steps", str(end),
+                                    *arguments])
             with open(f"{out}/config.resolved.toml") as file:
                 reference = Reference(Config(file.read()), ranks)
+            for key, value in automatic(reference.config, len(reference.layers)).items():
+                resolved = reference.config[key]
+                close = abs(resolved - value) <= 1e-12 if isinstance(value, float) else resolved == value
+                if f"--{key}" not in arguments and f"--no-{key}" not in arguments and not close:
+                    raise Wrong(f"{key} is {resolved} where it is not given, not {value}")
             run, = rows(out, "run")
             if run["layer_name"] != reference.layers:
                 raise Wrong(f"{name}: layers {run['layer_name']}, reference {reference.layers}")
