@@ -5,7 +5,8 @@
 #include <functional>
 
 #include "dat/error.hpp"
-#include "train/bench.hpp"
+#include "measure/convolutions.hpp"
+#include "measure/training_step.hpp"
 
 namespace dat::bench {
 
@@ -16,8 +17,8 @@ inline void add_options(CLI::App& app, StepOptions& options, int& repeat) {
   app.add_option("--width", options.width, "channels of the first stage");
   app.add_option("--batch", options.batch);
   app.add_option("--steps", options.attack_steps, "of the attack");
-  app.add_option("--device", options.backend.device, "auto, cpu or cuda");
-  app.add_option("--threads", options.backend.threads, "of the CPU");
+  app.add_option("--device", options.device, "auto, cpu or cuda");
+  app.add_option("--threads", options.threads, "of the CPU");
   app.add_option("--repeat", repeat);
 }
 

@@ -76,9 +76,10 @@ class Table {
 
 void run(const Precision& precision, double gemm, const LayerOptions& all, std::ostream& json) {
   StepOptions options = all.step;
-  options.backend.math = precision.math;
+  options.math = precision.math;
   options.attack_precision = precision.attack;
-  TrainingStep step(options);
+  const auto alone = Communicator::single();
+  TrainingStep step(*alone, options);
   Backend& backend = step.backend();
   nlohmann::ordered_json about = step.about();
   about["precision"] = precision.name;
@@ -140,9 +141,7 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
 /// Why there is no such precision on the device; empty: there is.
 [[nodiscard]] std::string missing(const Precision& precision, const StepOptions& options) {
   const auto backend = [&](const char* math) {
-    BackendOptions other = options.backend;
-    other.math = math;
-    return make_backend(other);
+    return make_backend({.device = options.device, .threads = options.threads, .math = math});
   };
   const auto exact = backend("f32");
   const DType storage = storage_from(precision.attack);

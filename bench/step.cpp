@@ -7,7 +7,7 @@
 
 namespace {
 
-void print(nlohmann::ordered_json line, const dat::TrainingStep& step) {
+void print(nlohmann::ordered_json line, dat::TrainingStep& step) {
   line.update(step.about());
   std::cout << line << std::endl;
 }
@@ -15,13 +15,14 @@ void print(nlohmann::ordered_json line, const dat::TrainingStep& step) {
 void report(dat::TrainingStep& step) {
   step.run();
   const auto& options = step.options();
-  const double ms = step.attack_ms + step.train_ms + step.update_ms;
+  const double ms = step.step_ms();
   print({{"ms_per_step", ms},
          {"ms_per_image", ms / options.batch},
          {"images_per_s", 1000 * options.batch / ms},
          {"ms_per_attack_iteration", step.attack_ms / options.attack_steps},
          {"attack_ms", step.attack_ms},
          {"train_ms", step.train_ms},
+         {"reduce_ms", step.reduce_ms},
          {"update_ms", step.update_ms},
          {"peak_rss_mb", dat::peak_resident_mb()}},
         step);
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
   std::string results;
   CLI::App app("Times PGD training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
   dat::bench::add_options(app, options, repeat);
-  app.add_option("--math", options.backend.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
+  app.add_option("--math", options.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
   app.add_option("--attack-precision", options.attack_precision, "f32, f16 or bf16: storage of the attacked network");
   app.add_option("--micro-batch", options.micro_batch, "images at a time; 0: the batch");
   app.add_option("--attack-batch", options.attack_batch, "images per pass of the attack; 0: the micro-batch");
@@ -60,7 +61,8 @@ int main(int argc, char** argv) {
                  "input gradient in NCHW order");
   app.add_flag("--serve", serve, "one step for each line of stdin, until it ends");
   return dat::bench::run_program(app, argc, argv, [&] {
-    dat::TrainingStep step(options);
+    const auto alone = dat::Communicator::single();
+    dat::TrainingStep step(*alone, options);
     if (!results.empty()) write_results(step, results);
     step.check();  // also warms up
     std::string line;

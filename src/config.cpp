@@ -17,6 +17,7 @@
 
 #include "dat/attack.hpp"
 #include "dat/error.hpp"
+#include "dat/loss.hpp"
 #include "dat/network.hpp"
 #include "dat/optimizer.hpp"
 #include "dat/selector.hpp"
@@ -619,11 +620,13 @@ void describe(Options& options, TrainOptions& o) {
               "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
               one_of({"auto", "eval", "train"}));
   add_attack_precision(options, o);
+  options.add("--attack-batch", o.attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoCount);
   options.add("--warm-start", o.warm_start,
               "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
               kCount);
   options.add("--attack-reuse", o.attack_reuse,
               "the training pass is the last step of pgd as well, whose result --warm-start keeps: one pass less");
+  options.add("--loss", o.loss, "what is minimised", one_of(losses().names()));
   options.add("--lambda", o.lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
               {.low = 0, .automatic = -1});
 
@@ -765,6 +768,9 @@ void resolve(TrainOptions& o) {
   if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
   if (o.micro_batch == 0) o.micro_batch = o.batch;
+  if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
+  check(o.attack_batch <= o.micro_batch, "--attack-batch ", o.attack_batch, " is more than the micro-batch of ",
+        o.micro_batch, " images; choose at most that");
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 

@@ -28,9 +28,11 @@ struct TrainOptions {
   int attack_stop = -1;                  ///< tau of pgd's early stop; -1: off
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
+  int attack_batch = 0;                  ///< images in a pass of the attack; never 0 in a parsed command
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
-  double lambda = -1;                    ///< weight of the clean loss; never -1 in a parsed command
+  std::string loss = "cross_entropy";
+  double lambda = -1;  ///< weight of the clean loss; never -1 in a parsed command
 
   std::vector<std::string> eval = {"pgd"};  ///< attacks, as read_attack_word takes them; parsed: with their steps
   double eval_eps = 0;                      ///< 0: eps; never 0 in a parsed command

@@ -33,6 +33,12 @@ double evaluation_alpha(const AttackWord& word, double eps, double wanted) {
   return wanted > 0 || word.steps == 0 ? wanted : eps / 4;
 }
 
+void Objective::forward() {
+  fail(ExitCode::usage,
+       "this attack asks for logits, and needs samples that do not depend on each other; take "
+       "--attack-bn eval");
+}
+
 void Objective::gradient_step(float alpha, float eps) {
   gradient();
   pgd_step(*this, alpha, eps);

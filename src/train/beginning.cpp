@@ -9,6 +9,8 @@
 #include <set>
 #include <sstream>
 
+#include "replica/model_state.hpp"
+
 namespace dat {
 
 namespace {
@@ -102,7 +104,7 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
     try {
       load_network(fs::is_directory(options.initialize, unreadable) ? find_checkpoint(options.initialize, warn)
                                                                     : read_weights(options.initialize),
-                   trainer.model());
+                   trainer.replica().model());
     } catch (const Error& error) {
       throw Error(error.code(), "--initialize " + options.initialize + ": " + error.what());
     }
@@ -116,7 +118,7 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
     if (!elsewhere || result.own) throw;
     throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
   }
-  const std::int64_t done = trainer.steps_done(), total = trainer.total_steps();
+  const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");
   result.evaluation_due = checkpoint->integers["evaluation_due"];

@@ -7,7 +7,7 @@
 
 #include "dat/communicator.hpp"
 #include "dat/report.hpp"
-#include "train/images.hpp"
+#include "replica/frozen_objective.hpp"
 
 namespace dat {
 
@@ -32,6 +32,8 @@ class EvaluationAttacks {
   };
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] double eps() const { return eps_; }
+  /// The most that one of them needs (Attack::scratch_images).
+  [[nodiscard]] int scratch_images() const;
   /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network.
   [[nodiscard]] std::vector<std::string> warnings() const;
 

@@ -1,4 +1,4 @@
-#include "train/early_stop.hpp"
+#include "replica/early_stop.hpp"
 
 #include <algorithm>
 
@@ -13,8 +13,8 @@ std::vector<int> early_stop_sizes(int n) {
   return sizes;
 }
 
-EarlyStopObjective::EarlyStopObjective(Images& images, const Programs& programs, int classes)
-    : FrozenObjective(images, *programs.front(), classes) {
+EarlyStopObjective::EarlyStopObjective(Images& images, const Programs& programs)
+    : FrozenObjective(images, *programs.front()) {
   for (const auto& program : programs) passes_.push_back({program.get(), nullptr, nullptr});
   const auto slots = static_cast<std::size_t>(programs.front()->n()), all = static_cast<std::size_t>(images.capacity);
   require(slots <= all, ExitCode::usage, "a program for ", slots, " images at a time, but there are ", all);
@@ -86,7 +86,14 @@ void EarlyStopObjective::forward(FrozenProgram& program) {
        kernels::FillSlots{
            {samples_, layout.elements()}, clean, eta, images_.labels, slot_x_, slots_.eta, slots_.x_adv, labels_});
   program.forward(slots_.x_adv);
-  cross_entropy(images_.backend, program.logits(), labels_, program.n(), classes_, loss_, correct_, program.dlogits(),
+  cross_entropy({.device = device,
+                 .values = program.logits(),
+                 .labels = labels_,
+                 .n = program.n(),
+                 .classes = classes,
+                 .loss = losses_,
+                 .correct = correct_,
+                 .gradient = program.dlogits()},
                 program.gradient_scale());
   each(device, program.n(), kernels::CountFooled{samples_, correct_, steps_left_});
 }

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "train/images.hpp"
+#include "replica/frozen_objective.hpp"
 
 namespace dat {
 
@@ -18,7 +18,7 @@ class EarlyStopObjective final : public FrozenObjective {
   using Programs = std::vector<std::unique_ptr<FrozenProgram>>;
   /// programs: of falling sizes, made by FrozenProgram::of_sizes; the first one holds no more than images.capacity, and
   /// does all work but steps_until_fooled.
-  EarlyStopObjective(Images& images, const Programs& programs, int classes);
+  EarlyStopObjective(Images& images, const Programs& programs);
   /// The first call with these step sizes plans its work and allocates.
   void steps_until_fooled(int steps, int tau, float alpha, float eps) override;
 

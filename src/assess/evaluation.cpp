@@ -1,4 +1,4 @@
-#include "train/evaluation.hpp"
+#include "assess/evaluation.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +14,12 @@ EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : eps_(op
     const int restarts = attack->gradient_evaluations() > 0 ? options.restarts : 1;
     members_.push_back({word.text(), std::move(attack), restarts});
   }
+}
+
+int EvaluationAttacks::scratch_images() const {
+  int most = 0;
+  for (const Member& member : members_) most = std::max(most, member.attack->scratch_images());
+  return most;
 }
 
 std::vector<std::string> EvaluationAttacks::warnings() const {

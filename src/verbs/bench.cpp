@@ -7,10 +7,11 @@
 
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
-#include "dat/trainer.hpp"
-#include "train/bench.hpp"
-#include "train/ranks.hpp"
-#include "train/trainer.hpp"
+#include "measure/ceilings.hpp"
+#include "measure/convolutions.hpp"
+#include "measure/training_step.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verbs.hpp"
 
 namespace dat {
 
@@ -111,28 +112,33 @@ void print(const Convolutions::Row& row, const Peak& peak) {
   return json;
 }
 
+/// As repeat(), of work that needs all ranks: they do it the same number of times, as many as fit into the time.
+/// **Collective.**
+template <class F>
+[[nodiscard]] Sample repeat_together(Communicator& world, double seconds, double most, bool warm, const F& run) {
+  world.barrier();
+  const double one = 1e-3 * repeat({.seconds = 0, .least = 1, .most = 1, .warm = warm}, run).median;
+  const auto runs = static_cast<std::int64_t>(std::clamp(seconds / one, 1.0, most));
+  const int agreed = static_cast<int>(world.minimum(runs));
+  return repeat({.seconds = 0, .least = agreed, .most = agreed, .warm = true}, run);
+}
+
 /// Sums over the ranks, as the gradients of a step are summed. **Collective.**
-[[nodiscard]] ordered_json measure_sums(Communicator& world, Backend& backend, std::int64_t gradients, double seconds,
-                                        Sample& whole) {
+[[nodiscard]] ordered_json measure_sums(Communicator& world, Backend& backend, std::int64_t gradients, double seconds) {
   float* data = world.takes_device_memory() ? backend.allocate_floats(gradients, "message")
                                             : static_cast<float*>(backend.allocate_pinned(
                                                   static_cast<std::size_t>(gradients) * sizeof(float), "message"));
   backend.wait();
-  // `calls` at a time, as the clock needs; the same number of times on all ranks, since a sum needs all of them.
+  // `calls` at a time, as the clock needs.
   const auto measure = [&](std::int64_t count, int calls) {
-    const auto run = [&] {
+    Sample sample = repeat_together(world, seconds / 2, 50, false, [&] {
       for (int k = 0; k < calls; ++k) world.sum(data, count);
-    };
-    world.barrier();
-    const double one = 1e-3 * repeat(Effort::runs(1), run).median;
-    const auto runs = static_cast<std::int64_t>(std::clamp(seconds / 2 / one, 1.0, 50.0));
-    const int agreed = static_cast<int>(world.minimum(runs));
-    Sample sample = repeat(Effort::runs(agreed), run);
+    });
     sample.median /= calls;
     sample.least /= calls;
     return sample;
   };
-  whole = measure(gradients, 1);
+  const Sample whole = measure(gradients, 1);
   const Sample small = measure(1, 100);
   const double bytes = 4.0 * static_cast<double>(gradients);
   if (world.root())
@@ -171,15 +177,14 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
   const int ranks = world.size();
   const DType storage = storage_from(options.attack_precision);
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // rows appear as they are measured, through mpirun too
-  StepOptions step_options{.network = options.network,
-                           .width = options.width,
-                           .batch = options.batch,
-                           .attack_steps = options.attack_steps,
-                           .attack_precision = options.attack_precision};
-  step_options.backend = {.device = options.device,
-                          .threads = choose_threads(options.threads, world.node_size()),
-                          .node_rank = world.node_rank(),
-                          .math = options.math};
+  const StepOptions step_options{.network = options.network,
+                                 .width = options.width,
+                                 .batch = options.batch,
+                                 .attack_steps = options.attack_steps,
+                                 .device = options.device,
+                                 .threads = choose_threads(options.threads, world.node_size()),
+                                 .math = options.math,
+                                 .attack_precision = options.attack_precision};
   std::unique_ptr<TrainingStep> step;
   std::unique_ptr<Convolutions> convolutions;
   ordered_json about;
@@ -189,7 +194,7 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
       std::filesystem::create_directories(options.out, error);
       require(!error, ExitCode::io, "cannot create the folder ", options.out, ": ", error.message());
     }
-    step = std::make_unique<TrainingStep>(step_options);
+    step = std::make_unique<TrainingStep>(world, step_options);
     about = step->about();
     convolutions = std::make_unique<Convolutions>(step->backend(), step->graph(), options.batch, storage, true);
   });
@@ -200,8 +205,7 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
   // Planning is over. What is left of the time is shared among what comes.
   const double begin = now_ms();
   const auto part = [&](double share) { return share * std::max(0.0, options.seconds - 1e-3 * (now_ms() - begin)); };
-  TrainingStep::Losses losses{};
-  together(world, [&] { losses = step->check(); });
+  const TrainingStep::Losses losses = step->check();
   const double resident = peak_resident_mb(), buffers = 1e-6 * about["device_bytes"].get<double>();
   if (root)
     std::printf(
@@ -211,7 +215,13 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
 
   std::vector<Ceiling> ceilings;
   world.barrier();
-  together(world, [&] { ceilings = measure_ceilings(step_options.backend, part(0.1)); });
+  together(world, [&] {
+    ceilings = measure_ceilings({.device = options.device,
+                                 .threads = step_options.threads,
+                                 .node_rank = world.node_rank(),
+                                 .math = options.math},
+                                part(0.1));
+  });
   const Peak peak = find_peak(ceilings, storage);
   if (root) print(ceilings);
 
@@ -235,15 +245,17 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
 
   if (root)
     std::printf("\n%-34s%12s%12s%22s%9s\n", "PGD training step, ms", "median", "min", "convolutions alone", "%");
-  std::vector<double> attack, train, update;
+  std::vector<double> attack, train, reduce, update;
   world.barrier();
   const Sample iteration = repeat({.seconds = part(0.2), .least = 3, .most = 25}, [&] { step->attack_iteration(); });
-  const Sample whole = repeat({.seconds = part(0.8), .least = 1, .most = 25, .warm = true}, [&] {
+  const auto one_step = [&] {
     step->run();
     attack.push_back(step->attack_ms);
     train.push_back(step->train_ms);
+    reduce.push_back(step->reduce_ms);
     update.push_back(step->update_ms);
-  });
+  };
+  const Sample whole = repeat_together(world, part(0.8), 25, true, one_step);
   const auto alone = [&](Pass pass) { return sum.passes[pass].median; };
   const double in_iteration = alone(frozen_forward) + alone(frozen_input_gradient);
   const double in_attack = options.attack_steps * in_iteration;
@@ -252,23 +264,23 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
   parts["attack_iteration"] = part_of_step("one iteration of the attack", iteration, in_iteration, root);
   parts["attack"] = part_of_step("attack", summarize(attack), in_attack, root);
   parts["train"] = part_of_step("training pass", summarize(train), in_train, root);
+  parts["reduce"] = part_of_step("reduction", summarize(reduce), 0, root);
   parts["update"] = part_of_step("update", summarize(update), 0, root);
   parts["step"] = part_of_step("step", whole, in_attack + in_train, root);
 
   ordered_json reduction;
-  Sample sum_of_gradients;
   if (root) std::printf("\n%-34s%12s%12s\n", "Sum over the ranks", "median", "min");
   if (ranks > 1)
-    reduction = measure_sums(world, step->backend(), step->graph().parameters, part(0.9), sum_of_gradients);
+    reduction = measure_sums(world, step->backend(), step->graph().parameters, part(0.9));
   else
     std::printf("nothing to sum with one rank; try: mpirun -np 2 dat_hpc bench\n");
 
-  const std::vector<double> steps = world.gather(std::vector<double>{whole.median + sum_of_gradients.median});
+  const std::vector<double> steps = world.gather(std::vector<double>{whole.median});
   if (!root) return static_cast<int>(ExitCode::done);
   const double slowest = *std::max_element(steps.begin(), steps.end());
   const double images_per_s = 1e3 * ranks * options.batch / slowest;
   std::printf("\nimages/s, all ranks %14.1f%s\nmemory of a rank    %14.1f MB of buffers, %.1f MB resident at most\n",
-              images_per_s, ranks > 1 ? " (slowest rank, the sum after its step)" : "", buffers, resident);
+              images_per_s, ranks > 1 ? " (slowest rank)" : "", buffers, resident);
 
   if (!options.out.empty()) {
     ordered_json json = about;

@@ -10,11 +10,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "assess/evaluation.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
-#include "dat/trainer.hpp"
-#include "train/ranks.hpp"
-#include "train/trainer.hpp"
+#include "replica/model_state.hpp"
+#include "replica/replica.hpp"
+#include "train/splits.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verbs.hpp"
 
 namespace dat {
 
@@ -59,13 +62,9 @@ void require_same_classes(const DatasetInfo& info, const Classes& classes, const
 struct Setting {
   std::unique_ptr<Dataset> data;
   Classes classes;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Images> images;
-  std::unique_ptr<FrozenProgram> program;
-  std::unique_ptr<FrozenObjective> objective;
-  std::unique_ptr<Evaluator> evaluator;
   std::unique_ptr<EvaluationAttacks> attacks;
+  std::unique_ptr<Replica> replica;
+  std::unique_ptr<Evaluator> evaluator;
   double eps = 0;
   std::int64_t step = 0;
 };
@@ -100,24 +99,24 @@ struct Setting {
                                                                     .alpha = options.alpha,
                                                                     .steps = options.attack_steps,
                                                                     .restarts = options.restarts});
-  s.backend = make_backend({.device = options.device,
-                            .threads = choose_threads(options.threads, world.node_size()),
-                            .node_rank = world.node_rank(),
-                            .math = options.math,
-                            .deterministic = options.deterministic});
-  s.model = std::make_unique<Model>(
-      *s.backend,
-      networks().at(trained.network)(
-          {.width = trained.width, .size = info.size, .channels = info.channels, .classes = s.classes.count}),
-      Granularity::tensor);
-  load_network(checkpoint, *s.model);
   const auto share = (s.data->size() + world.size() - 1) / world.size();
-  const int batch = static_cast<int>(std::min<std::int64_t>(options.batch, share));
-  s.images = std::make_unique<Images>(*s.backend, info, batch);
-  s.program = std::make_unique<FrozenProgram>(*s.model, batch);
-  s.objective = std::make_unique<FrozenObjective>(*s.images, *s.program, s.classes.count);
-  s.evaluator = std::make_unique<Evaluator>(world, *s.data, nullptr, *s.images, *s.objective);
-  s.backend->commit_workspace();
+  DatasetInfo images = info;
+  images.classes = s.classes.count;
+  s.replica = std::make_unique<Replica>(
+      ReplicaOptions{.backend = {.device = options.device,
+                                 .threads = choose_threads(options.threads, world.node_size()),
+                                 .node_rank = world.node_rank(),
+                                 .math = options.math,
+                                 .deterministic = options.deterministic},
+                     .network = trained.network,
+                     .width = trained.width,
+                     .images = images,
+                     .micro_batch = static_cast<int>(std::min<std::int64_t>(options.batch, share)),
+                     .scratch_images = s.attacks->scratch_images(),
+                     .training_batches = {}});
+  load_network(checkpoint, s.replica->model());
+  s.evaluator = std::make_unique<Evaluator>(world, *s.data, nullptr, s.replica->images(), s.replica->evaluated());
+  s.replica->commit();
   return s;
 }
 
@@ -221,7 +220,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   });
   if (world.root())
     for (const std::string& warning : s.attacks->warnings()) std::cerr << "dat_hpc: warning: " + warning + "\n";
-  for (const std::string& notice : device_notices(world, *s.backend, options.device))
+  for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
     if (world.root() && !options.quiet) std::cerr << "dat_hpc: " + notice + "\n";
   std::function<void(std::int64_t)> progress;
   if (world.root() && !options.quiet)
@@ -231,7 +230,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   together(world, [&] {
     if (output.empty()) return;
     Json all = json_of(s, result, options);
-    all["provenance"] = Json::parse(provenance_json(hosts, argc, argv, s.backend->description()));
+    all["provenance"] = Json::parse(provenance_json(hosts, argc, argv, s.replica->backend().description()));
     write_atomically(output, [&](const std::string& temporary) {
       std::ofstream file(temporary, std::ios::binary);
       file << all.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";

@@ -1,4 +1,4 @@
-#include "train/ranks.hpp"
+#include "verbs/ranks.hpp"
 
 #include <unistd.h>
 
@@ -36,6 +36,13 @@ void complain(const std::string& message) { std::cerr << "dat_hpc: error: " + me
 }  // namespace
 
 std::string current_message() { return current_error().what(); }
+
+int print_once(const std::function<std::string()>& text) {
+  if (rank_from_environment() != 0) return static_cast<int>(ExitCode::done);
+  std::cout << text() << std::flush;
+  require(static_cast<bool>(std::cout), ExitCode::io, "cannot write to standard output; is the disk full?");
+  return static_cast<int>(ExitCode::done);
+}
 
 std::string host_name() {
   char name[256] = "unknown";

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "assess/evaluation.hpp"
+#include "replica/replica.hpp"
+
+namespace dat {
+
+/// What a network is worth on some sets of images, under the attacks of evaluations.
+class Assessment {
+ public:
+  Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks);
+  /// split: its name in the records. pixels: those of the set on the device; null: they are read image by image.
+  void add(const std::string& split, const Dataset& images, const std::uint8_t* pixels);
+
+  /// A record for each set and attack, in the order in which the sets were added. Step, epoch and time are the
+  /// caller's. **Collective.**
+  [[nodiscard]] std::vector<EvaluationRecord> run(std::uint64_t seed);
+  [[nodiscard]] double seconds() const { return seconds_; }  ///< that the last run has taken
+
+ private:
+  Communicator& ranks_;
+  Replica& replica_;
+  const EvaluationAttacks& attacks_;
+  std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< by split
+  double seconds_ = 0;
+};
+
+}  // namespace dat

@@ -1,0 +1,199 @@
+#include "measure/training_step.hpp"
+
+#include <cmath>
+#include <numeric>
+
+#include "dat/error.hpp"
+#include "dat/provenance.hpp"
+#include "dat/random.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr int kSize = 32, kChannels = 3, kClasses = 10;
+constexpr double kEps = 8.0 / 255, kAlpha = 2.0 / 255;
+
+/// Images of CIFAR's shape whose pixels are drawn: pixel k of the set in NCHW order is the upper byte of a word.
+class DrawnImages final : public Dataset {
+ public:
+  explicit DrawnImages(std::int64_t count) : labels_(static_cast<std::size_t>(count)) {
+    const std::size_t plane = std::size_t{kSize} * kSize;
+    for (std::size_t k = 0; k < labels_.size() * kChannels * plane; ++k) {
+      const Philox4 words = random_words(1, Purpose::synthetic_data, 0, k, 0);
+      if (k < labels_.size()) labels_[k] = static_cast<std::uint8_t>(words.v[1] % kClasses);
+      pixels_.push_back(static_cast<std::uint8_t>(words.v[0] >> 24));
+    }
+  }
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels_); }
+  [[nodiscard]] std::uint8_t label(std::int64_t index) const override {
+    return labels_[static_cast<std::size_t>(index)];
+  }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    const std::size_t plane = std::size_t{kSize} * kSize;
+    const std::uint8_t* image = pixels_.data() + static_cast<std::size_t>(index) * kChannels * plane;
+    for (std::size_t c = 0; c < kChannels; ++c)
+      for (std::size_t i = 0; i < plane; ++i) pixels[i * kChannels + c] = image[c * plane + i];
+  }
+
+ private:
+  DatasetInfo info_{
+      .size = kSize, .channels = kChannels, .classes = kClasses, .class_names = numbered_classes(kClasses)};
+  std::vector<std::uint8_t> labels_, pixels_;  ///< [n]; [n, c, h, w]
+};
+
+[[nodiscard]] StepOptions checked(StepOptions options) {
+  const auto divide = [](int& part, const char* name, int whole, const char* of) {
+    if (part == 0) part = whole;
+    require(part > 0 && whole % part == 0, ExitCode::usage, name, " ", part, " does not divide ", of, " ", whole);
+  };
+  require(options.batch > 0, ExitCode::usage, "--batch must be at least 1");
+  divide(options.micro_batch, "--micro-batch", options.batch, "--batch");
+  divide(options.attack_batch, "--attack-batch", options.micro_batch, "the micro-batch of");
+  return options;
+}
+
+[[nodiscard]] TrainOptions training_of(const StepOptions& options) {
+  TrainOptions all;
+  all.augment = false;
+  all.network = options.network;
+  all.width = options.width;
+  all.attack_steps = options.attack_steps;
+  all.eps = kEps;
+  all.alpha = kAlpha;
+  all.attack_precision = options.attack_precision;
+  all.attack_batch = options.attack_batch;
+  all.lambda = 0;
+  all.optimizer = "sgd";
+  all.weight_decay = 0;
+  all.milestones = {};
+  all.warmup_epochs = 0;
+  all.epochs = 1 << 30;
+  all.batch = options.batch;
+  all.micro_batch = options.micro_batch;
+  all.selector = "all";
+  all.device = options.device;
+  all.threads = options.threads;
+  all.math = options.math;
+  return all;
+}
+
+}  // namespace
+
+TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
+    : options_(checked(options)),
+      trainer_(ranks, training_of(options_),
+               {std::make_unique<DrawnImages>(std::int64_t{options.batch} * ranks.size()),
+                std::make_unique<DrawnImages>(1), nullptr}) {
+  Images& images = trainer_.replica().images();
+  losses_ = backend().allocate_floats(images.capacity, "losses");
+  correct_ = backend().allocate_floats(images.capacity, "losses");
+  zeros_ = backend().allocate_floats(images.capacity * images.layout.elements(), "images");
+  const Dataset& set = *trainer_.splits().train;
+  const auto count = static_cast<std::size_t>(images.capacity), bytes = set.info().image_bytes();
+  batch_.count = images.capacity;
+  batch_.pixels.resize(count * bytes);
+  batch_.crops.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto id = static_cast<std::int64_t>(i);
+    set.read(id, batch_.pixels.data() + i * bytes);
+    batch_.labels.push_back(set.label(id));
+    batch_.ids.push_back(id);
+  }
+  trainer_.start();
+}
+
+void TrainingStep::run() {
+  static_cast<void>(trainer_.timer().take());
+  static_cast<void>(trainer_.step(false));
+  const std::array<double, kPhases> seconds = trainer_.timer().take();
+  const auto ms = [&](std::initializer_list<Phase> phases) {
+    double sum = 0;
+    for (const Phase phase : phases) sum += 1e3 * seconds[static_cast<std::size_t>(phase)];
+    return sum;
+  };
+  attack_ms = ms({Phase::data, Phase::attack});
+  train_ms = ms({Phase::train});
+  reduce_ms = ms({Phase::reduce});
+  update_ms = ms({Phase::select, Phase::update});
+}
+
+void TrainingStep::attack_iteration() {
+  trainer_.replica().attacked().gradient_step(static_cast<float>(kAlpha), static_cast<float>(kEps));
+  backend().wait();
+}
+
+TrainingStep::Losses TrainingStep::check() {
+  load();
+  const double clean = loss(false, nullptr), attacked = loss(true, nullptr);
+  const double trained = trainer_.step(false).loss_adv;
+  require(std::isfinite(clean) && attacked > clean, ExitCode::numerical, "the training step is wrong: clean loss ",
+          clean, ", attacked ", attacked, ", in training ", trained);
+  return {clean, attacked, trained};
+}
+
+TrainingStep::Results TrainingStep::results() {
+  require(options_.micro_batch == options_.batch, ExitCode::usage, "--check needs the whole batch at once");
+  load();
+  Replica& replica = trainer_.replica();
+  Images& images = replica.images();
+  const auto alone = Communicator::single();
+  BatchStatistics statistics(*alone, replica.model(), 1, true);
+  for (int pass = 0; pass < 3; ++pass) {
+    replica.training(images.count).forward(images.clean);
+    statistics.add(replica.training(images.count), 0, 1.0F, true);
+    statistics.update_model();
+  }
+  FrozenObjective& objective = replica.attacked();
+  objective.prepare(1, Purpose::attack_start, 0);
+  objective.start = zeros_;
+  attacks().at("none")({})->perturb(objective);
+  objective.gradient();
+  Results results;
+  results.logits.resize(static_cast<std::size_t>(images.count * kClasses));
+  backend().copy_to_host(results.logits.data(), objective.logits, results.logits.size() * sizeof(float));
+  std::vector<float> dx(static_cast<std::size_t>(images.count * images.layout.elements()));
+  backend().copy_to_host(dx.data(), images.dx, dx.size() * sizeof(float));
+  for (int n = 0; n < images.count; ++n)
+    for (int c = 0; c < kChannels; ++c)
+      for (int y = 0; y < kSize; ++y)
+        for (int x = 0; x < kSize; ++x)
+          results.input_gradient.push_back(dx[static_cast<std::size_t>(images.layout.offset(n, c, y, x))] /
+                                           replica.frozen().gradient_scale());
+  results.clean_loss = loss(false, nullptr);
+  results.attacked_loss = loss(true, zeros_);
+  return results;
+}
+
+nlohmann::ordered_json TrainingStep::about() {
+  std::size_t bytes = 0;
+  for (const Backend::Allocation& allocation : backend().allocations()) bytes += allocation.bytes;
+  const bool cpu = backend().device().kind == DeviceKind::cpu;
+  return {{"network", options_.network},
+          {"width", options_.width},
+          {"batch", options_.batch},
+          {"micro_batch", options_.micro_batch},
+          {"steps", options_.attack_steps},
+          {"device", backend().description()},
+          {"math", cpu ? "f32" : options_.math},
+          {"attack_precision", options_.attack_precision},
+          {"threads", options_.threads},
+          {"device_bytes", bytes},
+          {"commit", commit()}};
+}
+
+void TrainingStep::load() { trainer_.replica().images().load(batch_, 0, batch_.count, nullptr); }
+
+double TrainingStep::loss(bool attacked, const float* start) {
+  FrozenObjective& objective = trainer_.replica().attacked();
+  objective.prepare(1, Purpose::attack_start, 0);
+  objective.start = start;
+  if (attacked) trainer_.attack().perturb(objective);
+  objective.measure(attacked ? objective.x_adv : objective.clean, losses_, correct_);
+  std::vector<float> losses(static_cast<std::size_t>(objective.n));
+  backend().copy_to_host(losses.data(), losses_, losses.size() * sizeof(float));
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / objective.n;
+}
+
+}  // namespace dat

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/backend.hpp"
+#include "dat/loader.hpp"
+
+namespace dat {
+
+/// Device memory for the images of one micro-batch and what belongs to them. All arrays hold `capacity` samples.
+class Images {
+ public:
+  /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images).
+  Images(Backend& backend, const DatasetInfo& info, int capacity, int scratch = 0);
+
+  /// Samples [first, first + count) of a host batch: augmented images to `clean`, labels, ids. `all`: the pixels of the
+  /// whole dataset on the device, in which the batch's ids are places; null: the batch brings its pixels.
+  void load(const HostBatch& batch, int first, int count, const std::uint8_t* all);
+
+  Backend& backend;
+  Layout layout;
+  int classes, capacity, count = 0;
+  float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
+  std::int32_t* labels;
+  std::int64_t* ids;
+  Crop* crops;
+
+ private:
+  std::uint8_t* pixels_;
+  std::int64_t bytes_;  // of one image
+};
+
+/// All pixels of a dataset on the device, [size][h][w][c].
+[[nodiscard]] const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset);
+/// Whether that should be done: `wanted` is on, off, or auto: where the device has twice the memory to spare.
+[[nodiscard]] bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted);
+
+}  // namespace dat

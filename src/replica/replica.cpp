@@ -1,0 +1,51 @@
+#include "replica/replica.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "replica/early_stop.hpp"
+
+namespace dat {
+
+int choose_threads(int wanted, int ranks_on_node) {
+  if (wanted > 0) return wanted;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  const int all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  // Bound to some cores: they are this rank's alone. Not bound: all ranks of the node share what there is.
+  return std::max(1, mine < all ? mine : all / std::max(1, ranks_on_node));
+}
+
+Replica::Replica(const ReplicaOptions& options)
+    : backend_(make_backend(options.backend)),
+      model_(*backend_,
+             networks().at(options.network)({.width = options.width,
+                                             .size = options.images.size,
+                                             .channels = options.images.channels,
+                                             .classes = options.images.classes}),
+             options.granularity),
+      images_(*backend_, options.images, options.micro_batch, options.scratch_images) {
+  const int attack_batch =
+      options.attack_batch > 0 ? std::min(options.attack_batch, options.micro_batch) : options.micro_batch;
+  frozen_ = FrozenProgram::of_sizes(
+      model_, options.early_stop ? early_stop_sizes(attack_batch) : std::vector{attack_batch}, options.attack_storage);
+  if (options.attack_storage != DType::f32) frozen_f32_ = std::make_unique<FrozenProgram>(model_, options.micro_batch);
+  for (const int n : options.training_batches)
+    if (!training_.contains(n)) training_[n] = std::make_unique<TrainingProgram>(model_, n);
+  if (options.early_stop)
+    attacked_ = std::make_unique<EarlyStopObjective>(images_, frozen_);
+  else
+    attacked_ = std::make_unique<FrozenObjective>(images_, *frozen_.front());
+  if (frozen_f32_) evaluated_ = std::make_unique<FrozenObjective>(images_, *frozen_f32_);
+}
+
+std::vector<int> Replica::attack_sizes() const {
+  std::vector<int> sizes;
+  for (const auto& program : frozen_) sizes.push_back(program->n());
+  return sizes;
+}
+
+}  // namespace dat

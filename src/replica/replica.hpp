@@ -1,0 +1,70 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dat/network.hpp"
+#include "dat/program.hpp"
+#include "replica/frozen_objective.hpp"
+#include "replica/images.hpp"
+
+namespace dat {
+
+struct ReplicaOptions {
+  BackendOptions backend;
+  std::string network;
+  int width = 64;
+  Granularity granularity = Granularity::tensor;
+  DatasetInfo images;                 ///< size, channels and classes of what the network is for
+  int micro_batch = 1;                ///< most images at a time
+  int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
+  DType attack_storage = DType::f32;  ///< of the network's activations while it is attacked; evaluation is f32
+  bool early_stop = false;            ///< attacks that samples leave (Objective::steps_until_fooled)
+  int scratch_images = 0;             ///< that attacks need (Attack::scratch_images)
+  std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: it is not trained
+};
+
+/// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
+/// they run on. Whoever trains, evaluates or measures builds it here.
+class Replica {
+ public:
+  /// Plans everything; weights are zero. commit() comes before the first run. Error(device), Error(usage).
+  explicit Replica(const ReplicaOptions& options);
+
+  [[nodiscard]] Backend& backend() { return *backend_; }
+  [[nodiscard]] Model& model() { return model_; }
+  [[nodiscard]] const Model& model() const { return model_; }
+  [[nodiscard]] Images& images() { return images_; }
+  [[nodiscard]] int classes() const { return images_.classes; }
+
+  /// What a training's attack sees, and what an evaluation's attack sees; one and the same where both are f32.
+  [[nodiscard]] FrozenObjective& attacked() { return *attacked_; }
+  [[nodiscard]] FrozenObjective& evaluated() { return evaluated_ ? *evaluated_ : *attacked_; }
+  /// The training program for n images, one of options.training_batches.
+  [[nodiscard]] TrainingProgram& training(int n) { return *training_.at(n); }
+
+  /// How many images the attack's programs take at a time.
+  [[nodiscard]] std::vector<int> attack_sizes() const;
+  /// The attack's first program, for measurements.
+  [[nodiscard]] FrozenProgram& frozen() { return *frozen_.front(); }
+  [[nodiscard]] std::vector<std::string> implementations() const { return frozen_.front()->implementations(); }
+
+  /// When all parts that use this device have been built.
+  void commit() { backend_->commit_workspace(); }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  Model model_;
+  Images images_;
+  std::vector<std::unique_ptr<FrozenProgram>> frozen_;  ///< of one size; of several for the early stop
+  std::unique_ptr<FrozenProgram> frozen_f32_;           ///< null where frozen_ is f32 already
+  std::map<int, std::unique_ptr<TrainingProgram>> training_;
+  std::unique_ptr<FrozenObjective> attacked_, evaluated_;
+};
+
+/// Threads of one rank: `wanted`, or, where that is 0, the cores this process may use, shared by the ranks of its node.
+[[nodiscard]] int choose_threads(int wanted, int ranks_on_node);
+
+}  // namespace dat

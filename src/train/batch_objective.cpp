@@ -1,0 +1,44 @@
+#include "train/batch_objective.hpp"
+
+namespace dat {
+
+BatchObjective::BatchObjective(Replica& replica, BatchStatistics& statistics)
+    : replica_(replica),
+      statistics_(statistics),
+      losses_(replica.backend().allocate_floats(replica.images().capacity, "losses")),
+      correct_(replica.backend().allocate_floats(replica.images().capacity, "losses")) {
+  attach(*this, replica.images());
+  losses = losses_;
+  correct = correct_;
+}
+
+void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, float share, bool first) {
+  n = replica_.images().count;
+  start = nullptr;
+  seed = key;
+  time = when;
+  loss = cross_entropy;
+  pass_ = 0;
+  share_ = share;
+  first_ = first;
+}
+
+void BatchObjective::gradient() {
+  passes += n;
+  TrainingProgram& program = replica_.training(n);
+  program.forward(x_adv);
+  logits = program.logits();
+  loss({.device = device,
+        .values = program.logits(),
+        .labels = labels,
+        .n = n,
+        .classes = classes,
+        .loss = losses_,
+        .correct = correct_,
+        .gradient = program.dlogits()},
+       1.0F);
+  program.backward(x_adv, {.input = replica_.images().dx});
+  statistics_.add(program, pass_++, share_, first_);
+}
+
+}  // namespace dat

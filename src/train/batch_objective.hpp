@@ -1,0 +1,27 @@
+#pragma once
+
+#include "replica/replica.hpp"
+#include "train/batch_statistics.hpp"
+
+namespace dat {
+
+/// The attack's view of the network in training mode: batch statistics, which also enter the running ones, pass by
+/// pass.
+class BatchObjective final : public Objective {
+ public:
+  BatchObjective(Replica& replica, BatchStatistics& statistics);
+  /// For the samples that are in the replica's images now, which are `share` of the step's; `first`: of its first
+  /// micro-batch.
+  void prepare(std::uint64_t seed, std::uint32_t time, float share, bool first);
+  void gradient() override;
+
+ private:
+  Replica& replica_;
+  BatchStatistics& statistics_;
+  float *losses_, *correct_;
+  int pass_ = 0;
+  float share_ = 1;
+  bool first_ = true;
+};
+
+}  // namespace dat

@@ -1,0 +1,85 @@
+#include "train/batch_statistics.hpp"
+
+#include <algorithm>
+
+#include "pointwise.hpp"
+#include "replica/model_state.hpp"
+
+namespace dat {
+
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local)
+    : ranks_(ranks), model_(model), passes_(passes), local_(local), count_(2 * model.graph.statistics * passes) {
+  device_ = model.backend.allocate_floats(count_, "batch statistics");
+  host_ =
+      static_cast<float*>(model.backend.allocate_pinned(static_cast<std::size_t>(count_) * sizeof(float), "results"));
+}
+
+void BatchStatistics::add(const TrainingProgram& program, int pass, float share, bool first) {
+  const std::int64_t count = 2 * model_.graph.statistics;
+  each(model_.backend.device(), count, kernels::Scale{program.statistics(), device_ + count * pass, share, !first});
+}
+
+void BatchStatistics::fetch(Backend::Ticket& ticket) {
+  if (!local_) ticket = model_.backend.fetch(host_, device_, static_cast<std::size_t>(count_) * sizeof(float));
+}
+
+void BatchStatistics::write(double* to) {
+  if (!local_) std::copy_n(host_, count_, to);
+}
+
+void BatchStatistics::read(const double* from) {
+  if (local_) return;
+  for (std::int64_t i = 0; i < count_; ++i) host_[i] = static_cast<float>(from[i] / ranks_.size());
+}
+
+void BatchStatistics::update_model() {
+  Backend& backend = model_.backend;
+  const std::int64_t count = model_.graph.statistics;
+  if (!local_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
+  for (int pass = 0; pass < passes_; ++pass) {
+    const float* mean = device_ + 2 * count * pass;
+    each(backend.device(), count, kernels::RunningStatistic{mean, model_.running_mean, Model::kMomentum});
+    each(backend.device(), count, kernels::RunningStatistic{mean + count, model_.running_variance, Model::kMomentum});
+  }
+  model_.batches_tracked += passes_;
+  ++model_.parameters.version;
+}
+
+void BatchStatistics::save(Checkpoint& checkpoint) {
+  if (!local_) return;
+  const std::vector<float> mine = running_statistics(model_);
+  const std::vector<double> all = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
+  if (ranks_.root()) checkpoint.doubles["bn_local"] = all;
+}
+
+void BatchStatistics::restore(const Checkpoint& checkpoint) {
+  if (const auto found = checkpoint.doubles.find("bn_local"); found != checkpoint.doubles.end())
+    restored_ = found->second;
+}
+
+void BatchStatistics::share(Communicator& ranks) {
+  std::uint64_t numbers = restored_.size();
+  ranks.broadcast(&numbers, sizeof numbers);
+  restored_.resize(numbers);
+  ranks.broadcast(restored_.data(), restored_.size() * sizeof(double));
+  const auto count = 2 * static_cast<std::size_t>(model_.graph.statistics);
+  if (restored_.size() == count * static_cast<std::size_t>(ranks.size())) {
+    const double* mine = restored_.data() + count * static_cast<std::size_t>(ranks.rank());
+    set_running_statistics(model_, {mine, mine + count});
+  }
+  restored_.clear();
+}
+
+RootStatistics::RootStatistics(Communicator& ranks, Model& model, bool local) : model_(model) {
+  if (!local || ranks.size() == 1) return;
+  own_ = running_statistics(model);
+  std::vector<float> root = own_;
+  ranks.broadcast(root.data(), root.size() * sizeof(float));
+  set_running_statistics(model, root);
+}
+
+void RootStatistics::end() {
+  if (!own_.empty()) set_running_statistics(model_, own_);
+}
+
+}  // namespace dat

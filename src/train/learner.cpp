@@ -1,0 +1,102 @@
+#include "train/learner.hpp"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "pointwise.hpp"
+
+namespace dat {
+
+Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
+                 std::function<void(int)> ready)
+    : replica_(replica),
+      loss_(loss),
+      passes_(loss_.passes()),
+      batch_(batch),
+      statistics_(statistics),
+      first_pass_(first_pass),
+      ready_(std::move(ready)),
+      logits_(passes_.size()),
+      kept_(passes_.size()) {
+  Backend& backend = replica.backend();
+  const std::int64_t count = std::ssize(passes_) * batch_;
+  losses_ = backend.allocate_floats(2 * count, "losses");
+  corrects_ = losses_ + count;
+  host_ = static_cast<float*>(backend.allocate_pinned(2 * static_cast<std::size_t>(count) * sizeof(float), "results"));
+  if (loss_.joint())
+    for (float*& logits : kept_)
+      logits = backend.allocate_floats(std::int64_t{replica.images().capacity} * replica.classes(), "logits");
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  for (Result& result : results_) result = {kNone, kNone};
+}
+
+const float* Learner::input(const Examples& examples, std::size_t pass) const {
+  return passes_[pass] == Loss::Images::attacked ? examples.attacked : examples.clean;
+}
+
+void Learner::train(const Examples& examples, const ActiveSet& active, float* /*gradients*/) {
+  TrainingProgram& network = replica_.training(examples.count);
+  const Device device = replica_.backend().device();
+  count_ = examples.batch;
+  for (std::size_t k = 0; k < passes_.size(); ++k) {
+    const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + examples.first;
+    logits_[k] = {.device = device,
+                  .values = loss_.joint() ? kept_[k] : network.logits(),
+                  .labels = examples.labels,
+                  .n = examples.count,
+                  .classes = replica_.classes(),
+                  .loss = losses_ + at,
+                  .correct = corrects_ + at,
+                  .gradient = network.dlogits()};
+  }
+  const auto forward = [&](std::size_t k) {
+    network.forward(input(examples, k));
+    if (loss_.joint())
+      each(device, std::int64_t{examples.count} * replica_.classes(),
+           kernels::Scale{network.logits(), kept_[k], 1.0F, false});
+  };
+  // What the first pass must know of the others: a forward call more for each of them.
+  for (std::size_t k = 1; k < passes_.size() && loss_.joint(); ++k) forward(k);
+
+  for (std::size_t k = 0; k < passes_.size(); ++k) {
+    forward(k);
+    loss_.differentiate(k, logits_, examples.batch);
+    statistics_.add(network, first_pass_ + static_cast<int>(k),
+                    static_cast<float>(examples.count) / static_cast<float>(examples.batch), examples.begins_step());
+    const bool last = examples.ends_step() && k + 1 == passes_.size();
+    network.backward(input(examples, k),
+                     {.weights = &active,
+                      .accumulate = !(examples.begins_step() && k == 0),
+                      .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
+                      .ready = last ? &ready_ : nullptr});
+  }
+}
+
+void Learner::fetch(Backend::Ticket& ticket) {
+  const auto bytes = 2 * passes_.size() * static_cast<std::size_t>(batch_) * sizeof(float);
+  ticket = replica_.backend().fetch(host_, losses_, bytes);
+}
+
+void Learner::write(double* to) {
+  *to++ = count_;
+  for (std::int64_t part = 0; part < 2 * std::ssize(passes_); ++part)
+    *to++ = std::accumulate(host_ + part * batch_, host_ + part * batch_ + count_, 0.0);
+}
+
+void Learner::read(const double* from) {
+  const double images = *from++;
+  images_ = static_cast<std::int64_t>(images);
+  const std::size_t passes = passes_.size();
+  for (std::size_t k = 0; k < passes; ++k)
+    results_[static_cast<std::size_t>(passes_[k])] = {from[k] / images, from[passes + k] / images};
+}
+
+bool Learner::finite() const {
+  for (const Loss::Images images : passes_)
+    if (!std::isfinite(of(images).loss)) return false;
+  return true;
+}
+
+}  // namespace dat

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dat/loss.hpp"
+#include "replica/replica.hpp"
+#include "train/batch_statistics.hpp"
+#include "train/example_source.hpp"
+
+namespace dat {
+
+/// The training passes of a micro-batch: the loss's gradient by the weights, batch statistics, finished segments.
+class Learner final : public MessagePart {
+ public:
+  /// first_pass: number of the loss's first pass among those that enter the statistics. ready: told of each segment of
+  /// the gradient that is complete, in the step's last pass.
+  Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
+          std::function<void(int segment)> ready);
+
+  /// Adds the gradient of these examples, for the weights of the active layers, to `gradients` [parameters.size], or
+  /// begins it with them. Leaves the image gradient where the examples want it.
+  void train(const Examples& examples, const ActiveSet& active, float* gradients);
+
+  /// Means over the images of all ranks, once the message of the step has been summed.
+  struct Result {
+    double loss = 0, accuracy = 0;  ///< NaN: the loss does not look at these images
+  };
+  [[nodiscard]] const Result& of(Loss::Images images) const { return results_[static_cast<std::size_t>(images)]; }
+  [[nodiscard]] std::int64_t images() const { return images_; }
+  /// Whether every loss is finite.
+  [[nodiscard]] bool finite() const;
+
+  [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size(); }
+  void fetch(Backend::Ticket& ticket) override;
+  void write(double* to) override;
+  void read(const double* from) override;
+
+ private:
+  [[nodiscard]] const float* input(const Examples& examples, std::size_t pass) const;
+
+  Replica& replica_;
+  const Loss& loss_;
+  std::vector<Loss::Images> passes_;
+  std::int64_t batch_;  ///< most images of a step
+  BatchStatistics& statistics_;
+  int first_pass_;
+  std::function<void(int)> ready_;
+  std::vector<Logits> logits_;  ///< [passes]
+  std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where the loss is joint
+  float *losses_, *corrects_;   ///< [passes][batch]
+  float* host_;                 ///< of losses_, then corrects_
+  int count_ = 0;               ///< images of this rank in the step
+  std::int64_t images_ = 0;     ///< of all ranks
+  Result results_[2];
+};
+
+}  // namespace dat

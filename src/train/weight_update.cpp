@@ -1,0 +1,62 @@
+#include "train/weight_update.hpp"
+
+#include "replica/model_state.hpp"
+
+namespace dat {
+
+WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics)
+    : model_(model),
+      statistics_(statistics),
+      schedule_(schedules().at(options.schedule)({.lr = options.lr,
+                                                  .steps_per_epoch = plan.steps_per_epoch,
+                                                  .warmup_epochs = options.warmup_epochs,
+                                                  .epochs = options.epochs,
+                                                  .milestones = options.milestones,
+                                                  .decay = options.lr_decay,
+                                                  .total_steps = options.max_steps})),
+      optimizer_(optimizers().at(options.optimizer)(model.backend, model.parameters,
+                                                    {.momentum = options.momentum,
+                                                     .weight_decay = options.weight_decay,
+                                                     .clamp_low = options.clamp_low,
+                                                     .clamp_high = options.clamp_high,
+                                                     .importance = options.importance})) {}
+
+void WeightUpdate::apply(const ActiveSet& active, std::int64_t step) {
+  optimizer_->step(active, lr(step));
+  statistics_.update_model();
+}
+
+void WeightUpdate::save(Checkpoint& checkpoint) {
+  save_network(model_, checkpoint);
+  for (const Optimizer::State& state : optimizer_->state())
+    save_segments(model_, "optim/" + state.name, state.data, checkpoint);
+  checkpoint.integers["batches_tracked"] = model_.batches_tracked;
+}
+
+void WeightUpdate::restore(const Checkpoint& checkpoint) {
+  load_network(checkpoint, model_);
+  for (const Optimizer::State& state : optimizer_->state())
+    load_segments(checkpoint, "optim/" + state.name, model_, state.data);
+  model_.batches_tracked = integer_of(checkpoint, "batches_tracked");
+}
+
+void WeightUpdate::share(Communicator& ranks) {
+  const auto floats = [&](float* data, std::int64_t count) { share_floats(ranks, model_.backend, data, count); };
+  floats(model_.parameters.values, model_.parameters.size);
+  for (const Optimizer::State& state : optimizer_->state()) floats(state.data, model_.parameters.size);
+  floats(model_.running_mean, model_.graph.statistics);
+  floats(model_.running_variance, model_.graph.statistics);
+  ranks.broadcast(&model_.batches_tracked, sizeof model_.batches_tracked);
+  ++model_.parameters.version;
+}
+
+void WeightUpdate::digest(Digest& digest) const {
+  digest.add(model_.backend, model_.parameters.values, model_.parameters.size);
+  for (const Optimizer::State& state : optimizer_->state())
+    digest.add(model_.backend, state.data, model_.parameters.size);
+  if (statistics_.local()) return;
+  digest.add(model_.backend, model_.running_mean, model_.graph.statistics);
+  digest.add(model_.backend, model_.running_variance, model_.graph.statistics);
+}
+
+}  // namespace dat

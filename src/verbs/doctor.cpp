@@ -1,0 +1,37 @@
+// The verb doctor: what this machine and this launch offer, and what is wrong with it, for a person.
+
+#include <iostream>
+
+#include "dat/provenance.hpp"
+#include "replica/replica.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verbs.hpp"
+
+namespace dat {
+
+int run_doctor(const Command&, int, char**) {
+  return with_ranks([](Communicator& world) {
+    std::string mine;
+    try {
+      const auto backend =
+          make_backend({.threads = choose_threads(0, world.node_size()), .node_rank = world.node_rank()});
+      mine = backend->description();
+    } catch (const std::exception&) {
+      mine = "nothing: " + current_message();
+    }
+    const auto hosts = world.gather(host_name());
+    const auto devices = world.gather(mine);
+    if (!world.root()) return static_cast<int>(ExitCode::done);
+    std::cout << version_text() << "\n"
+              << cuda_report() << "MPI       " << Communicator::library_version() << ", " << world.size()
+              << (world.size() == 1 ? " rank" : " ranks") << "; "
+              << (world.takes_device_memory() ? "takes GPU memory"
+                                              : "takes host memory only, through which gradients go")
+              << "\n\nWhat --device auto gives:\n";
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+      std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";
+    return static_cast<int>(ExitCode::done);
+  });
+}
+
+}  // namespace dat

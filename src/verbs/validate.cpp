@@ -1,0 +1,104 @@
+// The verb validate: plans the run on one rank and says what it will need.
+
+#include <cstdlib>
+#include <iomanip>
+#include <map>
+#include <sstream>
+
+#include "train/advice.hpp"
+#include "train/trainer.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verbs.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::string megabytes(double bytes) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << bytes / 1e6 << " MB";
+  return text.str();
+}
+
+/// "128, 64 or 32".
+[[nodiscard]] std::string numbers(const std::vector<int>& all) {
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < all.size() ? ", " : " or ") + std::to_string(all[i]);
+  return text;
+}
+
+/// The number that a launcher has announced under one of these names; 1 without a launcher.
+[[nodiscard]] int announced(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));
+  return 1;
+}
+
+[[nodiscard]] std::string text_of(const Command& command) {
+  const TrainOptions& options = command.train;
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  const Model& model = trainer.model();
+  const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
+  const Dataset &train = *trainer.splits().train, &test = *trainer.splits().test;
+  const Plan plan(options, train.size(), ranks);
+  Backend& backend = trainer.replica().backend();
+
+  std::map<std::string, std::size_t> memory;
+  std::size_t total = 0;
+  for (const Backend::Allocation& allocation : backend.allocations()) {
+    memory[allocation.purpose] += allocation.bytes;
+    total += allocation.bytes;
+  }
+  const std::vector<double>& p = trainer.layers().selector().probabilities();
+  double elements = 0;
+  for (std::size_t d = 0; d < p.size(); ++d)
+    elements += p[d] / probability_of_any(p) * static_cast<double>(model.parameters.layer_sizes[d]);
+  std::ostringstream warm_start;
+  if (const std::int64_t all = trainer.examples().warm_start_bytes(); all > 0) {
+    const double image = static_cast<double>(all) / static_cast<double>(train.size());
+    warm_start << "warm start       " << megabytes(image * static_cast<double>(plan.images_of_a_rank))
+               << " of host memory per rank (" << megabytes(static_cast<double>(all))
+               << " more on rank 0 while a checkpoint is written), "
+               << megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks)
+               << " per step and rank to others\n";
+  }
+  std::ostringstream text;
+  text << "network          " << options.network << ", width " << options.width << "\n"
+       << "parameters       " << model.parameters.size << " in " << model.parameters.segments.size() << " tensors, "
+       << model.parameters.layers() << " layers (granularity " << options.granularity << ")\n"
+       << "forward pass     " << std::fixed << std::setprecision(1) << model.graph.macs() / 1e6
+       << " million multiply-adds per image\n"
+       << "data             " << train.size() << " training and " << test.size() << " test images, "
+       << train.info().classes << " classes, " << train.info().size << "x" << train.info().size << "\n"
+       << "ranks            " << ranks << ", batch " << plan.batch << " each, micro-batch " << plan.micro_batch << "\n"
+       << "length           " << plan.text() << "\n"
+       << "attack           " << trainer.attack().gradient_evaluations() << " passes forward and back per image"
+       << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
+       << " images at a time\n"
+       << "all-reduce       " << megabytes(4 * elements) << " per step on average, "
+       << megabytes(4.0 * static_cast<double>(model.parameters.size)) << " with all layers active\n"
+       << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
+       << ", the last three are kept\n"
+       << warm_start.str() << "memory per rank  " << megabytes(static_cast<double>(total)) << " ("
+       << backend.description() << ")";
+  if (backend.device().kind == DeviceKind::cuda)
+    text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
+  text << "\n";
+  for (const auto& [purpose, bytes] : memory)
+    if (bytes >= total / 50)
+      text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
+    text << "warning          " << line << "\n";
+  return text.str();
+}
+
+}  // namespace
+
+int run_validation(const Command& command, int, char**) {
+  return print_once([&] { return text_of(command); });
+}
+
+}  // namespace dat
