@@ -78,8 +78,8 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
   StepOptions options = all.step;
   options.math = precision.math;
   options.attack_precision = precision.attack;
-  const auto alone = Communicator::single();
-  TrainingStep step(*alone, options);
+  const auto rank = Communicator::single();
+  TrainingStep step(*rank, options);
   Backend& backend = step.backend();
   nlohmann::ordered_json about = step.about();
   about["precision"] = precision.name;

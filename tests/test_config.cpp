@@ -74,7 +74,7 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   defaults.warmup_epochs = 1;
   defaults.batch = 16;
   // What follows from other options is resolved.
-  defaults.micro_batch = 16;
+  defaults.micro_batch = defaults.attack_batch = 16;
   defaults.alpha = defaults.eval_alpha = 2.0 / 255;
   defaults.eval_eps = 8.0 / 255;
   defaults.eval = {"pgd10"};
@@ -233,6 +233,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "64",
                                  "--micro-batch",
                                  "32",
+                                 "--attack-batch",
+                                 "8",
                                  "--selector",
                                  "all",
                                  "--budget",
@@ -284,12 +286,12 @@ TEST_CASE("the resolved configuration restores every option") {
   CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
 
   // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
-  // the early stop and the reuse of its last step).
+  // the early stop and the reuse of its last step; there is one loss).
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
     if (a.empty() || a[0] == '#' || a.starts_with("quiet") || a.starts_with("attack-stop") ||
-        a.starts_with("attack-reuse"))
+        a.starts_with("attack-reuse") || a.starts_with("loss"))
       continue;
     INFO(a);
     CHECK(a != b);
@@ -492,6 +494,7 @@ TEST_CASE("a file that is not plain key = value lines is refused with the line")
 
 TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--batch", "128", "--micro-batch", "100"}), "--micro-batch 100"));
+  CHECK(contains(refusal({"--micro-batch", "8", "--attack-batch", "9"}), "--attack-batch 9"));
   CHECK(contains(refusal({"--milestones", "90,75"}), "--milestones must increase"));
   CHECK(contains(refusal({"--milestones", "75,75"}), "--milestones must increase"));
   CHECK(contains(refusal({"--clamp-low", "11"}), "--clamp-high 10"));

@@ -9,8 +9,8 @@
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
+#include "replica/early_stop.hpp"
 #include "small_run.hpp"
-#include "train/early_stop.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -191,8 +191,8 @@ TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[
   FrozenProgram whole(f.model, kCapacity, storage);
   const auto alone = FrozenProgram::of_sizes(f.model, {kCapacity}, storage),
              several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity), storage);
-  FrozenObjective slow(f.images, whole, kClasses);
-  EarlyStopObjective one(f.images, alone, kClasses), many(f.images, several, kClasses);
+  FrozenObjective slow(f.images, whole);
+  EarlyStopObjective one(f.images, alone), many(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
   bool some_left = false, some_stayed = false;
@@ -241,8 +241,8 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
   Fixture f(DType::f32);
   FrozenProgram whole(f.model, kCapacity);
   const auto several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity));
-  FrozenObjective plain(f.images, whole, kClasses);
-  EarlyStopObjective stopping(f.images, several, kClasses);
+  FrozenObjective plain(f.images, whole);
+  EarlyStopObjective stopping(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
   f.load({0, 1, 2, 3, 4, 5, 6, 7});
@@ -262,7 +262,7 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
 TEST_CASE("What an early-stopped attack does to a sample does not depend on the others", "[attack]") {
   Fixture f(DType::f32);
   const auto programs = FrozenProgram::of_sizes(f.model, {kCapacity});
-  EarlyStopObjective objective(f.images, programs, kClasses);
+  EarlyStopObjective objective(f.images, programs);
   f.backend->commit_workspace();
   f.label(*programs.front());
   const AttackOptions options{.eps = 0.03, .alpha = 0.004, .steps = 6, .stop = 1};

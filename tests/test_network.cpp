@@ -10,7 +10,7 @@
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
-#include "train/images.hpp"
+#include "replica/frozen_objective.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -323,7 +323,8 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
   const auto run = [&](FrozenProgram& p) {
     p.refresh();
     p.forward(f.x);
-    cross_entropy(*f.backend, p.logits(), labels, kSamples, 10, loss, correct, p.dlogits(), p.gradient_scale());
+    cross_entropy({f.backend->device(), p.logits(), labels, kSamples, 10, loss, correct, p.dlogits()},
+                  p.gradient_scale());
     p.backward(f.dx);
     return Result{to_host(*f.backend, p.logits(), kSamples * 10), to_host(*f.backend, loss, kSamples),
                   to_host(*f.backend, f.dx, kSamples * f.layout.elements())};
@@ -625,7 +626,8 @@ TEST_CASE("With batch statistics, a training pass after K - 1 steps of PGD yield
   const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
   const auto pass = [&](const GradientRequest& request, float scale) {
     program.forward(x_adv);
-    cross_entropy(*f.backend, program.logits(), labels, kSamples, 10, loss, correct, program.dlogits(), scale);
+    cross_entropy({f.backend->device(), program.logits(), labels, kSamples, 10, loss, correct, program.dlogits()},
+                  scale);
     program.backward(x_adv, request);
   };
   const auto step = [&] { each(f.backend->device(), pixels, kernels::PgdStep{{f.x, eta, x_adv, 0.02F, 0.05F}, f.dx}); };

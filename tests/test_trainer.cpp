@@ -95,10 +95,10 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();
-  const std::vector<double> p = trainer.selector().probabilities();
+  const std::vector<double> p = trainer.layers().selector().probabilities();
   const StepRecord& record = trainer.step(false);
   CHECK(std::all_of(record.scale->begin(), record.scale->end(), [](float s) { return s == 1.0F; }));
-  CHECK(trainer.selector().probabilities() == p);
+  CHECK(trainer.layers().selector().probabilities() == p);
 }
 
 TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
@@ -207,7 +207,7 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
   const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
   Images images(*backend, info, kCapacity);
   FrozenProgram program(model, 4, storage);  // of half the images: an iteration has one piece or two
-  FrozenObjective recorded(images, program, kClasses), inner(images, program, kClasses);
+  FrozenObjective recorded(images, program), inner(images, program);
   backend->commit_workspace();
 
   /// Asks for the gradient and leaves the step to the kernel: Objective's own gradient_step.
@@ -268,4 +268,94 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
     CHECK(ours.eta != last);
     last = ours.eta;
   }
+}
+
+TEST_CASE("an attack sees logits, losses and correctness of each sample, whatever the size of the passes",
+          "[trainer]") {
+  const auto backend = test::test_backend();
+  constexpr int kSize = 12, kClasses = 10, kCapacity = 8;
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  model.initialize(1);
+  constexpr int kScratch = 2;
+  Images images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity, kScratch);
+  FrozenProgram whole(model, kCapacity), half(model, kCapacity / 2);
+  FrozenObjective a(images, whole), b(images, half);
+  backend->commit_workspace();
+  HostBatch batch;
+  batch.count = 7;
+  for (const float v : test::random_values(batch.count * images.layout.elements(), 3, 0, 256))
+    batch.pixels.push_back(static_cast<std::uint8_t>(v));
+  for (int k = 0; k < batch.count; ++k) {
+    batch.labels.push_back(k);
+    batch.ids.push_back(k);
+    batch.crops.push_back({});
+  }
+  images.load(batch, 0, batch.count, nullptr);
+
+  struct Seen {
+    std::vector<float> logits, losses, correct;
+  };
+  const auto look = [&](Objective& objective, bool with_gradient) {
+    with_gradient ? objective.gradient() : objective.forward();
+    return Seen{test::to_host(*backend, objective.logits, batch.count * kClasses),
+                test::to_host(*backend, objective.losses, batch.count),
+                test::to_host(*backend, objective.correct, batch.count)};
+  };
+  for (FrozenObjective* objective : {&a, &b}) {
+    objective->prepare(1, Purpose::attack_start, 0);
+    attacks().at("none")({})->perturb(*objective);
+  }
+  const Seen expected = look(a, false);
+  for (const Seen& seen : {look(a, true), look(b, false), look(b, true)})
+    for (int k = 0; k < batch.count; ++k) {
+      const auto i = static_cast<std::size_t>(k);
+      // Programs of another size round otherwise: some 1e-6 of logits of about 1.
+      CHECK(seen.losses[i] == Approx(expected.losses[i]).epsilon(1e-5));
+      CHECK(seen.correct[i] == expected.correct[i]);
+      const float* z = seen.logits.data() + k * kClasses;
+      double sum = 0;
+      for (int c = 0; c < kClasses; ++c) {
+        CHECK(z[c] == Approx(expected.logits[static_cast<std::size_t>(k * kClasses + c)]).margin(1e-5));
+        sum += std::exp(double(z[c]));
+      }
+      CHECK(seen.losses[i] == Approx(std::log(sum) - z[batch.labels[i]]).epsilon(1e-5));
+    }
+
+  // The memory of an attack is its own, in arrays of the size of the images.
+  CHECK(a.scratch_stride == kCapacity * images.layout.elements());
+  const auto values = test::random_values(kScratch * a.scratch_stride, 5);
+  backend->copy_to_device(a.scratch, values.data(), values.size() * sizeof(float));
+  a.gradient_step(0.01F, 0.03F);
+  b.gradient();
+  CHECK(test::to_host(*backend, a.scratch, kScratch * a.scratch_stride) == values);
+}
+
+TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {
+  const auto backend = test::test_backend();
+  constexpr int kSize = 12, kClasses = 10, kCapacity = 4;
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  model.initialize(1);
+  Images images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
+  FrozenProgram program(model, kCapacity);
+  FrozenObjective objective(images, program);
+  backend->commit_workspace();
+  images.count = kCapacity;
+  const auto pixels = test::random_values(kCapacity * images.layout.elements(), 3, 0, 1);
+  backend->copy_to_device(images.clean, pixels.data(), pixels.size() * sizeof(float));
+  const auto eta_after = [&](SampleLoss* loss) {
+    objective.prepare(1, Purpose::attack_start, 0);
+    CHECK(objective.loss == cross_entropy);  // whatever the attack before has chosen
+    if (loss != nullptr) objective.loss = loss;
+    const auto attack = attacks().at("pgd")({.eps = 0.05, .alpha = 0.01, .steps = 3});
+    attack->perturb(objective);
+    return test::to_host(*backend, images.eta, kCapacity * images.layout.elements());
+  };
+  // Of the other sign: it descends. Called in turns, since iterations are recorded.
+  SampleLoss* const descent = [](const Logits& logits, float scale) { cross_entropy(logits, -scale); };
+  const auto up = eta_after(nullptr), down = eta_after(descent);
+  CHECK(up != down);
+  CHECK(eta_after(nullptr) == up);
+  CHECK(eta_after(descent) == down);
 }

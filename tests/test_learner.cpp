@@ -1,0 +1,202 @@
+#include <cmath>
+#include <numeric>
+
+#include "catch.hpp"
+#include "device.hpp"
+#include "pointwise.hpp"
+#include "random_values.hpp"
+#include "train/learner.hpp"
+
+using namespace dat;
+using test::to_host;
+
+namespace {
+
+constexpr int kSize = 8, kClasses = 10, kBatch = 8;
+
+/// Logit pairing: half of the mean squared distance between the logits of the attacked and of the clean image
+/// (Kannan, Kurakin, Goodfellow, "Adversarial Logit Pairing", 2018): a loss whose passes need each other's logits.
+class LogitPairing final : public Loss {
+ public:
+  [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
+  [[nodiscard]] bool joint() const override { return true; }
+  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
+    cross_entropy(logits[k], 1.0F);  // for the losses and correctness that are reported
+    const std::int64_t count = std::int64_t{logits[k].n} * logits[k].classes;
+    const float share = 1.0F / static_cast<float>(batch);
+    each(logits[k].device, count, kernels::Scale{logits[k].values, logits[k].gradient, share, false});
+    each(logits[k].device, count, kernels::Scale{logits[1 - k].values, logits[k].gradient, -share, true});
+  }
+};
+
+/// Another loss, told to be joint.
+class Joint final : public Loss {
+ public:
+  explicit Joint(const LossOptions& options) : loss_(losses().at("cross_entropy")(options)) {}
+  [[nodiscard]] std::vector<Images> passes() const override { return loss_->passes(); }
+  [[nodiscard]] bool joint() const override { return true; }
+  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
+    loss_->differentiate(k, logits, batch);
+  }
+
+ private:
+  std::unique_ptr<Loss> loss_;
+};
+
+[[nodiscard]] ReplicaOptions small_replica() {
+  return {.backend = {.device = test::test_device(), .threads = 2, .math = "f32", .deterministic = true},
+          .network = "small_cnn",
+          .width = 16,
+          .images = {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}},
+          .micro_batch = kBatch,
+          .training_batches = {kBatch, kBatch / 2}};
+}
+
+struct Fixture {
+  explicit Fixture(const Loss& loss)
+      : replica(small_replica()),
+        statistics(*ranks, replica.model(), static_cast<int>(loss.passes().size()), false),
+        learner(replica, loss, kBatch, statistics, 0, [this](int segment) { finished.push_back(segment); }),
+        message(*ranks, replica.backend()),
+        active(ActiveSet::all(replica.model().parameters.layers())) {
+    message.add(learner);
+    message.add(statistics);
+    replica.commit();
+    replica.model().initialize(1);
+    fill(replica.images().clean, 1);
+    fill(replica.images().x_adv, 2);
+    std::vector<std::int32_t> labels(kBatch);
+    std::iota(labels.begin(), labels.end(), 0);
+    replica.backend().copy_to_device(replica.images().labels, labels.data(), labels.size() * sizeof(std::int32_t));
+  }
+  void fill(float* images, std::uint32_t seed) {
+    const auto values = test::random_values(kBatch * replica.images().layout.elements(), seed, 0, 1);
+    replica.backend().copy_to_device(images, values.data(), values.size() * sizeof(float));
+  }
+  /// The gradient of the batch, in micro-batches of this size.
+  std::vector<float> gradient(int micro_batch) {
+    Images& images = replica.images();
+    for (int first = 0; first < kBatch; first += micro_batch) {
+      const std::int64_t at = first * images.layout.elements();
+      learner.train({.attacked = images.x_adv + at,
+                     .clean = images.clean + at,
+                     .labels = images.labels + first,
+                     .first = first,
+                     .count = micro_batch,
+                     .batch = kBatch},
+                    active, replica.model().parameters.gradients);
+    }
+    message.sum();
+    const Parameters& p = replica.model().parameters;
+    return to_host(replica.backend(), p.gradients, p.size);
+  }
+  /// Half of the mean squared distance between the logits, in training mode, with weights moved by t along `direction`.
+  double pairing_loss(const std::vector<float>& direction, double t) {
+    Model& model = replica.model();
+    Parameters& p = model.parameters;
+    const std::vector<float> before = to_host(replica.backend(), p.values, p.size);
+    std::vector<float> moved = before;
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(t) * direction[i];
+    const auto set = [&](const std::vector<float>& values) {
+      replica.backend().copy_to_device(p.values, values.data(), values.size() * sizeof(float));
+      ++p.version;
+    };
+    const auto logits = [&](const float* x) {
+      replica.training(kBatch).forward(x);
+      return to_host(replica.backend(), replica.training(kBatch).logits(), kBatch * kClasses);
+    };
+    set(moved);
+    const std::vector<float> a = logits(replica.images().x_adv), c = logits(replica.images().clean);
+    set(before);
+    double loss = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) loss += 0.5 * (double(a[i]) - c[i]) * (double(a[i]) - c[i]) / kBatch;
+    return loss;
+  }
+
+  std::unique_ptr<Communicator> ranks = Communicator::single();
+  Replica replica;
+  BatchStatistics statistics;
+  std::vector<int> finished;
+  Learner learner;
+  StepMessage message;
+  ActiveSet active;
+};
+
+}  // namespace
+
+TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
+  const LogitPairing loss;
+  Fixture f(loss);
+  const std::vector<float> gradient = f.gradient(kBatch);
+  const double square = std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0);
+  REQUIRE(square > 0);
+  // Central difference along the gradient: the derivative is its squared norm. A change of the loss by 1 % is far above
+  // the 1e-6 of f32 logits, and its curvature and the ReLUs that turn cost some percent.
+  const double here = f.pairing_loss(gradient, 0), t = 0.005 * here / square;
+  const double slope = (f.pairing_loss(gradient, t) - f.pairing_loss(gradient, -t)) / (2 * t);
+  CHECK(slope == Approx(square).epsilon(0.03));
+
+  // Equal images have equal logits: nothing is left to learn.
+  f.fill(f.replica.images().x_adv, 1);
+  for (const float g : f.gradient(kBatch)) REQUIRE(g == 0);
+}
+
+TEST_CASE("a loss that is joint without need has the gradient, losses and statistics that it has otherwise",
+          "[trainer]") {
+  const LossOptions options{.lambda = 0.7};
+  const auto plain = losses().at("cross_entropy")(options);
+  const Joint told(options);
+  const int micro_batch = GENERATE(8, 4);
+  Fixture a(*plain), b(told);
+  CHECK(a.gradient(micro_batch) == b.gradient(micro_batch));
+  for (const Loss::Images images : {Loss::Images::attacked, Loss::Images::clean}) {
+    CHECK(a.learner.of(images).loss == b.learner.of(images).loss);
+    CHECK(a.learner.of(images).accuracy == b.learner.of(images).accuracy);
+  }
+  a.statistics.update_model();
+  b.statistics.update_model();
+  const auto running = [](Fixture& f) {
+    return to_host(f.replica.backend(), f.replica.model().running_mean, f.replica.model().graph.statistics);
+  };
+  CHECK(running(a) == running(b));
+  // Every segment of the gradient is announced once, in the last pass, the last layer first.
+  std::vector<int> expected(a.replica.model().parameters.segments.size());
+  std::iota(expected.rbegin(), expected.rend(), 0);
+  CHECK(a.finished == expected);
+  CHECK(b.finished == expected);
+}
+
+TEST_CASE("without a weight the clean images are not looked at, and their loss is not a number", "[trainer]") {
+  const auto loss = losses().at("cross_entropy")({.lambda = 0});
+  Fixture f(*loss);
+  (void)f.gradient(kBatch);
+  CHECK(std::isfinite(f.learner.of(Loss::Images::attacked).loss));
+  CHECK(std::isnan(f.learner.of(Loss::Images::clean).loss));
+  CHECK(f.learner.finite());
+  CHECK(f.learner.images() == kBatch);
+}
+
+TEST_CASE("the step's message sums every part's numbers in its own places, and waits only for what was fetched",
+          "[trainer]") {
+  struct Part final : MessagePart {
+    explicit Part(std::vector<double> numbers) : mine(std::move(numbers)) {}
+    [[nodiscard]] std::size_t places() const override { return mine.size(); }
+    void write(double* to) override { std::copy(mine.begin(), mine.end(), to); }
+    void read(const double* from) override { sums.assign(from, from + mine.size()); }
+    std::vector<double> mine, sums;
+  };
+  const auto ranks = Communicator::single();
+  const auto backend = test::test_backend();
+  StepMessage message(*ranks, *backend);
+  Part a({1, 2, 3}), none({}), b({4});
+  StopVote vote;
+  for (MessagePart* part : std::initializer_list<MessagePart*>{&a, &none, &vote, &b}) message.add(*part);
+  for (const bool wish : {false, true, false}) {
+    vote.wish = wish;
+    message.sum();
+    CHECK(a.sums == a.mine);
+    CHECK(b.sums == b.mine);
+    CHECK(vote.agreed() == wish);
+  }
+  CHECK(message.bytes_sent() == 0);  // of one rank
+}
