@@ -2,24 +2,69 @@
 
 #include <mpi.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dat {
 
-/// The ranks of a run. The only door to MPI. All members but the accessors are **collective**.
-/// Errors of MPI: Error(communication).
+/// A communication that was started and goes on beside the caller's work. It belongs to whoever holds it: its buffers
+/// must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
+/// anything under way, such as a new one or one that was moved from, is done.
+///
+/// Destroying or overwriting a request that is not done is a programming error, because MPI would still write to memory
+/// that its owner believes to be free: the program says so and ends all ranks with the code of a communication error.
+/// Only while an exception leaves the scope is the request dropped in silence: then that error is what the user must
+/// read, and it ends all ranks by itself.
+class Request {
+ public:
+  Request() = default;
+  ~Request() { forget(); }
+  Request(Request&& other) noexcept
+      : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)), expected_(other.expected_) {}
+  Request& operator=(Request&& other) noexcept;
+
+  /// Gives MPI the chance to move the communication on, and tells whether it is done. Error(communication).
+  [[nodiscard]] bool test();
+  /// Returns when the communication is done. Error(communication).
+  void wait();
+
+ private:
+  friend class Communicator;
+  void forget() noexcept;
+  void finish(int status, const MPI_Status& about, const char* call);
+
+  MPI_Request handle_ = MPI_REQUEST_NULL;
+  int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
+};
+
+/// A group of ranks. The only door to MPI. Members are **collective** over the group, and called in the same order by
+/// all of its ranks, unless it says otherwise. MPI is called by one thread.
+///
+/// A buffer that goes into a single message has at most 2^31 - 1 bytes; a longer one is refused with
+/// Error(communication), which is also what a failure of MPI becomes. Members that a training step calls allocate
+/// nothing.
 class Communicator {
  public:
-  /// Initialises MPI; finalises it when destroyed. One per process.
+  /// All ranks of the run. Initialises MPI and finalises it when destroyed. There is one per process, and it outlives
+  /// the groups that are split from it.
   [[nodiscard]] static std::unique_ptr<Communicator> world();
-  /// One rank, no MPI call at all: tools, benchmarks, unit tests.
+  /// One rank that calls MPI never: for tools, benchmarks and unit tests. What a collective brings is what this rank
+  /// has; messages from rank to rank are refused, since there is nobody else.
   [[nodiscard]] static std::unique_ptr<Communicator> single();
+  /// Not the world's: **collective** over the group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
+
+  static constexpr int kNoColor = -1;
+  /// Divides this group: the ranks that give the same colour, a number of at least 0, form a new group, numbered by
+  /// `key`, and by their numbers in this group where keys are equal. Null for a rank that gives kNoColor.
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
@@ -27,30 +72,57 @@ class Communicator {
   [[nodiscard]] int node_size() const { return node_size_; }
   [[nodiscard]] bool root() const { return rank_ == 0; }
 
-  void sum(float* data, std::int64_t count);         ///< in place
-  void sum(double* data, std::int64_t count);        ///< in place
-  void sum(std::int64_t* data, std::int64_t count);  ///< in place
+  /// Adds up `data` [count] over the ranks, in place. Of any length: long ones go in pieces of 2^28 numbers.
+  void sum(float* data, std::int64_t count);
+  void sum(double* data, std::int64_t count);
+  void sum(std::int64_t* data, std::int64_t count);
   [[nodiscard]] std::int64_t minimum(std::int64_t value);
   /// Whether all ranks hold the same value.
   [[nodiscard]] bool agree(std::uint64_t value);
   void broadcast(void* data, std::size_t bytes);  ///< from rank 0
   void broadcast(std::string& text);              ///< from rank 0
-  /// values of all ranks, in rank order, on rank 0; empty elsewhere. Same count on all ranks.
+  /// The values of all ranks, in rank order, on rank 0; empty elsewhere. The count is the same on all ranks.
   [[nodiscard]] std::vector<double> gather(const std::vector<double>& values);
   [[nodiscard]] std::vector<std::string> gather(const std::string& text);
-  /// Bytes from every rank to every rank: rank r gets the next `to[r]` bytes of `send`, and its `from[r]` bytes are the
-  /// next ones in `receive`. from[r] here is what rank r has as `to` of this rank. Allocates nothing. Less than 2 GiB a
-  /// rank and direction.
+  /// Brings each rank's block of `bytes` bytes to all: that of rank r stands at `all` + r * bytes. The size is the same
+  /// on all ranks. `mine` lies outside `all`.
+  void all_gather(const void* mine, void* all, std::size_t bytes);
+  /// The same for blocks of different sizes: rank r has bytes[r], and the blocks stand in `all` one behind the other.
+  /// All ranks give the same `bytes` [size()]. Their sum is that of a single message.
+  void all_gather(const void* mine, void* all, const std::vector<int>& bytes);
+  /// Brings bytes from every rank to every rank: rank r gets the next `to[r]` bytes of `send`, and its `from[r]` bytes
+  /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a
+  /// single message, and so is all that it receives.
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
   void barrier();
 
-  /// Starts an in-place sum that runs while the caller works on. `poll` gives MPI the chance
-  /// to move it on; `finish_pending` waits for all.
-  void start_sum(float* data, std::int64_t count);
-  void poll();
-  void finish_pending();
+  /// Starts what sum() does, of at most 2^28 numbers. The calls are collective, waiting for the request is not.
+  [[nodiscard]] Request start_sum(float* data, std::int64_t count);
+  /// Starts what all_gather() does with blocks of one size.
+  [[nodiscard]] Request start_all_gather(const void* mine, void* all, std::size_t bytes);
 
-  /// Ends all ranks with this exit code. Not collective. Never returns.
+  /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
+  /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody
+  /// has asked for it. Not collective, as all of the following.
+  void send(const void* data, std::size_t bytes, int to, int tag);
+  /// The same, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a receiver.
+  void send_synchronously(const void* data, std::size_t bytes, int to, int tag);
+  [[nodiscard]] Request start_send(const void* data, std::size_t bytes, int to, int tag);
+  /// Receives the next message with this tag from this rank, which must have this length: where it is not known,
+  /// probe() tells it. Error(communication): the message has another length.
+  void receive(void* data, std::size_t bytes, int from, int tag);
+  [[nodiscard]] Request start_receive(void* data, std::size_t bytes, int from, int tag);
+  /// A message that has arrived and that nobody has asked for yet.
+  struct Arrival {
+    int from = 0, tag = 0;
+    std::size_t bytes = 0;
+  };
+  static constexpr int kAny = -1;
+  /// The first message that has arrived from this rank with this tag, kAny standing for all of them; empty where there
+  /// is none yet. Does not wait, and leaves the message to receive().
+  [[nodiscard]] std::optional<Arrival> probe(int from, int tag);
+
+  /// Ends all ranks of the run with this exit code. Never returns.
   [[noreturn]] void abort(int exit_code);
 
   [[nodiscard]] static std::string library_version();
@@ -58,10 +130,14 @@ class Communicator {
   [[nodiscard]] bool takes_device_memory() const;
 
  private:
-  explicit Communicator(bool mpi);
-  bool mpi_;
+  Communicator(MPI_Comm group, bool world);
+  [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }
+  /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
+  [[nodiscard]] int message(std::size_t bytes, int other) const;
+
+  MPI_Comm group_;  ///< null: single()
+  bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
-  std::vector<MPI_Request> pending_;
   std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
 };
 

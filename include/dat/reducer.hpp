@@ -44,6 +44,7 @@ class GradientReducer {
     int missing = 0;              ///< segments not announced yet
     Backend::Ticket ticket = 0;   ///< of the copy to the host
     bool sent = false;            ///< given to MPI
+    Request request{};            ///< of a sum that is under way
   };
   void pack(Bucket& bucket);
   void give(Bucket& bucket);

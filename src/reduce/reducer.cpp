@@ -80,7 +80,7 @@ void GradientReducer::ready(int segment) {
       if (one.missing > 0 || !backend_.arrived(one.ticket)) break;  // all ranks send in the same order
       give(one);
     }
-  world_.poll();
+  for (Bucket& one : buckets_) (void)one.request.test();  // MPI gets the chance to move on what is under way
 }
 
 void GradientReducer::pack(Bucket& bucket) {
@@ -96,7 +96,7 @@ void GradientReducer::pack(Bucket& bucket) {
 void GradientReducer::give(Bucket& bucket) {
   bucket.sent = true;
   if (options_.overlap)
-    world_.start_sum(host_ + bucket.begin, bucket.size);
+    bucket.request = world_.start_sum(host_ + bucket.begin, bucket.size);
   else
     world_.sum(host_ + bucket.begin, bucket.size);
 }
@@ -110,7 +110,7 @@ void GradientReducer::finish() {
       backend_.wait_for(bucket.ticket);
       give(bucket);
     }
-    world_.finish_pending();
+    for (Bucket& bucket : buckets_) bucket.request.wait();
   }
   for (const Bucket& bucket : buckets_) {
     if (staged_)

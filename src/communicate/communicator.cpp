@@ -1,0 +1,332 @@
+#include "dat/communicator.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+
+#include "dat/error.hpp"
+
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>  // an extension of Open MPI's
+#endif
+
+namespace dat {
+
+namespace {
+
+void check(int status, const char* what) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(ExitCode::communication, "MPI: ", what, " failed: ", std::string(text, static_cast<std::size_t>(length)));
+}
+
+/// Numbers of a sum that go at a time.
+constexpr std::int64_t kPiece = 1 << 28;
+
+template <class T>
+void sum_in_place(T* data, std::int64_t count, MPI_Datatype type, MPI_Comm group) {
+  for (std::int64_t at = 0; at < count; at += kPiece) {
+    const auto piece = static_cast<int>(std::min(kPiece, count - at));
+    check(MPI_Allreduce(MPI_IN_PLACE, data + at, piece, type, MPI_SUM, group), "MPI_Allreduce");
+  }
+}
+
+/// MPI counts in int.
+[[nodiscard]] int checked(std::size_t bytes, const char* what) {
+  require(bytes <= static_cast<std::size_t>(std::numeric_limits<int>::max()), ExitCode::communication, what, " of ",
+          bytes, " bytes is too long: 2^31 - 1 is the most that goes at once");
+  return static_cast<int>(bytes);
+}
+
+void copy(const void* from, void* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);  // of nothing, the pointers may be null
+}
+
+/// Where each block begins, one behind the other.
+void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* what) {
+  std::size_t before = 0;
+  for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+    at[rank] = static_cast<int>(before);
+    before = static_cast<std::size_t>(checked(before + static_cast<std::size_t>(bytes[rank]), what));
+  }
+}
+
+void check_length(const MPI_Status& about, int expected) {
+  int bytes = 0;
+  check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
+  require(bytes == expected, ExitCode::communication, "rank ", about.MPI_SOURCE, " has sent ", bytes,
+          " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
+}
+
+/// Of all ranks of the run.
+[[noreturn]] void end_all(int exit_code) {
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace
+
+Request& Request::operator=(Request&& other) noexcept {
+  forget();
+  handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
+  expected_ = other.expected_;
+  return *this;
+}
+
+void Request::forget() noexcept {
+  if (handle_ == MPI_REQUEST_NULL || std::uncaught_exceptions() > 0) return;
+  std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
+             stderr);
+  end_all(static_cast<int>(ExitCode::communication));
+}
+
+void Request::finish(int status, const MPI_Status& about, const char* call) {
+  handle_ = MPI_REQUEST_NULL;  // an error ends it, too
+  check(status, call);
+  if (expected_ >= 0) check_length(about, expected_);
+}
+
+bool Request::test() {
+  if (handle_ == MPI_REQUEST_NULL) return true;
+  int done = 0;
+  MPI_Status about;
+  const int status = MPI_Test(&handle_, &done, &about);
+  if (status == MPI_SUCCESS && done == 0) return false;
+  finish(status, about, "MPI_Test");
+  return true;
+}
+
+void Request::wait() {
+  if (handle_ == MPI_REQUEST_NULL) return;
+  MPI_Status about;
+  const int status = MPI_Wait(&handle_, &about);
+  finish(status, about, "MPI_Wait");
+}
+
+Communicator::Communicator(MPI_Comm group, bool world) : group_(group), world_(world) {
+  if (alone()) return;
+  MPI_Comm_rank(group, &rank_);
+  MPI_Comm_size(group, &size_);
+  MPI_Comm node = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  MPI_Comm_rank(node, &node_rank_);
+  MPI_Comm_size(node, &node_size_);
+  MPI_Comm_free(&node);
+  send_at_.resize(static_cast<std::size_t>(size_));
+  receive_at_.resize(static_cast<std::size_t>(size_));
+}
+
+std::unique_ptr<Communicator> Communicator::world() {
+  int provided = 0;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");  // groups inherit it
+  // A duplicate: what other libraries of the process send over MPI_COMM_WORLD does not meet our messages.
+  MPI_Comm group = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &group), "MPI_Comm_dup");
+  return std::unique_ptr<Communicator>(new Communicator(group, true));
+}
+
+std::unique_ptr<Communicator> Communicator::single() {
+  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false));
+}
+
+std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+  require(color >= 0 || color == kNoColor, ExitCode::communication, "a group has the colour ", color,
+          "; colours are numbers of at least 0, or kNoColor");
+  if (alone()) return color == kNoColor ? nullptr : single();
+  MPI_Comm group = MPI_COMM_NULL;
+  check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
+  return group == MPI_COMM_NULL ? nullptr : std::unique_ptr<Communicator>(new Communicator(group, false));
+}
+
+Communicator::~Communicator() {
+  if (!alone()) MPI_Comm_free(&group_);
+  if (world_) MPI_Finalize();
+}
+
+void Communicator::sum(float* data, std::int64_t count) {
+  if (!alone()) sum_in_place(data, count, MPI_FLOAT, group_);
+}
+void Communicator::sum(double* data, std::int64_t count) {
+  if (!alone()) sum_in_place(data, count, MPI_DOUBLE, group_);
+}
+void Communicator::sum(std::int64_t* data, std::int64_t count) {
+  if (!alone()) sum_in_place(data, count, MPI_INT64_T, group_);
+}
+
+std::int64_t Communicator::minimum(std::int64_t value) {
+  if (!alone()) check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MIN, group_), "MPI_Allreduce");
+  return value;
+}
+
+bool Communicator::agree(std::uint64_t value) {
+  std::uint64_t bounds[2] = {value, ~value};
+  if (!alone()) check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_UINT64_T, MPI_MIN, group_), "MPI_Allreduce");
+  return bounds[0] == ~bounds[1];
+}
+
+void Communicator::broadcast(void* data, std::size_t bytes) {
+  const int count = checked(bytes, "a broadcast");
+  if (!alone()) check(MPI_Bcast(data, count, MPI_BYTE, 0, group_), "MPI_Bcast");
+}
+
+void Communicator::broadcast(std::string& text) {
+  std::uint64_t length = text.size();
+  broadcast(&length, sizeof length);
+  text.resize(length);
+  broadcast(text.data(), length);
+}
+
+std::vector<double> Communicator::gather(const std::vector<double>& values) {
+  if (alone()) return values;
+  std::vector<double> all(root() ? values.size() * static_cast<std::size_t>(size_) : 0);
+  const auto count = static_cast<int>(values.size());
+  check(MPI_Gather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, 0, group_), "MPI_Gather");
+  return all;
+}
+
+std::vector<std::string> Communicator::gather(const std::string& text) {
+  if (alone()) return {text};
+  constexpr std::size_t kWidth = 256;
+  std::string padded = text.substr(0, kWidth - 1);
+  padded.resize(kWidth, '\0');
+  std::string all(root() ? kWidth * static_cast<std::size_t>(size_) : 0, '\0');
+  check(MPI_Gather(padded.data(), kWidth, MPI_CHAR, all.data(), kWidth, MPI_CHAR, 0, group_), "MPI_Gather");
+  std::vector<std::string> result;
+  for (std::size_t at = 0; at < all.size(); at += kWidth) result.emplace_back(all.c_str() + at);
+  return result;
+}
+
+void Communicator::all_gather(const void* mine, void* all, std::size_t bytes) {
+  const int count = checked(bytes, "a block to all ranks");
+  if (alone())
+    copy(mine, all, bytes);
+  else
+    check(MPI_Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_), "MPI_Allgather");
+}
+
+void Communicator::all_gather(const void* mine, void* all, const std::vector<int>& bytes) {
+  const int count = bytes[static_cast<std::size_t>(rank_)];
+  if (alone()) {
+    copy(mine, all, static_cast<std::size_t>(count));
+    return;
+  }
+  lay_out(bytes, receive_at_, "blocks to all ranks: a message");
+  check(MPI_Allgatherv(mine, count, MPI_BYTE, all, bytes.data(), receive_at_.data(), MPI_BYTE, group_),
+        "MPI_Allgatherv");
+}
+
+void Communicator::exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from) {
+  if (size_ == 1) {
+    copy(send, receive, static_cast<std::size_t>(to[0]));
+    return;
+  }
+  lay_out(to, send_at_, "an exchange");
+  lay_out(from, receive_at_, "an exchange");
+  check(MPI_Alltoallv(send, to.data(), send_at_.data(), MPI_BYTE, receive, from.data(), receive_at_.data(), MPI_BYTE,
+                      group_),
+        "MPI_Alltoallv");
+}
+
+void Communicator::barrier() {
+  if (!alone()) check(MPI_Barrier(group_), "MPI_Barrier");
+}
+
+Request Communicator::start_sum(float* data, std::int64_t count) {
+  require(count <= kPiece, ExitCode::communication, "a sum of ", count,
+          " numbers beside other work is too long: ", kPiece, " is the most");
+  Request request;
+  if (!alone())
+    check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
+          "MPI_Iallreduce");
+  return request;
+}
+
+Request Communicator::start_all_gather(const void* mine, void* all, std::size_t bytes) {
+  const int count = checked(bytes, "a block to all ranks");
+  Request request;
+  if (alone())
+    copy(mine, all, bytes);
+  else
+    check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
+  return request;
+}
+
+int Communicator::message(std::size_t bytes, int other) const {
+  require(other >= 0 && other < size_ && other != rank_, ExitCode::communication, "rank ", rank_, " of ", size_,
+          " has no message to or from rank ", other, ": there is no such other rank");
+  return checked(bytes, "a message");
+}
+
+void Communicator::send(const void* data, std::size_t bytes, int to, int tag) {
+  check(MPI_Send(data, message(bytes, to), MPI_BYTE, to, tag, group_), "MPI_Send");
+}
+
+void Communicator::send_synchronously(const void* data, std::size_t bytes, int to, int tag) {
+  check(MPI_Ssend(data, message(bytes, to), MPI_BYTE, to, tag, group_), "MPI_Ssend");
+}
+
+Request Communicator::start_send(const void* data, std::size_t bytes, int to, int tag) {
+  Request request;
+  check(MPI_Isend(data, message(bytes, to), MPI_BYTE, to, tag, group_, &request.handle_), "MPI_Isend");
+  return request;
+}
+
+void Communicator::receive(void* data, std::size_t bytes, int from, int tag) {
+  const int expected = message(bytes, from);
+  MPI_Status about;
+  check(MPI_Recv(data, expected, MPI_BYTE, from, tag, group_, &about), "MPI_Recv");
+  check_length(about, expected);
+}
+
+Request Communicator::start_receive(void* data, std::size_t bytes, int from, int tag) {
+  Request request;
+  request.expected_ = message(bytes, from);
+  check(MPI_Irecv(data, request.expected_, MPI_BYTE, from, tag, group_, &request.handle_), "MPI_Irecv");
+  return request;
+}
+
+std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
+  if (alone()) return std::nullopt;
+  int arrived = 0, bytes = 0;
+  MPI_Status about;
+  check(MPI_Iprobe(from == kAny ? MPI_ANY_SOURCE : from, tag == kAny ? MPI_ANY_TAG : tag, group_, &arrived, &about),
+        "MPI_Iprobe");
+  if (arrived == 0) return std::nullopt;
+  check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
+  return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
+}
+
+void Communicator::abort(int exit_code) {
+  if (alone()) std::_Exit(exit_code);
+  end_all(exit_code);
+}
+
+std::string Communicator::library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of("\n,"));
+}
+
+bool Communicator::takes_device_memory() const {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+  return !alone() && MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
+int rank_from_environment() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return 0;
+}
+
+}  // namespace dat

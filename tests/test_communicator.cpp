@@ -1,0 +1,92 @@
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/communicator.hpp"
+#include "dat/error.hpp"
+
+using namespace dat;
+
+// A group of one rank, which calls MPI never: this program does not start MPI. Several ranks: tests/mpi.
+
+TEST_CASE("A single rank needs no launcher and is all ranks", "[communicator]") {
+  const auto single = Communicator::single();
+  CHECK(single->size() == 1);
+  CHECK(single->root());
+  CHECK(single->node_rank() == 0);
+  CHECK(single->node_size() == 1);
+  float value = 3;
+  single->sum(&value, 1);
+  Request sum = single->start_sum(&value, 1);
+  CHECK(sum.test());
+  CHECK(value == 3);
+  CHECK(single->minimum(-4) == -4);
+  CHECK(single->agree(7));
+  CHECK(single->gather(std::vector<double>{1, 2}) == std::vector<double>{1, 2});
+  CHECK(single->gather("me") == std::vector<std::string>{"me"});
+  std::string text = "text";
+  single->broadcast(text);
+  CHECK(text == "text");
+  single->barrier();
+  CHECK(!single->takes_device_memory());
+}
+
+TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]") {
+  const auto single = Communicator::single();
+  const std::vector<std::uint8_t> mine = {1, 2, 3};
+  const auto arrives = [&](auto&& call) {
+    std::vector<std::uint8_t> all(4, 9);
+    call(all.data());
+    CHECK(all == std::vector<std::uint8_t>{1, 2, 3, 9});
+  };
+  arrives([&](void* all) { single->all_gather(mine.data(), all, mine.size()); });
+  arrives([&](void* all) { single->all_gather(mine.data(), all, std::vector<int>{3}); });
+  arrives([&](void* all) { single->start_all_gather(mine.data(), all, mine.size()).wait(); });
+  arrives([&](void* all) { single->exchange(mine.data(), {3}, all, {3}); });
+  single->all_gather(nullptr, nullptr, 0);
+}
+
+TEST_CASE("A single rank divides into itself, or into nothing", "[communicator]") {
+  const auto single = Communicator::single();
+  const auto group = single->split(5, -3);
+  REQUIRE(group != nullptr);
+  CHECK(group->size() == 1);
+  CHECK(group->root());
+  CHECK(group->agree(1));
+  CHECK(single->split(Communicator::kNoColor, 0) == nullptr);
+  CHECK_THROWS_AS(single->split(-7, 0), Error);
+}
+
+TEST_CASE("A single rank has nobody to write to, and no post", "[communicator]") {
+  const auto single = Communicator::single();
+  char byte = 1;
+  for (const int other : {0, 1, -1}) {
+    CHECK_THROWS_AS(single->send(&byte, 1, other, 0), Error);
+    CHECK_THROWS_AS(single->send_synchronously(&byte, 1, other, 0), Error);
+    CHECK_THROWS_AS(single->receive(&byte, 1, other, 0), Error);
+    CHECK_THROWS_AS(single->start_send(&byte, 1, other, 0), Error);
+    CHECK_THROWS_AS(single->start_receive(&byte, 1, other, 0), Error);
+  }
+  CHECK(!single->probe(Communicator::kAny, Communicator::kAny).has_value());
+}
+
+TEST_CASE("A request without anything under way is done, and may be moved, overwritten and destroyed",
+          "[communicator]") {
+  Request none;
+  CHECK(none.test());
+  none.wait();
+  Request other = std::move(none);
+  CHECK(other.test());
+  other = Request();
+  other.wait();
+}
+
+TEST_CASE("What is too long for one message is refused before MPI sees it", "[communicator]") {
+  const auto single = Communicator::single();
+  constexpr std::size_t kLong = std::size_t{1} << 31;
+  CHECK_THROWS_WITH(single->broadcast(nullptr, kLong), Catch::Matchers::Contains("a broadcast of 2147483648 bytes"));
+  CHECK_THROWS_AS(single->all_gather(nullptr, nullptr, kLong), Error);
+  CHECK_THROWS_AS(single->start_all_gather(nullptr, nullptr, kLong), Error);
+  CHECK_THROWS_AS(single->start_sum(nullptr, (1 << 28) + 1), Error);
+}
