@@ -21,9 +21,10 @@ DOORS = [
     (r"cuda.*|cudnn.*|cublas.*", r"src/backend/cuda/.*|kernels/cuda\.cu"),
 ]
 
-FLOOR = {"error", "half", "tensor", "random", "registry"}  # headers of include/dat/ on which everything stands
+FLOOR = {"error", "half", "logits", "tensor", "random", "registry"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "attack": {"attack"},
+    "loss": {"loss"},
     "selector": {"selector"},
     "optimizer": {"optimizer"},
     "communicate": {"communicator"},
@@ -31,7 +32,8 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "io": {"checkpoint", "dataset", "file", "loader", "report", "sampler"},
 }
 KNOWS = {"reduce": {"communicate"}}  # what stands on what, among families
-ABOVE = {"trainer", "evaluation", "config"}  # only src/train, src/main.cpp and src/config.cpp know them
+UPPER = ["replica", "assess", "train", "measure", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
+KNOW_OPTIONS = {"train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
 
 
 def includes(file):
@@ -60,8 +62,8 @@ def offence(path, angle, target, kernels):
             return "a public header includes public headers only"
         if name in FLOOR and not (header in FLOOR or angle and re.fullmatch(r"\w+", target)):
             return "the lowest headers stand on the standard library and each other"
-        if header and name not in ABOVE and header in ABOVE:
-            return "nothing below the trainer knows it"
+        if header == "config":
+            return "only the upper floors know the options"
         for family, own in FAMILIES.items():
             for other in strangers(family):
                 if name in own and header in FAMILIES[other]:
@@ -70,10 +72,12 @@ def offence(path, angle, target, kernels):
         return "kernels stand on error, half, tensor, random, registry and parameters"
     if folder == "src":
         part = rest[0]
-        if header in ABOVE and part not in ("train", "main.cpp", "config.cpp"):
-            return "nothing below the trainer knows it"
-        if target.startswith("train/") and part not in ("train", "main.cpp"):
-            return "nothing below the trainer knows it"
+        if header == "config" and part not in KNOW_OPTIONS:
+            return "only the upper floors know the options"
+        floor = UPPER.index(part) if part in UPPER else -1
+        for above in UPPER[floor + 1 :]:
+            if target.startswith(above + "/"):
+                return f"nothing below {above} knows it"
         if part in FAMILIES:
             for other in strangers(part):
                 if target.startswith(other + "/") or header in FAMILIES[other]:
@@ -109,7 +113,10 @@ GOOD = {
     "src/communicate/communicator.cpp": "#include <mpi-ext.h>\n",
     "src/reduce/reducer.cpp": '#include "dat/communicator.hpp"\n',
     "src/io/hdf5.hpp": '#include <hdf5.h>\n#include "dat/file.hpp"\n',
-    "src/train/trainer.cpp": '#include "dat/trainer.hpp"\n#include "dat/selector.hpp"\n#include "all.hpp"\n',
+    "src/loss/cross_entropy.cpp": '#include "dat/loss.hpp"\n#include "dat/logits.hpp"\n',
+    "src/replica/replica.hpp": '#include "dat/program.hpp"\n#include "replica/images.hpp"\n',
+    "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
+    "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
     "src/config.cpp": "#include <CLI/CLI.hpp>\n",
 }
 BAD = {
@@ -126,12 +133,16 @@ BAD = {
     "include/dat/backend.hpp": '#include "launch.hpp"\n',
     "include/dat/network.hpp": '#include "network/networks.hpp"\n',
     "include/dat/selector.hpp": '#include "dat/optimizer.hpp"\n',
-    "include/dat/program.hpp": '#include "dat/trainer.hpp"\n',
+    "include/dat/program.hpp": '#include "dat/config.hpp"\n',
+    "src/replica/images.cpp": '#include "dat/config.hpp"\n',
+    "src/assess/evaluation.cpp": '#include "train/trainer.hpp"\n',
+    "src/train/learner.cpp": '#include "verbs/ranks.hpp"\n',
+    "src/loss/trades.cpp": '#include "replica/replica.hpp"\n',
     "kernels/loss.hpp": '#include "dat/backend.hpp"\n',
     "src/attack/fgsm.cpp": '#include "selector/selectors.hpp"\n',
     "src/attack/none.cpp": '#include "dat/network.hpp"\n',
     "src/optimizer/lamb.cpp": '#include "dat/attack.hpp"\n',
-    "src/io/dataset.cpp": '#include "dat/trainer.hpp"\n',
+    "src/io/dataset.cpp": '#include "train/splits.hpp"\n',
 }
 
 

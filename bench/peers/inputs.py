@@ -31,7 +31,8 @@ def uniform(words):
 def images_and_labels(batch, size=32):
     elements = batch * 3 * size * size
     words = random_words(kSyntheticData, np.arange(elements), 0)
-    images = torch.from_numpy(uniform(words[0]).reshape(batch, 3, size, size))
+    pixels = (words[0] >> np.uint32(24)).astype(np.float32) / np.float32(255)  # uint8, as data files have them
+    images = torch.from_numpy(pixels.reshape(batch, 3, size, size))
     return images, torch.from_numpy((words[1][:batch] % 10).astype(np.int64))
 
 

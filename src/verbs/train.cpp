@@ -16,6 +16,7 @@
 #include "dat/run_lock.hpp"
 #include "train/advice.hpp"
 #include "train/beginning.hpp"
+#include "train/role.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
@@ -55,173 +56,221 @@ void catch_signals() {
   return name.str();
 }
 
-int train(Communicator& world, const Command& command, int argc, char** argv) {
-  const TrainOptions& options = command.train;
-  std::string folder = options.out.empty() ? default_folder() : options.out;
-  world.broadcast(folder);
-  catch_signals();
+/// A run between its beginning and its summary: what stands around the trainer's steps.
+class Run {
+ public:
+  Run(Communicator& world, const Command& command, int argc, char** argv)
+      : world_(world), options_(command.train), argc_(argc), argv_(argv), folder_(options_.out) {
+    if (folder_.empty()) folder_ = default_folder();
+    world.broadcast(folder_);
+    ranks_ = world.split(static_cast<int>(role_of(world.rank(), options_)), world.rank());
+  }
+  int go();
 
-  std::unique_ptr<Trainer> trainer;
-  std::unique_ptr<RunLock> lock;
-  Beginning beginning;
-  std::string config;
-  together(world, [&] {
-    trainer = std::make_unique<Trainer>(world, options);
-    if (!world.root()) return;
-    TrainOptions resolved = trainer->resolved();
-    resolved.out = folder;
-    config = toml_of(resolved);
+ private:
+  void plan();
+  void open_report();
+  /// Steps until the run's end, or until somebody wants it to stop: then true.
+  [[nodiscard]] bool steps();
+  /// Records it; keeps the weights that are best under the attack that hurts them most, on what is held out.
+  std::vector<EvaluationRecord> evaluate();
+  /// Of a step; or, of the best weights so far, where it is not of the run's own series.
+  void save(bool as_best);
+  void finish();
+  [[nodiscard]] std::string provenance() {
+    return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description());
+  }
+
+  Communicator& world_;
+  const TrainOptions& options_;
+  int argc_;
+  char** argv_;
+  std::string folder_, config_;          ///< config_: resolved
+  std::unique_ptr<Communicator> ranks_;  ///< those of this rank's role
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<std::string> hosts_;
+  // On rank 0:
+  std::unique_ptr<RunLock> lock_;
+  std::unique_ptr<Report> report_;
+  std::unique_ptr<CheckpointFolder> checkpoints_;
+  // On all ranks, as rank 0 knows it:
+  Beginning beginning_;
+  std::int64_t evaluation_due_ =
+      0;              ///< a stop comes before the evaluation of its step, which the next part makes up for
+  double best_ = -1;  ///< robust accuracy on what is held out
+};
+
+void Run::plan() {
+  together(world_, [&] {
+    trainer_ = std::make_unique<Trainer>(*ranks_, options_);
+    if (!world_.root()) return;
+    TrainOptions resolved = trainer_->resolved();
+    resolved.out = folder_;
+    config_ = toml_of(resolved);
     // Nothing in the folder is looked at before it is this process's alone.
-    lock = std::make_unique<RunLock>(folder, [](const std::string& message) {
+    lock_ = std::make_unique<RunLock>(folder_, [](const std::string& message) {
       std::cerr << "dat_hpc: " + message + "\n" << std::flush;
     });
-    beginning = begin(resolved, config, folder, *trainer);
+    beginning_ = begin(resolved, config_, folder_, *trainer_);
   });
-  std::int64_t finished_before = beginning.finished ? 1 : 0;
-  world.broadcast(&finished_before, sizeof finished_before);
-  if (finished_before != 0) {
-    if (world.root()) std::cout << "the run in " << folder << " is finished:\n\n" << beginning.summary << std::flush;
-    return static_cast<int>(ExitCode::done);
-  }
-  trainer->share_state();
+  std::int64_t finished = beginning_.finished ? 1 : 0;
+  world_.broadcast(&finished, sizeof finished);
+  beginning_.finished = finished != 0;
+}
 
-  const std::vector<std::string> hosts = world.gather(host_name());
-  const std::vector<std::string> notices = device_notices(world, trainer->replica().backend(), options.device);
-  std::unique_ptr<Report> report;
-  std::unique_ptr<CheckpointFolder> checkpoints;
-  together(world, [&] {
-    if (!world.root()) return;
+void Run::open_report() {
+  hosts_ = world_.gather(host_name());
+  const std::vector<std::string> notices = device_notices(world_, trainer_->replica().backend(), options_.device);
+  together(world_, [&] {
+    if (!world_.root()) return;
+    const Plan& plan = trainer_->plan();
+    const Parameters& parameters = trainer_->model().parameters;
+    const std::string device = trainer_->replica().backend().description();
     RunFacts facts;
-    facts.folder = folder;
-    facts.config_toml = config;
-    facts.provenance_json = provenance_json(hosts, argc, argv, trainer->replica().backend().description());
-    facts.layer_names = trainer->model().parameters.layer_names;
-    facts.layer_sizes = trainer->model().parameters.layer_sizes;
-    facts.ranks = world.size();
-    facts.total_steps = trainer->plan().steps;
-    facts.steps_per_epoch = trainer->plan().steps_per_epoch;
-    facts.epochs = trainer->plan().epochs;
-    facts.warmup_epochs = options.warmup_epochs;
-    facts.attack_steps = trainer->attack().gradient_evaluations();
-    facts.progress_seconds = options.progress;
-    facts.quiet = options.quiet;
-    checkpoints = std::make_unique<CheckpointFolder>(folder + "/ckpt", beginning.own);
-    report = std::make_unique<Report>(facts, beginning.metrics_bytes);
-    for (const std::string& warning : beginning.warnings) report->warning(warning);
-    for (const std::string& warning : trainer->evaluation_attacks().warnings()) report->warning(warning);
-    for (const std::string& line : advice(options, trainer->plan().batch, choose_threads(0, world.node_size())))
-      report->warning(line);
+    facts.folder = folder_;
+    facts.config_toml = config_;
+    facts.provenance_json = provenance();
+    facts.layer_names = parameters.layer_names;
+    facts.layer_sizes = parameters.layer_sizes;
+    facts.ranks = world_.size();
+    facts.total_steps = plan.steps;
+    facts.steps_per_epoch = plan.steps_per_epoch;
+    facts.epochs = plan.epochs;
+    facts.warmup_epochs = plan.warmup_epochs;
+    facts.attack_steps = trainer_->attack().gradient_evaluations();
+    facts.progress_seconds = options_.progress;
+    facts.quiet = options_.quiet;
+    checkpoints_ = std::make_unique<CheckpointFolder>(folder_ + "/ckpt", beginning_.own);
+    report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes);
+    for (const std::string& warning : beginning_.warnings) report_->warning(warning);
+    for (const std::string& warning : trainer_->evaluation_attacks().warnings()) report_->warning(warning);
+    for (const std::string& line : advice(options_, plan.batch, choose_threads(0, world_.node_size())))
+      report_->warning(line);
     std::ostringstream line;
-    line << options.network << " width " << options.width << ", " << trainer->model().parameters.size << " parameters, "
-         << world.size() << (world.size() == 1 ? " rank, " : " ranks, ") << trainer->replica().backend().description()
-         << "; " << trainer->splits().train->size() << " training and " << trainer->splits().test->size()
-         << " test images" << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
-    report->message(line.str());
+    line << options_.network << " width " << options_.width << ", " << parameters.size << " parameters, "
+         << world_.size() << (world_.size() == 1 ? " rank, " : " ranks, ") << device << "; "
+         << trainer_->splits().train->size() << " training and " << trainer_->splits().test->size() << " test images"
+         << (options_.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
+    report_->message(line.str());
     for (const std::string& notice : notices)
       if (notice.starts_with("warning: "))
-        report->warning(notice.substr(std::string("warning: ").size()));
+        report_->warning(notice.substr(std::string("warning: ").size()));
       else
-        report->message(notice);
-    if (options.verbose)
-      for (const std::string& implementation : trainer->replica().implementations())
-        report->message("  " + implementation);
-    line.str("");
-    line << "run folder " << folder << ", " << trainer->plan().text() << beginning.what;
-    report->message(line.str());
+        report_->message(notice);
+    if (options_.verbose)
+      for (const std::string& implementation : trainer_->replica().implementations())
+        report_->message("  " + implementation);
+    report_->message("run folder " + folder_ + ", " + plan.text() + beginning_.what);
   });
-  // A stop comes before the evaluation of its step, which the next part of the run makes up for.
-  std::int64_t evaluation_due = beginning.evaluation_due;
-  world.broadcast(&evaluation_due, sizeof evaluation_due);
-  double best = beginning.best;
-  world.broadcast(&best, sizeof best);
-  trainer->start();
+  evaluation_due_ = beginning_.evaluation_due;
+  world_.broadcast(&evaluation_due_, sizeof evaluation_due_);
+  best_ = beginning_.best;
+  world_.broadcast(&best_, sizeof best_);
+}
 
-  // Of a step; or, of the best weights so far, where it is not of the run's own series.
-  const auto save = [&](bool as_best) {
-    const auto begin = std::chrono::steady_clock::now();
-    const RankRecord times = as_best ? RankRecord{} : trainer->gather_times();
-    Checkpoint state = trainer->capture();
-    together(world, [&] {
-      if (!world.root()) return;
-      for (const Checkpoint::Array& array : state.arrays)
-        require(std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
-                ExitCode::numerical, array.name, " is not finite after step ", trainer->steps_done(),
-                ", which is not saved: lower --lr or raise --warmup-epochs");
-      if (!as_best) report->ranks(times);
-      state.integers["metrics_bytes"] = report->metrics_bytes();
-      state.integers["evaluation_due"] = evaluation_due;
-      state.texts["config_toml"] = config;
-      state.doubles["best"] = {best};
-      state.texts["provenance"] = provenance_json(hosts, argc, argv, trainer->replica().backend().description());
-      if (as_best)
-        checkpoints->save_best(state);
-      else
-        checkpoints->save(trainer->steps_done(), state);
-    });
-    trainer->timer().book(Phase::checkpoint,
-                          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  };
+void Run::save(bool as_best) {
+  const auto begin = std::chrono::steady_clock::now();
+  const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
+  Checkpoint state = trainer_->capture();
+  together(world_, [&] {
+    if (!world_.root()) return;
+    for (const Checkpoint::Array& array : state.arrays)
+      require(std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
+              ExitCode::numerical, array.name, " is not finite after step ", trainer_->steps_done(),
+              ", which is not saved: lower --lr or raise --warmup-epochs");
+    if (!as_best) report_->ranks(times);
+    state.integers["metrics_bytes"] = report_->metrics_bytes();
+    state.integers["evaluation_due"] = evaluation_due_;
+    state.texts["config_toml"] = config_;
+    state.doubles["best"] = {best_};
+    state.texts["provenance"] = provenance();
+    if (as_best)
+      checkpoints_->save_best(state);
+    else
+      checkpoints_->save(trainer_->steps_done(), state);
+  });
+  trainer_->timer().book(Phase::checkpoint,
+                         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
 
-  const std::int64_t epoch = trainer->plan().steps_per_epoch;
-  const std::int64_t checkpoint_every = options.checkpoint_every > 0 ? options.checkpoint_every : epoch;
-  // Records it; keeps the weights that are best under the attack that hurts them most, on what is held out.
-  const auto evaluate = [&] {
-    std::vector<EvaluationRecord> records = trainer->evaluate();
-    if (world.root()) report->evaluation(records);
-    double worst = 1;
-    for (const EvaluationRecord& record : records)
-      if (record.split == "holdout") worst = std::min(worst, record.adv_acc);
-    evaluation_due = 0;
-    if (options.holdout > 0 && worst > best) {
-      best = worst;
-      save(true);
-    }
-    return records;
-  };
-  if (evaluation_due != 0 && trainer->steps_done() < trainer->plan().steps) (void)evaluate();
-  while (trainer->steps_done() < trainer->plan().steps) {
-    const StepRecord& record = trainer->step(signals_seen != 0);
-    if (world.root()) report->step(record);
-    const std::int64_t done = trainer->steps_done();
-    if (options.check_every > 0 && done % options.check_every == 0) trainer->check_replicas();
-    const bool finished = done == trainer->plan().steps;
-    evaluation_due = options.eval_every > 0 && done % (epoch * options.eval_every) == 0;
-    if (trainer->stop_agreed() && !finished) {
+std::vector<EvaluationRecord> Run::evaluate() {
+  std::vector<EvaluationRecord> records = trainer_->evaluate();
+  if (world_.root()) report_->evaluation(records);
+  double worst = 1;
+  for (const EvaluationRecord& record : records)
+    if (record.split == "holdout") worst = std::min(worst, record.adv_acc);
+  evaluation_due_ = 0;
+  if (options_.holdout > 0 && worst > best_) {
+    best_ = worst;
+    save(true);
+  }
+  return records;
+}
+
+bool Run::steps() {
+  const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
+  const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
+  if (evaluation_due_ != 0 && trainer_->steps_done() < all) (void)evaluate();
+  while (trainer_->steps_done() < all) {
+    const StepRecord& record = trainer_->step(signals_seen != 0);
+    if (world_.root()) report_->step(record);
+    const std::int64_t done = trainer_->steps_done();
+    if (options_.check_every > 0 && done % options_.check_every == 0) trainer_->check_replicas();
+    const bool finished = done == all;
+    evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
+    if (trainer_->stop_agreed() && !finished) {
       save(false);
-      if (world.root())
-        report->message("stopped on a signal after step " + std::to_string(done) +
-                        "; the same command goes on from here");
-      return static_cast<int>(ExitCode::stopped);
+      if (world_.root())
+        report_->message("stopped on a signal after step " + std::to_string(done) +
+                         "; the same command goes on from here");
+      return true;
     }
-    if (evaluation_due != 0 && !finished) (void)evaluate();
+    if (evaluation_due_ != 0 && !finished) (void)evaluate();
     if (finished || done % checkpoint_every == 0) save(false);
   }
+  return false;
+}
 
-  trainer->check_replicas();
-  const double training_seconds = trainer->timer().wall_time();
+void Run::finish() {
+  trainer_->check_replicas();
+  const double training_seconds = trainer_->timer().wall_time();
   std::vector<EvaluationRecord> evaluations = evaluate();
-  const RankRecord times = trainer->gather_times();
-  if (world.root()) {
-    report->ranks(times);
+  const RankRecord times = trainer_->gather_times();
+  if (world_.root()) {
+    report_->ranks(times);
     const bool valid = std::all_of(evaluations.begin(), evaluations.end(), [](const EvaluationRecord& record) {
       return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
     });
     std::erase_if(evaluations, [](const EvaluationRecord& record) { return record.split != "test"; });
-    report->finish({.evaluations = evaluations,
-                    .time_s = training_seconds,
-                    .comm_s = trainer->timer().reduction_time(),
-                    .valid = valid,
-                    .weights_hash = trainer->weights_hash(),
-                    .remarks = {}});
+    report_->finish({.evaluations = evaluations,
+                     .time_s = training_seconds,
+                     .comm_s = trainer_->timer().reduction_time(),
+                     .valid = valid,
+                     .weights_hash = trainer_->weights_hash(),
+                     .remarks = {}});
   }
-  world.barrier();
+  world_.barrier();
+}
+
+int Run::go() {
+  catch_signals();
+  plan();
+  if (beginning_.finished) {
+    if (world_.root()) std::cout << "the run in " << folder_ << " is finished:\n\n" << beginning_.summary << std::flush;
+    return static_cast<int>(ExitCode::done);
+  }
+  trainer_->share_state();
+  open_report();
+  trainer_->start();
+  if (steps()) return static_cast<int>(ExitCode::stopped);
+  finish();
   return static_cast<int>(ExitCode::done);
 }
 
 }  // namespace
 
 int run_training(const Command& command, int argc, char** argv) {
-  return with_ranks([&](Communicator& world) { return train(world, command, argc, argv); });
+  return with_ranks([&](Communicator& world) { return Run(world, command, argc, argv).go(); });
 }
 
 }  // namespace dat
