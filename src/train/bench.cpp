@@ -213,7 +213,8 @@ void TrainingStep::run() {
     cross_entropy(*backend_, training_.logits(), images_.labels, images_.count, kClasses, loss_ + first,
                   correct_ + first, training_.dlogits(), 1.0F / static_cast<float>(options_.batch));
     add_statistics(first > 0);
-    training_.backward(images_.x_adv, {.weights = &active_, .accumulate = first > 0});
+    training_.backward(images_.x_adv,
+                       {.weights = &active_, .gradients = model_.parameters.gradients, .accumulate = first > 0});
     lap(train_ms);
   }
   optimizer_->step(active_, 0.01);

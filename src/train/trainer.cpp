@@ -391,6 +391,7 @@ void Trainer::train_pass(TrainingProgram& network, const float* x, int first, in
   add_statistics(network, attack_passes_ + pass, static_cast<float>(network.n()) / static_cast<float>(batch),
                  first_micro_batch_);
   network.backward(x, {.weights = &active_,
+                       .gradients = model_->parameters.gradients,
                        .accumulate = !(first_micro_batch_ && pass == 0),
                        .input = options_.attack_reuse && pass == 0 ? images_->dx : nullptr,
                        .ready = last ? &ready_ : nullptr});
