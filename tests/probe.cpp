@@ -48,7 +48,7 @@ void probe(const std::string& in, const std::string& out, const std::string& dev
   training.forward(c.x);
   file.write("logits_train", logits, c.to_host(training.logits(), std::int64_t{c.n} * c.classes));
   cross_entropy(c, training, 1.0F / static_cast<float>(c.n));
-  training.backward(c.x, {.weights = &all});
+  training.backward(c.x, {.weights = &all, .gradients = c.model.parameters.gradients});
   backend->wait();
   for (const Segment& segment : c.model.parameters.segments)
     file.write("grad/" + segment.name, Shape(segment.shape.begin(), segment.shape.end()),

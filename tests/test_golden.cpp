@@ -101,7 +101,7 @@ TEST_CASE("the training network agrees with PyTorch: logits, all gradients, batc
   f.training.forward(f.c.x);
   compare(f.c, "logits_train", f.c.to_host(f.training.logits(), f.c.n * f.c.classes));
   cross_entropy(f.c, f.training, 1.0F / static_cast<float>(f.c.n));
-  f.training.backward(f.c.x, {.weights = &all, .input = f.c.dx});
+  f.training.backward(f.c.x, {.weights = &all, .gradients = f.c.model.parameters.gradients, .input = f.c.dx});
   compare_gradients(f.c, "grad");
   compare(f.c, "input_gradient_train", f.c.to_nchw(f.c.dx));
   for (std::size_t k = 0; k < f.c.model.graph.norms.size(); ++k) {
@@ -175,7 +175,7 @@ TEST_CASE("a DAT step's gradient and running statistics agree with PyTorch: adve
     const float* const x = pass == 0 ? adversarial : f.c.x;
     f.training.forward(x);
     cross_entropy(f.c, f.training, static_cast<float>(pass == 0 ? 1.0 : f.c.lambda) / static_cast<float>(f.c.n));
-    f.training.backward(x, {.weights = &all, .accumulate = pass == 1});
+    f.training.backward(x, {.weights = &all, .gradients = f.c.model.parameters.gradients, .accumulate = pass == 1});
     for (std::size_t k = 0; k < mean.size(); ++k) {
       const Norm& norm = f.c.model.graph.norms[k];
       const auto m = f.c.to_host(f.training.batch_mean() + norm.begin, norm.channels);

@@ -70,5 +70,8 @@ TEST_CASE("A chain of equal buffers needs the room of two, buffers alive at once
     crowd.touch(crowd.add(4096), 0);
   }
   CHECK(chain.place() == 2 * 4096);
+  float block[2048];
+  CHECK(chain.at<float>(block, 1) == block + chain.offset(1) / sizeof(float));
+  CHECK(chain.at<float>(block, -1) == nullptr);
   CHECK(crowd.place() == 10 * 4096);
 }

@@ -11,84 +11,118 @@
 
 namespace dat {
 
-/// One convolution of a program: square kernel, square images, padding on all sides, no groups.
-/// Dense cost: n * c_out * (h/stride) * (w/stride) * c_in * kernel^2 multiply-adds per pass.
+/// What a convolution of a program is planned for: square kernel, square padding, no groups, no dilation. There are two
+/// kinds. A frozen one is for weights that stay the same over many calls (attack, evaluation): it has a bias, the fused
+/// end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y = conv(x), with a weight
+/// gradient, without bias or fused end, in f32.
 struct ConvSpec {
-  int n = 0, c_in = 0, h = 0, w = 0, c_out = 0;
+  int n = 0;                   ///< samples in every call
+  int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
+  int c_out = 0;               ///< channels of y
   int kernel = 3, stride = 1, pad = 1;
-  /// frozen: weights constant over many calls, bias, and the epilogue below; no weight gradient.
-  /// Otherwise: plain convolution with weight gradient, no bias.
-  bool frozen = false;
-  bool accumulate = false;  ///< frozen: y = conv(x) + bias + y  (a residual waits in y)
-  bool relu = false;        ///< frozen: ReLU last
-  bool image = false;       ///< x are images: float, in image_layout; otherwise in activation_layout
-  bool input_gradient = true;
-  DType storage = DType::f32;  ///< frozen: of activations and their gradients; sums are f32 in any case
+  bool frozen = false;         ///< which of the two kinds
+  bool accumulate = false;     ///< frozen: adds to what lies in y before the call (a residual)
+  bool relu = false;           ///< frozen: a ReLU is the last thing that happens
+  bool image = false;          ///< x are images: f32 in image_layout; else spec.storage in activation_layout
+  bool input_gradient = true;  ///< false: no input gradient will be asked for, and none is planned
+  DType storage = DType::f32;  ///< of x, y and their gradients, but for images; only a frozen one may have another
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
   [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
+  /// Multiply-adds of one pass over all n samples.
   [[nodiscard]] double macs() const { return double(n) * c_out * h_out() * w_out() * c_in * kernel * kernel; }
 };
 
-/// A planned convolution. x, dx [n, c_in, h, w] and y, dy [n, c_out, h_out, w_out] in the backend's layouts and in
-/// spec.storage, images in float.
+/// A planned convolution, made by Backend::conv2d.
+///
+/// x and dx are [n, c_in, h, w], y and dy are [n, c_out, h_out, w_out]: device memory, in the layouts and types that
+/// the specification says. Every call queues work and allocates nothing. Before the first call the workspace must be
+/// committed and the weights loaded; before any call the program must have the turn (Backend::take_turn).
 class Conv2d {
  public:
   virtual ~Conv2d() = default;
 
-  /// Takes the weights [out][kh][kw][in], in the library's formats. frozen: multiplied by scale [out] and given `bias`
-  /// [out] (batch norm folded); otherwise both are null, and `weights` stay where they are until the next call.
+  /// Packs the weights [c_out][kh][kw][c_in] for the passes below. To be called again when they have changed, or when
+  /// take_turn says that the packed copies are gone.
+  ///
+  /// Frozen: the weights of output channel o are multiplied by scale [c_out], and bias [c_out] is copied: a batch norm
+  /// is folded in so. Null: no scale; the bias stays as it is, zero at first. Training: both must be null, and the
+  /// `weights` themselves must stay where they are, and unchanged, until the next call.
   virtual void load(const float* weights, const float* scale, const float* bias) = 0;
-  /// frozen with ReLU: bits [ceil(n*c_out*h_out*w_out/16)] = where the ReLU is open; null: not wanted.
+
+  /// y = conv(x), with the fused end of a frozen convolution: y = relu(conv(x) + bias + y).
+  ///
+  /// @param bits  Frozen with ReLU: where the result is positive, bit j of word g for element 16 g + j of y in memory.
+  ///              [ceil(elements of y / 16)]; null: not wanted. Else: must be null.
   virtual void forward(const void* x, void* y, std::uint16_t* bits) = 0;
-  /// dx = conv^T(dy), or dx += where backward_data_accumulates() and `accumulate`. Not for images.
+
+  /// The input gradient, dx = conv^T(dy). Not for images.
+  ///
+  /// @param accumulate  dx is added to what is there. Only where backward_data_accumulates() says that it can.
   void backward_data(const void* dy, void* dx, bool accumulate) { backward_data(dy, dx, accumulate, {}); }
   [[nodiscard]] virtual bool backward_data_accumulates() const = 0;
-  /// Bits as from forward(): what is not open counts as zero, in dy, and in the dx that is added to. Null: all counts.
+
+  /// Words of bits as forward() makes them: where a bit is not set, dy counts as zero, and so does the dx that is added
+  /// to. Null: everything counts.
   struct Masks {
-    const std::uint16_t *dy = nullptr, *dx = nullptr;
+    const std::uint16_t* dy = nullptr;  ///< [ceil(elements of y / 16)]
+    const std::uint16_t* dx = nullptr;  ///< [ceil(elements of x / 16)], with `accumulate` only
   };
-  /// The same with masks, for which backward_data_masks() must be true.
+  /// The input gradient with masks. Both must be null unless backward_data_masks() says that it can.
   virtual void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) = 0;
   [[nodiscard]] virtual bool backward_data_masks() const = 0;
-  /// The gradient of images: dx = conv^T(dy), then PGD's step where `update` has one, with which dx may be left as it
-  /// was.
+
+  /// The gradient of images, in f32, then PGD's step at these images where `update` has one (update.x not null). With a
+  /// step, dx may be left as it was. Only where spec.image is set.
   virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update) = 0;
-  /// dw [out][kh][kw][in] = or += the weight gradient.
+
+  /// The weight gradient: dw [c_out][kh][kw][c_in] = or += it. Not of a frozen convolution.
   virtual void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) = 0;
-  /// The library's name of the chosen kernels, for reports.
+
+  /// The library's names of the chosen kernels, for reports.
   [[nodiscard]] virtual std::string implementation() const = 0;
 };
 
 struct BatchNormSpec {
-  int n = 0, c = 0, h = 0, w = 0;
-  bool relu = false;  ///< followed by a ReLU
+  int n = 0, c = 0, h = 0, w = 0;  ///< of x, which has more than one value per channel
+  bool relu = false;               ///< followed by a ReLU
   float epsilon = 1e-5F;
 };
 
-/// Batch norm with batch statistics (training), with the ReLU that follows it fused.
+/// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the ReLU that follows it.
+///
+/// x, y and their gradients are [n, c, h, w] in activation_layout; everything else is [c]; all f32, on the device.
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
-  /// y = relu?(gamma*(x-mean)/sqrt(var+eps) + beta). mean, variance [c]: of this batch, the variance biased.
+
+  /// y = gamma * (x - mean) / sqrt(variance + epsilon) + beta, then the ReLU. Writes mean and variance of this batch,
+  /// the variance biased.
   virtual void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean,
                        float* variance) = 0;
-  /// dx, and dgamma, dbeta [c] (overwritten), from dy and the x, mean, variance of the last forward call. dx may be dy.
+
+  /// The gradients of the last forward call: x, gamma, mean and variance must be what they were there. Overwrites dx,
+  /// dgamma and dbeta. dx may be dy.
   virtual void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance,
                         float* dx, float* dgamma, float* dbeta) = 0;
 };
 
-/// y [n, out] = x [n, in] * weights^T [out, in] + bias [out]. Everything row-major.
+/// A planned linear layer, made by Backend::linear: y [n, out] = x [n, in] * weights^T + bias [out], with weights [out,
+/// in]. Everything is row-major, f32, on the device.
 class Linear {
  public:
   virtual ~Linear() = default;
+
   virtual void forward(const float* x, const float* weights, const float* bias, float* y) = 0;
+
+  /// dx [n, in] = dy * weights.
   virtual void backward_data(const float* dy, const float* weights, float* dx) = 0;
-  /// dw [out, in] and dbias [out], = or +=. Either may be null: not wanted, not computed.
+
+  /// dw [out, in] and dbias [out] = or += their gradients. A null one is not wanted.
   virtual void backward_weights(const float* x, const float* dy, float* dw, float* dbias, bool accumulate) = 0;
 };
 
-/// How often each kind of library primitive ran: lets a test prove what was not computed.
+/// How often each kind of pass ran, replays included: lets a test prove what was not computed.
 struct Counters {
   std::int64_t conv_forward = 0, conv_backward_data = 0, conv_backward_weights = 0, linear_backward_weights = 0;
 
@@ -114,102 +148,146 @@ struct Trial {
   std::string refused;      ///< why it is out of the question; empty: it is not
 };
 
-/// One device and the libraries on it. Everything is created before the first step; nothing is allocated afterwards.
+/// One device and the libraries on it.
+///
+/// A backend is used in this order:
+///
+/// 1. Programs are planned, one after the other. Each calls plan_weights(), makes its convolutions, batch norms and
+///    linear layers, and asks for the memory of its activations (request_workspace).
+/// 2. commit_workspace() makes the memory that they all share. Now they can run.
+/// 3. Before a program runs, it takes the turn (take_turn), and packs its weights where it has to (Conv2d::load).
+///
+/// More programs may be planned later; commit_workspace() must then be called again. Once everything is planned, no
+/// call allocates memory, but for record().
+///
+/// All work on the device is queued, and done in the order in which it was queued. On the CPU every call has done its
+/// work when it returns. A backend is for one thread. Where a library fails, calls throw Error(device), or oneDNN's own
+/// exception.
 class Backend {
  public:
   virtual ~Backend() = default;
 
+  /// Where kernels are launched for this backend.
   [[nodiscard]] virtual Device device() const = 0;
-  [[nodiscard]] virtual std::string description() const = 0;  ///< e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads"
-  /// Of a GPU, the same for two ranks exactly if they share it; empty: a CPU.
+  /// For reports, e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  [[nodiscard]] virtual std::string description() const = 0;
+  /// Names a GPU: the same for two ranks exactly if they share it. Empty for a CPU.
   [[nodiscard]] virtual std::string device_id() const = 0;
 
-  /// Layout of activations with c channels of h x w pixels (c = the image's channels: of images).
+  /// How activations of c channels of h x w pixels lie in memory.
   [[nodiscard]] virtual Layout activation_layout(int c, int h, int w) const = 0;
+  /// How images lie in memory, and their gradients and perturbations.
   [[nodiscard]] virtual Layout image_layout(int c, int h, int w) const = 0;
 
-  /// Whether programs may keep activations in this type, and why not: empty if they may.
+  /// Why frozen programs cannot keep activations in this type here; empty if they can.
   [[nodiscard]] virtual std::string refuses(DType storage) const = 0;
 
-  /// Zeroed memory on the device, 64-byte aligned, owned by the backend until it dies.
+  /// Zeroed memory on the device, aligned to 64 bytes, which the backend owns until it is destroyed. `purpose` is the
+  /// name under which allocations() and messages list it. Error(device): there is not so much.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, const std::string& purpose) = 0;
   [[nodiscard]] float* allocate_floats(std::int64_t count, const std::string& purpose) {
     return static_cast<float*>(allocate(static_cast<std::size_t>(count) * sizeof(float), purpose));
   }
-  /// Zeroed host memory from which and to which the device copies by itself.
+  /// The same on the host, for fetch() and send().
   [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes, const std::string& purpose) = 0;
   struct Allocation {
     std::string purpose;
     std::size_t bytes;
   };
-  [[nodiscard]] virtual std::vector<Allocation> allocations() const = 0;  ///< on the device
+  /// What has been allocated on the device.
+  [[nodiscard]] virtual std::vector<Allocation> allocations() const = 0;
   /// Bytes that could still be allocated on the device for data that speeds things up; 0 on the CPU.
   [[nodiscard]] virtual std::size_t spare_memory() const = 0;
 
-  /// Memory that every program may use while it runs, and that none may rely on afterwards: one block, as large as the
-  /// largest request. Programs ask while they are built; the block exists after `commit_workspace`. A later, larger
-  /// block makes recordings void.
+  /// The workspace: one block of memory that every program uses while it runs, and on whose contents none may rely
+  /// after another one has run. Each program says, while it is planned, how many bytes it needs.
   virtual void request_workspace(std::size_t bytes) = 0;
+  /// Makes the workspace as large as the largest request so far, and likewise the packed weights (see plan_weights) and
+  /// the scratch memory of the libraries. Does nothing where they are large enough. A block that grows moves:
+  /// recordings made before are void, and programs have to pack their weights again (take_turn tells them).
   virtual void commit_workspace() = 0;
+  /// Its beginning; null before the first commit_workspace().
   [[nodiscard]] virtual void* workspace() const = 0;
 
-  /// Packed weights may lie in memory that programs use in turn. Convolutions made after `plan_weights` belong to one
-  /// program, or to some that lie side by side and take one turn together (`who`). They take it before they pack or use
-  /// the weights: false where all of them have to be packed again. Like the workspace, that memory exists after
-  /// commit_workspace.
+  /// Packed weights, too, may lie in memory that programs use in turn. Call this before the first convolution of a
+  /// program is made: the packed weights of those that follow lie side by side, over those of the programs before. All
+  /// convolutions made until the next call have one turn together, also where they belong to several programs.
   virtual void plan_weights() {}
+  /// Takes the turn for the convolutions that were made after one call of plan_weights(). `who` is any address that is
+  /// theirs alone, always the same. Call it before weights are packed, and before convolutions run.
+  ///
+  /// @return  false: others have had the turn since. All their packed weights are lost; call Conv2d::load for each of
+  ///          these convolutions before it runs.
   [[nodiscard]] virtual bool take_turn(const void* /*who*/) { return true; }
 
-  /// All work is queued and done in order; what these two copy is queued with it.
-  virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;  ///< host may change at once
-  virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;    ///< waits: host is there
-  virtual void wait() = 0;  ///< until everything queued on the device is done
+  /// Copies in the queue, from and to any host memory. When copy_to_device returns, the host memory may change; when
+  /// copy_to_host returns, the data are there: it waits for everything queued before.
+  virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
+  /// Waits until everything that was queued is done, copies of fetch() included.
+  virtual void wait() = 0;
 
-  /// Copies between the device and pinned memory that go on beside later work. A fetch takes what the work queued so
-  /// far leaves on the device; its host memory is there once its ticket has arrived. What is sent must not change
-  /// before wait() or before a later fetch has arrived.
+  /// A point in the queue, which arrives when all before it is done. Only the last 256 tickets may be asked for.
   using Ticket = std::int64_t;
-  [[nodiscard]] virtual Ticket mark() = 0;  ///< arrives when all that is queued now is done
+  [[nodiscard]] virtual Ticket mark() = 0;
+  /// Copies to pinned memory (allocate_pinned) beside the work that is queued later. It takes what the work queued so
+  /// far leaves on the device, which later work must not change before the ticket has arrived. Then the data are there.
   [[nodiscard]] virtual Ticket fetch(void* pinned, const void* device, std::size_t bytes) = 0;
   [[nodiscard]] virtual bool arrived(Ticket) = 0;
   virtual void wait_for(Ticket) = 0;
+  /// Copies from pinned memory in the queue, without waiting. The pinned memory must not change until wait() returns,
+  /// or until a ticket that was drawn later has arrived.
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
-  /// A moment in the order of the device's work, among the last kStamps. Seconds between two of them, once both have
-  /// passed.
+  /// Time on the device. A stamp is a moment in its queue. passed() says whether it has come; then seconds() tells the
+  /// time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;
   [[nodiscard]] virtual Ticket stamp() = 0;
   [[nodiscard]] virtual bool passed(Ticket stamp) = 0;
   [[nodiscard]] virtual double seconds(Ticket from, Ticket to) = 0;
 
-  /// Device work, recorded once and replayed with the same arguments: one CUDA graph; on the CPU, the calls again.
+  /// Device work that is recorded once and replayed with the same arguments: a CUDA graph. On the CPU the calls are
+  /// made again.
   class Recording {
    public:
     virtual ~Recording() = default;
     virtual void replay() = 0;
   };
-  /// Calls `work`, which must only queue device work that has run before. It is not done until replay().
+  /// Records the device work that `work` queues; nothing is done before replay().
+  ///
+  /// @param work  Queues kernels and passes of programs, all of which have run before, and nothing else: it must not
+  ///              allocate, wait, copy from or to the host, or pack weights. Programs are therefore refreshed outside,
+  ///              before each replay. It is called now or at each replay, and all that it refers to must live as long
+  ///              as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
 
+  /// Plans a convolution. On a GPU this tries the library's algorithms, which takes time, and memory for a moment.
+  ///
+  /// Call plan_weights() before the first one of a program. The convolution can run after commit_workspace().
+  ///
+  /// Error(usage): the numbers of channels are no multiples of what the device works on at once (64 bytes on the CPU
+  /// with AVX-512, 32 with AVX2, 16 on a GPU), or the storage is refused. Error(data): images whose channels the device
+  /// does not take. Error(device): the library has no fast or no right code for it.
   [[nodiscard]] virtual std::unique_ptr<Conv2d> conv2d(const ConvSpec&) = 0;
+  /// Plan the other two; errors and order as for conv2d.
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<Linear> linear(int n, int in, int out) = 0;
 
-  /// What was tried; empty where the library decides by itself.
+  /// What was tried while convolutions were planned; empty where the library decides by itself.
   [[nodiscard]] virtual std::vector<Trial> trials() const { return {}; }
 
   Counters counters;
 };
 
 struct BackendOptions {
-  std::string device = "auto";  ///< auto | cpu | cuda
+  std::string device = "auto";  ///< auto: the GPU where there is one, else the CPU | cpu | cuda
   int threads = 1;              ///< CPU threads of this rank
   int node_rank = 0;            ///< among the ranks of this node: picks the GPU
   std::string math = "tf32";    ///< f32 | tf32 (where the GPU has it): of products of f32 numbers
   bool deterministic = false;   ///< the same bits in every run: GPU algorithms by rule, not by timing
 };
 
-/// Error(device) where the device cannot be had. auto: the GPU where there is one, else the CPU.
+/// Error(usage): there is no such device. Error(device): it cannot be had here.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendOptions&);
 
 /// Why this program cannot use a GPU here; empty if it can.

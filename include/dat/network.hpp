@@ -11,62 +11,76 @@
 
 namespace dat {
 
+/// The kinds of nodes. What a kind does in either program is in src/network/nodes/.
 enum class Op : std::uint8_t { input, convolution, batch_norm, relu, add, pool, linear };
 
-/// One operation of a network and its only result, [c, h, w] per sample (pool and linear: [c]).
+/// One operation of a network and its only result. Nodes are numbered in the order of computation; node 0 are the
+/// images.
 struct Node {
   Op op = Op::input;
-  std::vector<int> inputs;  ///< earlier nodes
-  int c = 0, h = 1, w = 1;
+  std::vector<int> inputs;              ///< the nodes whose results it reads
+  int c = 0, h = 1, w = 1;              ///< of its result, per sample; pool and linear: h = w = 1
   int kernel = 0, stride = 1, pad = 0;  ///< convolution
-  int weight = -1, bias = -1;           ///< segments: convolution; batch norm (gamma, beta); linear
-  int norm = -1;                        ///< batch norm: index in Graph::norms
+  /// Its parameters, as numbers of segments; -1: it has none. A batch norm's are gamma and beta.
+  int weight = -1, bias = -1;
+  int norm = -1;  ///< batch norm: its number in Graph::norms
 };
 
-/// A batch norm's place in the flat blocks of statistics.
+/// A batch norm's place in the arrays of statistics, which hold those of all batch norms one after the other.
 struct Norm {
   std::string name;  ///< PyTorch's, e.g. "layer1.0.bn1"
   int channels = 0;
-  std::int64_t begin = 0;
+  std::int64_t begin = 0;  ///< its first element in such an array
 };
 
-/// The description of a network: nodes in the order of computation, parameters in PyTorch's order.
+/// The description of a network, without numbers. NetworkBuilder makes it.
 struct Graph {
-  std::vector<Node> nodes;
-  std::vector<Segment> segments;
-  std::vector<Norm> norms;
-  std::int64_t parameters = 0, statistics = 0;
+  std::vector<Node> nodes;                      ///< in the order of computation; the last one makes the logits
+  std::vector<Segment> segments;                ///< the parameters, in PyTorch's order, without gaps
+  std::vector<Norm> norms;                      ///< the batch norms, in the order of their nodes
+  std::int64_t parameters = 0, statistics = 0;  ///< elements of all segments; channels of all batch norms
 
+  /// For each node, the nodes that read its result; twice, where one reads it twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
-  [[nodiscard]] double macs() const;  ///< of one forward pass of one sample, convolutions only
+  /// Multiply-adds of one forward pass of one sample, of convolutions only.
+  [[nodiscard]] double macs() const;
 };
 
 struct NetworkOptions {
-  int width = 64;  ///< channels of the first stage
-  int size = 32;   ///< height = width of the images
-  int channels = 3;
+  int width = 64;    ///< channels of the first stage
+  int size = 32;     ///< height = width of the images
+  int channels = 3;  ///< of the images
   int classes = 10;
 };
 
-/// Records a network. Results are node numbers. Names are PyTorch's module names.
+/// Records a network, node by node. Each of these functions adds a node, and returns its number for those that read it.
+/// Names are PyTorch's names of modules; "name.weight" and "name.bias" become the names of the parameters.
+///
+/// To be lowered to programs, a network begins with one convolution of the images and ends with one linear layer.
 class NetworkBuilder {
  public:
+  /// Error(usage): a width out of range. Error(data): images smaller than 8 x 8 pixels.
   explicit NetworkBuilder(const NetworkOptions& options);
 
+  /// The images.
   [[nodiscard]] int input() const { return 0; }
-  /// Square kernel, padding kernel/2, no bias.
+  /// A convolution with a square kernel, padding kernel/2 and no bias.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride);
   int batch_norm(const std::string& name, int x);
   int relu(int x);
   int add(int a, int b);
-  int pool(int x);  ///< global average
+  /// The mean over all pixels.
+  int pool(int x);
+  /// A linear layer with bias. x has one pixel: the result of a pool.
   int linear(const std::string& name, int x, int classes);
 
-  /// Units of JointSpar's coarser granularities: what is recorded from here on belongs to them.
+  /// Begins a unit of JointSpar's coarser granularities. Parameters that are recorded from here on belong to it.
   void begin_block(const std::string& name) { block_ = name; }
   void begin_module(const std::string& name) { module_ = name; }
 
+  /// Of the result of a node.
   [[nodiscard]] int channels(int x) const { return graph_.nodes[static_cast<std::size_t>(x)].c; }
+  /// The recorded network; the builder is empty afterwards.
   [[nodiscard]] Graph finish() { return std::move(graph_); }
 
  private:
@@ -76,37 +90,41 @@ class NetworkBuilder {
   std::string block_, module_;
 };
 
+/// The networks, by name.
 [[nodiscard]] const Registry<Graph(const NetworkOptions&)>& networks();
 
 /// A network with its numbers on a device: parameters, gradients, and the running statistics of its batch norms.
+/// Programs compute with them. Whoever changes a parameter or a running statistic raises parameters.version, by which
+/// programs see that their packed copies are old.
 class Model {
  public:
   static constexpr float kEpsilon = 1e-5F, kMomentum = 0.1F;  ///< of batch norm: PyTorch's defaults
 
+  /// All numbers are zero until initialize() or upload(). The backend must outlive the model. Error(device): there is
+  /// not enough memory.
   Model(Backend& backend, Graph graph, Granularity granularity);
 
   /// PyTorch's initial values (Conv2d, Linear: U(-1/sqrt(fan_in), 1/sqrt(fan_in)); gamma 1, beta 0; running mean 0,
   /// variance 1), from the counted generator: the same for any number of ranks.
   void initialize(std::uint64_t seed);
 
-  /// One array of the flat block `from` [parameters.size] in PyTorch's shape and order, and back.
+  /// Copies one segment of a flat array [parameters.size] on the device (values, gradients or an optimizer's) to the
+  /// host, in PyTorch's shape and order; and back, which raises parameters.version.
   [[nodiscard]] std::vector<float> download(const Segment& segment, const float* from) const;
   void upload(const Segment& segment, const std::vector<float>& values, float* to);
 
-  /// Where the values of a segment, or their gradients, begin.
-  [[nodiscard]] float* values(int segment) const { return parameters.values + at(segment).begin; }
-  [[nodiscard]] float* gradients(int segment) const { return parameters.gradients + at(segment).begin; }
-  /// How the result of a node lies on this backend.
+  /// Where the values of a segment begin.
+  [[nodiscard]] float* values(int segment) const {
+    return parameters.values + parameters.segments[static_cast<std::size_t>(segment)].begin;
+  }
+  /// How the result of a node lies on this backend, for one sample.
   [[nodiscard]] Layout layout(int node) const;
 
   Backend& backend;
   Graph graph;
   Parameters parameters;
-  float *running_mean, *running_variance;  ///< [graph.statistics]
-  std::int64_t batches_tracked = 0;
-
- private:
-  [[nodiscard]] const Segment& at(int segment) const { return parameters.segments[static_cast<std::size_t>(segment)]; }
+  float *running_mean, *running_variance;  ///< [graph.statistics] on the device
+  std::int64_t batches_tracked = 0;        ///< PyTorch's num_batches_tracked, the same for all batch norms
 };
 
 }  // namespace dat

@@ -10,37 +10,63 @@
 
 namespace dat {
 
-/// The network as the attack and the evaluation see it: constants. Batch norm with running statistics is folded into
-/// the convolutions, ReLU and residual additions are fused into them, only the ReLU masks are kept for the way back,
-/// and the only gradient is that of the input. Samples do not influence each other.
+/// The network as the attack and the evaluation see it: a function of the images alone. Weights and running statistics
+/// are constants, folded into the convolutions, and the only gradient is that of the images. Samples do not influence
+/// each other, so unused ones may hold anything.
+///
+/// Life: the constructor plans the program; Backend::commit_workspace() makes the memory for this and all other
+/// programs; then forward() and backward() run in pairs. Activations lie in memory that all programs share: between a
+/// forward call and the backward call that belongs to it, no other program of this backend may run. logits() and
+/// dlogits() are the program's own.
 class FrozenProgram {
  public:
-  /// For n samples at a time, with activations and weights kept as `storage`. Asks the backend for workspace: call
-  /// backend.commit_workspace() before the first run. Error(usage): the backend refuses that storage.
+  /// Plans a program.
+  ///
+  /// @param model    Its network and numbers. It must outlive the program, and its graph must not change.
+  /// @param n        The number of samples in every call.
+  /// @param storage  The type of activations, of their gradients and of the packed weights. Images, logits and sums are
+  ///                 f32 in any case.
+  ///
+  /// Error(usage): the backend refuses this storage, or the network has a form that cannot be lowered: it begins with
+  /// one convolution of the images and ends with one linear layer. Further errors: Backend::conv2d.
   FrozenProgram(Model& model, int n, DType storage = DType::f32);
+
   /// One program for each of these numbers of samples. Their packed weights lie side by side and take one turn
-  /// together: each program packs once after the model has changed, however they alternate. Memory: packed weights of
-  /// all of them, workspace of the largest.
+  /// together: each program packs once after the model has changed, in whatever order they run. They need memory for
+  /// the packed weights of all of them, but for the activations of the largest only.
   [[nodiscard]] static std::vector<std::unique_ptr<FrozenProgram>> of_sizes(Model& model, const std::vector<int>& sizes,
                                                                             DType storage = DType::f32);
   ~FrozenProgram();
 
-  /// Folds and packs the weights if the model has changed since the last time, or another program has used their place.
-  /// forward() does so by itself; work that is recorded must not contain it.
+  /// Folds batch norms and packs weights, if parameters.version has changed since the last time, or if another program
+  /// has used the memory of the packed weights; else it does nothing. forward() calls it. Whoever records forward()
+  /// (Backend::record) must call it before recording and before every replay: a recording would not ask.
   void refresh();
-  /// logits() of x [n] images (image layout).
+
+  /// Computes logits().
+  ///
+  /// @param x  [n] images in image_layout, f32, on the device.
   void forward(const float* x);
-  /// dx [n] images from dlogits(), of the last forward call, then PGD's step on them where `update` has one, with which
-  /// dx may be left as it was.
+
+  /// Computes the gradient of the images from dlogits(), which the caller has set, for the x of the last forward call.
+  ///
+  /// @param dx      [n] images in image_layout, f32: where the gradient goes.
+  /// @param update  Where update.x is not null, PGD's step is made at these images right away; its arrays are [n]
+  /// images,
+  ///                too. dx may then be left as it was.
   void backward(float* dx, const PgdUpdate& update = {});
-  /// What dlogits should be multiplied by: a power of two that keeps f16 gradients away from zero.
+
+  /// What dlogits should be multiplied by, so that gradients in f16 do not become zero: a power of two, which also
+  /// multiplies dx.
   [[nodiscard]] float gradient_scale() const { return storage_ == DType::f16 ? 1024.0F : 1.0F; }
 
   [[nodiscard]] int n() const { return n_; }
-  [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes]
-  [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes]
+  [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
+  [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
+  /// What the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
-  [[nodiscard]] std::vector<std::string> implementations() const;  ///< one line per convolution
+  /// For reports: one line per convolution, its name and the library's code for it.
+  [[nodiscard]] std::vector<std::string> implementations() const;
 
  private:
   struct Step;
@@ -50,12 +76,6 @@ class FrozenProgram {
   };
   FrozenProgram(Model& model, int n, DType storage, std::shared_ptr<Turn> turn);
   void lower();
-  template <class T>
-  [[nodiscard]] T* at(Planner::Buffer buffer) const;
-  template <class T>
-  void forward_in(const float* x);
-  template <class T>
-  void backward_in(float* dx, const PgdUpdate& update);
 
   Model& model_;
   int n_;
@@ -68,51 +88,69 @@ class FrozenProgram {
   std::uint64_t version_ = 0, packed_in_ = 0;  ///< of the model, and the turn, when the weights were packed
 };
 
-/// f32, f16 or bf16 by name. Error(usage).
+/// The storage of this name: f32, f16 or bf16. Error(usage): another name.
 [[nodiscard]] DType storage_from(const std::string& name);
 
-/// What a backward pass of the training program shall compute.
+/// What a backward pass of the training program shall compute, and where the results go. Nothing else is computed.
 struct GradientRequest {
-  const ActiveSet* weights = nullptr;  ///< weight gradients of the active layers; null: none
-  bool accumulate = false;             ///< add to parameters.gradients instead of overwriting
-  float* input = nullptr;              ///< where the input gradient goes [n] images; null: not wanted
-  /// Called when the gradient of a segment is complete, last layer first; may be empty.
+  /// Weight gradients are wanted of the active layers; null: of none.
+  const ActiveSet* weights = nullptr;
+  /// Where weight gradients go: [parameters.size] on the device, in the layout of the parameters. Only the segments of
+  /// active layers are written. Must not be null where weights are wanted.
+  float* gradients = nullptr;
+  /// They are added to what is there, instead of overwriting it.
+  bool accumulate = false;
+  /// Where the gradient of the images goes: [n] images in image_layout; null: not wanted.
+  float* input = nullptr;
+  /// Called with the number of each segment whose gradient has been queued completely, last layer first; null: nobody
+  /// is told.
   const std::function<void(int segment)>* ready = nullptr;
 };
 
-/// The network as it learns: batch norm with the statistics of these n samples, activations kept, weight gradients.
-/// The backward pass computes what is asked for and stops below the lowest active layer.
+/// The network as it learns: batch norm with the statistics of the n samples of the call, all activations kept,
+/// gradients of weights and images. Life and memory are as for FrozenProgram.
 class TrainingProgram {
  public:
+  /// Plans a program for n samples at a time. Errors as of FrozenProgram; also Error(usage) where n is so small that a
+  /// batch norm would have one value per channel.
   TrainingProgram(Model& model, int n);
   ~TrainingProgram();
 
-  void refresh();  ///< as FrozenProgram's
-  /// logits() of x [n] images; x must stay until backward.
+  /// Packs the weights where necessary, as FrozenProgram::refresh; forward() calls it.
+  void refresh();
+
+  /// Computes logits() and the batch statistics.
+  ///
+  /// @param x  [n] images in image_layout, f32, on the device.
   void forward(const float* x);
+
+  /// Computes what is asked for, from dlogits(), which the caller has set. Stops below the lowest layer whose gradient
+  /// is wanted.
+  ///
+  /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
 
   [[nodiscard]] int n() const { return n_; }
-  [[nodiscard]] float* logits() const { return logits_; }
-  [[nodiscard]] float* dlogits() const { return dlogits_; }
-  /// Of the last forward call, [graph.statistics]: the variance is biased.
+  [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
+  [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
+  /// Mean and biased variance of the last forward call, [graph.statistics] each, on the device.
   [[nodiscard]] const float* batch_mean() const { return mean_; }
   [[nodiscard]] const float* batch_variance() const { return variance_; }
-  /// The same for the running statistics, [2*graph.statistics]: means, then unbiased variances.
+  /// What the running statistics are made of, [2 * graph.statistics]: the means, then the unbiased variances.
   [[nodiscard]] const float* statistics() const { return mean_; }
+  /// What the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
   struct Step;
   void lower();
-  [[nodiscard]] float* at(Planner::Buffer buffer) const;
 
   Model& model_;
   int n_;
   std::vector<Step> steps_;
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
-  float *logits_ = nullptr, *dlogits_ = nullptr, *dgamma_ = nullptr;
+  float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;
   float *mean_ = nullptr, *unbiased_variance_ = nullptr, *variance_ = nullptr;  ///< one block, in this order
   float* factors_ = nullptr;  ///< m/(m - 1), m values per channel: biased to unbiased
   std::uint64_t version_ = 0;

@@ -10,25 +10,20 @@ Graph preact_resnet18(const NetworkOptions& options) {
   net.begin_block("stem");
   net.begin_module("conv1");
   int x = net.convolution("conv1", net.input(), options.width, 3, 1);
-  for (int stage = 1; stage <= 4; ++stage) {
-    const int channels = options.width << (stage - 1);
-    for (int index = 0; index < 2; ++index) {
-      const std::string block = "layer" + std::to_string(stage) + "." + std::to_string(index);
-      const int stride = stage > 1 && index == 0 ? 2 : 1;
-      const bool changes = stride != 1 || net.channels(x) != channels;
-      net.begin_block(block);
-      net.begin_module(block + ".conv1");
-      const int activated = net.relu(net.batch_norm(block + ".bn1", x));
-      int y = net.convolution(block + ".conv1", activated, channels, 3, stride);
-      net.begin_module(block + ".conv2");
-      y = net.relu(net.batch_norm(block + ".bn2", y));
-      y = net.convolution(block + ".conv2", y, channels, 3, 1);
-      if (changes) {
-        net.begin_module(block + ".shortcut");
-        x = net.convolution(block + ".shortcut.0", activated, channels, 1, stride);
-      }
-      x = net.add(y, x);
+  for (const auto& [block, channels, stride] : resnet18_blocks(options.width)) {
+    const bool changes = stride != 1 || net.channels(x) != channels;
+    net.begin_block(block);
+    net.begin_module(block + ".conv1");
+    const int activated = net.relu(net.batch_norm(block + ".bn1", x));
+    int y = net.convolution(block + ".conv1", activated, channels, 3, stride);
+    net.begin_module(block + ".conv2");
+    y = net.relu(net.batch_norm(block + ".bn2", y));
+    y = net.convolution(block + ".conv2", y, channels, 3, 1);
+    if (changes) {
+      net.begin_module(block + ".shortcut");
+      x = net.convolution(block + ".shortcut.0", activated, channels, 1, stride);
     }
+    x = net.add(y, x);
   }
   net.begin_block("linear");
   net.begin_module("linear");

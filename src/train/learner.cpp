@@ -36,7 +36,7 @@ const float* Learner::input(const Examples& examples, std::size_t pass) const {
   return passes_[pass] == Loss::Images::attacked ? examples.attacked : examples.clean;
 }
 
-void Learner::train(const Examples& examples, const ActiveSet& active, float* /*gradients*/) {
+void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
   TrainingProgram& network = replica_.training(examples.count);
   const Device device = replica_.backend().device();
   count_ = examples.batch;
@@ -68,6 +68,7 @@ void Learner::train(const Examples& examples, const ActiveSet& active, float* /*
     const bool last = examples.ends_step() && k + 1 == passes_.size();
     network.backward(input(examples, k),
                      {.weights = &active,
+                      .gradients = gradients,
                       .accumulate = !(examples.begins_step() && k == 0),
                       .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
                       .ready = last ? &ready_ : nullptr});

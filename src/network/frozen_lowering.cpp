@@ -1,0 +1,94 @@
+#include "network/frozen_lowering.hpp"
+
+#include <cassert>
+
+#include "pointwise.hpp"
+
+namespace dat {
+
+std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int node) {
+  switch (lowering.node(node).op) {
+    case Op::input:
+      break;
+    case Op::convolution:
+      return frozen_convolution(lowering, node);
+    case Op::batch_norm:
+    case Op::relu:
+      return frozen_affine(lowering, node);
+    case Op::add:
+      return frozen_add(lowering, node);
+    case Op::pool:
+      return frozen_pool(lowering, node);
+    case Op::linear:
+      return frozen_linear(lowering, node);
+  }
+  return nullptr;
+}
+
+FrozenLowering::Gradient FrozenLowering::arriving(int result) {
+  const Gradient gradient = at(result);
+  touch(gradient.main);
+  touch(gradient.extra);
+  mask_first(result);
+  return gradient;
+}
+
+void FrozenLowering::mask_first(int value) {
+  Gradient& g = at(value);
+  if (g.mask < 0) return;
+  upkeep_.before.push_back({g.main, g.mask, elements(value), type(value)});
+  touch(g.main);
+  touch(std::exchange(g.mask, -1));
+}
+
+void FrozenLowering::contribute(int value, Buffer part, Buffer mask) {
+  Gradient& g = at(value);
+  assert(mask < 0 || g.main < 0);
+  if (g.main < 0) {
+    g = {.main = part, .mask = mask};
+  } else if (g.extra < 0) {
+    g.extra = part;
+  } else {
+    mask_first(value);
+    upkeep_.after.push_back({g.main, part, elements(value), type(value)});
+    touch(g.main);
+  }
+}
+
+Lowering::Buffer FrozenLowering::add_to(int value, Buffer* mask) {
+  Gradient& g = at(value);
+  if (mask != nullptr)
+    touch(*mask = std::exchange(g.mask, -1));
+  else
+    mask_first(value);
+  touch(g.main);
+  return g.main;
+}
+
+void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements) {
+  with_storage(type, [&](auto one) {
+    using T = decltype(one);
+    each(device, kernels::groups(elements),
+         kernels::Add<T>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), elements});
+  });
+}
+
+void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
+          std::int64_t elements) {
+  with_storage(type, [&](auto one) {
+    using T = decltype(one);
+    auto* g = static_cast<T*>(gradient);
+    each(device, kernels::groups(elements),
+         kernels::MaskGradient<T>{g, static_cast<const T*>(extra), bits, g, elements});
+  });
+}
+
+void FrozenOperation::gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const {
+  void *main = at<void>(dy.main), *extra = at<void>(dy.extra);
+  if (bits >= 0)
+    mask(device(), type, main, extra, at<std::uint16_t>(bits), elements);
+  else if (extra != nullptr)
+    add(device(), type, main, extra, main, elements);
+}
+
+}  // namespace dat

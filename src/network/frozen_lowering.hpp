@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "network/lowering.hpp"
+
+namespace dat {
+
+/// A graph on its way to a frozen program.
+///
+/// The gradient of a value is planned while its readers are, from the last to the first. Its parts are not added at
+/// once, since most operations can do it on the way: it is `main`, zero where `mask` is not open, plus `extra`.
+class FrozenLowering : public Lowering {
+ public:
+  /// The arrays that operations share, on the device.
+  struct Arrays {
+    float *scale, *shift;     ///< [graph.statistics] batch norms as scale*x + shift
+    float *logits, *dlogits;  ///< [n, classes]
+  };
+  FrozenLowering(Model& of, int samples, Planner& buffers, DType type, const Arrays& all)
+      : Lowering(of, samples, buffers), storage(type), arrays(all), gradients_(of.graph.nodes.size()) {}
+
+  const DType storage;  ///< of activations and their gradients up to the pool; from there on they are few, and f32
+  const Arrays arrays;
+
+  struct Gradient {
+    Buffer main = -1, extra = -1, mask = -1;  ///< -1: there is none
+  };
+  /// The gradient of an operation's result, for that operation. A mask is applied before it runs: none is left.
+  [[nodiscard]] Gradient arriving(int result);
+  [[nodiscard]] bool has_gradient(int value) const { return at(value).main >= 0; }
+  /// An operation adds this part to the gradient of a value that it reads. A mask, which only the first part may have,
+  /// is left to whoever needs that gradient next.
+  void contribute(int value, Buffer part, Buffer mask = -1);
+  /// The other way to contribute: the operation itself adds to the first part, in this buffer. The mask is applied
+  /// before, or goes to `mask`, where the operation applies it itself.
+  [[nodiscard]] Buffer add_to(int value, Buffer* mask = nullptr);
+
+  /// What the program does besides for the operation that plans the way back.
+  struct Masking {
+    Buffer gradient, mask;
+    std::int64_t elements;
+    DType type;
+  };
+  struct Sum {
+    Buffer into, from;
+    std::int64_t elements;
+    DType type;
+  };
+  struct Upkeep {
+    std::vector<Masking> before;  ///< masks that others left to it
+    std::vector<Sum> after;       ///< third parts of gradients
+  };
+  [[nodiscard]] Upkeep take_upkeep() { return std::exchange(upkeep_, {}); }
+
+ private:
+  void mask_first(int value);
+  [[nodiscard]] Gradient& at(int value) { return gradients_[static_cast<std::size_t>(value)]; }
+  [[nodiscard]] const Gradient& at(int value) const { return gradients_[static_cast<std::size_t>(value)]; }
+
+  std::vector<Gradient> gradients_;
+  Upkeep upkeep_;
+};
+
+/// y = a + b, or a copy of a where b is null.
+void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements);
+/// gradient = gradient + extra where the bits are open, else 0. extra may be null.
+void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
+          std::int64_t elements);
+
+/// One fused operation of a frozen program. Its constructor takes its nodes and plans the way forth.
+class FrozenOperation : public Operation {
+ public:
+  virtual void plan_backward(FrozenLowering& lowering) = 0;
+  /// Takes over the model's weights and running statistics as they are now.
+  virtual void refresh() {}
+  /// Queue the work. Images and their gradient concern the convolution that reads the images.
+  virtual void forward(const float* image) = 0;
+  virtual void backward(float* image_gradient, const PgdUpdate& update) = 0;
+  /// For reports: a convolution's name, and the library's code for it; empty: nothing to report.
+  [[nodiscard]] virtual std::string implementation() const { return {}; }
+
+ protected:
+  using Gradient = FrozenLowering::Gradient;
+  using Operation::Operation;
+  /// The whole gradient of the result, in its main part: the extra part is added, and what is not open in bits is set
+  /// to zero. Either may be -1: no such thing.
+  void gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const;
+};
+
+/// The operation that begins with this node.
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int node);
+/// The same for each kind, in nodes/.
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_affine(FrozenLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_add(FrozenLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_pool(FrozenLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_linear(FrozenLowering& lowering, int node);
+
+}  // namespace dat

@@ -1,0 +1,83 @@
+#include "network/lowering.hpp"
+
+#include <algorithm>
+
+namespace dat {
+
+Lowering::Lowering(Model& of, int samples, Planner& buffers)
+    : model(of),
+      planner(buffers),
+      n(samples),
+      readers_(of.graph.consumers()),
+      taken_(of.graph.nodes.size(), false),
+      values_(of.graph.nodes.size()) {
+  require(readers_[0].size() == 1 && node(readers_[0][0]).op == Op::convolution, ExitCode::usage,
+          "a network must begin with one convolution of the image");
+  const auto& nodes = of.graph.nodes;
+  const auto linear = std::find_if(nodes.begin(), nodes.end(), [](const Node& k) { return k.op == Op::linear; });
+  require(linear == nodes.end() - 1, ExitCode::usage,
+          "a network must end with its only linear layer, which makes the logits");
+  taken_[0] = true;
+}
+
+int Lowering::next_node() {
+  const auto next = std::find(taken_.begin(), taken_.end(), false);
+  if (next == taken_.end()) return -1;
+  *next = true;
+  next_instruction();
+  return static_cast<int>(next - taken_.begin());
+}
+
+int Lowering::only_reader(int value, Op op) const {
+  const auto& readers = readers_[static_cast<std::size_t>(value)];
+  return readers.size() == 1 && node(readers[0]).op == op ? readers[0] : -1;
+}
+
+bool Lowering::fuse(int& result, Op op) {
+  const int next = only_reader(result, op);
+  if (next < 0) return false;
+  taken_[static_cast<std::size_t>(next)] = true;
+  result = next;
+  return true;
+}
+
+int Lowering::other_addend(int result) const {
+  const int add = only_reader(result, Op::add);
+  if (add < 0) return -1;
+  const auto& addends = node(add).inputs;
+  const int other = addends[0] == result ? addends[1] : addends[0];
+  return at(other).buffer >= 0 ? other : -1;
+}
+
+bool Lowering::read_later(int value) const {
+  const auto& readers = readers_[static_cast<std::size_t>(value)];
+  return std::any_of(readers.begin(), readers.end(), [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
+}
+
+Lowering::Buffer Lowering::fresh(std::int64_t elements, DType type) {
+  const Buffer buffer = planner.add(static_cast<std::size_t>(elements) * size_of(type));
+  touch(buffer);
+  return buffer;
+}
+
+Lowering::Buffer Lowering::make(int value, DType type) {
+  const Buffer buffer = fresh(elements(value), type);
+  make_in(buffer, value, type);
+  return buffer;
+}
+
+void Lowering::make_in(Buffer buffer, int value, DType type) {
+  values_[static_cast<std::size_t>(value)] = {buffer, type};
+  touch(buffer);
+}
+
+Lowering::Buffer Lowering::read(int value) {
+  touch(at(value).buffer);
+  return at(value).buffer;
+}
+
+void Lowering::touch(Buffer buffer) {
+  if (buffer >= 0) planner.touch(buffer, instruction_);
+}
+
+}  // namespace dat

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dat/network.hpp"
+#include "dat/planner.hpp"
+
+namespace dat {
+
+/// A graph on its way to a program: what both programs share.
+///
+/// A program is a list of operations. Each takes one or more nodes of the graph and makes one value, which has the
+/// number of the last of these nodes; value 0 are the images. First the operations are made, in the order in which they
+/// run forward: each takes its nodes and plans the buffers of the way forth. Then each plans the way back, from the
+/// last to the first. Every operation is one instruction of the planner on either way.
+class Lowering {
+ public:
+  using Buffer = Planner::Buffer;
+
+  /// Error(usage): the network does not begin with one convolution of the images, or does not end with its only linear
+  /// layer.
+  Lowering(Model& model, int n, Planner& planner);
+
+  Model& model;
+  Planner& planner;
+  const int n;  ///< samples
+
+  /// The node with which the next operation begins, the first that no operation has taken; -1: there is none. From here
+  /// on the next instruction is planned.
+  [[nodiscard]] int next_node();
+  /// The same on the way back, where the operations are known.
+  void next_instruction() { ++instruction_; }
+
+  [[nodiscard]] const Node& node(int k) const { return model.graph.nodes[static_cast<std::size_t>(k)]; }
+  /// Where nothing but a node of this kind reads `result`: the operation takes that node, which makes `result` now.
+  bool fuse(int& result, Op op);
+  /// Where nothing but an addition reads `result`, and the other value that it reads is there: that value; else -1.
+  [[nodiscard]] int other_addend(int result) const;
+  /// Whether a node reads this value that no operation has taken so far.
+  [[nodiscard]] bool read_later(int value) const;
+
+  /// A value of all samples: its number of elements, and their type where it has been made.
+  [[nodiscard]] std::int64_t elements(int value) const { return n * model.layout(value).elements(); }
+  [[nodiscard]] DType type(int value) const { return at(value).type; }
+  /// Buffers are alive from the first to the last instruction that calls one of these for them; -1 is no buffer.
+  [[nodiscard]] Buffer fresh(std::int64_t elements, DType type = DType::f32);
+  [[nodiscard]] Buffer make(int value, DType type = DType::f32);  ///< a fresh one, for this value
+  void make_in(Buffer buffer, int value, DType type);             ///< one that is there, for this value
+  [[nodiscard]] Buffer read(int value);                           ///< the value's; -1: images have none
+  void touch(Buffer buffer);
+
+ private:
+  struct Value {
+    Buffer buffer = -1;
+    DType type = DType::f32;
+  };
+  [[nodiscard]] const Value& at(int value) const { return values_[static_cast<std::size_t>(value)]; }
+  [[nodiscard]] int only_reader(int value, Op op) const;
+
+  std::vector<std::vector<int>> readers_;  ///< of each value
+  std::vector<bool> taken_;                ///< nodes
+  std::vector<Value> values_;
+  int instruction_ = -1;
+};
+
+/// What the operations of both programs have in common.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  [[nodiscard]] const Node& node() const { return node_; }     ///< the first of its nodes: the one with its parameters
+  [[nodiscard]] int input() const { return node_.inputs[0]; }  ///< the (first) value that it reads
+  [[nodiscard]] int result() const { return result_; }         ///< the value that it makes
+
+ protected:
+  using Buffer = Planner::Buffer;
+  Operation(const Lowering& lowering, int node)
+      : model_(lowering.model), n_(lowering.n), node_(lowering.node(node)), result_(node), planner_(lowering.planner) {}
+
+  [[nodiscard]] Device device() const { return model_.backend.device(); }
+  /// Where a buffer lies now; null for -1.
+  template <class T = float>
+  [[nodiscard]] T* at(Buffer buffer) const {
+    return planner_.at<T>(model_.backend.workspace(), buffer);
+  }
+
+  Model& model_;
+  const int n_;
+  const Node& node_;
+  int result_;  ///< moved on by Lowering::fuse
+
+ private:
+  const Planner& planner_;
+};
+
+}  // namespace dat

@@ -1,0 +1,92 @@
+#include "network/frozen_lowering.hpp"
+#include "network/training_lowering.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+namespace {
+
+/// y = relu(a + b): an addition that no convolution has taken, with the ReLU behind it.
+class FrozenAdd final : public FrozenOperation {
+ public:
+  FrozenAdd(FrozenLowering& lowering, int first) : FrozenOperation(lowering, first), type_(lowering.type(input())) {
+    const bool relu = lowering.fuse(result_, Op::relu);
+    a_ = lowering.read(input());
+    b_ = lowering.read(node_.inputs[1]);
+    y_ = lowering.make(result_, type_);
+    elements_ = lowering.elements(result_);
+    if (relu) bits_ = lowering.fresh(kernels::groups(elements_), DType::f16);  // one word of 16 bits each
+  }
+
+  void plan_backward(FrozenLowering& lowering) override {
+    dy_ = lowering.arriving(result_);
+    lowering.touch(bits_);
+    lowering.contribute(input(), dy_.main);
+    copy_ = lowering.fresh(elements_, type_);
+    lowering.contribute(node_.inputs[1], copy_);
+  }
+
+  void forward(const float*) override {
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_),
+           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), elements_, bits_ >= 0, at<std::uint16_t>(bits_)});
+    });
+  }
+
+  void backward(float*, const PgdUpdate&) override {
+    gather(dy_, bits_, type_, elements_);
+    add(device(), type_, at<void>(dy_.main), nullptr, at<void>(copy_), elements_);
+  }
+
+ private:
+  const DType type_;
+  std::int64_t elements_ = 0;
+  Buffer a_ = -1, b_ = -1, y_ = -1, bits_ = -1, copy_ = -1;
+  Gradient dy_;
+};
+
+/// y = relu(a + b), with the ReLU behind it. Both addends share one gradient.
+class TrainingAdd final : public TrainingOperation {
+ public:
+  TrainingAdd(TrainingLowering& lowering, int first) : TrainingOperation(lowering, first) {
+    relu_ = lowering.fuse(result_, Op::relu);
+    a_ = lowering.read(input());
+    b_ = lowering.read(node_.inputs[1]);
+    y_ = lowering.make(result_);
+    elements_ = lowering.elements(result_);
+  }
+
+  void plan_backward(TrainingLowering& lowering) override {
+    lowering.touch(y_);
+    const TrainingLowering::Gradient dy = lowering.arriving(result_);
+    dy_ = dx_ = dy.buffer;
+    if (relu_ && !dy.owned) dx_ = lowering.fresh(elements_);
+    for (const int addend : node_.inputs) lowering.contribute(addend, dx_, false);
+  }
+
+  void forward(const float*) override {
+    each(device(), kernels::groups(elements_), kernels::Add<float>{at(a_), at(b_), at(y_), elements_, relu_});
+  }
+
+  void backward(const WantedGradients&) override {
+    if (relu_) each(device(), kernels::groups(elements_), kernels::ReluGradient{at(y_), at(dy_), at(dx_), elements_});
+  }
+
+ private:
+  bool relu_ = false;
+  std::int64_t elements_ = 0;
+  Buffer a_ = -1, b_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<FrozenOperation> frozen_add(FrozenLowering& lowering, int node) {
+  return std::make_unique<FrozenAdd>(lowering, node);
+}
+
+std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node) {
+  return std::make_unique<TrainingAdd>(lowering, node);
+}
+
+}  // namespace dat

@@ -1,0 +1,156 @@
+#include "network/frozen_lowering.hpp"
+#include "network/nodes/folded_norm.hpp"
+#include "network/training_lowering.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+namespace {
+
+/// What both programs ask of the backend; the rest of the specification says plain, for training.
+[[nodiscard]] ConvSpec plain_spec(const Lowering& lowering, const Node& node) {
+  const Layout in = lowering.model.layout(node.inputs[0]);
+  return {.n = lowering.n,
+          .c_in = in.c,
+          .h = in.h,
+          .w = in.w,
+          .c_out = node.c,
+          .kernel = node.kernel,
+          .stride = node.stride,
+          .pad = node.pad,
+          .image = node.inputs[0] == 0};
+}
+
+/// y = relu(norm(conv(x)) + residual), each of the three where it follows: batch norm is folded into the weights, the
+/// residual is added and the ReLU applied by the convolution itself.
+class FrozenConvolution final : public FrozenOperation {
+ public:
+  FrozenConvolution(FrozenLowering& lowering, int first) : FrozenOperation(lowering, first), type_(lowering.storage) {
+    if (lowering.fuse(result_, Op::batch_norm)) norm_ = FoldedNorm(lowering, result_);
+    residual_ = lowering.other_addend(result_);
+    if (residual_ >= 0) lowering.fuse(result_, Op::add);
+    const bool relu = lowering.fuse(result_, Op::relu);
+
+    x_ = lowering.read(input());
+    if (residual_ >= 0) {
+      // The residual is added in place, to a copy where it is still needed.
+      const Buffer residual = lowering.read(residual_);
+      if (lowering.read_later(residual_) || residual_ == input())
+        copied_ = residual;
+      else
+        lowering.make_in(y_ = residual, result_, type_);
+    }
+    if (y_ < 0) y_ = lowering.make(result_, type_);
+    elements_ = lowering.elements(result_);
+    if (relu) bits_ = lowering.fresh(kernels::groups(elements_), DType::f16);  // one word of 16 bits each
+    ConvSpec spec = plain_spec(lowering, node_);
+    spec.frozen = true;
+    spec.accumulate = residual_ >= 0;
+    spec.relu = relu;
+    spec.storage = type_;
+    conv_ = model_.backend.conv2d(spec);
+  }
+
+  void plan_backward(FrozenLowering& lowering) override {
+    dy_ = lowering.arriving(result_);
+    lowering.touch(bits_);
+    // The convolution masks what it reads; a residual that takes over the gradient takes the mask with it, if it has no
+    // other gradient yet.
+    masks_inside_ = bits_ >= 0 && dy_.extra < 0 && !of_images() && conv_->backward_data_masks() &&
+                    residual_ != input() && (residual_ < 0 || !lowering.has_gradient(residual_));
+    if (!of_images()) {
+      accumulates_ = lowering.has_gradient(input()) && conv_->backward_data_accumulates();
+      if (accumulates_) {
+        dx_ = lowering.add_to(input(), conv_->backward_data_masks() ? &dx_bits_ : nullptr);
+      } else {
+        dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
+        lowering.contribute(input(), dx_);
+      }
+    }
+    if (residual_ >= 0) lowering.contribute(residual_, dy_.main, masks_inside_ ? bits_ : -1);
+  }
+
+  void refresh() override {
+    norm_.refresh(model_);
+    conv_->load(model_.values(node_.weight), norm_.scale, norm_.shift);
+  }
+
+  void forward(const float* image) override {
+    if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), elements_);
+    conv_->forward(of_images() ? image : at<void>(x_), at<void>(y_), at<std::uint16_t>(bits_));
+  }
+
+  void backward(float* image_gradient, const PgdUpdate& update) override {
+    gather(dy_, masks_inside_ ? -1 : bits_, type_, elements_);
+    if (of_images())
+      conv_->backward_image(at<void>(dy_.main), image_gradient, update);
+    else
+      conv_->backward_data(at<void>(dy_.main), at<void>(dx_), accumulates_,
+                           {at<std::uint16_t>(masks_inside_ ? bits_ : -1), at<std::uint16_t>(dx_bits_)});
+  }
+
+  [[nodiscard]] std::string implementation() const override {
+    return model_.parameters.segments[static_cast<std::size_t>(node_.weight)].name + ": " + conv_->implementation();
+  }
+
+ private:
+  [[nodiscard]] bool of_images() const { return input() == 0; }
+
+  const DType type_;
+  FoldedNorm norm_;
+  int residual_ = -1;  ///< value
+  std::int64_t elements_ = 0;
+  std::unique_ptr<Conv2d> conv_;
+  Buffer x_ = -1, copied_ = -1, y_ = -1, bits_ = -1, dx_ = -1, dx_bits_ = -1;
+  Gradient dy_;
+  bool masks_inside_ = false, accumulates_ = false;
+};
+
+class TrainingConvolution final : public TrainingOperation {
+ public:
+  TrainingConvolution(TrainingLowering& lowering, int first) : TrainingOperation(lowering, first) {
+    x_ = lowering.read(input());
+    y_ = lowering.make(result_);
+    conv_ = model_.backend.conv2d(plain_spec(lowering, node_));
+  }
+
+  void plan_backward(TrainingLowering& lowering) override {
+    lowering.touch(x_);
+    dy_ = lowering.arriving(result_).buffer;
+    if (of_images()) return;
+    dx_ = lowering.fresh(lowering.elements(input()));
+    lowering.contribute(input(), dx_, true);
+  }
+
+  void refresh() override { conv_->load(model_.values(node_.weight), nullptr, nullptr); }
+
+  void forward(const float* image) override { conv_->forward(of_images() ? image : at(x_), at(y_), nullptr); }
+
+  void backward(const WantedGradients& wanted) override {
+    if (wanted.dw != nullptr)
+      conv_->backward_weights(of_images() ? wanted.image : at(x_), at(dy_), wanted.dw, wanted.accumulate);
+    if (!wanted.dx) return;
+    if (of_images())
+      conv_->backward_image(at(dy_), wanted.image_gradient, {});
+    else
+      conv_->backward_data(at(dy_), at(dx_), false);
+  }
+
+ private:
+  [[nodiscard]] bool of_images() const { return input() == 0; }
+
+  std::unique_ptr<Conv2d> conv_;
+  Buffer x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node) {
+  return std::make_unique<FrozenConvolution>(lowering, node);
+}
+
+std::unique_ptr<TrainingOperation> training_convolution(TrainingLowering& lowering, int node) {
+  return std::make_unique<TrainingConvolution>(lowering, node);
+}
+
+}  // namespace dat

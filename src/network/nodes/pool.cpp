@@ -1,0 +1,89 @@
+#include "network/frozen_lowering.hpp"
+#include "network/training_lowering.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Its result and the gradient of it are f32 in any storage.
+class FrozenPool final : public FrozenOperation {
+ public:
+  FrozenPool(FrozenLowering& lowering, int first)
+      : FrozenOperation(lowering, first),
+        type_(lowering.type(input())),
+        in_(model_.layout(input())),
+        x_(lowering.read(input())),
+        y_(lowering.make(first, DType::f32)) {}
+
+  void plan_backward(FrozenLowering& lowering) override {
+    dy_ = lowering.arriving(result_);
+    dx_ = lowering.fresh(lowering.elements(input()), type_);
+    lowering.contribute(input(), dx_);
+  }
+
+  void forward(const float*) override {
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), std::int64_t{n_} * in_.c, kernels::PoolForward<T>{at<T>(x_), at(y_), in_});
+    });
+  }
+
+  void backward(float*, const PgdUpdate&) override {
+    gather(dy_, -1, DType::f32, std::int64_t{n_} * in_.c);
+    const std::int64_t elements = n_ * in_.elements();
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements), kernels::PoolBackward<T>{at(dy_.main), at<T>(dx_), in_, elements});
+    });
+  }
+
+ private:
+  const DType type_;  ///< of x
+  const Layout in_;
+  const Buffer x_, y_;
+  Buffer dx_ = -1;
+  Gradient dy_;
+};
+
+class TrainingPool final : public TrainingOperation {
+ public:
+  TrainingPool(TrainingLowering& lowering, int first)
+      : TrainingOperation(lowering, first),
+        in_(model_.layout(input())),
+        x_(lowering.read(input())),
+        y_(lowering.make(first)) {}
+
+  void plan_backward(TrainingLowering& lowering) override {
+    dy_ = lowering.arriving(result_).buffer;
+    dx_ = lowering.fresh(lowering.elements(input()));
+    lowering.contribute(input(), dx_, true);
+  }
+
+  void forward(const float*) override {
+    each(device(), std::int64_t{n_} * in_.c, kernels::PoolForward<float>{at(x_), at(y_), in_});
+  }
+
+  void backward(const WantedGradients& wanted) override {
+    const std::int64_t elements = n_ * in_.elements();
+    if (wanted.dx)
+      each(device(), kernels::groups(elements), kernels::PoolBackward<float>{at(dy_), at(dx_), in_, elements});
+  }
+
+ private:
+  const Layout in_;
+  const Buffer x_, y_;
+  Buffer dy_ = -1, dx_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<FrozenOperation> frozen_pool(FrozenLowering& lowering, int node) {
+  return std::make_unique<FrozenPool>(lowering, node);
+}
+
+std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node) {
+  return std::make_unique<TrainingPool>(lowering, node);
+}
+
+}  // namespace dat

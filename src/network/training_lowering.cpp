@@ -1,0 +1,44 @@
+#include "network/training_lowering.hpp"
+
+namespace dat {
+
+std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node) {
+  switch (lowering.node(node).op) {
+    case Op::input:
+      break;
+    case Op::convolution:
+      return training_convolution(lowering, node);
+    case Op::batch_norm:
+      return training_batch_norm(lowering, node);
+    case Op::relu:
+      return training_relu(lowering, node);
+    case Op::add:
+      return training_add(lowering, node);
+    case Op::pool:
+      return training_pool(lowering, node);
+    case Op::linear:
+      return training_linear(lowering, node);
+  }
+  return nullptr;
+}
+
+TrainingLowering::Gradient TrainingLowering::arriving(int result) {
+  const Gradient gradient = gradients_[static_cast<std::size_t>(result)];
+  touch(gradient.buffer);
+  return gradient;
+}
+
+void TrainingLowering::contribute(int value, Buffer part, bool owned) {
+  Gradient& g = gradients_[static_cast<std::size_t>(value)];
+  touch(part);
+  if (g.buffer < 0) {
+    g = {part, owned};
+    return;
+  }
+  touch(g.buffer);
+  const Buffer into = g.owned ? g.buffer : owned ? part : fresh(elements(value));
+  sums_.push_back({g.buffer, part, into, elements(value), value});
+  g = {into, true};
+}
+
+}  // namespace dat

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "network/lowering.hpp"
+
+namespace dat {
+
+/// A graph on its way to a training program. Everything is f32.
+class TrainingLowering : public Lowering {
+ public:
+  /// The arrays that operations share, on the device.
+  struct Arrays {
+    float *logits, *dlogits;  ///< [n, classes]
+    float *mean, *variance;   ///< [graph.statistics] of the batch
+    float* norm_gradients;    ///< dgamma, dbeta of one batch norm at a time
+  };
+  TrainingLowering(Model& of, int samples, Planner& buffers, const Arrays& all)
+      : Lowering(of, samples, buffers), arrays(all), gradients_(of.graph.nodes.size()) {}
+
+  const Arrays arrays;
+
+  /// The gradient of a value, whose readers are planned from the last to the first. An owned one may be overwritten;
+  /// others share the buffer.
+  struct Gradient {
+    Buffer buffer = -1;
+    bool owned = false;
+  };
+  /// The gradient of an operation's result, for that operation.
+  [[nodiscard]] Gradient arriving(int result);
+  /// An operation adds this part to the gradient of a value that it reads.
+  void contribute(int value, Buffer part, bool owned);
+
+  /// Parts that meet those of other readers; the program adds them after the operation has run.
+  struct Sum {
+    Buffer a, b, into;
+    std::int64_t elements;
+    int value;
+  };
+  [[nodiscard]] std::vector<Sum> take_sums() { return std::exchange(sums_, {}); }
+
+ private:
+  std::vector<Gradient> gradients_;
+  std::vector<Sum> sums_;
+};
+
+/// What a backward pass wants of one operation.
+struct WantedGradients {
+  const float* image = nullptr;           ///< what the forward pass read
+  float* image_gradient = nullptr;        ///< of the convolution that reads the images: where dx goes
+  bool dx = false;                        ///< the gradient of what the operation reads
+  float *dw = nullptr, *dbias = nullptr;  ///< where the gradients of its parameters go; null: not wanted
+  bool accumulate = false;                ///< dw and dbias are added to what is there
+};
+
+/// One operation of a training program. Its constructor takes its nodes and plans the way forth.
+class TrainingOperation : public Operation {
+ public:
+  virtual void plan_backward(TrainingLowering& lowering) = 0;
+  /// Takes over the model's weights as they are now.
+  virtual void refresh() {}
+  /// Queue the work. The images concern the convolution that reads them.
+  virtual void forward(const float* image) = 0;
+  virtual void backward(const WantedGradients& wanted) = 0;
+
+ protected:
+  using Operation::Operation;
+};
+
+/// The operation that begins with this node.
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node);
+/// The same for each kind, in nodes/.
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_convolution(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_batch_norm(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node);
+
+}  // namespace dat
