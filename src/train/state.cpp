@@ -81,6 +81,8 @@ Checkpoint Trainer::capture() {
     checkpoint.arrays.push_back({"bn/" + norm.name + ".running_var", {norm.channels}, slice(model_->graph.statistics)});
   }
   checkpoint.doubles["selector"] = selector_->state();
+  if (const std::vector<double> numbers = optimizer_->numbers(); !numbers.empty())
+    checkpoint.doubles["optimizer"] = numbers;
   checkpoint.doubles["p"] = p_;
   checkpoint.doubles["active_scale"] = {active_.scale.begin(), active_.scale.end()};
   if (!local.empty()) checkpoint.doubles["bn_local"] = local;
@@ -119,6 +121,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
     for (const Optimizer::State& state : optimizer_->state())
       model_->upload(segment, checkpoint.array("optim/" + state.name + "/" + segment.name, shape_of(segment)).values,
                      state.data);
+  const auto numbers = checkpoint.doubles.find("optimizer");
+  optimizer_->restore(numbers != checkpoint.doubles.end() ? numbers->second : std::vector<double>());
   selector_->restore(doubles("selector"));
   const auto layers = active_.scale.size();
   require(doubles("p").size() == layers && doubles("active_scale").size() == layers, ExitCode::checkpoint,
@@ -145,6 +149,9 @@ void Trainer::share_state() {
   };
   share(model_->parameters.values, model_->parameters.size);
   for (const Optimizer::State& state : optimizer_->state()) share(state.data, model_->parameters.size);
+  std::vector<double> optimizer_numbers = optimizer_->numbers();
+  world_.broadcast(optimizer_numbers.data(), optimizer_numbers.size() * sizeof(double));
+  optimizer_->restore(optimizer_numbers);
   share(model_->running_mean, model_->graph.statistics);
   share(model_->running_variance, model_->graph.statistics);
   world_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));

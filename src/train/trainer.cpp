@@ -188,10 +188,17 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options)
   ready_ = [this](int segment) { reducer_->ready(segment); };
   optimizer_ = optimizers().at(options.optimizer)(*backend_, model_->parameters,
                                                   {.momentum = options.momentum,
+                                                   .beta1 = options.beta1,
+                                                   .beta2 = options.beta2,
+                                                   .epsilon = options.epsilon,
+                                                   .bias_correction = options.bias_correction,
                                                    .weight_decay = options.weight_decay,
+                                                   .nesterov = options.nesterov,
+                                                   .trust_coefficient = options.trust_coefficient,
                                                    .clamp_low = options.clamp_low,
                                                    .clamp_high = options.clamp_high,
-                                                   .importance = options.importance});
+                                                   .importance = options.importance,
+                                                   .clip_norm = options.clip_norm});
   schedule_ = schedules().at(options.schedule)({.lr = options.lr,
                                                 .steps_per_epoch = steps_per_epoch_,
                                                 .warmup_epochs = options.warmup_epochs,
@@ -532,6 +539,8 @@ std::uint64_t Trainer::replica_hash() const {
   std::uint64_t value = device_hash(model_->parameters.values, model_->parameters.size, 0);
   for (const Optimizer::State& state : optimizer_->state())
     value = device_hash(state.data, model_->parameters.size, value);
+  const std::vector<double> numbers = optimizer_->numbers();
+  value = hash(numbers.data(), numbers.size() * sizeof(double), value);
   if (options_.bn_statistics == "average") {
     value = device_hash(model_->running_mean, model_->graph.statistics, value);
     value = device_hash(model_->running_variance, model_->graph.statistics, value);
