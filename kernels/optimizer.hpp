@@ -12,6 +12,27 @@ namespace dat::kernels {
   return scale != nullptr ? value * scale[segment] : value;
 }
 
+/// Factors that clip the norm of all segments' gradients together, as torch.nn.utils.clip_grad_norm_ does:
+/// clipped = factor * min(1, limit / (norm + 1e-6)), norm^2 = sum of (factor*||gradient||)^2 over the segments. sums:
+/// ||gradient||^2 of each segment, 0 of those that are not active. factor [segments] may be null: 1. Runs over the
+/// segments.
+struct ClipFactor {
+  const double* sums;
+  const float* factor;
+  float* clipped;
+  std::int64_t segments;
+  double limit;
+  DAT_HD void operator()(std::int64_t k) const {
+    double square = 0;
+    for (std::int64_t j = 0; j < segments; ++j) {
+      const double f = factor != nullptr ? double(factor[j]) : 1.0;
+      square += f * f * sums[j * kSums];
+    }
+    const double part = limit / (std::sqrt(square) + 1e-6);
+    clipped[k] = static_cast<float>((factor != nullptr ? double(factor[k]) : 1.0) * (part < 1 ? part : 1.0));
+  }
+};
+
 /// SGD with momentum and coupled weight decay, as torch.optim.SGD (dampening 0). `scale` [segments] multiplies the
 /// gradient, `step_scale` [segments] the step; each may be null: 1.
 struct SgdStep {
@@ -50,24 +71,71 @@ struct LarsStep {
   DAT_HD void operator()(int segment, std::int64_t i) const { theta[i] -= step[segment] * momentum[i]; }
 };
 
-/// u of LAMB without bias correction.
+/// First pass of SGD with LARS. Sums: ||theta||^2, ||scale*gradient||^2.
+struct LarsSgdNorms {
+  const float* theta;
+  const float* gradient;
+  const float* scale;
+  DAT_HD Sums operator()(int segment, std::int64_t i) const {
+    const double g = scaled(gradient[i], scale, segment);
+    return {{double(theta[i]) * double(theta[i]), g * g, 0}};
+  }
+};
+
+/// The learning rate of each segment in SGD with LARS: rate = lr * local, where
+/// local = trust * ||theta|| / (||g|| + weight_decay * ||theta||), or 1 where ||theta|| or the denominator is zero and
+/// where the segment is not `adapted`. sums: ||theta||^2, ||g||^2 of each segment. Runs over the segments.
+struct LocalRate {
+  const double* sums;
+  const std::uint8_t* adapted;
+  float* rate;
+  double lr, trust, weight_decay;
+  DAT_HD void operator()(std::int64_t k) const {
+    const double theta = std::sqrt(sums[k * kSums]), g = std::sqrt(sums[k * kSums + 1]);
+    const double below = g + weight_decay * theta;
+    const double local = adapted[k] != 0 && theta != 0 && below != 0 ? trust * theta / below : 1;
+    rate[k] = static_cast<float>(lr * local);
+  }
+};
+
+/// Second pass of SGD with LARS: momentum = mu*momentum + rate*(scale*gradient + wd*theta), theta -= momentum times
+/// step_scale; wd is 0 where the segment is not `adapted`.
+struct LarsSgdStep {
+  float* theta;
+  float* momentum;
+  const float* gradient;
+  const float *scale, *step_scale;
+  const float* rate;
+  const std::uint8_t* adapted;
+  float mu, weight_decay;
+  DAT_HD void operator()(int segment, std::int64_t i) const {
+    const float decay = adapted[segment] != 0 ? weight_decay : 0.0F;
+    momentum[i] = mu * momentum[i] + rate[segment] * (scaled(gradient[i], scale, segment) + decay * theta[i]);
+    theta[i] -= scaled(momentum[i], step_scale, segment);
+  }
+};
+
+/// u of LAMB.
 DAT_HD inline float lamb_direction(float m, float v, float theta, float epsilon, float weight_decay) {
   return m / (std::sqrt(v) + epsilon) + weight_decay * theta;
 }
 
-/// First pass of LAMB: moments m and v of scale*gradient. Sums: ||theta||^2, ||u||^2.
+/// First pass of LAMB: moments m and v of scale*gradient. Sums: ||theta||^2, ||u||^2. m_correction, v_correction
+/// [segments]: what m and v are multiplied by in u, 1/(1 - beta^t); null: 1.
 struct LambDirection {
   const float* theta;
   float* m;
   float* v;
   const float* gradient;
   const float* scale;
+  const float *m_correction, *v_correction;
   float beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, weight_decay;
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
     const float g = scaled(gradient[i], scale, segment);
     m[i] = beta1 * m[i] + one_minus_beta1 * g;
     v[i] = beta2 * v[i] + one_minus_beta2 * g * g;
-    const float u = lamb_direction(m[i], v[i], theta[i], epsilon, weight_decay);
+    const float u = lamb_direction(scaled(m[i], m_correction, segment), scaled(v[i], v_correction, segment), theta[i],
+                                   epsilon, weight_decay);
     return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};
   }
 };
@@ -78,9 +146,11 @@ struct LambStep {
   const float* m;
   const float* v;
   const float* step;
+  const float *m_correction, *v_correction;
   float epsilon, weight_decay;
   DAT_HD void operator()(int segment, std::int64_t i) const {
-    theta[i] -= step[segment] * lamb_direction(m[i], v[i], theta[i], epsilon, weight_decay);
+    theta[i] -= step[segment] * lamb_direction(scaled(m[i], m_correction, segment), scaled(v[i], v_correction, segment),
+                                               theta[i], epsilon, weight_decay);
   }
 };
 

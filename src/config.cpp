@@ -48,6 +48,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"architecture", {"network"}},
     {"attack-iters", {"attack-steps"}},
     {"check", {"validate"}},
+    {"clip-grad", {"clip-norm"}},
     {"convert", {"data"}},
     {"cores", {"threads"}},
     {"cpus", {"threads"}},
@@ -61,12 +62,14 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"gamma", {"lr-decay"}},
     {"gpu", {"device"}},
     {"gpus", {"device"}},
+    {"grad-clip", {"clip-norm"}},
     {"info", {"doctor"}},
     {"iterations", {"max-steps"}},
     {"iters", {"max-steps"}},
     {"learning-rate", {"lr"}},
     {"load", {"resume", "checkpoint"}},
     {"lr-scheduler", {"schedule"}},
+    {"max-grad-norm", {"clip-norm"}},
     {"model", {"network", "checkpoint"}},
     {"num-steps", {"attack-steps"}},
     {"num-workers", {"threads"}},
@@ -558,6 +561,7 @@ const Rule kPositive{.low = 1};  // whole numbers
 const Rule kEps{.low = 0, .high = 1, .above = true};
 const Rule kAutoAlpha{.low = 0, .high = 1, .automatic = 0};
 const Rule kAutoEps{.low = 0, .high = 1, .above = true, .automatic = 0};
+const Rule kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
 const Rule kAttackWords{.label = "ATTACK,...", .commas = true};
 const Rule kAutoCount{.low = 1, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
@@ -639,12 +643,23 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--eval-every", o.eval_every, "epochs between evaluations; 0: only at the end", kCount);
 
   options.group("Optimizer");
-  options.add("--optimizer", o.optimizer, "update rule", one_of(optimizers().names()));
+  options.add("--optimizer", o.optimizer, "update rule; lamb and lars as in DAT, lars_sgd: LARS as first published",
+              one_of(optimizers().names()));
   options.add("--lr", o.lr, "learning rate at the end of the warm-up", {.low = 0, .above = true});
-  options.add("--momentum", o.momentum, "of sgd and lars", {.low = 0, .high = 1, .below = true});
-  options.add("--weight-decay", o.weight_decay, "auto: sgd 5e-4, lars and lamb 1e-4", {.low = 0, .automatic = -1});
+  options.add("--momentum", o.momentum, "of sgd, lars and lars_sgd", kDecay);
+  options.add("--nesterov", o.nesterov, "sgd: Nesterov's momentum");
+  options.add("--beta1", o.beta1, "lamb: how much of the mean gradient a step keeps", kDecay);
+  options.add("--beta2", o.beta2, "lamb: how much of the mean square a step keeps", kDecay);
+  options.add("--epsilon", o.epsilon, "lamb: what is added to the root of the mean square, at most 1e-3",
+              {.low = 0, .above = true});
+  options.add("--bias-correction", o.bias_correction, "lamb: means as if they had not begun at zero");
+  options.add("--weight-decay", o.weight_decay, "auto: sgd 5e-4, the others 1e-4", {.low = 0, .automatic = -1});
+  options.add("--trust-coefficient", o.trust_coefficient, "lars_sgd: factor of the layers' own learning rates",
+              {.low = 0, .above = true});
   options.add("--clamp-low", o.clamp_low, "lower bound of the weight norm in lars' and lamb's trust ratio", kCount);
   options.add("--clamp-high", o.clamp_high, "upper bound of it", {.low = 0, .above = true});
+  options.add("--clip-norm", o.clip_norm, "largest norm of the whole gradient; longer ones are shortened; 0: any",
+              kCount);
   options.add("--importance", o.importance, "JointSpar's 1/p multiplies the gradient (inside) or the step (outside)",
               one_of({"inside", "outside"}));
   options.add("--schedule", o.schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
@@ -657,7 +672,8 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--micro-batch", o.micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
 
   options.group("JointSpar");
-  options.add("--selector", o.selector, "which layers a step trains: all, or drawn by the EXP3 bandit",
+  options.add("--selector", o.selector,
+              "which layers a step trains: all; drawn by the EXP3 bandit; or as their gradient norms say (oracle)",
               one_of(selectors().names()));
   options.add("--budget", o.budget, "mean number of active layers; auto: 40/54 of them",
               {.low = 0, .above = true, .automatic = 0});
@@ -665,8 +681,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--granularity", o.granularity, "what counts as a layer", one_of({"tensor", "module", "block"}));
   options.add("--resample", o.resample, "draw the active layers anew every step, every epoch, or every N steps",
               {.label = "step|epoch|N", .choices = {"step", "epoch"}, .number_too = true});
-  options.add("--bandit-loss", o.bandit_loss, "what the bandit learns from",
-              one_of({"paper", "shiftfree", "minshift", "selfnorm"}));
+  options.add("--bandit-loss", o.bandit_loss, "what the bandit learns from", one_of(bandit_losses()));
   options.add("--bandit-rate", o.bandit_rate, "its learning rate; auto: the loss's own",
               {.low = 0, .above = true, .automatic = 0});
 
@@ -733,6 +748,20 @@ void resolve(TrainOptions& o) {
         o.micro_batch, "; choose a divisor of the batch");
   check(o.clamp_low <= o.clamp_high, "--clamp-low ", o.clamp_low, " is above --clamp-high ", o.clamp_high,
         "; swap or change them");
+  check(o.epsilon <= 1e-3, "--epsilon ", number_text(o.epsilon), " is more than 1e-3: it is a part of lamb's step; ",
+        "the radius of the attack is --eps");
+  const TrainOptions plain;
+  const auto only_with = [&](const char* optimizer, const char* option, bool given) {
+    check(!given || o.optimizer == optimizer, option, " works with --optimizer ", optimizer, ", not with ", o.optimizer,
+          "; leave it off");
+  };
+  only_with("sgd", "--nesterov", o.nesterov);
+  only_with("lamb", "--beta1", o.beta1 != plain.beta1);
+  only_with("lamb", "--beta2", o.beta2 != plain.beta2);
+  only_with("lamb", "--epsilon", o.epsilon != plain.epsilon);
+  only_with("lamb", "--bias-correction", o.bias_correction);
+  only_with("lars_sgd", "--trust-coefficient", o.trust_coefficient != plain.trust_coefficient);
+  check(!o.nesterov || o.momentum > 0, "--nesterov without --momentum is plain SGD; raise it, or leave --nesterov off");
   check(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
         "--milestones must increase, e.g. 75,90,95");
   check(o.attack_stop < 0 || o.attack == "pgd", "--attack-stop works with --attack pgd, not with ", o.attack,

@@ -39,6 +39,23 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
 }
 
+TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.optimizer = "lars_sgd";
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--lr 0.01 times --trust-coefficient 0.001 is 1e-05, and lars_sgd moves"));
+  options.lr = 1;
+  CHECK(advised(options).empty());
+  options = sensible();
+  options.batch = 100;
+  options.beta2 = 0.5;
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--beta2 0.5 is below --beta1 0.9:"));
+  options.beta1 = 0.5;
+  CHECK(advised(options).empty());
+}
+
 TEST_CASE("A step of the attack that is too long, or steps that do not reach eps, are named", "[advice]") {
   TrainOptions options = sensible();
   options.batch = 100;

@@ -217,6 +217,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "0.5",
                                  "--clamp-high",
                                  "7",
+                                 "--clip-norm",
+                                 "0.5",
                                  "--importance",
                                  "outside",
                                  "--schedule",
@@ -286,18 +288,21 @@ TEST_CASE("the resolved configuration restores every option") {
   CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
 
   // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
-  // the early stop and the reuse of its last step; there is one loss).
+  // the early stop and the reuse of its last step, lars the options of the other optimizers; some
+  // families have one member).
+  const std::vector<std::string> excluded = {"quiet", "attack-stop", "attack-reuse",    "nesterov",          "beta1",
+                                             "beta2", "epsilon",     "bias-correction", "trust-coefficient", "loss"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
-    if (a.empty() || a[0] == '#' || a.starts_with("quiet") || a.starts_with("attack-stop") ||
-        a.starts_with("attack-reuse") || a.starts_with("loss"))
+    if (a.empty() || a[0] == '#' ||
+        std::find(excluded.begin(), excluded.end(), a.substr(0, a.find(' '))) != excluded.end())
       continue;
     INFO(a);
     CHECK(a != b);
     ++options;
   }
-  CHECK(options >= 45);
+  CHECK(options >= 46);
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {
@@ -353,6 +358,46 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
   }
 }
 
+TEST_CASE("options of one optimizer restore, and are refused with another") {
+  struct Row {
+    std::string optimizer;
+    std::vector<std::string> option;
+    std::string line;
+  };
+  for (const Row& row :
+       {Row{"sgd", {"--nesterov"}, "nesterov = true\n"}, Row{"lamb", {"--beta1", "0.8"}, "beta1 = 0.8\n"},
+        Row{"lamb", {"--beta2", "0.99"}, "beta2 = 0.99\n"}, Row{"lamb", {"--epsilon", "1e-8"}, "epsilon = 1e-08\n"},
+        Row{"lamb", {"--bias-correction"}, "bias-correction = true\n"},
+        Row{"lars_sgd", {"--trust-coefficient", "0.02"}, "trust-coefficient = 0.02\n"}}) {
+    for (const std::string optimizer : {"sgd", "lars", "lars_sgd", "lamb"}) {
+      std::vector<std::string> arguments = row.option;
+      arguments.insert(arguments.end(), {"--optimizer", optimizer});
+      if (optimizer == row.optimizer) {
+        const Command command = parse(arguments);
+        CHECK(contains(command.resolved_toml, row.line));
+        CHECK(parse_file(command.resolved_toml).train == command.train);
+        CHECK(!(command.train == parse({"--optimizer", optimizer}).train));
+      } else {
+        CHECK(refusal(arguments) == row.option[0] + " works with --optimizer " + row.optimizer + ", not with " +
+                                        optimizer + "; leave it off");
+      }
+    }
+  }
+  const TrainOptions o =
+      parse({"--beta1", "0.8", "--beta2", "0.99", "--epsilon", "1e-8", "--bias-correction", "--clip-norm", "2"}).train;
+  CHECK(o.beta1 == 0.8);
+  CHECK(o.beta2 == 0.99);
+  CHECK(o.epsilon == 1e-8);
+  CHECK(o.bias_correction);
+  CHECK(o.clip_norm == 2);
+  CHECK(parse({"--optimizer", "sgd", "--nesterov"}).train.nesterov);
+  CHECK(parse({"--optimizer", "lars_sgd", "--trust-coefficient", "1"}).train.trust_coefficient == 1);
+  CHECK(contains(refusal({"--optimizer", "sgd", "--nesterov", "--momentum", "0"}), "--nesterov without --momentum"));
+  // Other programs call the radius so.
+  CHECK(contains(refusal({"--epsilon", "8/255"}), "the radius of the attack is --eps"));
+  CHECK(contains(refusal({"--epsilon", "8/255", "--optimizer", "sgd"}), "the radius of the attack is --eps"));
+}
+
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
   CHECK(parse({}).train.attack_stop == -1);
   CHECK(parse({"--attack-stop", "off"}).train.attack_stop == -1);
@@ -401,13 +446,14 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
 
 TEST_CASE("names that other programs use are refused with ours") {
   const std::vector<std::pair<std::string, std::string>> options = {
-      {"learning-rate", "lr"}, {"learning_rate", "lr"}, {"model", "network"},     {"epsilon", "eps"},
+      {"learning-rate", "lr"}, {"learning_rate", "lr"}, {"model", "network"},     {"max_grad_norm", "clip-norm"},
       {"batch-size", "batch"}, {"step-size", "alpha"},  {"workers", "threads"},   {"num_workers", "threads"},
       {"arch", "network"},     {"gpu", "device"},       {"output-dir", "out"},    {"dataset", "data"},
       {"wd", "weight-decay"},  {"steps", "max-steps"},  {"weights", "initialize"}};
   for (const auto& [theirs, ours] : options)
     CHECK(refusal({"--" + theirs, "1"}) == "unknown option '--" + theirs + "'; did you mean '--" + ours + "'?");
   CHECK(contains(refusal({"eval", "--model", "a.h5"}), "did you mean '--checkpoint'?"));
+  CHECK(contains(refusal({"eval", "--epsilon", "8/255"}), "did you mean '--eps'?"));
   CHECK(contains(refusal({"eval", "--steps", "20"}), "did you mean '--attack-steps'?"));
   CHECK(contains(file_refusal("learning_rate = 0.1\n"), "did you mean 'lr'?"));
   for (const std::string verb : {"test", "evaluate"})
@@ -459,7 +505,10 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--importance", "on"},   {"--bandit-loss", "x"},
                                                          {"--granularity", "net"}, {"--lr", "--batch"},
                                                          {"--attack-stop", "-2"},  {"--attack-stop", "auto"},
-                                                         {"--warm-start", "-1"}};
+                                                         {"--warm-start", "-1"},   {"--beta1", "1"},
+                                                         {"--beta2", "-0.1"},      {"--epsilon", "0"},
+                                                         {"--clip-norm", "-1"},    {"--trust-coefficient", "0"},
+                                                         {"--optimizer", "adam"},  {"--selector", "best"}};
   for (const auto& arguments : refused) {
     const std::string message = refusal(arguments);
     INFO(message);

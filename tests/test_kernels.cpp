@@ -948,3 +948,59 @@ TEST_CASE("The trust ratio is the clamped norm of the weights over that of the s
   run(1, TrustRatio{zero.data(), nullptr, step.data(), lr, 0, kHigh});
   CHECK(step[0] == static_cast<float>(lr));
 }
+
+TEST_CASE(
+    "A local rate is the trust coefficient times the norm of the weights over that of the decayed gradient; 1 where "
+    "weights or denominator are zero, and in segments that are not adapted",
+    "[kernels]") {
+  struct Row {
+    double theta, g;  // norms
+    std::uint8_t adapted;
+  };
+  constexpr double kTrust = 0.25, kLr = 0.3;
+  const std::vector<Row> rows = {{4, 2, 1}, {4, 2, 0}, {4, 0, 1}, {0, 3, 1}, {0, 0, 1}, {1e-10, 1e-20, 1}, {6, 1e9, 1}};
+  for (const double decay : {0.5, 0.0}) {
+    Shared<double> sums;
+    Shared<std::uint8_t> adapted;
+    for (const Row& row : rows) {
+      sums.insert(sums.end(), {row.theta * row.theta, row.g * row.g, -1.0});
+      adapted.push_back(row.adapted);
+    }
+    Shared<float> rate(rows.size() + 1, 77.0F);
+    run(std::ssize(rows), LocalRate{sums.data(), adapted.data(), rate.data(), kLr, kTrust, decay});
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const Row& row = rows[k];
+      const double below = row.g + decay * row.theta;
+      const double expected = kLr * (row.adapted != 0 && row.theta > 0 && below > 0 ? kTrust * row.theta / below : 1);
+      INFO("norms " << row.theta << " and " << row.g << ", decay " << decay);
+      // Double precision, rounded to float.
+      CHECK(std::abs(double(rate[k]) - expected) <= 1.01 * kUnit * expected);
+    }
+    CHECK(rate.back() == 77.0F);
+  }
+}
+
+TEST_CASE("Clipping multiplies the factors of all segments by one number, at most 1", "[kernels]") {
+  const std::vector<double> norms = {3, 0, 4, 12};
+  Shared<double> sums;
+  for (const double norm : norms) sums.insert(sums.end(), {norm * norm, -1.0, -1.0});
+  const auto factor = shared(std::vector<float>{2, 5, 1, 0.5F});
+  const std::int64_t segments = std::ssize(norms);
+  for (const bool given : {false, true}) {
+    const double norm = given ? std::sqrt(36.0 + 16 + 36) : 13;
+    for (const double limit : {0.5, 6.5, 13.5, 1e30}) {
+      Shared<float> clipped(norms.size() + 1, 77.0F);
+      run(segments, ClipFactor{sums.data(), given ? factor.data() : nullptr, clipped.data(), segments, limit});
+      for (std::size_t k = 0; k < norms.size(); ++k) {
+        const float whole = given ? factor[k] : 1.0F;
+        const double expected = double(whole) * limit / (norm + 1e-6);
+        INFO("limit " << limit << ", segment " << k);
+        if (limit > norm + 1e-6)
+          CHECK(clipped[k] == whole);
+        else
+          CHECK(std::abs(double(clipped[k]) - expected) <= 1.01 * kUnit * expected);  // double, rounded to float
+      }
+      CHECK(clipped.back() == 77.0F);
+    }
+  }
+}

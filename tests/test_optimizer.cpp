@@ -16,14 +16,16 @@ namespace {
 
 constexpr double kEpsilon = 0x1p-24;  // rounding of one float operation
 
-/// Parameters with one layer per segment, and one optimizer on them.
+/// Parameters with one layer per segment, and one optimizer on them. Segments of 10 elements and more are matrices.
 struct Model {
   Model(const std::string& name, const std::vector<std::int64_t>& sizes, const OptimizerOptions& options = {},
         int threads = 1)
       : backend(test::test_backend(threads)) {
     for (const std::int64_t size : sizes) {
       const std::string segment = "segment" + std::to_string(parameters.segments.size());
-      parameters.segments.push_back({segment, {static_cast<int>(size)}, segment, segment, parameters.size, size, 0});
+      std::vector<int> shape = {static_cast<int>(size)};
+      if (size >= 10) shape.push_back(1);
+      parameters.segments.push_back({segment, shape, segment, segment, parameters.size, size, 0});
       parameters.size += size;
     }
     assign_layers(parameters, Granularity::tensor);
@@ -65,7 +67,16 @@ ExitCode code_of(Call&& call) {
   return ExitCode::done;
 }
 
-const auto kNames = {"sgd", "lars", "lamb"};
+const auto kNames = {"sgd", "lars", "lars_sgd", "lamb"};
+
+/// Every option that adds work or state to a step.
+[[nodiscard]] OptimizerOptions busy(const std::string& name) {
+  OptimizerOptions options;
+  options.clip_norm = 0.5;
+  options.bias_correction = name == "lamb";
+  options.nesterov = name == "sgd";
+  return options;
+}
 
 }  // namespace
 
@@ -78,13 +89,40 @@ TEST_CASE("Five steps agree with PyTorch in double precision", "[optimizer]") {
   const auto theta = file.read<float>("theta", shape);
   const auto gradients = file.read<float>("gradients", shape);
 
-  for (const std::string golden : {"lamb_inside", "lamb_outside", "lars_inside", "lars_outside", "sgd", "sgd_nesterov",
-                                   "sgd_outside", "sgd_nesterov_outside"}) {
+  for (const std::string golden : {"lamb_inside",
+                                   "lamb_outside",
+                                   "lamb_corrected_inside",
+                                   "lamb_corrected_outside",
+                                   "lamb_clipped_inside",
+                                   "lamb_clipped_outside",
+                                   "lars_inside",
+                                   "lars_outside",
+                                   "lars_clipped_inside",
+                                   "lars_clipped_outside",
+                                   "lars_sgd_inside",
+                                   "lars_sgd_outside",
+                                   "lars_sgd_clipped_inside",
+                                   "lars_sgd_clipped_outside",
+                                   "sgd",
+                                   "sgd_outside",
+                                   "sgd_nesterov",
+                                   "sgd_nesterov_outside",
+                                   "sgd_clipped",
+                                   "sgd_clipped_outside"}) {
     const auto expected = file.read<double>(golden, shape);
+    const auto has = [&](const char* word) { return golden.find(word) != std::string::npos; };
     OptimizerOptions options;
-    options.nesterov = golden.starts_with("sgd_nesterov");
-    if (golden.ends_with("outside")) options.importance = "outside";
-    Model model(golden.substr(0, golden.find('_')), sizes, options);
+    options.nesterov = has("nesterov");
+    options.trust_coefficient = 0.5;
+    if (has("outside")) options.importance = "outside";
+    if (has("clipped")) options.clip_norm = has("outside") ? 1.3 : 1.6;
+    if (has("corrected")) {
+      options.bias_correction = true;
+      options.beta1 = 0.8;
+      options.beta2 = 0.95;
+      options.epsilon = 1e-3;
+    }
+    Model model(has("lars_sgd") ? "lars_sgd" : golden.substr(0, golden.find('_')), sizes, options);
     const std::size_t n = theta.size();
     REQUIRE(expected.size() == lr.size() * n);
     model.set(model.parameters.values, theta);
@@ -99,8 +137,8 @@ TEST_CASE("Five steps agree with PyTorch in double precision", "[optimizer]") {
 
       const auto actual = model.theta();
       for (std::size_t k = 0, i = 0; k < sizes.size(); ++k) {
-        // A step rounds theta once. Its increment u*step carries about ten roundings per step so far (moments, root,
-        // quotient, trust ratio), relative to the largest increment of the segment.
+        // A step rounds theta once. Its increment u*step carries about ten roundings per step so far (clipping,
+        // moments, corrections, root, quotient, trust ratio), relative to the largest increment of the segment.
         double largest = 0, increment = 0;
         const std::size_t end = i + static_cast<std::size_t>(sizes[k]);
         for (std::size_t j = i; j < end; ++j) {
@@ -130,6 +168,117 @@ TEST_CASE("Two steps of LAMB by hand", "[optimizer]") {
   }
 }
 
+TEST_CASE("Two steps of LAMB with bias correction by hand", "[optimizer]") {
+  OptimizerOptions options;
+  options.bias_correction = true;
+  Model model("lamb", {2, 3}, options);
+  model.set(model.parameters.values, {3, 4, 1, 1, 1});
+  model.set(model.parameters.gradients, {.1F, -.2F, 1, 1, 1});
+  // Computed in double precision. The first step's u is nearly the gradient's sign: (1.00029, -0.999595).
+  const double expected[2][2] = {{2.9646323764, 4.0353430502}, {2.9292131264, 4.0707376910}};
+  for (std::size_t k = 0; k < 2; ++k) {
+    model.optimizer->step({{1, k == 0 ? 0.0F : 1.0F}}, .01);
+    for (std::size_t i = 0; i < 2; ++i)
+      CHECK(std::fabs(double(model.theta()[i]) - expected[k][i]) < 2 * 4 * 2 * kEpsilon);
+  }
+  // The second layer was not drawn in the first step: its first one is corrected as a first one. All its elements are
+  // equal, so the trust ratio makes them move by lr times their size.
+  CHECK(model.optimizer->numbers() == std::vector<double>{2, 1});
+  for (std::size_t i = 2; i < 5; ++i) CHECK(std::fabs(double(model.theta()[i]) - .99) < 2 * kEpsilon);
+}
+
+TEST_CASE("Bias correction scales a first step's moments to the gradient and its square", "[optimizer]") {
+  // With epsilon and weight decay out of the way, u is the gradient's sign, however large beta is.
+  for (const double beta : {0.0, 0.5, 0.99}) {
+    OptimizerOptions options;
+    options.bias_correction = true;
+    options.weight_decay = 0;
+    options.epsilon = 1e-12;
+    options.beta1 = options.beta2 = beta;
+    Model model("lamb", {2}, options);
+    model.set(model.parameters.gradients, {.3F, -.002F});
+    model.optimizer->step(ActiveSet::all(1), .25);  // weights of zero: the trust ratio is 1
+    const auto theta = model.theta();
+    // Ten roundings of numbers of size 1/4; epsilon is 1e-12 / .002 of the root.
+    CHECK(std::fabs(double(theta[0]) + .25) < 10 * .25 * kEpsilon);
+    CHECK(std::fabs(double(theta[1]) - .25) < 10 * .25 * kEpsilon);
+  }
+}
+
+TEST_CASE("Two steps of SGD with LARS by hand", "[optimizer]") {
+  OptimizerOptions options;
+  options.trust_coefficient = .02;
+  Model model("lars_sgd", {10}, options);
+  model.set(model.parameters.values, {3, 4});  // the others are zero
+  model.set(model.parameters.gradients, {.1F, -.2F});
+  // Computed in double precision; the local rates are .44621583 and .44821017.
+  const double expected[2][2] = {{2.9776222763, 4.0445323395}, {2.9350050866, 4.1293418218}};
+  for (const auto& theta : expected) {
+    model.optimizer->step(ActiveSet::all(1), .5);
+    for (std::size_t i = 0; i < 2; ++i) CHECK(std::fabs(double(model.theta()[i]) - theta[i]) < 2 * 4 * 2 * kEpsilon);
+  }
+}
+
+TEST_CASE("SGD with LARS leaves tensors of one dimension to plain SGD without decay", "[optimizer]") {
+  OptimizerOptions options, plain;
+  options.weight_decay = .1;
+  plain.weight_decay = 0;
+  Model lars("lars_sgd", {7, 20}, options), sgd("sgd", {7, 20}, plain);
+  const auto theta = random_floats(27, 1);
+  for (Model* model : {&lars, &sgd}) {
+    model->set(model->parameters.values, theta);
+    for (unsigned k = 0; k < 3; ++k) {
+      model->set(model->parameters.gradients, random_floats(27, 2 + k));
+      model->optimizer->step({{1.5F, 1}}, .25);
+    }
+  }
+  const auto a = lars.theta(), b = sgd.theta();
+  // The rate multiplies the gradient in one and the momentum in the other: a few roundings of |theta| < 16.
+  for (std::size_t i = 0; i < 7; ++i) CHECK(std::fabs(double(a[i]) - b[i]) < 8 * 16 * kEpsilon);
+  double largest = 0;
+  for (std::size_t i = 7; i < 27; ++i) largest = std::max(largest, std::fabs(double(a[i]) - b[i]));
+  CHECK(largest > .1);
+}
+
+TEST_CASE("The gradients of all active layers are clipped together, as the optimizer takes them", "[optimizer]") {
+  const std::vector<std::int64_t> sizes = {3 * kChunk + 17, 5, 2 * kChunk, 30};
+  const auto gradient = random_floats(5 * kChunk + 52, 2);
+  const ActiveSet active{{1.5F, 4, 0, 2}};
+  const auto step = [&](const std::string& importance, double clip) {
+    OptimizerOptions options;
+    options.importance = importance;
+    options.clip_norm = clip;
+    options.momentum = options.weight_decay = 0;
+    Model model("sgd", sizes, options);
+    auto poisoned = gradient;  // what is not active does not count
+    std::fill_n(poisoned.begin() + sizes[0] + 5, sizes[2], std::numeric_limits<float>::quiet_NaN());
+    model.set(model.parameters.gradients, poisoned);
+    model.optimizer->step(active, 1);
+    return model.theta();
+  };
+  for (const std::string importance : {"inside", "outside"}) {
+    double square = 0;
+    std::vector<double> unclipped(gradient.size());
+    for (std::size_t k = 0, i = 0; k < sizes.size(); ++k)
+      for (std::int64_t j = 0; j < sizes[k]; ++j, ++i) {
+        const double scale = active.scale[k], g = gradient[i];
+        unclipped[i] = -scale * g;
+        if (scale != 0) square += std::pow(importance == "inside" ? scale * g : g, 2);
+      }
+    const double norm = std::sqrt(square), limit = norm / 3;
+    const auto clipped = step(importance, limit);
+    double worst = 0;
+    for (std::size_t i = 0; i < clipped.size(); ++i)
+      worst = std::max(worst, std::fabs(clipped[i] - unclipped[i] * limit / (norm + 1e-6)));
+    // Factor, product, step: three roundings of numbers below 4 * 8.
+    CHECK(worst < 3 * 32 * kEpsilon);
+    // A limit that is not reached leaves the bits as they are.
+    const auto free = step(importance, 0);
+    CHECK(step(importance, 2 * norm) == free);
+    CHECK(clipped != free);
+  }
+}
+
 TEST_CASE("The trust ratio clamps the norm of the weights, not the ratio", "[optimizer]") {
   for (const std::string name : {"lars", "lamb"}) {
     const auto moved = [&](float a, float b, double low) {
@@ -155,7 +304,7 @@ TEST_CASE("The trust ratio clamps the norm of the weights, not the ratio", "[opt
 TEST_CASE("A segment of many chunks has one trust ratio, the same bits at any number of threads", "[optimizer]") {
   const std::vector<std::int64_t> sizes = {3 * kChunk + 17, 5, 2 * kChunk};
   for (const std::string name : kNames) {
-    Model one(name, sizes), two(name, sizes, {}, 2);
+    Model one(name, sizes, busy(name)), two(name, sizes, busy(name), 2);
     const auto theta = random_floats(one.parameters.size, 1);
     for (Model* model : {&one, &two}) model->set(model->parameters.values, theta);
     for (unsigned step = 0; step < 3; ++step)
@@ -190,8 +339,14 @@ TEST_CASE("A segment of many chunks has one trust ratio, the same bits at any nu
 }
 
 TEST_CASE("Inactive segments and their state stand still, whatever their gradient holds", "[optimizer]") {
-  for (const std::string name : kNames) {
-    Model model(name, {10, kChunk + 1, 4});
+  for (const auto& [name, more] : std::vector<std::pair<std::string, bool>>{{"sgd", false},
+                                                                            {"lars", false},
+                                                                            {"lars_sgd", false},
+                                                                            {"lamb", false},
+                                                                            {"sgd", true},
+                                                                            {"lars_sgd", true},
+                                                                            {"lamb", true}}) {
+    Model model(name, {10, kChunk + 1, 4}, more ? busy(name) : OptimizerOptions{});
     model.set(model.parameters.values, random_floats(model.parameters.size, 1));
     model.set(model.parameters.gradients, random_floats(model.parameters.size, 2));
     model.optimizer->step(ActiveSet::all(3), .1);
@@ -213,6 +368,8 @@ TEST_CASE("Inactive segments and their state stand still, whatever their gradien
         if (!std::isfinite(after[array][i]) || (after[array][i] != before[array][i]) != active)
           FAIL(name << ", array " << array << ", element " << i);
       }
+    CHECK(model.optimizer->numbers() ==
+          (name == "lamb" && more ? std::vector<double>{2, 1, 2} : std::vector<double>()));
   }
 }
 
@@ -239,6 +396,8 @@ TEST_CASE("Importance inside cancels in a normalised step; outside it multiplies
   // The differences of weights below 4 are rounded at 4 * 2^-24.
   for (const std::string name : {"lars", "lamb"})
     CHECK(differ(first_step(name, "inside", 1), first_step(name, "inside", 4), 1) < 4 * 4 * kEpsilon);
+  CHECK(differ(first_step("lars_sgd", "inside", 1), first_step("lars_sgd", "inside", 4), 1) < 4 * 4 * kEpsilon);
+  CHECK(differ(first_step("lars_sgd", "outside", 1), first_step("lars_sgd", "outside", 4), 4) < 4 * 16 * kEpsilon);
   CHECK(differ(first_step("lars", "outside", 1), first_step("lars", "outside", 4), 4) < 4 * 16 * kEpsilon);
   CHECK(differ(first_step("lamb", "outside", 1), first_step("lamb", "outside", 4), 4) < 4 * 16 * kEpsilon);
   // Nothing is normalised in SGD: both multiply the first step. The momentum tells them apart (the golden steps).
@@ -248,7 +407,7 @@ TEST_CASE("Importance inside cancels in a normalised step; outside it multiplies
 
 TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[optimizer]") {
   for (const std::string name : kNames) {
-    Model whole(name, {100, 7}), other(name, {100, 7});
+    Model whole(name, {100, 7}, busy(name)), other(name, {100, 7}, busy(name));
     whole.set(whole.parameters.values, random_floats(107, 1));
     const auto step = [](Model& model, unsigned k) {
       model.set(model.parameters.gradients, random_floats(107, 10 + k));
@@ -261,6 +420,8 @@ TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[
       CHECK(from[k].name == to[k].name);
       other.set(to[k].data, whole.get(from[k].data));
     }
+    other.optimizer->restore(whole.optimizer->numbers());
+    CHECK(code_of([&] { other.optimizer->restore({1, 2, 3}); }) == ExitCode::checkpoint);
     for (unsigned k = 3; k < 6; ++k) {
       step(whole, k);
       step(other, k);
@@ -271,7 +432,7 @@ TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[
 
 TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
   for (const std::string name : kNames) {
-    Model model(name, {10, 3 * kChunk, 4});
+    Model model(name, {10, 3 * kChunk, 4}, busy(name));
     const ActiveSet active = ActiveSet::all(3);
     const auto on_device = model.backend->allocations().size();
     const auto before = allocations.load();
@@ -297,6 +458,13 @@ TEST_CASE("Impossible optimizer options are refused", "[optimizer]") {
   CHECK(code("sgd", [](auto& o) { o.momentum = 1; }) == ExitCode::usage);
   CHECK(code("lamb", [](auto& o) { o.epsilon = 0; }) == ExitCode::usage);
   CHECK(code("lars", [](auto& o) { o.clamp_low = 11; }) == ExitCode::usage);
+  CHECK(code("lars_sgd", [](auto& o) { o.trust_coefficient = 0; }) == ExitCode::usage);
+  CHECK(code("sgd", [](auto& o) { o.clip_norm = -1; }) == ExitCode::usage);
+  CHECK(code("sgd", [](auto& o) { o.nesterov = true; }) == ExitCode::done);
+  CHECK(code("sgd", [](auto& o) {
+          o.nesterov = true;
+          o.momentum = 0;
+        }) == ExitCode::usage);
 }
 
 TEST_CASE("Every schedule warms up linearly per iteration", "[optimizer]") {

@@ -49,6 +49,60 @@ TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
   CHECK(allocations == earlier + 1);
 }
 
+TEST_CASE("a steady step allocates nothing, whatever the optimizer and the selector", "[trainer][cpu]") {
+  TrainOptions options = test::small_run();
+  options.optimizer = GENERATE("lamb", "lars", "lars_sgd", "sgd");
+  options.selector = GENERATE("exp3", "oracle");
+  options.budget = 4;
+  options.clip_norm = 0.5;
+  options.bias_correction = options.optimizer == "lamb";
+  options.nesterov = options.optimizer == "sgd";
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.start();
+  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  ignore_library_allocations = true;
+  const std::int64_t before = allocations;
+  for (int k = 0; k < 5; ++k) (void)trainer.step(false);
+  const std::int64_t during = allocations - before;
+  ignore_library_allocations = false;
+  CHECK(during == 0);
+}
+
+TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made with, or not at all", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.granularity = "module";
+  options.budget = 2;
+  options.bias_correction = true;
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.start();
+  std::vector<double> drawn(static_cast<std::size_t>(trainer.model().parameters.layers()), 0.0);
+  for (int k = 0; k < 6; ++k) {
+    const StepRecord& record = trainer.step(false);
+    for (std::size_t d = 0; d < drawn.size(); ++d) drawn[d] += (*record.scale)[d] != 0 ? 1 : 0;
+  }
+  const Checkpoint corrected = trainer.capture();
+  CHECK(corrected.doubles.at("optimizer") == drawn);
+  CHECK(*std::min_element(drawn.begin(), drawn.end()) < 6);
+  const auto code = [&](bool correction, const Checkpoint& checkpoint) {
+    options.bias_correction = correction;
+    Trainer other(*world, options);
+    try {
+      other.restore(checkpoint);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::done;
+  };
+  CHECK(code(true, corrected) == ExitCode::done);
+  CHECK(code(false, corrected) == ExitCode::checkpoint);
+  Checkpoint plain = corrected;
+  plain.doubles.erase("optimizer");
+  CHECK(code(true, plain) == ExitCode::checkpoint);
+  CHECK(code(false, plain) == ExitCode::done);
+}
+
 TEST_CASE("the weights do not depend on overlap, message size, replica checks or the number of readers of a phase",
           "[trainer]") {
   const TrainOptions options = test::small_run();
@@ -104,7 +158,12 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
 TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   TrainOptions options = test::small_run();
   options.resample = GENERATE("step", "3", "epoch");
-  options.optimizer = GENERATE("lamb", "lars", "sgd");
+  const auto [optimizer, selector] = GENERATE(table<std::string, std::string>(
+      {{"lamb", "exp3"}, {"lars", "exp3"}, {"sgd", "exp3"}, {"lars_sgd", "oracle"}, {"lamb, corrected", "oracle"}}));
+  options.optimizer = optimizer.substr(0, optimizer.find(','));
+  options.bias_correction = optimizer == "lamb, corrected";
+  options.selector = selector;
+  options.budget = 4;  // layers rest: their step counts differ
   const auto world = Communicator::single();
   Trainer straight(*world, options);
   straight.start();

@@ -43,8 +43,13 @@ struct TrainOptions {
   std::string optimizer = "lamb";
   double lr = 0.01;
   double momentum = 0.9;
-  double weight_decay = -1;  ///< -1: the optimizer's own
+  bool nesterov = false;                              ///< sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;  ///< lamb
+  bool bias_correction = false;                       ///< lamb
+  double weight_decay = -1;                           ///< -1: the optimizer's own
+  double trust_coefficient = 1e-3;                    ///< lars_sgd
   double clamp_low = 0, clamp_high = 10;
+  double clip_norm = 0;               ///< largest norm of the gradient; 0: any
   std::string importance = "inside";  ///< inside | outside
   std::string schedule = "step";
   std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up, increasing
@@ -59,7 +64,7 @@ struct TrainOptions {
   double p_min = 0.1;
   std::string granularity = "tensor";    ///< tensor | module | block
   std::string resample = "step";         ///< step | epoch | a number of steps
-  std::string bandit_loss = "selfnorm";  ///< paper | shiftfree | minshift | selfnorm
+  std::string bandit_loss = "selfnorm";  ///< one of bandit_losses()
   double bandit_rate = 0;                ///< 0: the loss's own
 
   std::string out;                    ///< empty: the run names its folder by time or job

@@ -13,12 +13,20 @@ namespace dat {
 class Backend;
 
 struct OptimizerOptions {
-  double momentum = 0.9;                              ///< sgd, lars
+  double momentum = 0.9;                              ///< sgd, lars, lars_sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;  ///< lamb
-  double weight_decay = -1;  ///< on every tensor; < 0: the optimizer's own default (sgd 5e-4, lars and lamb 1e-4)
-  bool nesterov = false;     ///< sgd
+  bool bias_correction = false;                       ///< lamb
+  /// On every tensor, but in lars_sgd not on those of one dimension. < 0: the optimizer's own default (sgd 5e-4, the
+  /// others 1e-4).
+  double weight_decay = -1;
+  bool nesterov = false;                  ///< sgd
+  double trust_coefficient = 1e-3;        ///< eta of lars_sgd
   double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
   std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the step
+  /// Largest L2 norm of all active layers' gradients together, as the optimizer takes them: gradient/p where importance
+  /// is inside, the raw gradient where it is outside. Longer ones are shortened as by torch.nn.utils.clip_grad_norm_.
+  /// 0: off.
+  double clip_norm = 0;
 };
 
 /// Updates the weights of the active layers; inactive segments and their state stand still. The gradient in
@@ -36,6 +44,15 @@ class Optimizer {
     float* data;
   };
   [[nodiscard]] virtual std::vector<State> state() const = 0;
+
+  /// The state beside those arrays (step counts), as flat numbers, so that a checkpoint can restore it bit for bit;
+  /// empty where there is none.
+  [[nodiscard]] virtual std::vector<double> numbers() const { return {}; }
+  /// Takes up such numbers. Error(checkpoint) where there are more or fewer than this optimizer has.
+  virtual void restore(const std::vector<double>& numbers) {
+    require(numbers.empty(), ExitCode::checkpoint, "the checkpoint holds ", numbers.size(),
+            " numbers of optimizer state, but this optimizer has none: resume with the optimizer of the first run");
+  }
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>& optimizers();

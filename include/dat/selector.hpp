@@ -14,8 +14,8 @@ struct SelectorOptions {
   int layers = 0;                        ///< D
   double budget = 0;                     ///< s: the mean number of active layers; p_min*D <= s <= D
   double p_min = 0.1;                    ///< lowest inclusion probability
-  std::string bandit_loss = "selfnorm";  ///< paper | shiftfree | minshift | selfnorm
-  double bandit_rate = 0;                ///< alpha_p; 0 = the loss's own default
+  std::string bandit_loss = "selfnorm";  ///< of exp3: one of bandit_losses()
+  double bandit_rate = 0;                ///< of exp3: alpha_p; 0 = the loss's own default
 };
 
 /// q = 1 - prod (1 - p_d): the probability that independent draws with p take any layer.
@@ -46,6 +46,9 @@ class LayerSelector {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors();
+
+/// The names that bandit_loss may have.
+[[nodiscard]] std::vector<std::string> bandit_losses();
 
 /// What bandit_rate = 0 stands for. Error(usage): no such bandit loss.
 [[nodiscard]] double default_bandit_rate(const std::string& bandit_loss);

@@ -6,6 +6,7 @@ namespace dat {
 namespace {
 
 /// LARS in DAT's form: momentum <- mu*momentum + (g + wd*theta) on every tensor, u = momentum, and Layerwise's step.
+/// (As You et al. wrote it: lars_sgd.cpp.)
 class Lars final : public Optimizer {
  public:
   Lars(Backend& backend, Parameters& parameters, const OptimizerOptions& options)

@@ -4,6 +4,7 @@ namespace dat {
 
 std::unique_ptr<Optimizer> make_sgd(Backend&, Parameters&, const OptimizerOptions&);
 std::unique_ptr<Optimizer> make_lars(Backend&, Parameters&, const OptimizerOptions&);
+std::unique_ptr<Optimizer> make_lars_sgd(Backend&, Parameters&, const OptimizerOptions&);
 std::unique_ptr<Optimizer> make_lamb(Backend&, Parameters&, const OptimizerOptions&);
 
 namespace {
@@ -15,7 +16,8 @@ struct Member {
   Make* make;
   double weight_decay;
 };
-constexpr Member kMembers[] = {{"sgd", make_sgd, 5e-4}, {"lars", make_lars, 1e-4}, {"lamb", make_lamb, 1e-4}};
+constexpr Member kMembers[] = {
+    {"sgd", make_sgd, 5e-4}, {"lars", make_lars, 1e-4}, {"lars_sgd", make_lars_sgd, 1e-4}, {"lamb", make_lamb, 1e-4}};
 
 std::function<Make> checked(Make* make, double weight_decay) {
   return [make, weight_decay](Backend& backend, Parameters& parameters, OptimizerOptions options) {
@@ -23,6 +25,8 @@ std::function<Make> checked(Make* make, double weight_decay) {
             options.importance, "'; known: inside, outside");
     for (const double decay : {options.momentum, options.beta1, options.beta2})
       require(0 <= decay && decay < 1, ExitCode::usage, "momentum, beta1 and beta2 must be in [0, 1), not ", decay);
+    require(options.clip_norm >= 0, ExitCode::usage, "the largest norm of the gradient must not be negative, but is ",
+            options.clip_norm);
     if (options.weight_decay < 0) options.weight_decay = weight_decay;
     return make(backend, parameters, options);
   };

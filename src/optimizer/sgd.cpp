@@ -1,6 +1,7 @@
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
 #include "optimizer.hpp"
+#include "segment_factors.hpp"
 
 namespace dat {
 
@@ -14,20 +15,18 @@ class Sgd final : public Optimizer {
       : backend_(backend),
         parameters_(parameters),
         options_(options),
-        table_(backend, parameters),
-        scale_(parameters.segments.size()),
-        device_scale_(backend.allocate_floats(static_cast<std::int64_t>(scale_.size()), "optimizer factors")),
-        momentum_(backend.allocate_floats(parameters.size, "optimizer state")) {}
+        factors_(backend, parameters, options),
+        momentum_(backend.allocate_floats(parameters.size, "optimizer state")) {
+    require(!options.nesterov || options.momentum > 0, ExitCode::usage,
+            "Nesterov's step needs a momentum above 0: raise the momentum, or leave nesterov off");
+  }
 
   void step(const ActiveSet& active, double lr) override {
-    for (std::size_t k = 0; k < scale_.size(); ++k)
-      scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
-    backend_.copy_to_device(device_scale_, scale_.data(), scale_.size() * sizeof(float));
-    const bool inside = options_.importance == "inside";
-    each(backend_.device(), table_.select(active),
-         kernels::SgdStep{parameters_.values, momentum_, parameters_.gradients, inside ? device_scale_ : nullptr,
-                          inside ? nullptr : device_scale_, static_cast<float>(options_.momentum),
-                          static_cast<float>(options_.weight_decay), static_cast<float>(lr), options_.nesterov});
+    const Chunks& chunks = factors_.begin(active);
+    each(backend_.device(), chunks,
+         kernels::SgdStep{parameters_.values, momentum_, parameters_.gradients, factors_.gradient(), factors_.step(),
+                          static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
+                          static_cast<float>(lr), options_.nesterov});
     ++parameters_.version;
   }
 
@@ -37,9 +36,7 @@ class Sgd final : public Optimizer {
   Backend& backend_;
   Parameters& parameters_;
   OptimizerOptions options_;
-  ChunkTable table_;
-  std::vector<float> scale_;
-  float* device_scale_;
+  SegmentFactors factors_;
   float* momentum_;
 };
 

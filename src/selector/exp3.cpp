@@ -1,62 +1,77 @@
 #include <algorithm>
 #include <cmath>
 
+#include "budget.hpp"
 #include "dat/selector.hpp"
 
 namespace dat {
 
 namespace {
 
-/// JointSpar: Liu and Mozafari, "Communication-efficient Distributed Learning for Large Batch Optimization", ICML 2022.
-/// With g the norm of a drawn layer and pi = p / probability_of_any(p) the probability with which it was drawn, the
-/// bandit losses l and the weights w = p*exp(-alpha*l/pi) are
-///   paper      l = (L/p_min)^2 - (g/pi)^2, L the largest norm seen so far
-///   shiftfree  l = -(g/pi)^2
-///   minshift   l = max over the drawn layers of (g/pi)^2, minus (g/pi)^2
-///   selfnorm   l/pi = -x / max over the drawn layers of x, x = (g/pi)^2/pi
-/// A layer that was not drawn, or whose norm is zero or not finite (also: its square), keeps w = p. Then p is
-/// projected.
-enum class BanditLoss { paper, shiftfree, minshift, selfnorm };
-
-struct BanditLossMember {
-  const char* name;
-  BanditLoss loss;
-  double rate;
+/// What the losses of one draw share: maxima over the drawn layers, with g the norm of a layer's gradient and
+/// pi = p / probability_of_any(p) the probability with which it was drawn.
+struct Draw {
+  double p_min = 0;
+  double largest_norm = 0;    ///< L: of g, over all draws so far
+  double largest_square = 0;  ///< of (g/pi)^2
+  double largest_x = 0;       ///< of x = (g/pi)^2/pi
 };
-constexpr BanditLossMember kBanditLosses[] = {{"paper", BanditLoss::paper, 1e-5},
-                                              {"shiftfree", BanditLoss::shiftfree, 1e-2},
-                                              {"minshift", BanditLoss::minshift, 1e-3},
-                                              {"selfnorm", BanditLoss::selfnorm, 0.1}};
 
-const BanditLossMember& bandit_loss_from(const std::string& name) {
+/// A bandit loss l. `gain` is -l/pi: what, times the rate, is added to the logarithm of a drawn layer's weight.
+struct BanditLoss {
+  const char* name;
+  double rate;  ///< the default
+  double (*gain)(double g, double pi, const Draw& draw);
+};
+
+constexpr double square(double x) { return x * x; }
+
+/// JointSpar: Liu and Mozafari, "Communication-efficient Distributed Learning for Large Batch Optimization", ICML 2022.
+/// The weights w = p*exp(-rate*l/pi) of the drawn layers are projected. Most losses descend on the variance of the
+/// sparsified gradient, sum g^2/pi, whose derivative is -(g/pi)^2 and whose least value is at p = clip(c*g, p_min, 1):
+///   paper                 l = (L/p_min)^2 - (g/pi)^2
+///   shiftfree             l = -(g/pi)^2
+///   shiftfree_normalised  l = -(g/pi)^2 / (L/p_min)^2
+///   minshift              l = max over the drawn layers of (g/pi)^2, minus (g/pi)^2
+///   selfnorm              l/pi = -x / max over the drawn layers of x
+/// An analysis of steps that are normalised layer by layer (LARS) pays the root of each layer's variance,
+/// g*sqrt((1 - pi)/pi) <= g/sqrt(pi). The sum of these bounds has the derivative -g/pi^(3/2) / 2 and its least value at
+/// p = clip(c*g^(2/3), p_min, 1). Divided by the largest number that it can be, which leaves one in [-1, 0] whatever
+/// the scale of the gradient, this is
+///   lars                  l = -(g/pi^(3/2)) / (L/p_min^(3/2))
+constexpr BanditLoss kBanditLosses[] = {
+    {"paper", 1e-5,
+     [](double g, double pi, const Draw& of) { return (square(g / pi) - square(of.largest_norm / of.p_min)) / pi; }},
+    {"shiftfree", 1e-2, [](double g, double pi, const Draw&) { return square(g / pi) / pi; }},
+    {"shiftfree_normalised", 1,
+     [](double g, double pi, const Draw& of) { return square(g / pi) / square(of.largest_norm / of.p_min) / pi; }},
+    {"minshift", 1e-3, [](double g, double pi, const Draw& of) { return (square(g / pi) - of.largest_square) / pi; }},
+    {"selfnorm", 0.1, [](double g, double pi, const Draw& of) { return square(g / pi) / pi / of.largest_x; }},
+    {"lars", 1,
+     [](double g, double pi, const Draw& of) { return g / of.largest_norm * std::pow(of.p_min / pi, 1.5) / pi; }},
+};
+
+const BanditLoss& bandit_loss_from(const std::string& name) {
   std::string known;
-  for (const auto& member : kBanditLosses) {
-    if (name == member.name) return member;
-    known += (known.empty() ? "" : ", ") + std::string(member.name);
+  for (const BanditLoss& loss : kBanditLosses) {
+    if (name == loss.name) return loss;
+    known += (known.empty() ? "" : ", ") + std::string(loss.name);
   }
   fail(ExitCode::usage, "unknown bandit loss '", name, "'; known: ", known);
 }
 
+/// A layer that was not drawn, or whose norm is zero or not finite (also: its square), keeps w = p.
 class Exp3Selector final : public LayerSelector {
  public:
-  explicit Exp3Selector(const SelectorOptions& options) : options_(options) {
-    const BanditLossMember& member = bandit_loss_from(options.bandit_loss);
-    loss_ = member.loss;
+  explicit Exp3Selector(const SelectorOptions& options)
+      : options_(options), loss_(bandit_loss_from(options.bandit_loss)) {
+    check_budget(options);
     require(options.bandit_rate >= 0, ExitCode::usage, "the bandit rate ", options.bandit_rate, " is negative");
-    rate_ = options.bandit_rate > 0 ? options.bandit_rate : member.rate;
-    require(options.layers > 0, ExitCode::usage, "selector 'exp3' needs at least one layer");
-    require(options.p_min > 0 && options.p_min <= 1, ExitCode::usage, "p_min = ", options.p_min, " is not in (0, 1]");
-    require(options.budget <= options.layers, ExitCode::usage, "budget ", options.budget, " is more than the ",
-            options.layers, " layers: lower it to at most ", options.layers);
-    // The slack is for the rounding of the product.
-    const double lowest = options.layers * options.p_min;
-    require(options.budget >= lowest * (1 - 1e-12), ExitCode::usage, "budget ", options.budget, " is less than p_min ",
-            options.p_min, " times ", options.layers, " layers: raise the budget to at least ", lowest,
-            " or lower p_min to at most ", options.budget / options.layers);
+    rate_ = options.bandit_rate > 0 ? options.bandit_rate : loss_.rate;
     const auto layers = static_cast<std::size_t>(options.layers);
     log_w_.resize(layers);
     scratch_.reserve(2 * layers);
-    p_.assign(layers, std::max(options.budget / options.layers, options.p_min));
+    p_.assign(layers, equal_probability(options));
   }
 
   void learn(const ActiveSet& active, const std::vector<double>& norms) override {
@@ -66,22 +81,17 @@ class Exp3Selector final : public LayerSelector {
     };
     const double any_layer = probability_of_any(p_);
     const auto pi = [&](std::size_t d) { return p_[d] / any_layer; };
-    const auto square = [&](std::size_t d) { return norms[d] / pi(d) * (norms[d] / pi(d)); };
-    double largest_square = 0;
-    double largest_x = 0;
+    Draw draw{.p_min = options_.p_min};
     for (std::size_t d = 0; d < p_.size(); ++d)
       if (used(d)) {
         largest_norm_ = std::max(largest_norm_, norms[d]);
-        largest_square = std::max(largest_square, square(d));
-        largest_x = std::max(largest_x, square(d) / pi(d));
+        draw.largest_square = std::max(draw.largest_square, square(norms[d] / pi(d)));
+        draw.largest_x = std::max(draw.largest_x, square(norms[d] / pi(d)) / pi(d));
       }
-    const double unit = loss_ == BanditLoss::selfnorm ? largest_x : 1;
-    const double shift = loss_ == BanditLoss::paper      ? std::pow(largest_norm_ / options_.p_min, 2)
-                         : loss_ == BanditLoss::minshift ? largest_square
-                                                         : 0;
+    draw.largest_norm = largest_norm_;
     for (std::size_t d = 0; d < p_.size(); ++d) {
       log_w_[d] = std::log(p_[d]);
-      if (used(d)) log_w_[d] += rate_ * ((square(d) - shift) / pi(d) / unit);
+      if (used(d)) log_w_[d] += rate_ * loss_.gain(norms[d], pi(d), draw);
     }
     project_kl(log_w_, options_.budget, options_.p_min, p_, scratch_);
   }
@@ -104,13 +114,19 @@ class Exp3Selector final : public LayerSelector {
 
  private:
   SelectorOptions options_;
-  BanditLoss loss_;
+  const BanditLoss& loss_;
   double rate_;
   double largest_norm_ = 0;  // L
   std::vector<double> p_, log_w_, scratch_;
 };
 
 }  // namespace
+
+std::vector<std::string> bandit_losses() {
+  std::vector<std::string> all;
+  for (const BanditLoss& loss : kBanditLosses) all.emplace_back(loss.name);
+  return all;
+}
 
 double default_bandit_rate(const std::string& bandit_loss) { return bandit_loss_from(bandit_loss).rate; }
 

@@ -1,8 +1,20 @@
 #include "train/advice.hpp"
 
+#include <sstream>
+
 #include "dat/report.hpp"
 
 namespace dat {
+
+namespace {
+
+[[nodiscard]] std::string number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+}  // namespace
 
 std::vector<std::string> advice(const TrainOptions& options, int batch, int cores) {
   std::vector<std::string> all;
@@ -14,6 +26,14 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
                   ", one step an epoch");
+  if (options.beta2 < options.beta1)
+    all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
+                  ": the mean square forgets faster than the mean that is divided by its root; exchange them");
+  // Momentum aside, a step moves a layer by this part of its norm at most.
+  if (const double part = options.lr * options.trust_coefficient; options.optimizer == "lars_sgd" && part < 1e-4)
+    all.push_back("--lr " + number(options.lr) + " times --trust-coefficient " + number(options.trust_coefficient) +
+                  " is " + number(part) + ", and lars_sgd moves a layer by no more than this part of its norm in a " +
+                  "step: raise --lr");
   if (options.attack == "none" || options.alpha == 0) return all;
   const int steps = options.attack == "fgsm" ? 1 : options.attack_steps;
   const std::string alpha = "--alpha " + radius_text(options.alpha), eps = "--eps " + radius_text(options.eps);

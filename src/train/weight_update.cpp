@@ -16,10 +16,17 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
                                                   .total_steps = options.max_steps})),
       optimizer_(optimizers().at(options.optimizer)(model.backend, model.parameters,
                                                     {.momentum = options.momentum,
+                                                     .beta1 = options.beta1,
+                                                     .beta2 = options.beta2,
+                                                     .epsilon = options.epsilon,
+                                                     .bias_correction = options.bias_correction,
                                                      .weight_decay = options.weight_decay,
+                                                     .nesterov = options.nesterov,
+                                                     .trust_coefficient = options.trust_coefficient,
                                                      .clamp_low = options.clamp_low,
                                                      .clamp_high = options.clamp_high,
-                                                     .importance = options.importance})) {}
+                                                     .importance = options.importance,
+                                                     .clip_norm = options.clip_norm})) {}
 
 void WeightUpdate::apply(const ActiveSet& active, std::int64_t step) {
   optimizer_->step(active, lr(step));
@@ -30,6 +37,8 @@ void WeightUpdate::save(Checkpoint& checkpoint) {
   save_network(model_, checkpoint);
   for (const Optimizer::State& state : optimizer_->state())
     save_segments(model_, "optim/" + state.name, state.data, checkpoint);
+  if (const std::vector<double> numbers = optimizer_->numbers(); !numbers.empty())
+    checkpoint.doubles["optimizer"] = numbers;
   checkpoint.integers["batches_tracked"] = model_.batches_tracked;
 }
 
@@ -37,6 +46,8 @@ void WeightUpdate::restore(const Checkpoint& checkpoint) {
   load_network(checkpoint, model_);
   for (const Optimizer::State& state : optimizer_->state())
     load_segments(checkpoint, "optim/" + state.name, model_, state.data);
+  const auto numbers = checkpoint.doubles.find("optimizer");
+  optimizer_->restore(numbers != checkpoint.doubles.end() ? numbers->second : std::vector<double>());
   model_.batches_tracked = integer_of(checkpoint, "batches_tracked");
 }
 
@@ -44,6 +55,9 @@ void WeightUpdate::share(Communicator& ranks) {
   const auto floats = [&](float* data, std::int64_t count) { share_floats(ranks, model_.backend, data, count); };
   floats(model_.parameters.values, model_.parameters.size);
   for (const Optimizer::State& state : optimizer_->state()) floats(state.data, model_.parameters.size);
+  std::vector<double> numbers = optimizer_->numbers();
+  ranks.broadcast(numbers.data(), numbers.size() * sizeof(double));
+  optimizer_->restore(numbers);
   floats(model_.running_mean, model_.graph.statistics);
   floats(model_.running_variance, model_.graph.statistics);
   ranks.broadcast(&model_.batches_tracked, sizeof model_.batches_tracked);
@@ -54,6 +68,8 @@ void WeightUpdate::digest(Digest& digest) const {
   digest.add(model_.backend, model_.parameters.values, model_.parameters.size);
   for (const Optimizer::State& state : optimizer_->state())
     digest.add(model_.backend, state.data, model_.parameters.size);
+  const std::vector<double> numbers = optimizer_->numbers();
+  digest.add(numbers.data(), numbers.size() * sizeof(double));
   if (statistics_.local()) return;
   digest.add(model_.backend, model_.running_mean, model_.graph.statistics);
   digest.add(model_.backend, model_.running_variance, model_.graph.statistics);

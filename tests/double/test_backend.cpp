@@ -106,6 +106,8 @@ TEST_CASE("A steady training step waits once, allocates nothing, and replays wha
   options.attack_precision = precision;
   options.resident = resident;
   options.selector = selector;
+  options.bias_correction = selector == "all";
+  options.clip_norm = selector == "all" ? 0.5 : 0;
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();

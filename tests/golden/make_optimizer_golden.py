@@ -1,7 +1,9 @@
-"""Writes optimizer.h5 beside this script: five steps of LAMB, LARS and SGD in double precision.
+"""Writes optimizer.h5 beside this script: five steps of each optimizer in double precision.
 
 The inputs are float32 numbers, so that both sides start from the same values. LAMB and LARS are plain tensor formulas,
-SGD is torch.optim.SGD, with 1/p on the gradient (inside) or on the learning rate of each tensor (outside). An inactive segment (scale 0) is left out of the step altogether.
+SGD is torch.optim.SGD, with 1/p on the gradient (inside) or on the learning rate of each tensor (outside). Gradients
+are clipped by torch.nn.utils.clip_grad_norm_, as the optimizer takes them. An inactive segment (scale 0) is left out of
+the step altogether. Tensors of fewer than 10 elements stand for those of one dimension.
 """
 import os
 
@@ -20,6 +22,8 @@ SCALE = [
     [1.5, 4.0, 0.0, 2.0, 1.0],
     [1.0, 1.25, 10.0, 2.0, 0.0],
 ]
+CLIP = {"inside": 1.6, "outside": 1.3}  # longer than the gradient of some steps, shorter than that of others
+ETA = 0.5  # LARS's trust coefficient
 
 
 def inputs():
@@ -31,50 +35,75 @@ def inputs():
     return theta, gradients
 
 
+def active_gradients(gradients, step, importance, clip):
+    """{segment: gradient} as the optimizer takes it."""
+    found = {}
+    for d, scale in enumerate(SCALE[step]):
+        if scale:
+            found[d] = gradients[step][d].double() * (scale if importance == "inside" else 1.0)
+    if clip:
+        holders = [torch.zeros_like(g).requires_grad_() for g in found.values()]
+        for holder, g in zip(holders, found.values()):
+            holder.grad = g
+        torch.nn.utils.clip_grad_norm_(holders, CLIP[importance])
+    return found
+
+
 def trust_ratio(theta, u, low=0.0, high=10.0):
     tau, norm = theta.norm().clamp(low, high), u.norm()
     return (tau / norm).item() if tau > 0 and norm > 0 else 1.0
 
 
-def lamb(theta, g, state, importance, scale, lr):
+def lamb(theta, g, state, outside, lr, beta1=0.9, beta2=0.999, epsilon=1e-6, corrected=False):
+    """As in DAT; corrected: algorithm 2 of You et al., ICLR 2020, with the steps of this tensor as t."""
     m, v = state.setdefault("m", torch.zeros_like(theta)), state.setdefault("v", torch.zeros_like(theta))
-    g = g * scale if importance == "inside" else g
-    m.mul_(0.9).add_(g, alpha=0.1)
-    v.mul_(0.999).addcmul_(g, g, value=0.001)
-    u = m / (v.sqrt() + 1e-6) + 1e-4 * theta
-    theta -= lr * trust_ratio(theta, u) * (scale if importance == "outside" else 1.0) * u
+    t = state["t"] = state.get("t", 0) + 1
+    m.mul_(beta1).add_(g, alpha=1 - beta1)
+    v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+    m_hat, v_hat = (m / (1 - beta1**t), v / (1 - beta2**t)) if corrected else (m, v)
+    u = m_hat / (v_hat.sqrt() + epsilon) + 1e-4 * theta
+    theta -= lr * trust_ratio(theta, u) * outside * u
 
 
-def lars(theta, g, state, importance, scale, lr):
+def lars(theta, g, state, outside, lr):
+    """As in DAT."""
     m = state.setdefault("m", torch.zeros_like(theta))
-    g = g * scale if importance == "inside" else g
     m.mul_(0.9).add_(g + 1e-4 * theta)
-    theta -= lr * trust_ratio(theta, m) * (scale if importance == "outside" else 1.0) * m
+    theta -= lr * trust_ratio(theta, m) * outside * m
 
 
-def run_layerwise(formula, importance):
+def lars_sgd(theta, g, state, outside, lr):
+    """Algorithm 1 of You, Gitman and Ginsburg, 2017; tensors of one dimension have neither decay nor a local rate."""
+    v = state.setdefault("v", torch.zeros_like(theta))
+    matrix = theta.numel() >= 10
+    decay = 1e-4 if matrix else 0.0
+    local = ETA * theta.norm() / (g.norm() + decay * theta.norm()) if matrix and theta.norm() > 0 else 1.0
+    v.mul_(0.9).add_(lr * local * (g + decay * theta))
+    theta -= outside * v
+
+
+def run_layerwise(formula, importance, clip=False, **options):
     theta, gradients = inputs()
     theta = [t.double() for t in theta]
     states = [{} for _ in SIZES]
     trace = []
     for k in range(STEPS):
-        for d, scale in enumerate(SCALE[k]):
-            if scale:
-                formula(theta[d], gradients[k][d].double(), states[d], importance, scale, LR[k])
+        for d, g in active_gradients(gradients, k, importance, clip).items():
+            formula(theta[d], g, states[d], SCALE[k][d] if importance == "outside" else 1.0, LR[k], **options)
         trace.append(torch.cat(theta).numpy().copy())
     return np.stack(trace)
 
 
-def run_sgd(nesterov, importance):
+def run_sgd(nesterov, importance, clip=False):
     theta, gradients = inputs()
     theta = [t.double().requires_grad_() for t in theta]
     sgd = torch.optim.SGD([{"params": [t]} for t in theta], lr=1.0, momentum=0.9, weight_decay=5e-4, nesterov=nesterov)
     trace = []
     for k in range(STEPS):
+        taken = active_gradients(gradients, k, importance, clip)
         for d, scale in enumerate(SCALE[k]):
-            inside, outside = (scale, 1.0) if importance == "inside" else (1.0, scale)
-            sgd.param_groups[d]["lr"] = LR[k] * outside
-            theta[d].grad = gradients[k][d].double() * inside if scale else None
+            sgd.param_groups[d]["lr"] = LR[k] * (scale if importance == "outside" else 1.0)
+            theta[d].grad = taken.get(d)
         sgd.step()
         trace.append(torch.cat([t.detach() for t in theta]).numpy().copy())
     return np.stack(trace)
@@ -91,10 +120,17 @@ def main():
         file["gradients"] = np.stack([torch.cat(g).numpy() for g in gradients])
         for importance in ("inside", "outside"):
             file["lamb_" + importance] = run_layerwise(lamb, importance)
+            file["lamb_corrected_" + importance] = run_layerwise(lamb, importance, beta1=0.8, beta2=0.95, epsilon=1e-3,
+                                                                 corrected=True)
+            file["lamb_clipped_" + importance] = run_layerwise(lamb, importance, clip=True)
             file["lars_" + importance] = run_layerwise(lars, importance)
+            file["lars_clipped_" + importance] = run_layerwise(lars, importance, clip=True)
+            file["lars_sgd_" + importance] = run_layerwise(lars_sgd, importance)
+            file["lars_sgd_clipped_" + importance] = run_layerwise(lars_sgd, importance, clip=True)
         for importance, end in ("inside", ""), ("outside", "_outside"):
             file["sgd" + end] = run_sgd(False, importance)
             file["sgd_nesterov" + end] = run_sgd(True, importance)
+            file["sgd_clipped" + end] = run_sgd(False, importance, clip=True)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ ExitCode code_of(Call&& call) {
   options.threads = 1;
   options.budget = 4;
   options.optimizer = optimizer;
+  options.bias_correction = optimizer == "lamb";
   return options;
 }
 
@@ -65,12 +66,14 @@ TEST_CASE("The replica check finds a rank that differs in anything that training
               (own ? ExitCode::done : found));
       }
       CHECK(code([](Checkpoint& mine) { mine.doubles["p"].back() *= 1 + 0x1p-50; }) == found);
+      if (optimizer == "lamb") CHECK(code([](Checkpoint& mine) { mine.doubles.at("optimizer").back() += 1; }) == found);
       CHECK(code([](Checkpoint& mine) { mine.doubles["active_scale"].back() += 0.5; }) == found);
       // Rank 0's state, given to all, passes.
       (void)code([](Checkpoint& mine) {
         for (Checkpoint::Array& array : mine.arrays) array.values.front() += 1;
         mine.doubles["p"].front() /= 2;
         mine.doubles["active_scale"].front() += 1;
+        if (mine.doubles.contains("optimizer")) mine.doubles["optimizer"].front() += 1;
       });
       CHECK(code_of([&] {
               trainer.share_state();

@@ -232,8 +232,11 @@ def automatic(config, layers):
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
             "eval-eps": eps, "eval-alpha": "auto" if "fgsm" in kinds else eps / 4,
             "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "clamp-low": 0, "clamp-high": 10,
+            "nesterov": False, "beta1": .9, "beta2": .999, "epsilon": 1e-6, "bias-correction": False,
+            "trust-coefficient": 1e-3, "clip-norm": 0,
             "importance": "inside", "budget": layers * 40 / 54, "p-min": .1, "bandit-loss": "selfnorm",
-            "bandit-rate": {"paper": 1e-5, "shiftfree": 1e-2, "minshift": 1e-3, "selfnorm": .1}[config["bandit-loss"]],
+            "bandit-rate": {"paper": 1e-5, "shiftfree": 1e-2, "shiftfree_normalised": 1, "minshift": 1e-3,
+                            "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "augment": True, "warm-start": 0, "attack-stop": "off", "attack-reuse": False}
@@ -268,8 +271,10 @@ class State:
     parameters: dict
     optimizer: dict
     running: list
-    p: np.ndarray  # of the bandit
+    p: np.ndarray  # of the selector
     largest_norm: float
+    squares: np.ndarray  # of the oracle: averages of squared norms, -1 where a layer has not been drawn yet
+    counts: np.ndarray  # of LAMB with bias correction: steps of each layer
     drawn_p: np.ndarray  # the probabilities from which the draw in force was made
     scale: np.ndarray  # 1/p of the active layers, else 0
     batches_tracked: int
@@ -285,7 +290,7 @@ class Attack:
     stop: int = None  # of PGD: an image takes at most so many steps while it is misclassified
 
 
-ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lamb": ["m", "v"]}
+ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lars_sgd": ["momentum"], "lamb": ["m", "v"]}
 
 
 class Reference:
@@ -308,7 +313,7 @@ class Reference:
         self.layers = list(dict.fromkeys(layer.values()))
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
         self.lam = config["lambda"]
-        self.importance = config["importance"]
+        self.importance, self.selector = config["importance"], config["selector"]
 
         # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
         # share is cut to it, and has smaller micro-batches; fewer only where there are more of them than images.
@@ -349,8 +354,9 @@ class Reference:
                      optimizer={array: {name: torch.zeros(shape) for name, shape in self.shapes.items()}
                                 for array in ARRAYS[self.config["optimizer"]]},
                      running=[running] * self.ranks,
-                     p=np.full(layers if self.config["selector"] == "exp3" else 0,
-                               max(self.budget / layers, self.config["p-min"])), largest_norm=0.0,
+                     p=np.full(0 if self.selector == "all" else layers, self.equal_p()), largest_norm=0.0,
+                     squares=np.full(layers if self.selector == "oracle" else 0, -1.0),
+                     counts=np.zeros(layers if self.config["bias-correction"] else 0),
                      drawn_p=np.ones(layers), scale=np.ones(layers), batches_tracked=0,
                      perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None)
 
@@ -369,11 +375,16 @@ class Reference:
                            for means, variances in halves]
                 assert all(torch.equal(a, b) for name in self.norms for a, b in zip(running[0][name], found[name]))
             selector = state["selector"][()]
+            p, squares = selector[:-1], selector[:0]
+            if self.selector == "oracle":
+                p, squares = self.best_p(selector), selector
             return State(step=int(state.attrs["step"]),
                          parameters={name: tensor(file[f"param/{name}"]) for name in self.shapes},
                          optimizer={array: {name: tensor(of[name]) for name in self.shapes}
                                     for array, of in file["optim"].items()},
-                         running=running, p=selector[:-1], largest_norm=selector[-1] if len(selector) else 0.0,
+                         running=running, p=p, squares=squares,
+                         largest_norm=selector[-1] if self.selector == "exp3" else 0.0,
+                         counts=state["optimizer"][()] if "optimizer" in state else np.zeros(0),
                          drawn_p=state["p"][()], scale=state["active_scale"][()],
                          batches_tracked=int(state.attrs["batches_tracked"]),
                          perturbations=state["perturbations"][()] if "perturbations" in state else None)
@@ -539,52 +550,85 @@ class Reference:
             largest = max(largest, norms[used].max())
             if loss == "selfnorm":
                 cost = -(squares / pi) / (squares / pi)[used].max()
+            elif loss == "shiftfree_normalised":
+                cost = -squares / (largest / p_min) ** 2 / pi
+            elif loss == "lars":
+                cost = -(norms / pi**1.5) / (largest / p_min**1.5) / pi
             else:
                 shift = {"paper": (largest / p_min) ** 2, "shiftfree": 0.0, "minshift": squares[used].max()}[loss]
                 cost = (shift - squares) / pi
             log_w[used] -= rate * cost[used]
-        # argmin of the KL divergence over {sum q = budget, p_min <= q <= 1}: clip(c w, p_min, 1); c by bisection.
+        return self.project(log_w), largest
+
+    def project(self, log_w):
+        """argmin of the KL divergence over {sum q = budget, p_min <= q <= 1}: clip(c w, p_min, 1); c by bisection."""
+        p_min = self.config["p-min"]
         clipped = lambda c: np.exp(np.clip(log_w + c, np.log(p_min), 0))
         low, high = np.log(p_min) - log_w.max() - 1, 1 - log_w.min()
         for _ in range(200):
             middle = (low + high) / 2
             low, high = (middle, high) if clipped(middle).sum() < self.budget else (low, middle)
-        return clipped(high), largest
+        return clipped(high)
+
+    def equal_p(self):
+        return max(self.budget / len(self.layers), self.config["p-min"])
+
+    def best_p(self, squares):
+        """The oracle's probabilities: clip(c norm, p_min, 1). Layers without a norm count with the largest one."""
+        if squares.max() < 0:
+            return np.full(len(squares), self.equal_p())
+        return self.project(np.log(np.where(squares < 0, squares.max(), squares)) / 2)
 
     def optimize(self, state, gradients, scale, lr, rounding):
         config, kind = self.config, self.config["optimizer"]
-        decay = config["weight-decay"]
+        decay, mu = config["weight-decay"], config["momentum"]
         parameters, optimizer = dict(state.parameters), {array: dict(of) for array, of in state.optimizer.items()}
-        for name, theta in state.parameters.items():
-            factor = scale[self.layer[name]]
-            if factor == 0:
+        counts = state.counts + (scale > 0) if len(state.counts) else state.counts
+        inside = self.importance == "inside"
+        taken = {name: g * (scale[self.layer[name]] if inside else 1.0) for name, g in gradients.items()}
+        if config["clip-norm"] > 0:  # as torch.nn.utils.clip_grad_norm_
+            norm = float(sum(g.square().sum() for g in taken.values())) ** .5
+            taken = {name: g * min(1.0, config["clip-norm"] / (norm + 1e-6)) for name, g in taken.items()}
+        for name, g in taken.items():
+            theta, outside = state.parameters[name], 1.0 if inside else scale[self.layer[name]]
+            if kind == "lars_sgd":  # You, Gitman and Ginsburg, algorithm 1
+                matrix, local = theta.dim() > 1, 1.0
+                below = float(g.norm() + decay * theta.norm())
+                if matrix and theta.norm() > 0 and below > 0:
+                    local = config["trust-coefficient"] * float(theta.norm()) / below
+                step = lr * local * (g + (decay if matrix else 0.0) * theta)
+                optimizer["momentum"][name] = rounding.number(mu * optimizer["momentum"][name] + step)
+                parameters[name] = rounding.number(theta - outside * optimizer["momentum"][name])
                 continue
-            inside, outside = (factor, 1.0) if self.importance == "inside" else (1.0, factor)
-            g = gradients[name] * inside
             if kind == "lamb":
-                m = .9 * optimizer["m"][name] + .1 * g
-                v = .999 * optimizer["v"][name] + .001 * g.square()
-                optimizer["m"][name], optimizer["v"][name] = rounding.number(m), rounding.number(v)
-                u = rounding.number(optimizer["m"][name] / (optimizer["v"][name].sqrt() + 1e-6) + decay * theta)
+                beta1, beta2 = config["beta1"], config["beta2"]
+                m = rounding.number(beta1 * optimizer["m"][name] + (1 - beta1) * g)
+                v = rounding.number(beta2 * optimizer["v"][name] + (1 - beta2) * g.square())
+                optimizer["m"][name], optimizer["v"][name] = m, v
+                if config["bias-correction"]:
+                    t = counts[self.layer[name]]
+                    m, v = m / (1 - beta1**t), v / (1 - beta2**t)
+                u = rounding.number(m / (v.sqrt() + config["epsilon"]) + decay * theta)
             else:
-                u = rounding.number(config["momentum"] * optimizer["momentum"][name] + g + decay * theta)
+                u = rounding.number(mu * optimizer["momentum"][name] + g + decay * theta)
                 optimizer["momentum"][name] = u
+                if config["nesterov"]:
+                    u = rounding.number(g + decay * theta + mu * u)
             ratio = 1.0
             if kind != "sgd":
                 tau = float(theta.norm().clamp(config["clamp-low"], config["clamp-high"]))
                 ratio = tau / float(u.norm()) if tau != 0 and u.norm() != 0 else 1.0
             parameters[name] = rounding.number(theta - lr * ratio * outside * u)
-        return parameters, optimizer
+        return parameters, optimizer, counts
 
     def step(self, state, rounding):
         """The state after one step, and its record."""
         t, epoch = state.step, state.step // self.steps_per_epoch
         record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t)}
         drawn_p, scale = state.drawn_p, state.scale
-        exp3 = self.config["selector"] == "exp3"
         if self.draw_due(t):
-            drawn_p = state.p if exp3 else np.ones(len(self.layers))
-            scale = self.draw(t, drawn_p) if exp3 else np.ones(len(self.layers))
+            drawn_p = np.ones(len(self.layers)) if self.selector == "all" else state.p
+            scale = drawn_p if self.selector == "all" else self.draw(t, drawn_p)
         kept = state.perturbations
         if kept is not None:
             kept = kept.astype(np.float64)
@@ -671,17 +715,21 @@ class Reference:
         record["weight_gradients"] = self.micro_batches * (2 if self.lam > 0 else 1) * sum(
             len(self.shapes[name]) == 4 for name in names)  # of convolutions, on rank 0
         record["bytes_sent"] = 4 * record["active_elements"] if self.ranks > 1 else 0
-        p, largest, norms = state.p, state.largest_norm, None
+        p, largest, squares_of, norms = state.p, state.largest_norm, state.squares, None
         if self.draw_due(t + 1) and t >= self.warmup_steps:
             squares = np.zeros(len(self.layers))
             for name in names:
                 squares[self.layer[name]] += float(gradients[name].square().sum())
             norms = np.sqrt(squares)
-            if exp3:
+            if self.selector == "exp3":
                 p, largest = self.learn(p, scale, norms, largest)
-        parameters, optimizer = self.optimize(state, gradients, scale, record["lr"], rounding)
+            elif self.selector == "oracle":  # the newest square weighs a tenth, the first one is taken as it is
+                average = np.where(squares_of < 0, squares, .9 * squares_of + .1 * squares)
+                squares_of = np.where(scale > 0, average, squares_of)
+                p = self.best_p(squares_of)
+        parameters, optimizer, counts = self.optimize(state, gradients, scale, record["lr"], rounding)
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
-                      largest_norm=largest, drawn_p=drawn_p, scale=scale,
+                      largest_norm=largest, squares=squares_of, counts=counts, drawn_p=drawn_p, scale=scale,
                       batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept)
         return after, record, norms
 

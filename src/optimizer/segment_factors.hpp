@@ -1,0 +1,68 @@
+#pragma once
+
+#include <vector>
+
+#include "dat/backend.hpp"
+#include "dat/optimizer.hpp"
+#include "gradients.hpp"
+#include "optimizer.hpp"
+
+namespace dat {
+
+/// What the gradient and the step of each segment are multiplied by: 1/p of JointSpar in one of the two places
+/// (OptimizerOptions::importance), and the factor that clips the norm of the gradient (OptimizerOptions::clip_norm).
+class SegmentFactors {
+ public:
+  SegmentFactors(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
+      : backend_(backend),
+        parameters_(parameters),
+        inside_(options.importance == "inside"),
+        clip_norm_(options.clip_norm),
+        table_(backend, parameters),
+        scale_(parameters.segments.size()) {
+    const auto segments = static_cast<std::int64_t>(scale_.size());
+    device_scale_ = backend.allocate_floats(segments, "optimizer factors");
+    if (clip_norm_ == 0) return;
+    clipped_ = backend.allocate_floats(segments, "optimizer factors");
+    partial_ = allocate_sums(table_.largest());
+    sums_ = allocate_sums(segments);
+  }
+
+  /// Takes the active layers of a step and the norm of its gradient. Returns the chunks of the active segments.
+  const Chunks& begin(const ActiveSet& active) {
+    for (std::size_t k = 0; k < scale_.size(); ++k)
+      scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
+    backend_.copy_to_device(device_scale_, scale_.data(), scale_.size() * sizeof(float));
+    const Chunks& chunks = table_.select(active);
+    if (clip_norm_ > 0) {
+      sum(backend_.device(), chunks, kernels::SquaredNorm{parameters_.gradients}, partial_, sums_);
+      each(backend_.device(), segments(),
+           kernels::ClipFactor{sums_, inside_ ? device_scale_ : nullptr, clipped_, segments(), clip_norm_});
+    }
+    return chunks;
+  }
+
+  /// [segments], on the device, after begin(): the factors of gradient and step; null: 1.
+  [[nodiscard]] const float* gradient() const { return clip_norm_ > 0 ? clipped_ : inside_ ? device_scale_ : nullptr; }
+  [[nodiscard]] const float* step() const { return inside_ ? nullptr : device_scale_; }
+
+  [[nodiscard]] std::int64_t segments() const { return static_cast<std::int64_t>(scale_.size()); }
+  [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
+  /// Memory for `count` results of a `sum`.
+  [[nodiscard]] double* allocate_sums(std::int64_t count) {
+    return static_cast<double*>(
+        backend_.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "optimizer sums"));
+  }
+
+ private:
+  Backend& backend_;
+  Parameters& parameters_;
+  bool inside_;
+  double clip_norm_;
+  ChunkTable table_;
+  std::vector<float> scale_;  ///< 1/p of each segment
+  float *device_scale_ = nullptr, *clipped_ = nullptr;
+  double *partial_ = nullptr, *sums_ = nullptr;
+};
+
+}  // namespace dat

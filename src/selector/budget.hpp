@@ -1,0 +1,27 @@
+#pragma once
+
+#include <algorithm>
+
+#include "dat/selector.hpp"
+
+namespace dat {
+
+/// Error(usage) where no probabilities in [p_min, 1] sum to the budget.
+inline void check_budget(const SelectorOptions& options) {
+  require(options.layers > 0, ExitCode::usage, "layers cannot be drawn where there is none");
+  require(options.p_min > 0 && options.p_min <= 1, ExitCode::usage, "p_min = ", options.p_min, " is not in (0, 1]");
+  require(options.budget <= options.layers, ExitCode::usage, "budget ", options.budget, " is more than the ",
+          options.layers, " layers: lower it to at most ", options.layers);
+  // The slack is for the rounding of the product.
+  const double lowest = options.layers * options.p_min;
+  require(options.budget >= lowest * (1 - 1e-12), ExitCode::usage, "budget ", options.budget, " is less than p_min ",
+          options.p_min, " times ", options.layers, " layers: raise the budget to at least ", lowest,
+          " or lower p_min to at most ", options.budget / options.layers);
+}
+
+/// The probability of every layer while nothing is known of them.
+[[nodiscard]] inline double equal_probability(const SelectorOptions& options) {
+  return std::max(options.budget / options.layers, options.p_min);
+}
+
+}  // namespace dat

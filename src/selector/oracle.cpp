@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "budget.hpp"
+#include "dat/selector.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The best fixed probabilities, p_d = clip(c*||g_d||, p_min, 1) with sum p = budget: they minimise the variance of the
+/// sparsified gradient, sum ||g_d||^2/p_d, which a bandit can only approach. Here they follow from estimates, no
+/// bandit:
+/// ||g_d||^2 is an exponential average over the draws of layer d, of which the newest weighs kNewest. The first norm of
+/// a layer is its estimate as it is. A layer that has not been drawn yet counts with the largest of the estimates, so
+/// that it is drawn soon; while there is none at all, all probabilities are equal. A norm whose square is not finite is
+/// passed over.
+class OracleSelector final : public LayerSelector {
+ public:
+  explicit OracleSelector(const SelectorOptions& options) : options_(options) {
+    check_budget(options);
+    const auto layers = static_cast<std::size_t>(options.layers);
+    squares_.assign(layers, kUnknown);
+    log_w_.resize(layers);
+    scratch_.reserve(2 * layers);
+    p_.assign(layers, equal_probability(options));
+  }
+
+  void learn(const ActiveSet& active, const std::vector<double>& norms) override {
+    for (std::size_t d = 0; d < p_.size(); ++d) {
+      if (active.scale[d] == 0.0F) continue;
+      const double square = norms[d] * norms[d];
+      if (!std::isfinite(square)) continue;
+      squares_[d] = squares_[d] == kUnknown ? square : (1 - kNewest) * squares_[d] + kNewest * square;
+    }
+    choose();
+  }
+
+  [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
+  [[nodiscard]] std::vector<double> state() const override { return squares_; }
+
+  void restore(const std::vector<double>& state) override {
+    require(state.size() == p_.size(), ExitCode::checkpoint, "the checkpoint holds ", state.size(),
+            " numbers of selector state, but selector 'oracle' with ", p_.size(), " layers has ", p_.size(),
+            ": resume with the selector and granularity of the first run");
+    squares_ = state;
+    choose();
+  }
+
+ private:
+  static constexpr double kUnknown = -1, kNewest = 0.1;
+
+  void choose() {
+    const double largest = *std::max_element(squares_.begin(), squares_.end());
+    if (largest == kUnknown) return;
+    for (std::size_t d = 0; d < p_.size(); ++d) {
+      const double square = squares_[d] == kUnknown ? largest : squares_[d];
+      log_w_[d] = 0.5 * std::log(std::max(square, std::numeric_limits<double>::min()));  // zero has no logarithm
+    }
+    project_kl(log_w_, options_.budget, options_.p_min, p_, scratch_);
+  }
+
+  SelectorOptions options_;
+  std::vector<double> squares_;  ///< [layers] estimates of ||g||^2
+  std::vector<double> p_, log_w_, scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerSelector> make_oracle_selector(const SelectorOptions& options) {
+  return std::make_unique<OracleSelector>(options);
+}
+
+}  // namespace dat
