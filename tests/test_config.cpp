@@ -270,6 +270,10 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "--deterministic",
                                  "--resident",
                                  "off",
+                                 "--codec",
+                                 "float32",
+                                 "--aggregator",
+                                 "mean",
                                  "--overlap",
                                  "--bucket",
                                  "1000",
@@ -284,12 +288,12 @@ TEST_CASE("the resolved configuration restores every option") {
   CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
 
   // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
-  // the early stop and the reuse of its last step).
+  // the early stop and the reuse of its last step; of codecs and aggregators there is one each).
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
     if (a.empty() || a[0] == '#' || a.starts_with("quiet") || a.starts_with("attack-stop") ||
-        a.starts_with("attack-reuse"))
+        a.starts_with("attack-reuse") || a.starts_with("codec") || a.starts_with("aggregator"))
       continue;
     INFO(a);
     CHECK(a != b);
@@ -349,6 +353,12 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
+}
+
+TEST_CASE("codec and aggregator stand in the resolved configuration") {
+  const std::string toml = parse({}).resolved_toml;
+  CHECK(contains(toml, "\ncodec = \"float32\"\n"));
+  CHECK(contains(toml, "\naggregator = \"mean\"\n"));
 }
 
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
@@ -456,6 +466,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--max-steps", "-1"},    {"--network", "vgg"},
                                                          {"--importance", "on"},   {"--bandit-loss", "x"},
                                                          {"--granularity", "net"}, {"--lr", "--batch"},
+                                                         {"--codec", "int4"},      {"--aggregator", "krum"},
                                                          {"--attack-stop", "-2"},  {"--attack-stop", "auto"},
                                                          {"--warm-start", "-1"}};
   for (const auto& arguments : refused) {

@@ -182,9 +182,12 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options)
   draw_period_ = options.resample == "step"    ? 1
                  : options.resample == "epoch" ? steps_per_epoch_
                                                : std::stoll(options.resample);
-  reducer_ =
-      std::make_unique<GradientReducer>(*backend_, world, model_->parameters,
-                                        ReducerOptions{.bucket_elements = options.bucket, .overlap = options.overlap});
+  Parameters& parameters = model_->parameters;
+  reducer_ = std::make_unique<GradientReducer>(
+      *backend_, world, parameters, parameters.gradients,
+      codecs().at(options.codec)(*backend_, parameters, {.seed = options.seed, .rank = world.rank()}),
+      aggregators().at(options.aggregator)(*backend_, parameters, {.ranks = world.size()}),
+      ReducerOptions{.bucket_elements = options.bucket, .overlap = options.overlap});
   ready_ = [this](int segment) { reducer_->ready(segment); };
   optimizer_ = optimizers().at(options.optimizer)(*backend_, model_->parameters,
                                                   {.momentum = options.momentum,
@@ -295,7 +298,7 @@ const StepRecord& Trainer::step(bool stop) {
   const HostBatch& batch = loader_->next();
   lap(Phase::data);
   choose_layers();
-  reducer_->begin(active_);
+  reducer_->begin(active_, step_);
   lap(Phase::select);
 
   first_micro_batch_ = true;
