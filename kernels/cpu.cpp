@@ -61,7 +61,8 @@ void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out) {
   for (int segment = 0; segment < chunks.segments; ++segment)
     for (int j = 0; j < kSums; ++j) {
       double total = 0;
-      for (std::int64_t k = chunks.first[segment]; k < chunks.first[segment + 1]; ++k) total += partial[k * kSums + j];
+      for (std::int64_t k = chunks.first[segment] - chunks.origin; k < chunks.first[segment + 1] - chunks.origin; ++k)
+        total += partial[k * kSums + j];
       out[std::int64_t{segment} * kSums + j] = total;
     }
 }

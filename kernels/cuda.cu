@@ -67,10 +67,10 @@ __global__ void __launch_bounds__(kThreads) chunk_sum_kernel(const Chunk* chunks
 
 /// One block per segment: out[segment] = sum of the partial sums of its chunks.
 __global__ void __launch_bounds__(kThreads)
-    segment_sum_kernel(const std::int32_t* first, const double* partial, double* out) {
+    segment_sum_kernel(const std::int32_t* first, std::int32_t origin, const double* partial, double* out) {
   Sums mine;
-  for (std::int32_t k = first[blockIdx.x] + static_cast<std::int32_t>(threadIdx.x); k < first[blockIdx.x + 1];
-       k += kThreads)
+  for (std::int32_t k = first[blockIdx.x] - origin + static_cast<std::int32_t>(threadIdx.x);
+       k < first[blockIdx.x + 1] - origin; k += kThreads)
     for (int j = 0; j < kSums; ++j) mine.v[j] += partial[std::int64_t{k} * kSums + j];
   const Sums total = block_sum(mine);
   if (threadIdx.x == 0)
@@ -104,7 +104,8 @@ void cuda_sum(void* stream, const Chunks& chunks, const F& f, double* partial, d
     DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.count), kThreads, queue, chunks.data, f, partial);
   }
   const auto kernel = segment_sum_kernel;
-  DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.segments), kThreads, queue, chunks.first, partial, out);
+  DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.segments), kThreads, queue, chunks.first, chunks.origin,
+                    partial, out);
   check_launch();
 }
 

@@ -15,7 +15,9 @@
 #include <sstream>
 #include <type_traits>
 
+#include "dat/aggregator.hpp"
 #include "dat/attack.hpp"
+#include "dat/codec.hpp"
 #include "dat/error.hpp"
 #include "dat/loss.hpp"
 #include "dat/network.hpp"
@@ -685,6 +687,12 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--bandit-rate", o.bandit_rate, "its learning rate; auto: the loss's own",
               {.low = 0, .above = true, .automatic = 0});
 
+  options.group("Reduction");
+  options.add("--codec", o.codec, "how gradients become messages between ranks", one_of(codecs().names()));
+  options.add("--aggregator", o.aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()));
+  options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
+  options.add("--bucket", o.bucket, "most gradients in one message", kPositive);
+
   options.group("Run");
   options.add("--out", o.out, "folder for results; none: runs/ and the time or Slurm job", {.label = "DIR"});
   options.add("--max-steps", o.max_steps, "end after N steps in all; 0: when the epochs are done", kCount);
@@ -698,8 +706,6 @@ void describe(Options& options, TrainOptions& o) {
   options.add("-v,--verbose", o.verbose, "name the library code chosen for each convolution");
   options.add("--resident", o.resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
               one_of({"auto", "on", "off"}));
-  options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
-  options.add("--bucket", o.bucket, "largest message, in gradient elements of 4 bytes", kPositive);
   options.add("--check-every", o.check_every, "steps between comparisons of the ranks' weights; 0: never", kCount);
   options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
 }

@@ -29,9 +29,11 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "optimizer": {"optimizer"},
     "communicate": {"communicator"},
     "reduce": {"reducer"},
+    "reduce/aggregator": {"aggregator"},
+    "reduce/codec": {"codec"},
     "io": {"checkpoint", "dataset", "file", "loader", "report", "sampler"},
 }
-KNOWS = {"reduce": {"communicate"}}  # what stands on what, among families
+KNOWS = {"reduce": {"communicate", "reduce/aggregator", "reduce/codec"}}  # what stands on what, among families
 UPPER = ["replica", "assess", "train", "measure", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
 KNOW_OPTIONS = {"train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
 
@@ -41,6 +43,11 @@ def includes(file):
         found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
         if found:
             yield number, line.strip(), found[1] == "<", found[2]
+
+
+def family_of(path):
+    """The family of a path below src/, the innermost one; None where there is none."""
+    return max((family for family in FAMILIES if path.startswith(family + "/")), key=len, default=None)
 
 
 def strangers(family):
@@ -78,10 +85,10 @@ def offence(path, angle, target, kernels):
         for above in UPPER[floor + 1 :]:
             if target.startswith(above + "/"):
                 return f"nothing below {above} knows it"
-        if part in FAMILIES:
-            for other in strangers(part):
-                if target.startswith(other + "/") or header in FAMILIES[other]:
-                    return f"families do not know each other: {part}, {other}"
+        if family := family_of("/".join(rest)):
+            for other in strangers(family):
+                if family_of(target) == other or header in FAMILIES[other]:
+                    return f"families do not know each other: {family}, {other}"
             if header in ("network", "program") or target.startswith(("network/", "backend/")):
                 return "a family does not know networks"
     return None
@@ -109,7 +116,8 @@ GOOD = {
     "include/dat/communicator.hpp": "#include <mpi.h>\n",
     "kernels/launch.hpp": '#include "dat/parameters.hpp"\n',
     "src/attack/pgd.cpp": '#include "launch.hpp"\n#include "dat/attack.hpp"\n',
-    "include/dat/reducer.hpp": '#include "dat/communicator.hpp"\n',
+    "include/dat/reducer.hpp": '#include "dat/communicator.hpp"\n#include "dat/codec.hpp"\n',
+    "src/reduce/codec/float32.cpp": '#include "dat/codec.hpp"\n#include "reduce/codec/codecs.hpp"\n',
     "src/communicate/communicator.cpp": "#include <mpi-ext.h>\n",
     "src/reduce/reducer.cpp": '#include "dat/communicator.hpp"\n',
     "src/io/hdf5.hpp": '#include <hdf5.h>\n#include "dat/file.hpp"\n',
@@ -125,6 +133,11 @@ BAD = {
     "src/reduce/buckets.cpp": "  #  include <mpi.h>\n",
     "src/reduce/extension.cpp": "#include <mpi-ext.h>\n",
     "src/communicate/requests.cpp": '#include "dat/reducer.hpp"\n',
+    "src/reduce/codec/sparse.cpp": '#include "dat/aggregator.hpp"\n',
+    "src/reduce/aggregator/krum.cpp": '#include "dat/communicator.hpp"\n',
+    "src/reduce/aggregator/median.cpp": '#include "dat/network.hpp"\n',
+    "src/optimizer/lars.cpp": '#include "reduce/codec/codecs.hpp"\n',
+    "include/dat/codec.hpp": '#include "dat/reducer.hpp"\n',
     "src/io/sampler.cpp": '#include "dat/communicator.hpp"\n',
     "src/main.cpp": "#include <CLI/CLI.hpp>\n",
     "src/backend/cpu/backend.cpp": "#include <cuda_runtime.h>\n",

@@ -28,6 +28,7 @@ LIMIT_S = {"step": 400, "unit": 300, "mpi": 120, "e2e": 900}
 TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner.cpp", "src/train/batch_statistics.cpp"
 LAYERS, UPDATE, EVALUATION = "src/train/layer_sampling.cpp", "src/train/weight_update.cpp", "src/assess/evaluation.cpp"
 CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
+REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 
 # name, file, old text, new text, the tests that are most likely to see it
@@ -197,12 +198,31 @@ MUTATIONS = [
     ("cosine to half", "src/optimizer/schedules.cpp", "std::cos(std::numbers::pi * progress", "std::cos(0.5 * std::numbers::pi * progress",
      "step:cosine"),
     # Reducer.
-    ("sum, not mean", "src/reduce/reducer.cpp", "1.0F / static_cast<float>(world_.size())}", "1.0F}", "mpi:2"),
-    ("a bucket's first segment is not unpacked", "src/reduce/reducer.cpp", "table_.between(bucket.lowest, bucket.highest + 1),\n         kernels::Unpack",
-     "table_.between(bucket.lowest, bucket.highest),\n         kernels::Unpack", "mpi:2"),
-    ("a bucket is sent before it is full", "src/reduce/reducer.cpp",
-     "if (one.missing > 0 || !backend_.arrived(one.ticket)) break;", "if (!backend_.arrived(one.ticket)) break;",
-     "step:overlap"),
+    ("sum, not mean", REDUCER, "1.0F / static_cast<float>(ranks_.size()), gradients_);", "1.0F, gradients_);", "mpi:2"),
+    ("a bucket's last segment is left out", REDUCER, "table_.between(part.bucket.first, part.bucket.end);",
+     "table_.between(part.bucket.first, part.bucket.end - 1);", "mpi:2"),
+    ("a bucket is sent before it is full", REDUCER, "if (one.missing > 0 || !backend_.arrived(one.ticket)) break;",
+     "if (!backend_.arrived(one.ticket)) break;", "step:overlap"),
+    ("one rank skips a codec that is not exact", REDUCER, "ranks.size() == 1 && codec_->exact() &&", "ranks.size() == 1 &&",
+     "unit:[reducer]"),
+    ("one rank skips an aggregator that changes it", REDUCER, "codec_->exact() && aggregator_->keeps_one())",
+     "codec_->exact())", "unit:[reducer]"),
+    ("messages are added up for any aggregator", REDUCER, "codec_->summable() && aggregator_->is_mean())",
+     "codec_->summable())", "mpi:2"),
+    ("every message is rank 0's", REDUCER, "all + part.bucket.bytes * rank, 1.0F", "all, 1.0F", "mpi:2"),
+    ("the codec does not learn the step", REDUCER, "part.bucket.step = step;", "part.bucket.step = 1;", "mpi:2"),
+    ("mean of gathered messages: sum", "kernels/gradients.hpp", "result[i] = factor * total;", "result[i] = total;",
+     "unit:[kernels]"),
+    ("sums of a bucket from the first chunk of all", "kernels/cpu.cpp",
+     "k = chunks.first[segment] - chunks.origin; k < chunks.first[segment + 1] - chunks.origin;",
+     "k = chunks.first[segment]; k < chunks.first[segment + 1];", "unit:[parameters]"),
+    # Communicator.
+    ("a synchronous send does not wait", COMMUNICATOR, "MPI_Ssend(data,", "MPI_Send(data,", "mpi:2"),
+    ("a group in the order of the ranks", COMMUNICATOR, "MPI_UNDEFINED : color, key, &group", "MPI_UNDEFINED : color, 0, &group",
+     "mpi:3"),
+    ("a message of any length", COMMUNICATOR, "  if (expected_ >= 0) check_length(about, expected_);\n", "", "mpi:2"),
+    ("a probe of one rank sees all", COMMUNICATOR, "from == kAny ? MPI_ANY_SOURCE : from, tag", "MPI_ANY_SOURCE, tag", "mpi:3"),
+    ("groups are never given back", COMMUNICATOR, "if (!alone()) MPI_Comm_free(&group_);", "", "mpi:2"),
     # Checkpoint.
     ("p of the draw is not restored", LAYERS, "  p_ = p;\n", "", "step:a draw an epoch"),
     ("active layers are not restored", LAYERS, "  std::copy(scale.begin(), scale.end(), active_.scale.begin());\n",

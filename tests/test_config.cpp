@@ -274,6 +274,10 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "--deterministic",
                                  "--resident",
                                  "off",
+                                 "--codec",
+                                 "float32",
+                                 "--aggregator",
+                                 "mean",
                                  "--overlap",
                                  "--bucket",
                                  "1000",
@@ -291,7 +295,8 @@ TEST_CASE("the resolved configuration restores every option") {
   // the early stop and the reuse of its last step, lars the options of the other optimizers; some
   // families have one member).
   const std::vector<std::string> excluded = {"quiet", "attack-stop", "attack-reuse",    "nesterov",          "beta1",
-                                             "beta2", "epsilon",     "bias-correction", "trust-coefficient", "loss"};
+                                             "beta2", "epsilon",     "bias-correction", "trust-coefficient", "loss",
+                                             "codec", "aggregator"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
@@ -396,6 +401,12 @@ TEST_CASE("options of one optimizer restore, and are refused with another") {
   // Other programs call the radius so.
   CHECK(contains(refusal({"--epsilon", "8/255"}), "the radius of the attack is --eps"));
   CHECK(contains(refusal({"--epsilon", "8/255", "--optimizer", "sgd"}), "the radius of the attack is --eps"));
+}
+
+TEST_CASE("codec and aggregator stand in the resolved configuration") {
+  const std::string toml = parse({}).resolved_toml;
+  CHECK(contains(toml, "\ncodec = \"float32\"\n"));
+  CHECK(contains(toml, "\naggregator = \"mean\"\n"));
 }
 
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
@@ -504,6 +515,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--max-steps", "-1"},    {"--network", "vgg"},
                                                          {"--importance", "on"},   {"--bandit-loss", "x"},
                                                          {"--granularity", "net"}, {"--lr", "--batch"},
+                                                         {"--codec", "int4"},      {"--aggregator", "krum"},
                                                          {"--attack-stop", "-2"},  {"--attack-stop", "auto"},
                                                          {"--warm-start", "-1"},   {"--beta1", "1"},
                                                          {"--beta2", "-0.1"},      {"--epsilon", "0"},

@@ -892,19 +892,19 @@ TEST_CASE("A message holds the active segments side by side, and gives them back
                         static_cast<std::int32_t>(k)});
     begin += sizes[k];
   }
-  Shared<std::int64_t> shift(sizes.size(), 0);
+  Shared<std::int64_t> element(begins.begin(), begins.end()), byte(sizes.size(), 0);
   std::vector<std::int64_t> from;  // of each number of the message
   for (std::size_t k = sizes.size(); k-- > 0;) {
     if (!active[k]) continue;
-    shift[k] = place - begins[k];
+    byte[k] = 4 * place;
     place += sizes[k];
     for (std::int64_t i = 0; i < sizes[k]; ++i) from.push_back(begins[k] + i);
   }
   const Chunks all{chunks.data(), nullptr, static_cast<std::int32_t>(chunks.size()), 0};
   const auto gradients = shared_random(begin, 1);
   Shared<float> message(static_cast<std::size_t>(place) + 4, 77.0F), back(gradients.size(), 77.0F);
-  each(kernel_backend().device(), all, Pack{gradients.data(), message.data(), shift.data()});
-  each(kernel_backend().device(), all, Unpack{message.data(), back.data(), shift.data(), 0.25F});
+  each(kernel_backend().device(), all, Pack{gradients.data(), message.data(), element.data(), byte.data()});
+  each(kernel_backend().device(), all, Unpack{message.data(), back.data(), element.data(), byte.data(), 0.25F});
   kernel_backend().wait();
   std::int64_t wrong = 0;
   Shared<float> expected(gradients.size(), 77.0F);
@@ -916,6 +916,26 @@ TEST_CASE("A message holds the active segments side by side, and gives them back
   CHECK(wrong == 0);
   CHECK(std::all_of(message.begin() + place, message.end(), [](float v) { return v == 77.0F; }));
   CHECK(back == expected);
+}
+
+TEST_CASE("The mean over ranks is added in their order, on the elements of the chunks alone", "[kernels]") {
+  const Shared<Chunk> chunks = shared(std::vector<Chunk>{{3, 5, 0}, {20, 40, 1}, {60, 1, 1}});
+  constexpr std::int64_t kStride = 64;
+  for (const int ranks : {1, 2, 3, 7}) {
+    const auto gradients = shared_random(kStride * ranks, 5);
+    Shared<float> result(kStride, 77.0F), expected = result;
+    const float factor = 1.0F / static_cast<float>(ranks);
+    each(kernel_backend().device(), Chunks{chunks.data(), nullptr, 3, 0},
+         MeanOfRanks{gradients.data(), kStride, ranks, factor, result.data()});
+    kernel_backend().wait();
+    for (const Chunk& chunk : chunks)
+      for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.size; ++i) {
+        float total = gradients[static_cast<std::size_t>(i)];
+        for (int r = 1; r < ranks; ++r) total += gradients[static_cast<std::size_t>(r * kStride + i)];
+        expected[static_cast<std::size_t>(i)] = factor * total;
+      }
+    CHECK(result == expected);
+  }
 }
 
 TEST_CASE("The trust ratio is the clamped norm of the weights over that of the step; 1 where either is zero",

@@ -5,6 +5,7 @@
 #include "dat/error.hpp"
 #include "dat/parameters.hpp"
 #include "device.hpp"
+#include "gradients.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -115,5 +116,34 @@ TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces
       for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i)
         if (covered[static_cast<std::size_t>(i)] != (active.active(segment.layer) ? 1 : 0))
           FAIL("element " << i << " of mask " << mask);
+  }
+}
+
+TEST_CASE("Sums over a part of the chunk table are those of the whole, from the part's first segment on",
+          "[parameters]") {
+  Parameters p = two_blocks();
+  assign_layers(p, Granularity::module);
+  const auto backend = test::test_backend(1);
+  ChunkTable table(*backend, p);
+  const auto x = test::to_device(*backend, test::random_values(p.size, 1));
+  const auto segments = static_cast<int>(p.segments.size());
+  const auto doubles = [&](std::int64_t count) {
+    return static_cast<double*>(backend->allocate(static_cast<std::size_t>(count) * sizeof(double), "test"));
+  };
+  double *const partial = doubles(table.largest() * kSums), *const out = doubles(segments * kSums);
+  const auto sums = [&](const Chunks& chunks) {
+    sum(backend->device(), chunks, kernels::SquaredNorm{x}, partial, out);
+    return test::to_host(*backend, out, chunks.segments * kSums);
+  };
+  for (const bool middle : {true, false}) {
+    const Chunks chunks = table.select({{1.0F, middle ? 1.0F : 0.0F, 1.0F}});
+    const auto whole = sums(chunks);
+    CHECK((whole[3 * kSums] > 0) == middle);
+    for (int begin = 0; begin < segments; ++begin)
+      for (int end = begin + 1; end <= segments; ++end) {
+        const Chunks part = table.between(begin, end);
+        CHECK(part.segments == end - begin);
+        CHECK(sums(part) == std::vector<double>(whole.begin() + begin * kSums, whole.begin() + end * kSums));
+      }
   }
 }

@@ -67,6 +67,11 @@ struct TrainOptions {
   std::string bandit_loss = "selfnorm";  ///< one of bandit_losses()
   double bandit_rate = 0;                ///< 0: the loss's own
 
+  std::string codec = "float32";    ///< how gradients become messages
+  std::string aggregator = "mean";  ///< how the gradients of all ranks become one
+  bool overlap = false;             ///< send gradients while the backward pass runs
+  std::int64_t bucket = 8388608;    ///< elements of one message
+
   std::string out;                    ///< empty: the run names its folder by time or job
   std::int64_t max_steps = 0;         ///< 0: no limit
   int eval_every = 10;                ///< epochs; 0: only at the end
@@ -79,8 +84,6 @@ struct TrainOptions {
   std::string math = "tf32";      ///< f32 | tf32 (where the GPU has it): products of f32 numbers
   bool deterministic = false;     ///< GPU algorithms by rule and not by timing
   std::string resident = "auto";  ///< auto | on | off: the dataset in the device's memory
-  bool overlap = false;           ///< send gradients while the backward pass runs
-  std::int64_t bucket = 8388608;  ///< elements of one message
   int check_every = 10;           ///< steps between replica checks; 0: never
   double progress = 10;           ///< seconds between progress lines
   bool quiet = false, verbose = false;

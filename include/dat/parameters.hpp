@@ -68,8 +68,9 @@ constexpr std::int32_t kChunk = 8192;
 /// Chunks on the device, ordered by segment.
 struct Chunks {
   const Chunk* data = nullptr;          ///< [count]
-  const std::int32_t* first = nullptr;  ///< [segments + 1] the first chunk of each segment
+  const std::int32_t* first = nullptr;  ///< [segments + 1] the first chunk of each segment, where data[0] is `origin`
   std::int32_t count = 0, segments = 0;
+  std::int32_t origin = 0;
 };
 
 /// The chunks of the active segments, on the device, in memory that is allocated once.
@@ -78,7 +79,7 @@ class ChunkTable {
   ChunkTable(Backend& backend, const Parameters& parameters);
   /// The chunks of the segments of active layers. Valid until the next call. Allocates nothing.
   [[nodiscard]] const Chunks& select(const ActiveSet& active);
-  /// Those of the segments begin..end - 1 alone, of the last selection; for `each` only (`first` is null).
+  /// Those of the segments begin..end - 1 alone, of the last selection. Results of `sum` begin with segment `begin`.
   [[nodiscard]] Chunks between(int begin, int end) const;
   [[nodiscard]] std::int64_t largest() const { return static_cast<std::int64_t>(all_.size()); }
 

@@ -1,66 +1,98 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "dat/aggregator.hpp"
 #include "dat/backend.hpp"
+#include "dat/codec.hpp"
 #include "dat/communicator.hpp"
 #include "dat/parameters.hpp"
 
 namespace dat {
 
 struct ReducerOptions {
-  std::int64_t bucket_elements = 8 << 20;  ///< elements of one MPI_Allreduce; a message goes as soon as it is full
-  bool overlap = false;                    ///< start a bucket during the backward pass, as soon as it is complete
+  std::int64_t bucket_elements = 8 << 20;  ///< gradients of one message, which goes as soon as it is complete
+  bool overlap = false;                    ///< start a message during the backward pass, as soon as it is complete
 };
 
-/// Averages the gradients of the active layers over the ranks: packs their segments (last layer first, the order in
-/// which the backward pass finishes them) into one message on the device, sums it with MPI_Allreduce in buckets,
-/// unpacks the mean. MPI gets pinned host memory, to which the buckets are copied one after the other while the device
-/// goes on; or the message itself, where it lies in host memory or MPI takes device memory.
+/// Makes one gradient of the gradients of all ranks, for the active layers: the codec writes their tensors into one
+/// message on the device, last layer first, which is the order in which the backward pass finishes them; it goes in
+/// buckets, one after the other while the device goes on; what comes back is the result.
+///
+/// Where the codec's messages may be added up and the aggregator wants no more than the mean, MPI adds them. Otherwise
+/// every rank gets the messages of all ranks, decodes them and aggregates for itself; it then has room for as many
+/// messages and flat blocks as there are ranks. One rank does the same as many, unless neither codec nor aggregator
+/// would change a bit: then nothing is done.
+///
+/// MPI gets pinned host memory, to which the messages are copied and from which they return; or the messages
+/// themselves, where they lie in host memory or MPI takes device memory. A step allocates nothing; finish() is one wait
+/// for the device.
 class GradientReducer {
  public:
-  GradientReducer(Backend&, Communicator&, Parameters&, const ReducerOptions&);
+  /// gradients: a flat block [parameters.size] on the device, which the backward passes fill, and where the result
+  /// appears.
+  GradientReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, std::unique_ptr<Codec>,
+                  std::unique_ptr<Aggregator>, const ReducerOptions&);
 
-  /// Lays out the message of this step. Before the step's last backward pass.
-  void begin(const ActiveSet& active);
-  /// The gradient of segment `index` of `parameters.segments` is complete. Collective in the sense that all ranks
-  /// announce the same segments in the same order.
+  /// Lays out the message of this step, `step` being its number in the training. To be called before the step's last
+  /// backward pass.
+  void begin(const ActiveSet& active, std::int64_t step);
+  /// Says that the gradient of segment `index` of `parameters.segments` is complete. Collective in the sense that all
+  /// ranks announce the same segments in the same order.
   void ready(int segment);
-  /// Waits for everything and leaves the mean over ranks in parameters.gradients. **Collective.**
+  /// Waits for everything and leaves the result in the gradients. **Collective.**
   void finish();
 
   [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of the active layers, of this step
-  /// The message of this step; one rank sends nothing.
-  [[nodiscard]] std::int64_t bytes_sent() const {
-    return world_.size() > 1 ? elements_ * std::int64_t{sizeof(float)} : 0;
-  }
+  /// Bytes of this rank's message of this step; one rank sends nothing.
+  [[nodiscard]] std::int64_t bytes_sent() const { return ranks_.size() > 1 ? bytes_ : 0; }
   [[nodiscard]] double seconds_waiting() const { return seconds_waiting_; }  ///< inside MPI, of this step
+  /// The ranks that the aggregator holds guilty of false gradients in this step; on all ranks the same.
+  [[nodiscard]] std::vector<int> accused() const { return aggregator_->accused(); }
+  /// What the codec of this rank remembers from step to step; every rank has its own.
+  [[nodiscard]] std::vector<Codec::State> state() const { return codec_->state(); }
 
  private:
-  struct Bucket {
-    std::int64_t begin = 0, size = 0;
-    int lowest = 0, highest = 0;  ///< segments
-    int missing = 0;              ///< segments not announced yet
-    Backend::Ticket ticket = 0;   ///< of the copy to the host
-    bool sent = false;            ///< given to MPI
-    Request request{};            ///< of a sum that is under way
+  /// A bucket on its way.
+  struct Part {
+    Bucket bucket{};
+    std::int64_t elements = 0;
+    std::int64_t begin = 0;      ///< in the step's message, in bytes
+    int missing = 0;             ///< segments not announced yet
+    Backend::Ticket ticket = 0;  ///< arrives when MPI may read it
+    bool sent = false;           ///< given to MPI
+    Request request{};           ///< that moves it
   };
-  void pack(Bucket& bucket);
-  void give(Bucket& bucket);
+  void encode(Part& part);
+  void give(Part& part);
+  void decode(const Part& part);
 
   Backend& backend_;
-  Communicator& world_;
-  Parameters& parameters_;
+  Communicator& ranks_;
+  const Parameters& parameters_;
+  float* gradients_;
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<Aggregator> aggregator_;
   ReducerOptions options_;
   ChunkTable table_;
-  bool staged_;                                 ///< MPI gets a copy in host memory
-  float *message_ = nullptr, *host_ = nullptr;  ///< [parameters.size], on the device; what MPI gets. One rank: null
-  std::vector<std::int64_t> shift_;             ///< [segments] place in the message - place in the gradients
-  std::int64_t* device_shift_;
-  std::vector<int> bucket_of_;  ///< [segments]
-  std::vector<Bucket> buckets_;
-  std::int64_t elements_ = 0;
+  bool unchanged_;  ///< one rank, whose gradients are the result already
+  bool summed_;     ///< MPI adds up the messages
+  bool staged_;     ///< MPI gets copies in host memory
+  /// [bytes of all segments]: this rank's message, on the device, and what MPI gets. Null: unchanged_.
+  std::byte *message_ = nullptr, *host_message_ = nullptr;
+  /// The same of all ranks, [size of the group] times as long, bucket by bucket, in each the ranks'. Null: summed_.
+  std::byte *everyone_ = nullptr, *host_everyone_ = nullptr;
+  float* decoded_ = nullptr;                 ///< [size of the group][parameters.size], on the device. Null: summed_
+  Chunks chunks_;                            ///< of the active segments
+  std::vector<std::int64_t> segment_bytes_;  ///< [segments] of their messages
+  std::vector<std::int64_t> byte_;           ///< [segments] where these begin in their bucket's
+  std::int64_t *device_element_ = nullptr, *device_byte_ = nullptr;
+  std::vector<int> part_of_;  ///< [segments]
+  std::vector<Part> parts_;
+  std::int64_t elements_ = 0, bytes_ = 0;
   double seconds_waiting_ = 0;
 };
 

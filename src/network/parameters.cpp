@@ -102,7 +102,7 @@ const Chunks& ChunkTable::select(const ActiveSet& active) {
 
 Chunks ChunkTable::between(int begin, int end) const {
   const std::int32_t from = first_[static_cast<std::size_t>(begin)], to = first_[static_cast<std::size_t>(end)];
-  return {device_chunks_ + from, nullptr, to - from, 0};
+  return {device_chunks_ + from, device_first_ + begin, to - from, end - begin, from};
 }
 
 }  // namespace dat

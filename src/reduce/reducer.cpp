@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <utility>
 
 #include "dat/error.hpp"
-#include "gradients.hpp"
 
 namespace dat {
 
@@ -25,100 +25,154 @@ class Stopwatch {
 
 }  // namespace
 
-GradientReducer::GradientReducer(Backend& backend, Communicator& world, Parameters& parameters,
+GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
+                                 std::unique_ptr<Codec> codec, std::unique_ptr<Aggregator> aggregator,
                                  const ReducerOptions& options)
     : backend_(backend),
-      world_(world),
+      ranks_(ranks),
       parameters_(parameters),
+      gradients_(gradients),
+      codec_(std::move(codec)),
+      aggregator_(std::move(aggregator)),
       options_(options),
       table_(backend, parameters),
-      staged_(backend.device().kind == DeviceKind::cuda && !world.takes_device_memory()) {
+      unchanged_(ranks.size() == 1 && codec_->exact() && aggregator_->keeps_one()),
+      summed_(codec_->summable() && aggregator_->is_mean()),
+      staged_(backend.device().kind == DeviceKind::cuda && !ranks.takes_device_memory()) {
   require(options.bucket_elements >= 1, ExitCode::usage, "--bucket must be at least 1 element");
   const auto segments = parameters.segments.size();
-  if (world.size() > 1) message_ = host_ = backend.allocate_floats(parameters.size, "gradient message");
-  if (staged_ && world.size() > 1)
-    host_ = static_cast<float*>(
-        backend.allocate_pinned(static_cast<std::size_t>(parameters.size) * sizeof(float), "gradient message"));
-  device_shift_ = static_cast<std::int64_t*>(backend.allocate(segments * sizeof(std::int64_t), "gradient message"));
-  shift_.resize(segments);
-  bucket_of_.resize(segments);
-  buckets_.reserve(segments);
+  part_of_.resize(segments);
+  parts_.reserve(segments);
+  byte_.resize(segments);
+  std::vector<std::int64_t> element;
+  std::size_t bytes = 0;
+  for (const Segment& segment : parameters.segments) {
+    element.push_back(segment.begin);
+    segment_bytes_.push_back(codec_->bytes(segment.size));
+    assert(segment_bytes_.back() % std::int64_t{sizeof(float)} == 0);
+    bytes += static_cast<std::size_t>(segment_bytes_.back());
+  }
+  if (unchanged_) return;
+  const char* const purpose = "gradient message";
+  const auto memory = [&](std::size_t size, std::byte*& device, std::byte*& host) {
+    device = static_cast<std::byte*>(backend.allocate(size, purpose));
+    host = staged_ ? static_cast<std::byte*>(backend.allocate_pinned(size, purpose)) : device;
+  };
+  const auto numbers = [&] {
+    return static_cast<std::int64_t*>(backend.allocate(segments * sizeof(std::int64_t), purpose));
+  };
+  memory(bytes, message_, host_message_);
+  device_element_ = numbers();
+  device_byte_ = numbers();
+  backend.copy_to_device(device_element_, element.data(), segments * sizeof(std::int64_t));
+  if (summed_) return;
+  memory(bytes * static_cast<std::size_t>(ranks.size()), everyone_, host_everyone_);
+  decoded_ = backend.allocate_floats(parameters.size * ranks.size(), "gradients of all ranks");
 }
 
-void GradientReducer::begin(const ActiveSet& active) {
-  buckets_.clear();
-  elements_ = 0;
+void GradientReducer::begin(const ActiveSet& active, std::int64_t step) {
+  parts_.clear();
+  elements_ = bytes_ = 0;
   seconds_waiting_ = 0;
   for (std::size_t k = parameters_.segments.size(); k-- > 0;) {
     const Segment& segment = parameters_.segments[k];
-    bucket_of_[k] = -1;
-    shift_[k] = 0;
+    part_of_[k] = -1;
     if (!active.active(segment.layer)) continue;
-    if (buckets_.empty() || buckets_.back().size + segment.size > options_.bucket_elements)
-      buckets_.push_back({.begin = elements_, .highest = static_cast<int>(k)});
-    Bucket& bucket = buckets_.back();
-    shift_[k] = elements_ - segment.begin;
-    bucket_of_[k] = static_cast<int>(buckets_.size()) - 1;
-    bucket.lowest = static_cast<int>(k);
-    bucket.size += segment.size;
-    ++bucket.missing;
+    if (parts_.empty() || parts_.back().elements + segment.size > options_.bucket_elements) {
+      Part& part = parts_.emplace_back();
+      part.begin = bytes_;
+      part.bucket.end = static_cast<int>(k) + 1;
+    }
+    Part& part = parts_.back();
+    part_of_[k] = static_cast<int>(parts_.size()) - 1;
+    byte_[k] = part.bucket.bytes;
+    part.bucket.first = static_cast<int>(k);
+    part.elements += segment.size;
+    part.bucket.bytes += segment_bytes_[k];
+    ++part.missing;
     elements_ += segment.size;
+    bytes_ += segment_bytes_[k];
   }
-  (void)table_.select(active);
-  backend_.copy_to_device(device_shift_, shift_.data(), shift_.size() * sizeof(std::int64_t));
+  if (unchanged_) return;
+  chunks_ = table_.select(active);
+  backend_.copy_to_device(device_byte_, byte_.data(), byte_.size() * sizeof(std::int64_t));
+  for (Part& part : parts_) {
+    part.bucket.step = step;
+    part.bucket.chunks = table_.between(part.bucket.first, part.bucket.end);
+    part.bucket.element = device_element_;
+    part.bucket.byte = device_byte_;
+  }
 }
 
 void GradientReducer::ready(int segment) {
-  assert(bucket_of_[static_cast<std::size_t>(segment)] >= 0);
-  Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(segment)])];
-  if (--bucket.missing > 0 || world_.size() == 1) return;
-  pack(bucket);
+  assert(part_of_[static_cast<std::size_t>(segment)] >= 0);
+  Part& part = parts_[static_cast<std::size_t>(part_of_[static_cast<std::size_t>(segment)])];
+  if (--part.missing > 0 || unchanged_) return;
+  encode(part);
   if (!options_.overlap) return;
   const Stopwatch watch(seconds_waiting_);
-  for (Bucket& one : buckets_)
+  for (Part& one : parts_)
     if (!one.sent) {
       if (one.missing > 0 || !backend_.arrived(one.ticket)) break;  // all ranks send in the same order
       give(one);
     }
-  for (Bucket& one : buckets_) (void)one.request.test();  // MPI gets the chance to move on what is under way
+  for (Part& one : parts_) (void)one.request.test();  // MPI gets the chance to move on what is under way
 }
 
-void GradientReducer::pack(Bucket& bucket) {
-  each(backend_.device(), table_.between(bucket.lowest, bucket.highest + 1),
-       kernels::Pack{parameters_.gradients, message_, device_shift_});
+void GradientReducer::encode(Part& part) {
+  codec_->encode(part.bucket, gradients_, message_ + part.begin);
+  part.ticket = staged_ ? backend_.fetch(host_message_ + part.begin, message_ + part.begin,
+                                         static_cast<std::size_t>(part.bucket.bytes))
+                        : backend_.mark();
+}
+
+void GradientReducer::give(Part& part) {
+  part.sent = true;
+  std::byte* const mine = host_message_ + part.begin;
+  if (summed_) {
+    auto* const numbers = reinterpret_cast<float*>(mine);
+    const std::int64_t count = part.bucket.bytes / std::int64_t{sizeof(float)};
+    if (options_.overlap)
+      part.request = ranks_.start_sum(numbers, count);
+    else
+      ranks_.sum(numbers, count);
+  } else {
+    std::byte* const all = host_everyone_ + part.begin * ranks_.size();
+    if (options_.overlap)
+      part.request = ranks_.start_all_gather(mine, all, static_cast<std::size_t>(part.bucket.bytes));
+    else
+      ranks_.all_gather(mine, all, static_cast<std::size_t>(part.bucket.bytes));
+  }
+}
+
+void GradientReducer::decode(const Part& part) {
+  if (summed_) {
+    if (staged_)
+      backend_.send(message_ + part.begin, host_message_ + part.begin, static_cast<std::size_t>(part.bucket.bytes));
+    codec_->decode(part.bucket, message_ + part.begin, 1.0F / static_cast<float>(ranks_.size()), gradients_);
+    return;
+  }
+  std::byte* const all = everyone_ + part.begin * ranks_.size();
   if (staged_)
-    bucket.ticket = backend_.fetch(host_ + bucket.begin, message_ + bucket.begin,
-                                   static_cast<std::size_t>(bucket.size) * sizeof(float));
-  else
-    bucket.ticket = backend_.mark();
-}
-
-void GradientReducer::give(Bucket& bucket) {
-  bucket.sent = true;
-  if (options_.overlap)
-    bucket.request = world_.start_sum(host_ + bucket.begin, bucket.size);
-  else
-    world_.sum(host_ + bucket.begin, bucket.size);
+    backend_.send(all, host_everyone_ + part.begin * ranks_.size(),
+                  static_cast<std::size_t>(part.bucket.bytes * ranks_.size()));
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    codec_->decode(part.bucket, all + part.bucket.bytes * rank, 1.0F, decoded_ + parameters_.size * rank);
 }
 
 void GradientReducer::finish() {
-  if (world_.size() == 1) return;
+  if (unchanged_) return;
   {
     const Stopwatch watch(seconds_waiting_);
-    for (Bucket& bucket : buckets_) {
-      if (bucket.sent) continue;
-      backend_.wait_for(bucket.ticket);
-      give(bucket);
+    for (Part& part : parts_) {
+      if (part.sent) continue;
+      backend_.wait_for(part.ticket);
+      give(part);
     }
-    for (Bucket& bucket : buckets_) bucket.request.wait();
+    for (Part& part : parts_) part.request.wait();
   }
-  for (const Bucket& bucket : buckets_) {
-    if (staged_)
-      backend_.send(message_ + bucket.begin, host_ + bucket.begin,
-                    static_cast<std::size_t>(bucket.size) * sizeof(float));
-    each(backend_.device(), table_.between(bucket.lowest, bucket.highest + 1),
-         kernels::Unpack{message_, parameters_.gradients, device_shift_, 1.0F / static_cast<float>(world_.size())});
-  }
+  for (const Part& part : parts_) decode(part);
+  if (!summed_) aggregator_->aggregate(chunks_, decoded_, parameters_.size, gradients_);
 }
 
 }  // namespace dat

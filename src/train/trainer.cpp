@@ -75,7 +75,11 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       source_(ranks, *splits_.train, options, plan_, *attack_, replica_, attack_passes_ > 0 ? &statistics_ : nullptr,
               timer_),
       layers_(ranks, options, plan_, replica_.model()),
-      reducer_(replica_.backend(), ranks, replica_.model().parameters,
+      reducer_(replica_.backend(), ranks, replica_.model().parameters, replica_.model().parameters.gradients,
+               codecs().at(options.codec)(replica_.backend(), replica_.model().parameters,
+                                          {.seed = options.seed, .rank = ranks.rank()}),
+               aggregators().at(options.aggregator)(replica_.backend(), replica_.model().parameters,
+                                                    {.ranks = ranks.size()}),
                {.bucket_elements = options.bucket, .overlap = options.overlap}),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_,
                [this](int segment) { reducer_.ready(segment); }),
@@ -109,7 +113,7 @@ const StepRecord& Trainer::step(bool stop) {
   vote_.wish = stop;
   timer_.begin_step();
   const ActiveSet& active = layers_.draw(step_);
-  reducer_.begin(active);
+  reducer_.begin(active, step_);
   timer_.lap(Phase::select);
 
   source_.begin(step_);

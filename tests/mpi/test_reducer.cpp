@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "allocations.hpp"
 #include "catch.hpp"
-#include "dat/network.hpp"
-#include "dat/reducer.hpp"
-#include "device.hpp"
-#include "random_values.hpp"
+#include "reduction_case.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -23,41 +22,15 @@ std::uint64_t hash(const std::vector<float>& values) {
   return h;
 }
 
-struct Fixture {
-  Fixture()
-      : backend(test::test_backend(1)),
-        model(*backend, networks().at("small_cnn")({.width = 16, .size = 8}), Granularity::tensor) {}
-
-  /// What one rank's backward pass left.
-  [[nodiscard]] std::vector<float> gradient_of(int rank, std::uint32_t draw) const {
-    return random_values(model.parameters.size, 1000 * draw + static_cast<std::uint32_t>(rank));
-  }
-
-  /// One step: the gradients after the reduction.
-  std::vector<float> reduce(GradientReducer& reducer, const ActiveSet& active, std::uint32_t draw) {
-    Parameters& p = model.parameters;
-    const auto mine = gradient_of(world().rank(), draw);
-    backend->copy_to_device(p.gradients, mine.data(), mine.size() * sizeof(float));
-    reducer.begin(active);
-    for (int k = static_cast<int>(p.segments.size()) - 1; k >= 0; --k)
-      if (active.active(p.segments[static_cast<std::size_t>(k)].layer)) reducer.ready(k);
-    reducer.finish();
-    return to_host(*backend, p.gradients, p.size);
-  }
-
-  std::unique_ptr<Backend> backend;
-  Model model;
-};
-
 }  // namespace
 
 TEST_CASE("Active gradients become the mean over ranks, the others stand still, and the bytes are those sent",
           "[reducer]") {
-  Fixture f;
+  ReductionCase f(world());
   const Parameters& p = f.model.parameters;
   for (const bool overlap : {false, true})
     for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{8} << 20}) {
-      GradientReducer reducer(*f.backend, world(), f.model.parameters, {.bucket_elements = bucket, .overlap = overlap});
+      GradientReducer reducer = f.reducer({.bucket_elements = bucket, .overlap = overlap});
       for (std::uint32_t draw = 0; draw < 6; ++draw) {
         const ActiveSet active = random_active(p.layers(), draw, static_cast<float>(draw) / 5);
         const auto ours = f.reduce(reducer, active, draw);
@@ -97,13 +70,13 @@ TEST_CASE("Active gradients become the mean over ranks, the others stand still, 
 }
 
 TEST_CASE("Buckets and overlap change at most the order of the sum over ranks", "[reducer]") {
-  Fixture f;
+  ReductionCase f(world());
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
-  GradientReducer plain(*f.backend, world(), f.model.parameters, {});
+  GradientReducer plain = f.reducer({});
   const auto expected = f.reduce(plain, active, 9);
   for (const bool overlap : {false, true})
     for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{700}, std::int64_t{8} << 20}) {
-      GradientReducer other(*f.backend, world(), f.model.parameters, {.bucket_elements = bucket, .overlap = overlap});
+      GradientReducer other = f.reducer({.bucket_elements = bucket, .overlap = overlap});
       const auto ours = f.reduce(other, active, 9);
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < ours.size(); ++i)
@@ -118,12 +91,128 @@ TEST_CASE("Buckets and overlap change at most the order of the sum over ranks", 
 }
 
 TEST_CASE("A reduction repeats bit for bit", "[reducer]") {
-  Fixture f;
+  ReductionCase f(world());
   const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
   for (const bool overlap : {false, true}) {
-    GradientReducer reducer(*f.backend, world(), f.model.parameters, {.bucket_elements = 1000, .overlap = overlap});
+    GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap});
     const auto first = f.reduce(reducer, all, 1);
     (void)f.reduce(reducer, random_active(f.model.parameters.layers(), 5, 0.5F), 2);
     CHECK(f.reduce(reducer, all, 1) == first);
   }
+}
+
+TEST_CASE("Every codec works with every aggregator, in any buckets, and all ranks find the same", "[reducer]") {
+  ReductionCase f(world());
+  const Parameters& p = f.model.parameters;
+  for (const std::string codec : {"float32", "coarse"})
+    for (const std::string aggregator : {"mean", "largest", "twice the largest"}) {
+      if (codec == "float32" && aggregator == "mean") continue;  // MPI adds them, in its own order: above
+      for (const bool overlap : {false, true})
+        for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{8} << 20}) {
+          GradientReducer reducer = f.reducer({.bucket_elements = bucket, .overlap = overlap}, codec, aggregator);
+          ReductionReference reference(f, codec, aggregator);
+          for (std::int64_t step = 0; step < 4; ++step) {
+            const ActiveSet active =
+                random_active(p.layers(), static_cast<std::uint32_t>(step), static_cast<float>(step) / 3);
+            const auto ours = f.reduce(reducer, active, step);
+            INFO(codec << ", " << aggregator << ", buckets of " << bucket << (overlap ? ", overlapped" : "")
+                       << ", step " << step);
+            CHECK(ours == reference.step(active, step));
+            std::int64_t bytes = 0;
+            std::vector<float> sent;
+            for (const Segment& segment : p.segments) {
+              if (!active.active(segment.layer)) continue;
+              bytes += codec == "coarse" ? 4 + (segment.size + 3) / 4 * 4 : 4 * segment.size;
+              sent.insert(sent.end(), ours.begin() + segment.begin, ours.begin() + segment.begin + segment.size);
+            }
+            CHECK(reducer.bytes_sent() == (world().size() > 1 ? bytes : 0));
+            CHECK(world().agree(hash(sent)));
+            CHECK(reducer.accused().empty());
+          }
+        }
+    }
+}
+
+TEST_CASE("A group of some of the ranks reduces among them", "[reducer]") {
+  // All but rank 0: what a ban leaves.
+  const auto group = world().split(world().rank() == 0 ? Communicator::kNoColor : 0, 0);
+  if (group != nullptr) {
+    ReductionCase f(*group);
+    const ActiveSet active = random_active(f.model.parameters.layers(), 4, 0.7F);
+    for (const std::string codec : {"float32", "coarse"}) {
+      GradientReducer reducer = f.reducer({.bucket_elements = 1000}, codec, "twice the largest");
+      ReductionReference reference(f, codec, "twice the largest");
+      CHECK(f.reduce(reducer, active, 1) == reference.step(active, 1));
+    }
+  }
+  world().barrier();
+}
+
+TEST_CASE("All ranks learn whom the aggregator accuses", "[reducer]") {
+  ReductionCase f(world());
+  const int liar = world().size() - 1;
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  GradientReducer reducer = f.reducer({.bucket_elements = 1000}, "float32", "twice the largest");
+  auto mine = f.gradient_of(world().rank(), 1);
+  (void)f.reduce(reducer, all, 1, mine);
+  CHECK(reducer.accused().empty());
+  if (world().rank() == liar) mine.back() = -std::numeric_limits<float>::infinity();
+  (void)f.reduce(reducer, all, 2, mine);
+  CHECK(reducer.accused() == std::vector<int>{liar});
+  (void)f.reduce(reducer, all, 3);
+  CHECK(reducer.accused().empty());
+}
+
+TEST_CASE("With the state of its codec a reduction goes on bit for bit, and differs from step to step", "[reducer]") {
+  ReductionCase f(world());
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  const auto size = f.model.parameters.size;
+  const auto reducer = [&] { return f.reducer({.bucket_elements = 1000}, "coarse", "mean"); };
+  GradientReducer straight = reducer();
+  const auto mine = f.gradient_of(world().rank(), 1);
+  (void)f.reduce(straight, all, 1, mine);
+  CHECK(straight.state().size() == 1);
+  const auto state = to_host(*f.backend, straight.state().front().data, size);
+  const auto expected = f.reduce(straight, all, 2, mine);
+  const auto resumed = [&](const std::vector<float>& residual, std::int64_t step) {
+    GradientReducer other = reducer();
+    f.backend->copy_to_device(other.state().front().data, residual.data(), residual.size() * sizeof(float));
+    return f.reduce(other, all, step, mine);
+  };
+  CHECK(resumed(state, 2) == expected);
+  CHECK(resumed(state, 3) != expected);
+  CHECK(resumed(std::vector<float>(state.size(), 0.0F), 2) != expected);
+}
+
+TEST_CASE("A steady reduction allocates nothing", "[reducer][cpu]") {
+  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  ReductionCase f(world());
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  const ActiveSet some = random_active(f.model.parameters.layers(), 3, 0.6F);
+  /// Sums up what is not the mean, by a kernel: aggregators of the other tests compute on the host.
+  class Sum final : public Aggregator {
+   public:
+    Sum(Backend& backend, int ranks) : backend_(backend), ranks_(ranks) {}
+    [[nodiscard]] bool keeps_one() const override { return false; }
+    void aggregate(const Chunks& chunks, const float* gradients, std::int64_t stride, float* result) override {
+      each(backend_.device(), chunks, kernels::MeanOfRanks{gradients, stride, ranks_, 1.0F, result});
+    }
+
+   private:
+    Backend& backend_;
+    int ranks_;
+  };
+  for (const bool summed : {true, false})
+    for (const bool overlap : {false, true}) {
+      GradientReducer reducer(*f.backend, world(), f.model.parameters, f.gradients, f.codec("float32"),
+                              summed ? f.aggregator("mean") : std::make_unique<Sum>(*f.backend, world().size()),
+                              {.bucket_elements = 1000, .overlap = overlap});
+      f.run(reducer, all, 0);
+      const std::int64_t before = allocations;
+      f.run(reducer, some, 1);
+      f.run(reducer, all, 2);
+      const std::int64_t during = allocations - before;
+      INFO((summed ? "summed" : "gathered") << (overlap ? ", overlapped" : ""));
+      CHECK(during == 0);
+    }
 }

@@ -1,0 +1,49 @@
+#include <algorithm>
+
+#include "catch.hpp"
+#include "dat/reducer.hpp"
+#include "reduction_case.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// One rank without MPI. Several: tests/mpi/test_reducer.cpp.
+
+TEST_CASE("One rank whose gradients are the result already does nothing: no message, no memory for one", "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  GradientReducer reducer = f.reducer({});
+  const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
+  CHECK(f.reduce(reducer, active, 1) == f.gradient_of(0, 1));
+  CHECK(reducer.elements() > 0);
+  CHECK(reducer.bytes_sent() == 0);
+  CHECK(reducer.seconds_waiting() == 0);
+  const auto memory = f.backend->allocations();
+  CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
+}
+
+TEST_CASE("One rank with a codec that is not exact, or an aggregator that changes what it gets, does what many do",
+          "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const auto [codec, aggregator] = GENERATE(table<std::string, std::string>(
+      {{"coarse", "mean"}, {"coarse", "largest"}, {"coarse", "twice the largest"}, {"float32", "twice the largest"}}));
+  const bool overlap = GENERATE(false, true);
+  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap}, codec, aggregator);
+  ReductionReference reference(f, codec, aggregator);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const ActiveSet active = random_active(f.model.parameters.layers(), static_cast<std::uint32_t>(step), 0.7F);
+    INFO(codec << ", " << aggregator << ", step " << step << (overlap ? ", overlapped" : ""));
+    const auto result = f.reduce(reducer, active, step);
+    CHECK(result == reference.step(active, step));
+    CHECK(result != f.gradient_of(0, step));
+    CHECK(reducer.bytes_sent() == 0);
+  }
+}
+
+TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
+  CHECK(codecs().names() == std::vector<std::string>{"float32"});
+  CHECK(aggregators().names() == std::vector<std::string>{"mean"});
+  CHECK_THROWS_AS(codecs().at("int4"), Error);
+  CHECK_THROWS_AS(aggregators().at("krum"), Error);
+}
