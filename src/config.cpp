@@ -650,11 +650,11 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--lr", o.lr, "learning rate at the end of the warm-up", {.low = 0, .above = true});
   options.add("--momentum", o.momentum, "of sgd, lars and lars_sgd", kDecay);
   options.add("--nesterov", o.nesterov, "sgd: Nesterov's momentum");
-  options.add("--beta1", o.beta1, "lamb: how much of the mean gradient a step keeps", kDecay);
-  options.add("--beta2", o.beta2, "lamb: how much of the mean square a step keeps", kDecay);
-  options.add("--epsilon", o.epsilon, "lamb: what is added to the root of the mean square, at most 1e-3",
+  options.add("--beta1", o.beta1, "lamb: decay rate of the first moment", kDecay);
+  options.add("--beta2", o.beta2, "lamb: decay rate of the second moment", kDecay);
+  options.add("--epsilon", o.epsilon, "lamb: added to the root of the second moment; at most 1e-3",
               {.low = 0, .above = true});
-  options.add("--bias-correction", o.bias_correction, "lamb: means as if they had not begun at zero");
+  options.add("--bias-correction", o.bias_correction, "lamb: correct the moments for having begun at zero");
   options.add("--weight-decay", o.weight_decay, "auto: sgd 5e-4, the others 1e-4", {.low = 0, .automatic = -1});
   options.add("--trust-coefficient", o.trust_coefficient, "lars_sgd: factor of the layers' own learning rates",
               {.low = 0, .above = true});

@@ -28,7 +28,7 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
                   ", one step an epoch");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
-                  ": the mean square forgets faster than the mean that is divided by its root; exchange them");
+                  ": the second moment forgets faster than the first, which is divided by its root; exchange them");
   // Momentum aside, a step moves a layer by this part of its norm at most.
   if (const double part = options.lr * options.trust_coefficient; options.optimizer == "lars_sgd" && part < 1e-4)
     all.push_back("--lr " + number(options.lr) + " times --trust-coefficient " + number(options.trust_coefficient) +
