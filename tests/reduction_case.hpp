@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -17,6 +18,13 @@
 /// A codec and an aggregator for tests, which compute on the host with what they copy from the device and back: like a
 /// kernel, element by element of the chunks. And what they shall do, said once more on whole tensors.
 namespace dat::test {
+
+/// How many numbers differ: shorter to print than the numbers.
+[[nodiscard]] inline std::int64_t differing(const std::vector<float>& a, const std::vector<float>& b) {
+  std::int64_t count = std::abs(std::ssize(a) - std::ssize(b));
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += a[i] != b[i];
+  return count;
+}
 
 /// Calls f(segment, i) for all elements of the chunks.
 template <class F>

@@ -14,7 +14,7 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   ReductionCase f(*single);
   GradientReducer reducer = f.reducer({});
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
-  CHECK(f.reduce(reducer, active, 1) == f.gradient_of(0, 1));
+  CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
   CHECK(reducer.elements() > 0);
   CHECK(reducer.bytes_sent() == 0);
   CHECK(reducer.seconds_waiting() == 0);
@@ -35,8 +35,8 @@ TEST_CASE("One rank with a codec that is not exact, or an aggregator that change
     const ActiveSet active = random_active(f.model.parameters.layers(), static_cast<std::uint32_t>(step), 0.7F);
     INFO(codec << ", " << aggregator << ", step " << step << (overlap ? ", overlapped" : ""));
     const auto result = f.reduce(reducer, active, step);
-    CHECK(result == reference.step(active, step));
-    CHECK(result != f.gradient_of(0, step));
+    CHECK(differing(result, reference.step(active, step)) == 0);
+    CHECK(differing(result, f.gradient_of(0, step)) > 0);
     CHECK(reducer.bytes_sent() == 0);
   }
 }
