@@ -40,7 +40,7 @@ class GradientReducer {
   /// Lays out the message of this step, `step` being its number in the training. To be called before the step's last
   /// backward pass.
   void begin(const ActiveSet& active, std::int64_t step);
-  /// Says that the gradient of segment `index` of `parameters.segments` is complete. Collective in the sense that all
+  /// Says that the gradient of this one of `parameters.segments` is complete. Collective in the sense that all
   /// ranks announce the same segments in the same order.
   void ready(int segment);
   /// Waits for everything and leaves the result in the gradients. **Collective.**
