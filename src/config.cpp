@@ -305,13 +305,9 @@ bool convert(const Value& source, const Rule& rule, std::string& value) {
 
 template <class T>
 bool convert(const Value& source, const Rule& rule, T& value) {
-  if (rule.automatic) {
-    const bool by_word = source.text == rule.word;
-    const bool by_number = read_number(source.text, value) && static_cast<double>(value) == *rule.automatic;
-    if (by_word || by_number) {
-      value = static_cast<T>(*rule.automatic);
-      return true;
-    }
+  if (rule.automatic && source.text == rule.word) {
+    value = static_cast<T>(*rule.automatic);
+    return true;
   }
   if constexpr (std::is_integral_v<T>) {
     if (source.form == Value::Form::quoted || !read_number(source.text, value)) return false;
@@ -561,7 +557,7 @@ const Rule kPaths{.label = "PATH..."};
 const Rule kCount{.low = 0};     // 0 has a meaning of its own
 const Rule kPositive{.low = 1};  // whole numbers
 const Rule kEps{.low = 0, .high = 1, .above = true};
-const Rule kAutoAlpha{.low = 0, .high = 1, .automatic = 0};
+const Rule kAutoAlpha{.low = 0, .high = 1, .above = true, .automatic = 0};
 const Rule kAutoEps{.low = 0, .high = 1, .above = true, .automatic = 0};
 const Rule kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
 const Rule kAttackWords{.label = "ATTACK,...", .commas = true};
@@ -593,7 +589,7 @@ void describe_machine(Options& options, AnyOptions& o) {
   describe_device(options, o);
   options.add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower");
   options.add("--seed", o.seed, "of every random number", kCount);
-  options.add("-q,--quiet", o.quiet, "only warnings and the result");
+  options.add("-q,--quiet", o.quiet, "no progress lines");
 }
 
 void describe(Options& options, TrainOptions& o) {
