@@ -562,6 +562,7 @@ const Rule kAutoEps{.low = 0, .high = 1, .above = true, .automatic = 0};
 const Rule kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
 const Rule kAttackWords{.label = "ATTACK,...", .commas = true};
 const Rule kAutoCount{.low = 1, .automatic = 0};
+const Rule kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
@@ -578,7 +579,8 @@ template <class AnyOptions>
 void describe_device(Options& options, AnyOptions& o) {
   options.add("--device", o.device, "where to compute; auto: a GPU where there is one",
               one_of({"auto", "cpu", "cuda"}));
-  options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores", kAutoCount);
+  options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores",
+              kAutoThreads);
   options.add("--math", o.math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
               one_of({"f32", "tf32"}));
 }
