@@ -183,7 +183,7 @@ MUTATIONS = [
      "if (active.active(static_cast<int>(d))) steps_[d] += 1;", "steps_[d] += 1;", "step:bias correction"),
     ("lamb: both corrections by beta1", "src/optimizer/lamb.cpp", "std::pow(options_.beta2, t)",
      "std::pow(options_.beta1, t)", "step:bias correction"),
-    ("lamb: counts from zero", "src/optimizer/lamb.cpp",
+    ("lamb: corrects as a step later", "src/optimizer/lamb.cpp",
      "const double t = steps_[static_cast<std::size_t>(layer)];",
      "const double t = steps_[static_cast<std::size_t>(layer)] + 1;", "step:bias correction"),
     ("clip: norm of the raw gradient", OPTIMIZER, "square += f * f * sums[j * kSums];", "square += sums[j * kSums];",
