@@ -187,7 +187,7 @@ struct ReductionCase {
 
   /// One step of a reducer on these gradients, without memory of its own.
   void run(GradientReducer& reducer, const ActiveSet& active, std::int64_t step) {
-    reducer.begin(active, step);
+    reducer.begin({&active, 1}, step);
     for (int k = static_cast<int>(model.parameters.segments.size()) - 1; k >= 0; --k)
       if (active.active(model.parameters.segments[static_cast<std::size_t>(k)].layer)) reducer.ready(k);
     reducer.finish();
