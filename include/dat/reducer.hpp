@@ -23,7 +23,7 @@ struct ReducerOptions {
   ///   dense      messages of all layers; a rank sends zeros for those that it has not drawn
   ///   union      the same of those layers only that any rank has drawn
   ///   allgather  each rank sends its own layers to all, and every rank adds them up in the order of the ranks
-  std::string transport;
+  std::string transport{};
 };
 
 /// Makes one gradient of the gradients of all ranks, for the active layers: the codec writes their tensors into one
