@@ -48,6 +48,22 @@ struct MeanOfRanks {
   }
 };
 
+struct Zero {
+  float* x;
+  DAT_HD void operator()(int, std::int64_t i) const { x[i] = 0; }
+};
+
+/// Multiplies gradients by the factors of their segments, factor [segments]. Sums: the squares before that.
+struct Weigh {
+  float* gradients;
+  const float* factor;
+  DAT_HD Sums operator()(int segment, std::int64_t i) const {
+    const float g = gradients[i];
+    gradients[i] = factor[segment] * g;
+    return {{double(g) * double(g), 0, 0}};
+  }
+};
+
 /// The sum of squares of each segment (gradient norms).
 struct SquaredNorm {
   const float* x;

@@ -681,6 +681,8 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--granularity", o.granularity, "what counts as a layer", one_of({"tensor", "module", "block"}));
   options.add("--resample", o.resample, "draw the active layers anew every step, every epoch, or every N steps",
               {.label = "step|epoch|N", .choices = {"step", "epoch"}, .number_too = true});
+  options.add("--mask", o.mask, "one draw of layers for all ranks, or one of each rank's own (JointSpar as published)",
+              one_of({"shared", "per_worker"}));
   options.add("--bandit-loss", o.bandit_loss, "what the bandit learns from", one_of(bandit_losses()));
   options.add("--bandit-rate", o.bandit_rate, "its learning rate; auto: the loss's own",
               {.low = 0, .above = true, .automatic = 0});
@@ -688,6 +690,10 @@ void describe(Options& options, TrainOptions& o) {
   options.group("Reduction");
   options.add("--codec", o.codec, "how gradients become messages between ranks", one_of(codecs().names()));
   options.add("--aggregator", o.aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()));
+  options.add(
+      "--transport", o.transport,
+      "of --mask per_worker: sum all layers, or those that any rank has drawn; or all gather what each has drawn",
+      one_of({"dense", "union", "allgather"}));
   options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
   options.add("--bucket", o.bucket, "most gradients in one message", kPositive);
 
@@ -799,6 +805,12 @@ void resolve(TrainOptions& o) {
     if (own.size() == 1) o.eval_alpha = *own.begin();
   }
   if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
+  check(o.mask == "per_worker" || o.transport == plain.transport, "--transport works with --mask per_worker: with one ",
+        "mask for all ranks there is nothing to choose; leave it off");
+  check(o.mask == "shared" || o.importance == "inside", "--mask per_worker does not work with --importance outside: ",
+        "the ranks have different 1/p, but take one step; leave one of them off");
+  check(o.mask == "shared" || o.selector != "all", "--mask per_worker does not work with --selector all, which draws ",
+        "no layers; leave one of them off");
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
   if (o.micro_batch == 0) o.micro_batch = o.batch;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dat/network.hpp"
@@ -185,19 +186,25 @@ struct ReductionCase {
     return random_values(model.parameters.size, static_cast<std::uint32_t>(1000 * step + rank));
   }
 
-  /// One step of a reducer on these gradients, without memory of its own.
-  void run(GradientReducer& reducer, const ActiveSet& active, std::int64_t step) {
-    reducer.begin(active, step);
+  /// One step of a reducer on these gradients, without memory of its own. layers: of all ranks, or of each.
+  void run(GradientReducer& reducer, std::span<const ActiveSet> layers, std::int64_t step) {
+    const ActiveSet& own = layers[layers.size() > 1 ? static_cast<std::size_t>(group.rank()) : 0];
+    reducer.begin(layers, step);
     for (int k = static_cast<int>(model.parameters.segments.size()) - 1; k >= 0; --k)
-      if (active.active(model.parameters.segments[static_cast<std::size_t>(k)].layer)) reducer.ready(k);
+      if (own.active(model.parameters.segments[static_cast<std::size_t>(k)].layer)) reducer.ready(k);
     reducer.finish();
   }
+  void run(GradientReducer& reducer, const ActiveSet& active, std::int64_t step) { run(reducer, {&active, 1}, step); }
   /// The gradients after a step that starts from `mine`, or from gradient_of() this rank.
-  std::vector<float> reduce(GradientReducer& reducer, const ActiveSet& active, std::int64_t step,
+  std::vector<float> reduce(GradientReducer& reducer, std::span<const ActiveSet> layers, std::int64_t step,
                             const std::vector<float>& mine) {
     backend->copy_to_device(gradients, mine.data(), mine.size() * sizeof(float));
-    run(reducer, active, step);
+    run(reducer, layers, step);
     return to_host(*backend, gradients, model.parameters.size);
+  }
+  std::vector<float> reduce(GradientReducer& reducer, const ActiveSet& active, std::int64_t step,
+                            const std::vector<float>& mine) {
+    return reduce(reducer, {&active, 1}, step, mine);
   }
   std::vector<float> reduce(GradientReducer& reducer, const ActiveSet& active, std::int64_t step) {
     return reduce(reducer, active, step, gradient_of(group.rank(), step));

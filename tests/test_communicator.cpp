@@ -43,6 +43,11 @@ TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]
   arrives([&](void* all) { single->all_gather(mine.data(), all, mine.size()); });
   arrives([&](void* all) { single->all_gather(mine.data(), all, std::vector<int>{3}); });
   arrives([&](void* all) { single->start_all_gather(mine.data(), all, mine.size()).wait(); });
+  arrives([&](void* all) {
+    const std::vector<int> bytes{2}, at{1};
+    *static_cast<std::uint8_t*>(all) = 1;
+    single->start_all_gather(mine.data() + 1, all, bytes, at).wait();
+  });
   arrives([&](void* all) { single->exchange(mine.data(), {3}, all, {3}); });
   single->all_gather(nullptr, nullptr, 0);
 }

@@ -293,9 +293,9 @@ TEST_CASE("the resolved configuration restores every option") {
   // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
   // the early stop and the reuse of its last step, lars the options of the other optimizers; some
   // families have one member).
-  const std::vector<std::string> excluded = {"quiet", "attack-stop", "attack-reuse",    "nesterov",          "beta1",
-                                             "beta2", "epsilon",     "bias-correction", "trust-coefficient", "loss",
-                                             "codec", "aggregator"};
+  const std::vector<std::string> excluded = {
+      "quiet",           "attack-stop",       "attack-reuse", "nesterov", "beta1",      "beta2", "epsilon",
+      "bias-correction", "trust-coefficient", "loss",         "codec",    "aggregator", "mask",  "transport"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
@@ -596,6 +596,21 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--warm-start", "5", "--attack", "fgsm"}).train.warm_start == 5);
   CHECK(parse({"--attack", "none"}).train.warm_start == 0);
   CHECK(contains(refusal({"-q", "-v"}), "--quiet and --verbose"));
+  const TrainOptions plain = parse({}).train;
+  CHECK(plain.mask == "shared");
+  CHECK(plain.transport == "union");
+  for (const std::string transport : {"dense", "union", "allgather"}) {
+    const Command command = parse({"--mask", "per_worker", "--transport", transport});
+    CHECK(command.train.mask == "per_worker");
+    CHECK(command.train.transport == transport);
+    CHECK(parse_file(command.resolved_toml).train == command.train);
+    if (transport != "union")
+      CHECK(contains(refusal({"--transport", transport}), "--transport works with --mask per_worker"));
+  }
+  CHECK(contains(refusal({"--mask", "per_worker", "--importance", "outside"}), "have different 1/p"));
+  CHECK(contains(refusal({"--mask", "per_worker", "--selector", "all"}), "which draws no layers"));
+  CHECK(contains(refusal({"--mask", "own"}), "shared"));
+  CHECK(contains(refusal({"--transport", "ring"}), "allgather"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack", "fgsm"}), "--attack-stop works with --attack pgd"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack-bn", "train"}), "take --attack-bn eval"));
   CHECK(parse({"--attack-stop", "1", "--attack-bn", "eval"}).train.attack_stop == 1);

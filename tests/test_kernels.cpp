@@ -938,6 +938,31 @@ TEST_CASE("The mean over ranks is added in their order, on the elements of the c
   }
 }
 
+TEST_CASE("Weighing multiplies by the segment's factor and sums up the squares of what was there; zeros are set",
+          "[kernels]") {
+  const Shared<Chunk> chunks = shared(std::vector<Chunk>{{3, 5, 0}, {20, 40, 1}, {60, 1, 1}});
+  const Shared<std::int32_t> first = {0, 1, 3};
+  const Chunks all{chunks.data(), first.data(), 3, 2};
+  const auto before = shared_random(64, 5), factor = shared_random(2, 6, 1, 3);
+  Shared<float> gradients = before, expected = before, zeros = before, cleared = before;
+  Shared<double> partial(3 * kSums), sums(2 * kSums, -1.0);
+  sum(kernel_backend().device(), all, Weigh{gradients.data(), factor.data()}, partial.data(), sums.data());
+  each(kernel_backend().device(), all, Zero{zeros.data()});
+  kernel_backend().wait();
+  std::vector<double> squares(2, 0.0);
+  for (const Chunk& chunk : chunks)
+    for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.size; ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      expected[k] = factor[static_cast<std::size_t>(chunk.segment)] * before[k];
+      squares[static_cast<std::size_t>(chunk.segment)] += at(before, i) * at(before, i);
+      cleared[k] = 0;
+    }
+  CHECK(gradients == expected);
+  CHECK(zeros == cleared);
+  // Products of floats are exact in double; one rounding an addition.
+  for (std::size_t s = 0; s < 2; ++s) CHECK(std::abs(sums[s * kSums] - squares[s]) <= 41 * 0x1p-53 * squares[s]);
+}
+
 TEST_CASE("The trust ratio is the clamped norm of the weights over that of the step; 1 where either is zero",
           "[kernels]") {
   struct Row {

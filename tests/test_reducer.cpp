@@ -41,6 +41,28 @@ TEST_CASE("One rank with a codec that is not exact, or an aggregator that change
   }
 }
 
+TEST_CASE(
+    "Transports of masks per worker: unknown ones are refused, and aggregators that would take zeros for gradients",
+    "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const auto refusal = [&](const std::string& transport, const std::string& aggregator) -> std::string {
+    try {
+      (void)f.reducer({.transport = transport}, "float32", aggregator);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refusal("ring", "mean").find("known: dense, union, allgather") != std::string::npos);
+  for (const std::string transport : {"dense", "union", "allgather"}) {
+    CHECK(refusal(transport, "mean").empty());
+    CHECK(refusal(transport, "largest").find("--aggregator mean") != std::string::npos);
+  }
+  CHECK(refusal("", "largest").empty());
+}
+
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
   CHECK(codecs().names() == std::vector<std::string>{"float32"});
   CHECK(aggregators().names() == std::vector<std::string>{"mean"});

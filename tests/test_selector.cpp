@@ -346,6 +346,27 @@ TEST_CASE("A draw depends on the seed, the draw number and p alone, and is never
   }
 }
 
+TEST_CASE("Draws of different ranks are independent; without a rank it is rank 0's", "[selector]") {
+  const Vector p{.3, .5, .9};
+  ActiveSet x, y;
+  draw_layers(7, 3, p, x);
+  draw_layers(7, 3, p, y, 0);
+  CHECK(x.scale == y.scale);
+  constexpr int kDraws = 20000;
+  const double any = probability_of_any(p);
+  std::vector<double> both(p.size(), 0.0);
+  for (int t = 0; t < kDraws; ++t) {
+    draw_layers(kSeed, static_cast<std::uint64_t>(t), p, x, 1);
+    draw_layers(kSeed, static_cast<std::uint64_t>(t), p, y, 200);
+    for (std::size_t d = 0; d < p.size(); ++d) both[d] += double(x.scale[d]) * double(y.scale[d]) / kDraws;
+  }
+  // The product of independent numbers of mean 1 has the mean 1, and the variance 1/pi^2 - 1. Five deviations.
+  for (std::size_t d = 0; d < p.size(); ++d) {
+    const double square = std::pow(any / p[d], 2);
+    CHECK(std::fabs(both[d] - 1) < 5 * std::sqrt((square - 1) / kDraws) + 1e-6);
+  }
+}
+
 TEST_CASE(
     "Draws that are repeated when empty are corrected for that: each set has its conditional probability, and the "
     "mean of the scale is 1",

@@ -54,6 +54,7 @@ TEST_CASE("a steady step allocates nothing, whatever the optimizer and the selec
   options.optimizer = GENERATE("lamb", "lars", "lars_sgd", "sgd");
   options.selector = GENERATE("exp3", "oracle");
   options.budget = 4;
+  options.mask = options.selector == "exp3" ? "shared" : "per_worker";
   options.clip_norm = 0.5;
   options.bias_correction = options.optimizer == "lamb";
   options.nesterov = options.optimizer == "sgd";
@@ -115,6 +116,42 @@ TEST_CASE("the weights do not depend on overlap, message size, replica checks or
   other = options;
   other.seed = 2;
   CHECK(weights_after(other, 4) != expected);
+}
+
+TEST_CASE("a mask of one worker is a shared one, up to where 1/p is multiplied", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.optimizer = GENERATE("lamb", "lars", "sgd");
+  options.budget = 4;
+  const auto world = Communicator::single();
+  TrainOptions own = options;
+  own.mask = "per_worker";
+  Trainer shared(*world, options), worker(*world, own);
+  shared.start();
+  worker.start();
+  const StepRecord &a = shared.step(false), &b = worker.step(false);
+  // The same draw, the same gradients, the same norms: the same probabilities. All bit for bit.
+  CHECK(*a.scale == *b.scale);
+  REQUIRE((a.norms != nullptr && b.norms != nullptr));
+  CHECK(*a.norms == *b.norms);
+  CHECK(shared.layers().selector().state() == worker.layers().selector().state());
+  CHECK(a.active_elements == b.active_elements);
+  CHECK(b.bytes_sent == 0);
+  // Then gradient/p is a rounded number, where the optimizers may add the product to another in one rounding. LAMB does
+  // not add it, and its weights stay the same.
+  if (options.optimizer == "lamb") {
+    for (int k = 0; k < 5; ++k) (void)shared.step(false), (void)worker.step(false);
+    CHECK(shared.weights_hash() == worker.weights_hash());
+    return;
+  }
+  const Parameters &p = shared.model().parameters, &q = worker.model().parameters;
+  const auto x = test::to_host(shared.model().backend, p.values, p.size);
+  const auto y = test::to_host(worker.model().backend, q.values, q.size);
+  double largest = 0, off = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    largest = std::max(largest, std::abs(double(x[i])));
+    off = std::max(off, std::abs(double(x[i]) - y[i]));
+  }
+  CHECK(off <= 8 * 0x1p-24 * largest);  // a step is shorter than the weights, and has a few roundings more
 }
 
 TEST_CASE("only active layers' weight gradients are computed, and one rank sends nothing", "[trainer]") {

@@ -100,6 +100,10 @@ class Communicator {
   [[nodiscard]] Request start_sum(float* data, std::int64_t count);
   /// Starts what all_gather() does with blocks of one size.
   [[nodiscard]] Request start_all_gather(const void* mine, void* all, std::size_t bytes);
+  /// The same with blocks of different sizes: that of rank r has bytes[r] and stands at `all` + at[r]. All ranks give
+  /// the same `bytes` and `at` [size()], which must stay as they are until the request is done.
+  [[nodiscard]] Request start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
+                                         const std::vector<int>& at);
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody

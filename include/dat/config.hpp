@@ -64,11 +64,13 @@ struct TrainOptions {
   double p_min = 0.1;
   std::string granularity = "tensor";    ///< tensor | module | block
   std::string resample = "step";         ///< step | epoch | a number of steps
+  std::string mask = "shared";           ///< shared: all ranks train the same layers | per_worker: each draws its own
   std::string bandit_loss = "selfnorm";  ///< one of bandit_losses()
   double bandit_rate = 0;                ///< 0: the loss's own
 
   std::string codec = "float32";    ///< how gradients become messages
   std::string aggregator = "mean";  ///< how the gradients of all ranks become one
+  std::string transport = "union";  ///< of masks per worker: dense | union | allgather
   bool overlap = false;             ///< send gradients while the backward pass runs
   std::int64_t bucket = 8388608;    ///< elements of one message
 

@@ -30,7 +30,8 @@ struct OptimizerOptions {
 };
 
 /// Updates the weights of the active layers; inactive segments and their state stand still. The gradient in
-/// `parameters.gradients` is the raw mean over ranks: the optimizer applies active.scale = 1/p.
+/// `parameters.gradients` is the raw mean over ranks, and the optimizer applies active.scale = 1/p. Where each rank has
+/// applied its own 1/p before the mean, active.scale is 1.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "dat/aggregator.hpp"
@@ -16,6 +19,11 @@ namespace dat {
 struct ReducerOptions {
   std::int64_t bucket_elements = 8 << 20;  ///< gradients of one message, which goes as soon as it is complete
   bool overlap = false;                    ///< start a message during the backward pass, as soon as it is complete
+  /// How gradients meet of ranks that have them for different layers. Empty: all have the same layers.
+  ///   dense      messages of all layers; a rank sends zeros for those that it has not drawn
+  ///   union      the same of those layers only that any rank has drawn
+  ///   allgather  each rank sends its own layers to all, and every rank adds them up in the order of the ranks
+  std::string transport{};
 };
 
 /// Makes one gradient of the gradients of all ranks, for the active layers: the codec writes their tensors into one
@@ -27,26 +35,31 @@ struct ReducerOptions {
 /// messages and flat blocks as there are ranks. One rank does the same as many, unless neither codec nor aggregator
 /// would change a bit: then nothing is done.
 ///
+/// Ranks may have gradients of different layers (ReducerOptions::transport). What a rank does not have counts as zero,
+/// so the mean is over all ranks, for each layer that any of them has.
+///
 /// MPI gets pinned host memory, to which the messages are copied and from which they return; or the messages
 /// themselves, where they lie in host memory or MPI takes device memory. A step allocates nothing; finish() is one wait
 /// for the device.
 class GradientReducer {
  public:
   /// gradients: a flat block [parameters.size] on the device, which the backward passes fill, and where the result
-  /// appears.
+  /// appears. Error(usage): no such transport, or one with an aggregator that is not the mean, the only one that does
+  /// not take zeros for gradients.
   GradientReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, std::unique_ptr<Codec>,
                   std::unique_ptr<Aggregator>, const ReducerOptions&);
 
-  /// Lays out the message of this step, `step` being its number in the training. To be called before the step's last
-  /// backward pass.
-  void begin(const ActiveSet& active, std::int64_t step);
-  /// Says that the gradient of this one of `parameters.segments` is complete. Collective in the sense that all
-  /// ranks announce the same segments in the same order.
+  /// Lays out the message of this step, `step` being its number in the training. layers: those whose gradients the
+  /// ranks have, one set for all; or, with a transport, [size of the group] one of each. The result is of the layers in
+  /// any of them; `dense` sets all. To be called before the step's last backward pass.
+  void begin(std::span<const ActiveSet> layers, std::int64_t step);
+  /// Says that the gradient of this one of `parameters.segments` is complete: of those of this rank's layers.
+  /// Ranks announce them in the same order.
   void ready(int segment);
   /// Waits for everything and leaves the result in the gradients. **Collective.**
   void finish();
 
-  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of the active layers, of this step
+  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of this rank's layers, of this step
   /// Bytes of this rank's message of this step; one rank sends nothing.
   [[nodiscard]] std::int64_t bytes_sent() const { return ranks_.size() > 1 ? bytes_ : 0; }
   [[nodiscard]] double seconds_waiting() const { return seconds_waiting_; }  ///< inside MPI, of this step
@@ -56,16 +69,35 @@ class GradientReducer {
   [[nodiscard]] std::vector<Codec::State> state() const { return codec_->state(); }
 
  private:
+  /// The messages of one rank, or of all that have the same layers.
+  struct Message {
+    ChunkTable table;                ///< of the layers in it
+    std::vector<std::int64_t> byte;  ///< [segments] where their messages begin in their bucket's
+    std::int64_t* device_byte = nullptr;
+  };
+  /// Where MPI puts the messages of a bucket that differ in length.
+  struct Blocks {
+    std::vector<int> bytes, at;  ///< [size of the group]
+  };
   /// A bucket on its way.
   struct Part {
-    Bucket bucket{};
+    int first = 0, end = 0;  ///< segments
     std::int64_t elements = 0;
-    std::int64_t begin = 0;      ///< in the step's message, in bytes
-    int missing = 0;             ///< segments not announced yet
-    Backend::Ticket ticket = 0;  ///< arrives when MPI may read it
-    bool sent = false;           ///< given to MPI
-    Request request{};           ///< that moves it
+    std::int64_t* bytes = nullptr;         ///< [messages_]
+    std::int64_t begin = 0, everyone = 0;  ///< in this rank's message; in those of all ranks; in bytes
+    std::int64_t bytes_of_everyone = 0;    ///< in this bucket
+    const Blocks* blocks = nullptr;        ///< null: all messages have the same length
+    int missing = 0;                       ///< segments not announced yet
+    Backend::Ticket ticket = 0;            ///< arrives when MPI may read it
+    bool sent = false;                     ///< given to MPI
+    Request request{};                     ///< that moves it
   };
+  /// Whose layers messages_[message] has.
+  [[nodiscard]] const ActiveSet& layers_of(std::span<const ActiveSet> layers, std::size_t message) const;
+  void lay_out(std::span<const ActiveSet> layers);
+  void lay_out_blocks();
+  void set_zeros(std::span<const ActiveSet> layers);
+  [[nodiscard]] Bucket bucket(const Part& part, std::size_t message) const;
   void encode(Part& part);
   void give(Part& part);
   void decode(const Part& part);
@@ -77,22 +109,28 @@ class GradientReducer {
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<Aggregator> aggregator_;
   ReducerOptions options_;
-  ChunkTable table_;
-  bool unchanged_;  ///< one rank, whose gradients are the result already
-  bool summed_;     ///< MPI adds up the messages
-  bool staged_;     ///< MPI gets copies in host memory
+  bool separate_;                     ///< each rank has a message of its own
+  std::size_t own_;                   ///< which of messages_ is this rank's
+  bool unchanged_;                    ///< one rank, whose gradients are the result already
+  bool summed_;                       ///< MPI adds up the messages
+  bool staged_;                       ///< MPI gets copies in host memory
+  ActiveSet any_, absent_;            ///< layers of the result; those of them that a rank does not have
+  std::vector<Message> messages_;     ///< [size of the group] where they are separate, else one
+  std::vector<ChunkTable> zeros_;     ///< of absent layers; [messages_], none where all ranks have the same layers
+  std::optional<ChunkTable> result_;  ///< of any_; where messages are separate
   /// [bytes of all segments]: this rank's message, on the device, and what MPI gets. Null: unchanged_.
   std::byte *message_ = nullptr, *host_message_ = nullptr;
   /// The same of all ranks, [size of the group] times as long, bucket by bucket, in each the ranks'. Null: summed_.
   std::byte *everyone_ = nullptr, *host_everyone_ = nullptr;
   float* decoded_ = nullptr;                 ///< [size of the group][parameters.size], on the device. Null: summed_
-  Chunks chunks_;                            ///< of the active segments
+  Chunks chunks_;                            ///< of the result
   std::vector<std::int64_t> segment_bytes_;  ///< [segments] of their messages
-  std::vector<std::int64_t> byte_;           ///< [segments] where these begin in their bucket's
-  std::int64_t *device_element_ = nullptr, *device_byte_ = nullptr;
+  std::int64_t* device_element_ = nullptr;
   std::vector<int> part_of_;  ///< [segments]
   std::vector<Part> parts_;
-  std::int64_t elements_ = 0, bytes_ = 0;
+  std::vector<std::int64_t> part_bytes_;  ///< [segments][messages_], by part
+  std::vector<Blocks> blocks_;            ///< [segments], by part; none where messages have the same length
+  std::int64_t step_ = 0, elements_ = 0, bytes_ = 0;
   double seconds_waiting_ = 0;
 };
 

@@ -23,17 +23,20 @@ struct SelectorOptions {
 
 /// Draws the active layers: each with its probability, independently; again where there is none, since the step would
 /// be lost. So layer d is drawn with probability p_d / q, q = probability_of_any(p) > 0, and scale_d = q / p_d has the
-/// mean 1. A pure function, which any rank can repeat. p [layers] in (0, 1]. Allocates nothing where active.scale has
-/// [layers] already.
-void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active);
+/// mean 1. A pure function, which any rank can repeat. p [layers] in (0, 1]. Draws of different ranks are independent;
+/// one that is for all ranks is rank 0's. Allocates nothing where active.scale has [layers] already.
+void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
+                 int rank = 0);
 
-/// Says with which probabilities layers are drawn, and learns from their gradient norms (rank 0 only). The whole state
-/// is in `state()`, a flat vector of doubles, so that a checkpoint can restore it bit for bit.
+/// Says with which probabilities layers are drawn, and learns from their gradient norms: for all ranks, or for its own
+/// rank alone. The whole state is in `state()`, a flat vector of doubles, so that a checkpoint can restore it bit for
+/// bit.
 class LayerSelector {
  public:
   virtual ~LayerSelector() = default;
 
-  /// norms[d] = ||g_d||_2 of the raw mean gradient (not divided by p) of each active layer d; others are ignored.
+  /// norms[d] = ||g_d||_2 of the raw gradient (not divided by p) of each active layer d; others are ignored. The
+  /// gradient is the mean over the ranks, or this rank's own where each has a selector.
   /// Allocates nothing.
   virtual void learn(const ActiveSet& active, const std::vector<double>& norms) = 0;
 

@@ -257,6 +257,19 @@ Request Communicator::start_all_gather(const void* mine, void* all, std::size_t 
   return request;
 }
 
+Request Communicator::start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
+                                       const std::vector<int>& at) {
+  const auto self = static_cast<std::size_t>(rank_);
+  Request request;
+  if (alone())
+    copy(mine, static_cast<char*>(all) + at[self], static_cast<std::size_t>(bytes[self]));
+  else
+    check(
+        MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
+        "MPI_Iallgatherv");
+  return request;
+}
+
 int Communicator::message(std::size_t bytes, int other) const {
   require(other >= 0 && other < size_ && other != rank_, ExitCode::communication, "rank ", rank_, " of ", size_,
           " has no message to or from rank ", other, ": there is no such other rank");

@@ -11,15 +11,17 @@ double probability_of_any(const std::vector<double>& p) {
   return 1 - none;
 }
 
-void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active) {
+void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
+                 int rank) {
   active.scale.resize(p.size());
   const double any_layer = probability_of_any(p);
   assert(any_layer > 0);
   bool any = false;
   for (std::uint32_t attempt = 0; !any; ++attempt)
     for (std::size_t d = 0; d < p.size(); ++d) {
+      const std::uint64_t number = static_cast<std::uint64_t>(rank) << 32 | d;
       const Philox4 words =
-          random_words(seed, Purpose::layer_draw, static_cast<std::uint32_t>(draw_number), d, attempt);
+          random_words(seed, Purpose::layer_draw, static_cast<std::uint32_t>(draw_number), number, attempt);
       const bool drawn = uniform(words.v[0]) < p[d];
       active.scale[d] = drawn ? static_cast<float>(any_layer / p[d]) : 0.0F;
       any |= drawn;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dat/config.hpp"
@@ -12,18 +13,24 @@
 
 namespace dat {
 
-/// JointSpar around the selector: when layers are drawn, that all ranks know the draw and agree on it, and what the
-/// selector learns of their gradients.
-class LayerSampling final : public MessagePart, public Stateful {
+/// JointSpar around the selector: when layers are drawn, what the ranks know of each other's draws, and what the
+/// selector learns of their gradients. Who draws is what its kinds differ in (--mask): SharedMask, PerWorkerMasks.
+class LayerSampling : public MessagePart, public Stateful {
  public:
   LayerSampling(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model);
 
-  /// The active layers of step number `step`: drawn anew where that is due, on rank 0, and repeated by the others.
+  /// The layers of step number `step` whose weight gradients this rank computes: drawn anew where that is due.
   /// **Collective.**
-  const ActiveSet& draw(std::int64_t step);
+  virtual const ActiveSet& draw(std::int64_t step) = 0;
+  /// The layers whose gradients the ranks bring to the reduction: one set of all ranks, or one of each.
+  [[nodiscard]] virtual std::span<const ActiveSet> brought() const = 0;
+  /// The layers that the optimizer updates, with the factors that it applies; on all ranks the same.
+  [[nodiscard]] virtual const ActiveSet& updated() const = 0;
+  /// Of a segment of this rank's layers, once its gradient is complete and before it is reduced.
+  virtual void weigh(int /*segment*/) {}
   /// Error(integrity), on all ranks: some have drawn other layers. Once the message of the step has been summed.
-  void require_agreement() const;
-  /// The selector learns from the norms of the mean gradient, where the next draw is due.
+  virtual void require_agreement() const {}
+  /// The selector learns from the norms of the gradient, where the next draw is due.
   void learn();
 
   [[nodiscard]] const ActiveSet& active() const { return active_; }
@@ -33,33 +40,51 @@ class LayerSampling final : public MessagePart, public Stateful {
   [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
   [[nodiscard]] double budget() const { return budget_; }
 
-  [[nodiscard]] std::size_t places() const override { return 1; }
-  void fetch(Backend::Ticket& ticket) override;
-  void write(double* to) override { *to = wrong_ ? 1 : 0; }
-  void read(const double* from) override { wrong_ranks_ = static_cast<int>(*from); }
-
-  void save(Checkpoint& checkpoint) override;
+  /// Takes up the draw in force and the selector's state of a rank with this number; where the checkpoint has those of
+  /// fewer ranks, they begin again with the first.
   void restore(const Checkpoint& checkpoint) override;
-  void share(Communicator& ranks) override;
-  void digest(Digest& digest) const override;
 
- private:
-  [[nodiscard]] bool draw_due(std::int64_t step) const;
+ protected:
+  /// What checkpoints hold of one rank or of several, one behind the other.
+  struct Saved {
+    std::size_t ranks = 0;
+    std::vector<double> selector, p, scale;
+  };
+
+  /// Begins a step. Whether a draw is due.
+  [[nodiscard]] bool begin(std::int64_t step);
   /// Whether this rank's selector learns from this step.
-  [[nodiscard]] bool learns() const;
+  [[nodiscard]] virtual bool learns() const;
+  /// Where `saved_` has what a rank with this number takes up.
+  [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
+  /// Takes up what `saved_` has for this rank.
+  void take();
+  /// Fetches the norms of the segments.
+  void fetch_norms(Backend::Ticket& ticket);
 
   Communicator& ranks_;
   std::uint64_t seed_;
-  std::int64_t warmup_steps_, period_, step_ = 0;
   Model& model_;
-  double budget_;
   std::unique_ptr<LayerSelector> selector_;
-  ActiveSet active_, repeated_;  ///< in force; as this rank draws it from rank 0's probabilities
-  std::vector<double> p_, norms_;
-  bool wrong_ = false, learned_ = false;  ///< they differ
-  int wrong_ranks_ = 0;
+  ActiveSet active_;
+  std::vector<double> p_;
   ChunkTable chunks_;
-  double *partial_, *sums_, *host_sums_;  ///< of squares, by segment: on the device; on the host
+  double *partial_, *sums_;  ///< of squares, by chunk, by segment, on the device
+  Saved saved_;
+  std::int64_t step_ = 0;
+
+ private:
+  [[nodiscard]] bool draw_due(std::int64_t step) const;
+
+  std::int64_t warmup_steps_, period_;
+  double budget_;
+  std::vector<double> norms_;
+  bool learned_ = false;
+  double* host_sums_;
 };
+
+/// By --mask.
+[[nodiscard]] std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options,
+                                                                 const Plan& plan, Model& model);
 
 }  // namespace dat

@@ -74,19 +74,25 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
                   keeps_own_statistics(options)),
       source_(ranks, *splits_.train, options, plan_, *attack_, replica_, attack_passes_ > 0 ? &statistics_ : nullptr,
               timer_),
-      layers_(ranks, options, plan_, replica_.model()),
+      layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
       reducer_(replica_.backend(), ranks, replica_.model().parameters, replica_.model().parameters.gradients,
                codecs().at(options.codec)(replica_.backend(), replica_.model().parameters,
                                           {.seed = options.seed, .rank = ranks.rank()}),
                aggregators().at(options.aggregator)(replica_.backend(), replica_.model().parameters,
                                                     {.ranks = ranks.size()}),
-               {.bucket_elements = options.bucket, .overlap = options.overlap}),
+               {.bucket_elements = options.bucket,
+                .overlap = options.overlap,
+                .transport = options.mask == "per_worker" ? options.transport : ""}),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_,
-               [this](int segment) { reducer_.ready(segment); }),
+               [this](int segment) {
+                 layers_->weigh(segment);
+                 reducer_.ready(segment);
+               }),
       update_(options, plan_, replica_.model(), statistics_),
       message_(ranks, replica_.backend()),
       assessment_(ranks, replica_, evaluation_attacks_) {
-  for (MessagePart* part : std::initializer_list<MessagePart*>{&learner_, &source_, &vote_, &layers_, &statistics_})
+  for (MessagePart* part :
+       std::initializer_list<MessagePart*>{&learner_, &source_, &vote_, layers_.get(), &statistics_})
     message_.add(*part);
   replica_.model().initialize(options.seed);
   replica_.commit();
@@ -112,8 +118,8 @@ const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   vote_.wish = stop;
   timer_.begin_step();
-  const ActiveSet& active = layers_.draw(step_);
-  reducer_.begin(active, step_);
+  const ActiveSet& active = layers_->draw(step_);
+  reducer_.begin(layers_->brought(), step_);
   timer_.lap(Phase::select);
 
   source_.begin(step_);
@@ -127,16 +133,16 @@ const StepRecord& Trainer::step(bool stop) {
   timer_.lap(Phase::reduce);
   require_good_step();
 
-  layers_.learn();
+  layers_->learn();
   timer_.lap(Phase::select);
-  update_.apply(active, step_);
+  update_.apply(layers_->updated(), step_);
   timer_.lap(Phase::update);
   ++step_;
   return record(replica_.backend().counters.conv_backward_weights - weight_gradients);
 }
 
 void Trainer::require_good_step() const {
-  layers_.require_agreement();
+  layers_->require_agreement();
   require(learner_.finite(), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", plan_.epoch_of(step_) + 1,
           ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
 }
@@ -160,9 +166,9 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
   record_.active_elements = reducer_.elements();
   record_.bytes_sent = reducer_.bytes_sent();
   record_.bytes_statistics = message_.bytes_sent() + source_.bytes_sent();
-  record_.scale = &layers_.active().scale;
-  record_.p = &layers_.probabilities();
-  record_.norms = layers_.norms();
+  record_.scale = &layers_->active().scale;
+  record_.p = &layers_->probabilities();
+  record_.norms = layers_->norms();
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
 }
@@ -243,7 +249,7 @@ RankRecord Trainer::gather_times() {
 
 TrainOptions Trainer::resolved() const {
   TrainOptions all = options_;
-  all.budget = layers_.budget();
+  all.budget = layers_->budget();
   all.device = model().backend.device().kind == DeviceKind::cpu ? "cpu" : "cuda";
   all.threads = choose_threads(options_.threads, ranks_.node_size());
   all.resident = resident_ ? "on" : "off";

@@ -58,13 +58,13 @@ class Trainer {
   [[nodiscard]] const Model& model() const { return replica_.model(); }
   [[nodiscard]] const Attack& attack() const { return *attack_; }
   [[nodiscard]] const LocalExamples& examples() const { return source_; }
-  [[nodiscard]] const LayerSampling& layers() const { return layers_; }
+  [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
 
  private:
-  [[nodiscard]] std::vector<Stateful*> parts() { return {&update_, &statistics_, &layers_, &source_, &timer_}; }
+  [[nodiscard]] std::vector<Stateful*> parts() { return {&update_, &statistics_, layers_.get(), &source_, &timer_}; }
   void require_good_step() const;
   const StepRecord& record(std::int64_t weight_gradients);
 
@@ -80,7 +80,7 @@ class Trainer {
   int attack_passes_;  ///< of the attack, in training mode, of a micro-batch
   BatchStatistics statistics_;
   LocalExamples source_;
-  LayerSampling layers_;
+  std::unique_ptr<LayerSampling> layers_;
   GradientReducer reducer_;
   Learner learner_;
   WeightUpdate update_;

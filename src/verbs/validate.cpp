@@ -1,5 +1,6 @@
 // The verb validate: plans the run on one rank and says what it will need.
 
+#include <cmath>
 #include <cstdlib>
 #include <iomanip>
 #include <map>
@@ -35,6 +36,22 @@ namespace {
   return 1;
 }
 
+/// Bytes of gradients that a rank sends in a step, in the mean over draws with the first probabilities.
+[[nodiscard]] double bytes_per_step(const Trainer& trainer, const TrainOptions& options, int ranks) {
+  const std::vector<double>& p = trainer.layers().selector().probabilities();
+  const bool of_any = options.mask == "per_worker" && options.transport == "union";
+  const bool of_all = options.mask == "per_worker" && options.transport == "dense";
+  double elements = 0;
+  for (std::size_t d = 0; d < p.size(); ++d) {
+    const double drawn = p[d] / probability_of_any(p);
+    elements += (of_all   ? 1
+                 : of_any ? 1 - std::pow(1 - drawn, ranks)
+                          : drawn) *
+                static_cast<double>(trainer.model().parameters.layer_sizes[d]);
+  }
+  return 4 * elements;
+}
+
 [[nodiscard]] std::string text_of(const Command& command) {
   const TrainOptions& options = command.train;
   const auto world = Communicator::single();
@@ -52,10 +69,6 @@ namespace {
     memory[allocation.purpose] += allocation.bytes;
     total += allocation.bytes;
   }
-  const std::vector<double>& p = trainer.layers().selector().probabilities();
-  double elements = 0;
-  for (std::size_t d = 0; d < p.size(); ++d)
-    elements += p[d] / probability_of_any(p) * static_cast<double>(model.parameters.layer_sizes[d]);
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.examples().warm_start_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(train.size());
@@ -78,7 +91,8 @@ namespace {
        << "attack           " << trainer.attack().gradient_evaluations() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
-       << "all-reduce       " << megabytes(4 * elements) << " per step on average, "
+       << (options.mask == "per_worker" && options.transport == "allgather" ? "all-gather       " : "all-reduce       ")
+       << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(4.0 * static_cast<double>(model.parameters.size)) << " with all layers active\n"
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
        << ", the last three are kept\n"

@@ -108,12 +108,13 @@ TEST_CASE("A steady training step waits once, allocates nothing, and replays wha
   options.selector = selector;
   options.bias_correction = selector == "all";
   options.clip_norm = selector == "all" ? 0.5 : 0;
+  options.mask = selector == "exp3" && options.micro_batch == 8 ? "per_worker" : "shared";
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();
   for (int k = 0; k < 3; ++k) (void)trainer.step(false);
   INFO("lambda " << options.lambda << ", micro-batches of " << options.micro_batch << " of " << options.limit_train
-                 << " images, " << precision << ", " << selector);
+                 << " images, " << precision << ", " << selector << ", " << options.mask);
   const auto steady = [&](int steps) {
     for (int k = 0; k < steps; ++k) {
       const dat_double::Counts before = dat_double::counts();

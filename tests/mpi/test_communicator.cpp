@@ -155,6 +155,18 @@ TEST_CASE("An all-gather brings the blocks of all ranks to all, in rank order", 
     expected.push_back(99);
     world().all_gather(mine.data(), all.data(), bytes);
     CHECK(all == expected);
+    // Started, the blocks stand where they shall: here, the last rank's first.
+    std::vector<int> at(bytes.size());
+    std::vector<std::uint8_t> reversed;
+    for (int r = size - 1; r >= 0; --r) {
+      const auto other = block(r, bytes[static_cast<std::size_t>(r)]);
+      at[static_cast<std::size_t>(r)] = static_cast<int>(reversed.size());
+      reversed.insert(reversed.end(), other.begin(), other.end());
+    }
+    reversed.push_back(99);
+    std::fill(all.begin(), all.end() - 1, std::uint8_t{0});
+    world().start_all_gather(mine.data(), all.data(), bytes, at).wait();
+    CHECK(all == reversed);
   }
 }
 

@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "allocations.hpp"
 #include "catch.hpp"
+#include "random_values.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
@@ -98,4 +104,245 @@ TEST_CASE("A draw that a rank cannot repeat ends the step on all ranks, before t
   // Another seed: what draws the layers, and nothing that the ranks compare otherwise.
   if (world().rank() == world().size() - 1) options.seed = 2;
   CHECK(run() == (world().size() == 1 ? ExitCode::done : ExitCode::integrity));
+}
+
+namespace {
+
+/// Masks per worker, of few layers.
+[[nodiscard]] TrainOptions per_worker(const std::string& transport) {
+  TrainOptions options = options_of("sgd");
+  options.mask = "per_worker";
+  options.transport = transport;
+  options.batch = 4;
+  options.lr = 0.1;
+  options.attack = "none";
+  options.budget = 3;
+  return options;
+}
+
+[[nodiscard]] std::vector<float> weights_of(Trainer& trainer) {
+  const Parameters& p = trainer.model().parameters;
+  return test::to_host(trainer.model().backend, p.values, p.size);
+}
+
+/// What every rank has, in rank order, on all ranks.
+[[nodiscard]] std::vector<double> from_all(const std::vector<double>& mine) {
+  std::vector<double> all = world().gather(mine);
+  all.resize(mine.size() * static_cast<std::size_t>(world().size()));
+  world().broadcast(all.data(), all.size() * sizeof(double));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("Masks per worker: each rank its own, known to all; layers that nobody has drawn stand still", "[masks]") {
+  for (const std::string transport : {"dense", "union", "allgather"}) {
+    TrainOptions options = per_worker(transport);
+    options.budget = 2;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    const Parameters& p = trainer.model().parameters;
+    const auto me = static_cast<std::size_t>(world().rank());
+    int differ = 0, at_rest = 0, wrong = 0;
+    for (int step = 0; step < 8; ++step) {
+      const std::vector<float> before = weights_of(trainer);
+      const Checkpoint state = trainer.capture();
+      const StepRecord& record = trainer.step(false);
+      const std::vector<float> after = weights_of(trainer);
+      const auto masks = trainer.layers().brought();
+      CHECK(std::ssize(masks) == world().size());
+      const ActiveSet& updated = trainer.layers().updated();
+      std::int64_t own = 0, any = 0;
+      for (int layer = 0; layer < p.layers(); ++layer) {
+        const bool drawn =
+            std::any_of(masks.begin(), masks.end(), [&](const ActiveSet& mask) { return mask.active(layer); });
+        wrong += updated.scale[static_cast<std::size_t>(layer)] != (drawn ? 1.0F : 0.0F);
+        wrong += masks[me].active(layer) != trainer.layers().active().active(layer);
+        differ += masks.front().active(layer) != masks.back().active(layer);
+        at_rest += !drawn;
+        own += masks[me].active(layer) ? p.layer_sizes[static_cast<std::size_t>(layer)] : 0;
+        any += drawn ? p.layer_sizes[static_cast<std::size_t>(layer)] : 0;
+      }
+      const Checkpoint now = trainer.capture();
+      for (const Segment& segment : p.segments) {
+        const auto same = [&](const std::vector<float>& a, const std::vector<float>& b) {
+          return std::equal(a.begin() + segment.begin, a.begin() + segment.begin + segment.size,
+                            b.begin() + segment.begin);
+        };
+        wrong += same(before, after) != (updated.scale[static_cast<std::size_t>(segment.layer)] == 0);
+        if (!world().root()) continue;
+        const auto momentum = [&](const Checkpoint& of) {
+          return std::find_if(
+                     of.arrays.begin(), of.arrays.end(),
+                     [&](const Checkpoint::Array& array) { return array.name == "optim/momentum/" + segment.name; })
+              ->values;
+        };
+        wrong += (momentum(state) == momentum(now)) != (updated.scale[static_cast<std::size_t>(segment.layer)] == 0);
+      }
+      const std::int64_t sent = 4 * (transport == "dense" ? p.size : transport == "union" ? any : own);
+      CHECK(record.bytes_sent == (world().size() > 1 ? sent : 0));
+      CHECK(record.active_elements == own);
+      CHECK(record.scale == &trainer.layers().active().scale);
+      CHECK((record.norms != nullptr));
+    }
+    INFO(transport);
+    CHECK(wrong == 0);
+    CHECK((differ > 0) == (world().size() > 1));
+    CHECK(at_rest > 0);
+    // Each has learned from its own gradients.
+    const std::vector<double> mine = trainer.layers().selector().probabilities(), all = from_all(mine);
+    CHECK(std::equal(mine.begin(), mine.end(), all.begin()) == (world().root() || world().size() == 1));
+    CHECK(code_of([&] { trainer.check_replicas(); }) == ExitCode::done);
+  }
+}
+
+TEST_CASE("Transports of masks per worker differ in bytes and not in what is learned", "[masks]") {
+  const auto run = [&](const std::string& transport, bool overlap) {
+    TrainOptions options = per_worker(transport);
+    options.overlap = overlap;
+    options.bucket = overlap ? 700 : options.bucket;
+    options.momentum = 0;
+    options.weight_decay = 0;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    const std::vector<float> before = weights_of(trainer);
+    (void)trainer.step(false);
+    CHECK(code_of([&] { trainer.check_replicas(); }) == ExitCode::done);
+    std::vector<float> after = weights_of(trainer);
+    std::vector<double> change(after.size());
+    for (std::size_t i = 0; i < after.size(); ++i) change[i] = double(after[i]) - before[i];
+    return std::pair{after, change};
+  };
+  const auto [expected, change] = run("allgather", false);
+  double largest = 0;
+  for (const double one : change) largest = std::max(largest, std::abs(one));
+  CHECK(largest > 0);
+  for (const std::string transport : {"dense", "union", "allgather"})
+    for (const bool overlap : {false, true}) {
+      const auto [weights, other] = run(transport, overlap);
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        // Two numbers have one sum, and gathered ones one order. Otherwise partial sums, which are below 16 times the
+        // largest change, are rounded once each; then the weight is.
+        wrong += world().size() <= 2 || transport == "allgather"
+                     ? weights[i] != expected[i]
+                     : std::abs(double(weights[i]) - expected[i]) >
+                           world().size() * 0x1p-24 * 16 * largest + 0x1p-23 * std::abs(double(expected[i]));
+      INFO(transport << (overlap ? ", overlapped" : ""));
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("Masks per worker: a run that is restored goes on bit for bit, on every rank with its own", "[masks]") {
+  for (const std::string selector : {"exp3", "oracle"})
+    for (const std::string resample : {"step", "3"}) {
+      TrainOptions options = per_worker("allgather");
+      options.selector = selector;
+      options.resample = resample;
+      Trainer straight(world(), options);
+      straight.share_state();
+      straight.start();
+      for (int k = 0; k < 5; ++k) (void)straight.step(false);
+      const Checkpoint state = straight.capture();
+      const std::vector<double> p = straight.layers().probabilities();
+      const std::vector<float> scale = straight.layers().active().scale;
+      for (int k = 0; k < 4; ++k) (void)straight.step(false);
+
+      Trainer resumed(world(), options);
+      if (world().root()) resumed.restore(state);
+      resumed.share_state();
+      CHECK(resumed.layers().probabilities() == p);
+      CHECK(resumed.layers().active().scale == scale);
+      CHECK(code_of([&] { resumed.check_replicas(); }) == ExitCode::done);
+      resumed.start();
+      for (int k = 0; k < 4; ++k) (void)resumed.step(false);
+      INFO(selector << ", resample " << resample);
+      CHECK(resumed.weights_hash() == straight.weights_hash());
+      CHECK(resumed.layers().selector().state() == straight.layers().selector().state());
+    }
+}
+
+TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r modulo that number", "[masks]") {
+  TrainOptions options = per_worker("union");
+  options.resample = "3";
+  // Of one rank: the same on every one of many.
+  const Checkpoint of_one = state_after_steps(options);
+  Trainer many(world(), options);
+  if (world().root()) many.restore(of_one);
+  many.share_state();
+  CHECK(many.layers().probabilities() == of_one.doubles.at("p"));
+  CHECK(many.layers().selector().state() == of_one.doubles.at("selector"));
+  CHECK(code_of([&] { many.check_replicas(); }) == ExitCode::done);
+  many.start();
+  for (int k = 0; k < 4; ++k) (void)many.step(false);
+  CHECK(code_of([&] { many.check_replicas(); }) == ExitCode::done);
+
+  // Of many: a single rank takes up rank 0's, with its own mask or with one for all.
+  const Checkpoint of_many = many.capture();
+  if (world().root()) {
+    CHECK(of_many.integers.at("masks") == world().size());
+    for (const std::string mask : {"per_worker", "shared"}) {
+      options.mask = mask;
+      const auto alone = Communicator::single();
+      Trainer one(*alone, options);
+      one.restore(of_many);
+      one.share_state();
+      CHECK(one.layers().probabilities() == many.layers().probabilities());
+      CHECK(one.layers().active().scale == many.layers().active().scale);
+      CHECK(one.layers().selector().state() == many.layers().selector().state());
+    }
+    Checkpoint damaged = of_many;
+    damaged.integers["masks"] = world().size() + 1;
+    const auto alone = Communicator::single();
+    Trainer one(*alone, options);
+    CHECK(code_of([&] { one.restore(damaged); }) == ExitCode::checkpoint);
+  }
+  world().barrier();
+}
+
+TEST_CASE("The replica check sees what masks per worker have in common: the masks, not p or its factor", "[masks]") {
+  const TrainOptions options = per_worker("union");
+  const Checkpoint state = state_after_steps(options);
+  Trainer trainer(world(), options);
+  const bool last = world().rank() == world().size() - 1;
+  const auto code = [&](auto&& change) {
+    Checkpoint mine = state;
+    if (last) change(mine);
+    trainer.restore(mine);
+    return code_of([&] { trainer.check_replicas(); });
+  };
+  const ExitCode found = world().size() == 1 ? ExitCode::done : ExitCode::integrity;
+  CHECK(code([](Checkpoint&) {}) == ExitCode::done);
+  CHECK(code([](Checkpoint& mine) { mine.doubles["p"].back() *= 1 + 0x1p-50; }) == ExitCode::done);
+  CHECK(code([](Checkpoint& mine) {
+          double& scale = mine.doubles["active_scale"].back();
+          scale = scale == 0 ? 0 : scale + 0.5;
+        }) == ExitCode::done);
+  CHECK(code([](Checkpoint& mine) {
+          double& scale = mine.doubles["active_scale"].back();
+          scale = scale == 0 ? 1 : 0;
+        }) == found);
+}
+
+TEST_CASE("A steady step with masks per worker allocates nothing", "[masks][cpu]") {
+  if (test::test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  for (const std::string transport : {"dense", "union", "allgather"}) {
+    TrainOptions options = per_worker(transport);
+    options.overlap = transport != "dense";
+    options.bucket = 700;
+    options.epochs = 4;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+    ignore_library_allocations = true;
+    const std::int64_t before = allocations;
+    for (int k = 0; k < 4; ++k) (void)trainer.step(false);
+    const std::int64_t during = allocations - before;
+    ignore_library_allocations = false;
+    INFO(transport);
+    CHECK(during == 0);
+  }
 }

@@ -239,7 +239,7 @@ def automatic(config, layers):
                             "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
-            "granularity": "tensor", "augment": True, "warm-start": 0, "attack-stop": "off", "attack-reuse": False}
+            "granularity": "tensor", "mask": "shared", "transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off", "attack-reuse": False}
 
 
 class Data:
@@ -265,14 +265,15 @@ class Data:
 
 @dataclasses.dataclass
 class State:
-    """What a checkpoint holds. Tensors are f64; `running` has one entry per rank, {name: (mean, variance)}."""
+    """What a checkpoint holds. Tensors are f64; `running` has one entry per rank, {name: (mean, variance)}. What belongs
+    to masks and selectors has a row for each of them: one for all ranks, or one a rank."""
 
     step: int
     parameters: dict
     optimizer: dict
     running: list
     p: np.ndarray  # of the selector
-    largest_norm: float
+    largest_norm: np.ndarray
     squares: np.ndarray  # of the oracle: averages of squared norms, -1 where a layer has not been drawn yet
     counts: np.ndarray  # of LAMB with bias correction: steps of each layer
     drawn_p: np.ndarray  # the probabilities from which the draw in force was made
@@ -314,6 +315,7 @@ class Reference:
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
         self.lam = config["lambda"]
         self.importance, self.selector = config["importance"], config["selector"]
+        self.masks = ranks if config["mask"] == "per_worker" else 1
 
         # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
         # share is cut to it, and has smaller micro-batches; fewer only where there are more of them than images.
@@ -354,10 +356,11 @@ class Reference:
                      optimizer={array: {name: torch.zeros(shape) for name, shape in self.shapes.items()}
                                 for array in ARRAYS[self.config["optimizer"]]},
                      running=[running] * self.ranks,
-                     p=np.full(0 if self.selector == "all" else layers, self.equal_p()), largest_norm=0.0,
-                     squares=np.full(layers if self.selector == "oracle" else 0, -1.0),
+                     p=np.full((self.masks, 0 if self.selector == "all" else layers), self.equal_p()),
+                     largest_norm=np.zeros(self.masks),
+                     squares=np.full((self.masks, layers if self.selector == "oracle" else 0), -1.0),
                      counts=np.zeros(layers if self.config["bias-correction"] else 0),
-                     drawn_p=np.ones(layers), scale=np.ones(layers), batches_tracked=0,
+                     drawn_p=np.ones((self.masks, layers)), scale=np.ones((self.masks, layers)), batches_tracked=0,
                      perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None)
 
     def read_state(self, path):
@@ -374,18 +377,22 @@ class Reference:
                 running = [dict(zip(self.norms, zip(means.split(sizes), variances.split(sizes))))
                            for means, variances in halves]
                 assert all(torch.equal(a, b) for name in self.norms for a, b in zip(running[0][name], found[name]))
-            selector = state["selector"][()]
-            p, squares = selector[:-1], selector[:0]
-            if self.selector == "oracle":
-                p, squares = self.best_p(selector), selector
+            assert state.attrs.get("masks", 1) == self.masks
+            rows = lambda of: of[()].reshape(self.masks, -1)
+            selector = rows(state["selector"])
+            p, squares, largest = selector[:, :-1], selector[:, :0], np.zeros(self.masks)
+            if self.selector == "exp3":
+                largest = selector[:, -1]
+            elif self.selector == "oracle":
+                p, squares = np.array([self.best_p(of) for of in selector]), selector
             return State(step=int(state.attrs["step"]),
                          parameters={name: tensor(file[f"param/{name}"]) for name in self.shapes},
                          optimizer={array: {name: tensor(of[name]) for name in self.shapes}
                                     for array, of in file["optim"].items()},
                          running=running, p=p, squares=squares,
-                         largest_norm=selector[-1] if self.selector == "exp3" else 0.0,
+                         largest_norm=largest,
                          counts=state["optimizer"][()] if "optimizer" in state else np.zeros(0),
-                         drawn_p=state["p"][()], scale=state["active_scale"][()],
+                         drawn_p=rows(state["p"]), scale=rows(state["active_scale"]),
                          batches_tracked=int(state.attrs["batches_tracked"]),
                          perturbations=state["perturbations"][()] if "perturbations" in state else None)
 
@@ -532,9 +539,9 @@ class Reference:
         """Probabilities under the condition that any layer is drawn at all."""
         return p / (1 - np.prod(1 - p))
 
-    def draw(self, step, p):
+    def draw(self, step, p, rank):
         for attempt in itertools.count():
-            u = uniform(words(self.seed, LAYER_DRAW, step, np.arange(len(p)), attempt)[0])
+            u = uniform(words(self.seed, LAYER_DRAW, step, np.arange(len(p)) + (rank << 32), attempt)[0])
             if (u < p).any():
                 return np.where(u < p, 1 / self.inclusion(p), 0.0)
 
@@ -627,8 +634,9 @@ class Reference:
         record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t)}
         drawn_p, scale = state.drawn_p, state.scale
         if self.draw_due(t):
-            drawn_p = np.ones(len(self.layers)) if self.selector == "all" else state.p
-            scale = drawn_p if self.selector == "all" else self.draw(t, drawn_p)
+            drawn_p = np.ones((1, len(self.layers))) if self.selector == "all" else state.p
+            scale = drawn_p if self.selector == "all" else np.array(
+                [self.draw(t, p, rank) for rank, p in enumerate(drawn_p)])
         kept = state.perturbations
         if kept is not None:
             kept = kept.astype(np.float64)
@@ -637,8 +645,11 @@ class Reference:
 
         samples = self.samples(t)
         count = sum(map(len, samples[0]))
-        names = [name for name in self.shapes if scale[self.layer[name]] != 0]
-        gradients = {name: torch.zeros(self.shapes[name]) for name in names}
+        scale_of = lambda rank: scale[rank if self.masks > 1 else 0]
+        names_of = lambda of: [name for name in self.shapes if of[self.layer[name]] != 0]
+        # Raw, of each rank's batch and its own layers.
+        local = [{name: torch.zeros(self.shapes[name]) for name in names_of(scale_of(rank))}
+                 for rank in range(self.ranks)]
         passes = [{} for _ in range(self.ranks)]  # per rank: {pass: {norm: [mean, variance]}}
         totals = {"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0}
         attack_passes = 0
@@ -649,16 +660,16 @@ class Reference:
                 of[name] = [total + part * value for total, value in zip(of[name], values)]
 
         def train(rank, x, labels, weight, which, number, part, want_input=False):
-            parameters = {name: value.clone().requires_grad_(name in gradients)
+            parameters = {name: value.clone().requires_grad_(name in local[rank])
                           for name, value in state.parameters.items()}
             net = Net(rounding, parameters, None, True)
             x = x.detach().requires_grad_(want_input)
             logits = self.logits(net, x)
             losses = F.cross_entropy(logits, labels, reduction="none")
-            wanted = [parameters[name] for name in names] + ([x] if want_input else [])
+            wanted = [parameters[name] for name in local[rank]] + ([x] if want_input else [])
             found = torch.autograd.grad(weight * losses.sum() / count, wanted)
-            for name, gradient in zip(names, found):
-                gradients[name] += (rounding.layer(gradient[None])[0]) / self.ranks
+            for name, gradient in zip(local[rank], found):
+                local[rank][name] += rounding.layer(gradient[None])[0]
             totals["loss_" + which] += float(losses.detach().sum())
             totals["acc_" + which] += float(rounding.decide(logits.argmax(1) == labels).sum())
             add_statistics(rank, number, net.statistics, part)
@@ -709,25 +720,37 @@ class Reference:
         images = count * self.ranks
         for key, value in totals.items():
             record[key] = value / images if self.lam > 0 or key.endswith("adv") else None
-        record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale > 0).sum()),
-                   "active": "".join("1" if s else "0" for s in scale),
-                   "active_elements": sum(int(np.prod(self.shapes[name])) for name in names)}
+        elements = lambda names: sum(int(np.prod(self.shapes[name])) for name in names)
+        record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale[0] > 0).sum()),
+                   "active": "".join("1" if s else "0" for s in scale[0]), "active_elements": elements(local[0])}
         record["weight_gradients"] = self.micro_batches * (2 if self.lam > 0 else 1) * sum(
-            len(self.shapes[name]) == 4 for name in names)  # of convolutions, on rank 0
-        record["bytes_sent"] = 4 * record["active_elements"] if self.ranks > 1 else 0
-        p, largest, squares_of, norms = state.p, state.largest_norm, state.squares, None
-        if self.draw_due(t + 1) and t >= self.warmup_steps:
+            len(self.shapes[name]) == 4 for name in local[0])  # of convolutions, on rank 0
+        # The mean over all ranks of what each brings; masks per worker: of g/pi with its own pi, or zero.
+        updated = scale[0]
+        if self.config["mask"] == "per_worker":
+            updated = (scale > 0).any(0).astype(float)
+            weighed = [{name: rounding.number(g * scale_of(rank)[self.layer[name]]) for name, g in local[rank].items()}
+                       for rank in range(self.ranks)]
+            sent = {"dense": self.shapes, "union": names_of(updated), "allgather": local[0]}[self.config["transport"]]
+        else:
+            weighed, sent = local, local[0]
+        gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks for name in names_of(updated)}
+        record["bytes_sent"] = 4 * elements(sent) if self.ranks > 1 else 0
+        p, largest, squares_of, norms = state.p.copy(), state.largest_norm.copy(), state.squares.copy(), None
+        for mask in range(self.masks if self.draw_due(t + 1) and t >= self.warmup_steps else 0):
             squares = np.zeros(len(self.layers))
-            for name in names:
-                squares[self.layer[name]] += float(gradients[name].square().sum())
-            norms = np.sqrt(squares)
+            for name, g in (local[mask] if self.config["mask"] == "per_worker" else gradients).items():
+                squares[self.layer[name]] += float(g.square().sum())
+            if mask == 0:
+                norms = np.sqrt(squares)
             if self.selector == "exp3":
-                p, largest = self.learn(p, scale, norms, largest)
+                p[mask], largest[mask] = self.learn(p[mask], scale[mask], np.sqrt(squares), largest[mask])
             elif self.selector == "oracle":  # the newest square weighs a tenth, the first one is taken as it is
-                average = np.where(squares_of < 0, squares, .9 * squares_of + .1 * squares)
-                squares_of = np.where(scale > 0, average, squares_of)
-                p = self.best_p(squares_of)
-        parameters, optimizer, counts = self.optimize(state, gradients, scale, record["lr"], rounding)
+                before = squares_of[mask]
+                average = np.where(before < 0, squares, .9 * before + .1 * squares)
+                squares_of[mask] = np.where(scale[mask] > 0, average, before)
+                p[mask] = self.best_p(squares_of[mask])
+        parameters, optimizer, counts = self.optimize(state, gradients, updated, record["lr"], rounding)
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
                       largest_norm=largest, squares=squares_of, counts=counts, drawn_p=drawn_p, scale=scale,
                       batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept)

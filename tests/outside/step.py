@@ -107,6 +107,20 @@ TABLE = [
     ("rarely, lars", 1, "4 6", "--granularity block --budget 0.6 --p-min 0.05 --bandit-loss lars --optimizer lars"),
     ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
     ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5 --importance outside"),
+    ("masks per worker", 2, STEPS, "--mask per_worker --budget 5 --batch 4 --lambda 1"),
+    ("masks, dense", 2, "1 4 7", "--mask per_worker --transport dense --budget 4 --batch 4 --optimizer sgd --lr 0.5 "
+                               "--weight-decay 0.05"),
+    ("masks, gathered", 2, STEPS, "--mask per_worker --transport allgather --budget 4 --p-min 0.2 --batch 4 "
+                                  "--bandit-loss paper --optimizer lars"),
+    ("masks, gathered, overlap", 2, "4 7", "--mask per_worker --transport allgather --overlap --bucket 700 --budget 3 "
+                                           "--bias-correction --clip-norm 1 --batch 4 --micro-batch 2"),
+    ("masks, blocks in two steps", 2, "4 6 7", "--mask per_worker --granularity block --budget 0.6 --p-min 0.05 "
+                                               "--bandit-loss lars --bandit-rate 0.3 --resample 2 --batch 4 "
+                                               "--optimizer sgd --lr 0.5 --weight-decay 0.01 --overlap --bucket 700"),
+    ("masks, dense, oracle", 2, "4 7", "--mask per_worker --transport dense --selector oracle --budget 5 --overlap "
+                                       "--bucket 700 --batch 4 --optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02"),
+    ("masks of one rank", 1, "4 7", "--mask per_worker --budget 5 --optimizer sgd --lr 0.5"),
+    ("masks of three ranks", 3, "4 7", "--mask per_worker --transport allgather --budget 3 --batch 3 --lambda 1"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
     ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
