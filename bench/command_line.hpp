@@ -24,7 +24,11 @@ inline void add_options(CLI::App& app, StepOptions& options, int& repeat) {
 
 /// Parses the command line, does the work, and gives the exit code.
 inline int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& work) {
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // or --help
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
   try {
     work();
   } catch (const Error& error) {

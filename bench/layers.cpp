@@ -158,6 +158,7 @@ void run_all(const LayerOptions& options) {
           "--gemm-tflops needs one number for each --precision");
   std::ofstream json;
   if (!options.json.empty()) json.open(options.json);
+  require(json.good(), ExitCode::io, "cannot write '", options.json, "'");  // now, not after minutes
   for (const Precision& precision : kPrecisions) {
     const auto& wanted = options.precisions;
     const auto found = std::find(wanted.begin(), wanted.end(), precision.name);

@@ -305,13 +305,9 @@ bool convert(const Value& source, const Rule& rule, std::string& value) {
 
 template <class T>
 bool convert(const Value& source, const Rule& rule, T& value) {
-  if (rule.automatic) {
-    const bool by_word = source.text == rule.word;
-    const bool by_number = read_number(source.text, value) && static_cast<double>(value) == *rule.automatic;
-    if (by_word || by_number) {
-      value = static_cast<T>(*rule.automatic);
-      return true;
-    }
+  if (rule.automatic && source.text == rule.word) {
+    value = static_cast<T>(*rule.automatic);
+    return true;
   }
   if constexpr (std::is_integral_v<T>) {
     if (source.form == Value::Form::quoted || !read_number(source.text, value)) return false;
@@ -561,11 +557,12 @@ const Rule kPaths{.label = "PATH..."};
 const Rule kCount{.low = 0};     // 0 has a meaning of its own
 const Rule kPositive{.low = 1};  // whole numbers
 const Rule kEps{.low = 0, .high = 1, .above = true};
-const Rule kAutoAlpha{.low = 0, .high = 1, .automatic = 0};
+const Rule kAutoAlpha{.low = 0, .high = 1, .above = true, .automatic = 0};
 const Rule kAutoEps{.low = 0, .high = 1, .above = true, .automatic = 0};
 const Rule kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
 const Rule kAttackWords{.label = "ATTACK,...", .commas = true};
 const Rule kAutoCount{.low = 1, .automatic = 0};
+const Rule kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
@@ -582,7 +579,8 @@ template <class AnyOptions>
 void describe_device(Options& options, AnyOptions& o) {
   options.add("--device", o.device, "where to compute; auto: a GPU where there is one",
               one_of({"auto", "cpu", "cuda"}));
-  options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores", kAutoCount);
+  options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores",
+              kAutoThreads);
   options.add("--math", o.math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
               one_of({"f32", "tf32"}));
 }
@@ -593,7 +591,7 @@ void describe_machine(Options& options, AnyOptions& o) {
   describe_device(options, o);
   options.add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower");
   options.add("--seed", o.seed, "of every random number", kCount);
-  options.add("-q,--quiet", o.quiet, "only warnings and the result");
+  options.add("-q,--quiet", o.quiet, "no progress lines");
 }
 
 void describe(Options& options, TrainOptions& o) {

@@ -96,6 +96,8 @@ refuse 9 'no/such/folder' data synthetic no/such/folder/set.h5 --train 10 --test
 help_to_full_disk() { "$program" --help >/dev/full; }
 check 'a full disk' 9 '' 'standard output' help_to_full_disk
 
+refuse 2 'threads' --threads 1000000000
+
 check 'other ranks fail silently' 2 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --ltr 0.1
 check 'other ranks print no help' 0 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --help
 

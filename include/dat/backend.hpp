@@ -204,7 +204,7 @@ class Backend {
   virtual void request_workspace(std::size_t bytes) = 0;
   /// Makes the workspace as large as the largest request so far, and likewise the packed weights (see plan_weights) and
   /// the scratch memory of the libraries. Does nothing where they are large enough. A block that grows moves:
-  /// recordings made before are void, and programs have to pack their weights again (take_turn tells them).
+  /// recordings made before are void, and where packed weights have moved, take_turn says that they are lost.
   virtual void commit_workspace() = 0;
   /// Its beginning; null before the first commit_workspace().
   [[nodiscard]] virtual void* workspace() const = 0;
@@ -216,8 +216,9 @@ class Backend {
   /// Takes the turn for the convolutions that were made after one call of plan_weights(). `who` is any address that is
   /// theirs alone, always the same. Call it before weights are packed, and before convolutions run.
   ///
-  /// @return  false: others have had the turn since. All their packed weights are lost; call Conv2d::load for each of
-  ///          these convolutions before it runs.
+  /// @return  false: others have had the turn since, and all packed weights of these convolutions are lost; each must
+  ///          load its weights (Conv2d::load) before it runs. true: they are as they were, also where there are none
+  ///          yet.
   [[nodiscard]] virtual bool take_turn(const void* /*who*/) { return true; }
 
   /// Copies in the queue, from and to any host memory. When copy_to_device returns, the host memory may change; when

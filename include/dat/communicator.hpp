@@ -42,8 +42,8 @@ class Request {
   int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
 };
 
-/// A group of ranks. The only door to MPI. Members are **collective** over the group, and called in the same order by
-/// all of its ranks, unless it says otherwise. MPI is called by one thread.
+/// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
+/// them, in the same order. Messages from rank to rank, at the end, are not. MPI is called by one thread.
 ///
 /// A buffer that goes into a single message has at most 2^31 - 1 bytes; a longer one is refused with
 /// Error(communication), which is also what a failure of MPI becomes. Members that a training step calls allocate

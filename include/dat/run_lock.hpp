@@ -14,12 +14,16 @@ class RunLock {
   /// `waiting` once if it has to. A file system without locks is let pass. Error(usage): another process holds it.
   /// Error(io).
   RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting);
+  /// Removes the lock's file, and the folder if this made it, where nothing else has been written: a start that failed.
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
  private:
-  int file_;
+  std::string folder_;
+  int file_ = -1;
+  bool made_folder_ = false;
+  bool locked_ = false;
 };
 
 }  // namespace dat

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "dat/error.hpp"
@@ -14,26 +16,65 @@
 
 namespace dat {
 
-RunLock::RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting) {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether the open file is still the one at `path`: the holder before may have removed it.
+bool is_file(int file, const std::string& path) {
+  struct stat opened {};
+  struct stat present {};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &present) == 0 && opened.st_dev == present.st_dev &&
+         opened.st_ino == present.st_ino;
+}
+
+bool holds_only_the_lock(const std::string& folder) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename() != ".lock") return false;
+  return !error;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting) : folder_(folder) {
   const std::string path = folder + "/.lock";
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  require(file_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
   constexpr int kSeconds = 10, kTriesPerSecond = 10;
-  for (int i = 0; i < kSeconds * kTriesPerSecond; ++i) {
-    if (flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    if (i == 0)
+  for (int i = 0, told = 0; i < kSeconds * kTriesPerSecond; ++i) {
+    if (file_ < 0) {
+      std::error_code error;
+      made_folder_ = made_folder_ || !fs::exists(folder, error);
+      fs::create_directories(folder, error);
+      require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
+      file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+      // The holder before may have removed the folder since it was made.
+      require(file_ >= 0 || errno == ENOENT, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
+      if (file_ < 0) continue;
+    }
+    locked_ = flock(file_, LOCK_EX | LOCK_NB) == 0;
+    if (locked_ ? is_file(file_, path) : errno != EWOULDBLOCK) return;
+    if (locked_) {
+      close(file_);
+      file_ = -1;
+      continue;
+    }
+    if (told++ == 0)
       waiting("another process is writing into the run " + folder + ": waiting for its end, " +
               std::to_string(kSeconds) + " seconds at most");
     std::this_thread::sleep_for(std::chrono::milliseconds(1000 / kTriesPerSecond));
   }
-  close(file_);
+  if (file_ >= 0) close(file_);
   fail(ExitCode::usage, "another process is writing into the run ", folder,
        ": wait for its end, or choose another --out");
 }
 
-RunLock::~RunLock() { close(file_); }
+RunLock::~RunLock() {
+  // While the lock is held, so that nobody else takes it on the file that goes.
+  if (locked_ && holds_only_the_lock(folder_)) {
+    unlink((folder_ + "/.lock").c_str());
+    if (made_folder_) rmdir(folder_.c_str());
+  }
+  close(file_);
+}
 
 }  // namespace dat

@@ -30,6 +30,8 @@ int run_doctor(const Command&, int, char**) {
               << "\n\nWhat --device auto gives:\n";
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";
+    std::cout << std::flush;
+    require_printed();
     return static_cast<int>(ExitCode::done);
   });
 }

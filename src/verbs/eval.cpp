@@ -221,7 +221,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   if (world.root())
     for (const std::string& warning : s.attacks->warnings()) std::cerr << "dat_hpc: warning: " + warning + "\n";
   for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
-    if (world.root() && !options.quiet) std::cerr << "dat_hpc: " + notice + "\n";
+    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
   std::function<void(std::int64_t)> progress;
   if (world.root() && !options.quiet)
     progress = Progress((s.data->size() + world.size() - 1) / world.size(), options.progress);
@@ -263,6 +263,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   if (!output.empty()) text << "wrote " << output << "\n";
   last << std::setprecision(1) << " time_s=" << result.seconds << (valid ? " VALID" : " INVALID");
   std::cout << text.str() << last.str() << "\n" << std::flush;
+  require_printed();
   return static_cast<int>(ExitCode::done);
 }
 

@@ -37,10 +37,14 @@ void complain(const std::string& message) { std::cerr << "dat_hpc: error: " + me
 
 std::string current_message() { return current_error().what(); }
 
+void require_printed() {
+  require(static_cast<bool>(std::cout), ExitCode::io, "cannot write to standard output; is the disk full?");
+}
+
 int print_once(const std::function<std::string()>& text) {
   if (rank_from_environment() != 0) return static_cast<int>(ExitCode::done);
   std::cout << text() << std::flush;
-  require(static_cast<bool>(std::cout), ExitCode::io, "cannot write to standard output; is the disk full?");
+  require_printed();
   return static_cast<int>(ExitCode::done);
 }
 

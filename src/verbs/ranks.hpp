@@ -17,6 +17,9 @@ namespace dat {
 /// ranks leave the verb together. **Collective.**
 void together(Communicator& world, const std::function<void()>& part);
 
+/// Error(io): standard output takes no more.
+void require_printed();
+
 /// Prints, on the launch's first rank, what `text` returns there, for verbs without MPI. Returns the exit code: done.
 /// Error(io): standard output takes no more.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);

@@ -46,6 +46,8 @@ void catch_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaction(signal, &action, nullptr);
+  // Whoever stops reading what is printed does not stop the run: run.log has every line.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 [[nodiscard]] std::string default_folder() {

@@ -1,6 +1,7 @@
 """What cannot be done ends with the right exit code and one message, on one rank or several, and never hangs."""
 
 import os
+import subprocess
 
 import h5py
 import numpy as np
@@ -93,6 +94,23 @@ class Refused(common.TestCase):
         common.synthetic("more.h5", train=8, test=8, size=16, classes=4)
         for ranks in 0, 2:
             self.refuse(3, "classes", "eval", "--checkpoint", "run", "--data", "more.h5", ranks=ranks)
+
+    def test_results_that_nobody_can_read(self):
+        options = [*TRAIN, "--data", "set.h5", "--epochs", 1, "--warmup-epochs", 0, "--batch", 8, "--progress", 0.001]
+        program = [common.PROGRAM]
+        # A reader that stops reading does not stop the run, whose folder has it all.
+        with subprocess.Popen([*program, "train", *map(str, options), "--out", "run"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as train:
+            train.stdout.close()
+            self.assertEqual(train.wait(common.LIMIT_S), 0)
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read().splitlines()[-1], "^Final: .* VALID$")
+        # What is only printed, and cannot be, is an error.
+        for arguments in ["eval", "--checkpoint", "run", "--eval", "none"], ["doctor"]:
+            with open("/dev/full", "w") as full:
+                ended = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(ended.returncode, 9, ended.stderr)
+            self.assertIn("cannot write to standard output", ended.stderr)
 
 
 class Odd(common.TestCase):

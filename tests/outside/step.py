@@ -79,7 +79,7 @@ TABLE = [
                                          "--budget 4"),
     ("nesterov", 1, "4 7", "--optimizer sgd --nesterov --lr 0.1 --weight-decay 0.01 --budget 6"),
     ("lamb's averages", 1, "4 7", "--beta1 0.7 --beta2 0.95 --epsilon 1e-4 --budget 6"),
-    ("bias correction", 1, "1 4 7 10", "--bias-correction --beta2 0.99 --budget 5"),
+    ("bias correction", 1, "1 4 5 8", "--bias-correction --beta2 0.99 --budget 5"),
     ("bias correction, two ranks", 2, "4 7", "--bias-correction --importance outside --granularity module --budget 2 "
                                              "--weight-decay 0.1 --batch 4"),
     ("lars_sgd", 1, STEPS, "--optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02 --weight-decay 0.01 --budget 6"),

@@ -1,0 +1,372 @@
+"""Does what README's "Adding a part" says, for every family, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
+
+With a BUILD folder of ninja's in which TARGET is the program without CUDA, what is new or changed is compiled and linked with
+the objects that are there; else everything is built, which takes minutes.
+Files and lines to change are read from README's table, the network from its example. What is added is small, but real: it
+is built, named by --help, and trained with. The exit code is 1 where the text does not lead there.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+root = pathlib.Path(sys.argv[1]).resolve()
+
+PARTS = {  # family: name of the new member, its file, what stands in it
+    "attack": ("noise", "noise.cpp", """
+#include "attack/attacks.hpp"
+#include "perturb.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Uniform noise in the ball.
+class Noise final : public Attack {
+ public:
+  explicit Noise(const AttackOptions& options) : eps_(options.eps) {}
+  void perturb(Objective& o) const override {
+    start(o, eps_);
+    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
+  }
+  [[nodiscard]] int gradient_evaluations() const override { return 0; }
+
+ private:
+  double eps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attack> make_noise(const AttackOptions& options) { return std::make_unique<Noise>(options); }
+
+}  // namespace dat
+"""),
+    "loss": ("half", "half.cpp", """
+#include "dat/loss.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Half of the cross-entropy on attacked images.
+class HalfLoss final : public Loss {
+ public:
+  [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked}; }
+  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
+    cross_entropy(logits[k], 0.5F / static_cast<float>(batch));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Loss> make_half(const LossOptions&) { return std::make_unique<HalfLoss>(); }
+
+}  // namespace dat
+"""),
+    "network": ("my_net", "my_net.cpp", None),  # README's own
+    "optimizer": ("sign_sgd", "sign_sgd.cpp", """
+#include "dat/backend.hpp"
+#include "dat/optimizer.hpp"
+#include "optimizer.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Moves every weight by lr against the sign of its gradient.
+class SignSgd final : public Optimizer {
+ public:
+  SignSgd(Backend& backend, Parameters& parameters) : backend_(backend), parameters_(parameters), table_(backend, parameters) {}
+  void step(const ActiveSet& active, double lr) override {
+    each(backend_.device(), table_.select(active),
+         kernels::SignStep{parameters_.values, parameters_.gradients, static_cast<float>(lr)});
+    ++parameters_.version;
+  }
+  [[nodiscard]] std::vector<State> state() const override { return {}; }
+
+ private:
+  Backend& backend_;
+  Parameters& parameters_;
+  ChunkTable table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sign_sgd(Backend& backend, Parameters& parameters, const OptimizerOptions&) {
+  return std::make_unique<SignSgd>(backend, parameters);
+}
+
+}  // namespace dat
+"""),
+    "schedule": ("constant", "constant.cpp", """
+#include "optimizer/schedules.hpp"
+
+namespace dat {
+
+/// The same rate to the end.
+std::unique_ptr<Schedule> make_constant(const ScheduleOptions& options) {
+  return with_warmup(options, [](std::int64_t) { return 1.0; });
+}
+
+}  // namespace dat
+"""),
+    "selector": ("uniform", "uniform.cpp", """
+#include "dat/error.hpp"
+#include "dat/selector.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Every layer with the same probability, for good.
+class Uniform final : public LayerSelector {
+ public:
+  explicit Uniform(const SelectorOptions& options)
+      : p_(static_cast<std::size_t>(options.layers), options.budget / options.layers) {}
+  void learn(const ActiveSet&, const std::vector<double>&) override {}
+  [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
+  [[nodiscard]] std::vector<double> state() const override { return {}; }
+  void restore(const std::vector<double>& state) override {
+    require(state.empty(), ExitCode::checkpoint, "the checkpoint is another selector's");
+  }
+
+ private:
+  std::vector<double> p_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerSelector> make_uniform_selector(const SelectorOptions& options) {
+  return std::make_unique<Uniform>(options);
+}
+
+}  // namespace dat
+"""),
+    "codec": ("unsummed", "unsummed.cpp", """
+#include "dat/backend.hpp"
+#include "dat/codec.hpp"
+#include "gradients.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The gradients as they are, in messages that are not added up.
+class Unsummed final : public Codec {
+ public:
+  explicit Unsummed(Backend& backend) : backend_(backend) {}
+  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const override { return 4 * elements; }
+  [[nodiscard]] bool exact() const override { return true; }
+  [[nodiscard]] bool summable() const override { return false; }
+  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+    each(backend_.device(), bucket.chunks,
+         kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
+  }
+  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+    each(backend_.device(), bucket.chunks,
+         kernels::Unpack{static_cast<const float*>(message), gradients, bucket.element, bucket.byte, factor});
+  }
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_unsummed(Backend& backend, const Parameters&, const CodecOptions&) {
+  return std::make_unique<Unsummed>(backend);
+}
+
+}  // namespace dat
+"""),
+    "aggregator": ("first", "first.cpp", """
+#include "dat/aggregator.hpp"
+#include "dat/backend.hpp"
+#include "gradients.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Rank 0's gradient.
+class First final : public Aggregator {
+ public:
+  explicit First(Backend& backend) : backend_(backend) {}
+  [[nodiscard]] bool keeps_one() const override { return true; }
+  void aggregate(const Chunks& chunks, const float* gradients, std::int64_t stride, float* result) override {
+    each(backend_.device(), chunks, kernels::MeanOfRanks{gradients, stride, 1, 1.0F, result});
+  }
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<Aggregator> make_first(Backend& backend, const Parameters&, const AggregatorOptions&) {
+  return std::make_unique<First>(backend);
+}
+
+}  // namespace dat
+"""),
+    "kernel": ("SignStep", "sign_step.hpp", """
+#pragma once
+
+#include "launch.hpp"
+
+namespace dat::kernels {
+
+/// theta -= lr * sign(gradient).
+struct SignStep {
+  float* theta;
+  const float* gradient;
+  float lr;
+  DAT_HD void operator()(int, std::int64_t i) const {
+    theta[i] -= lr * static_cast<float>((gradient[i] > 0.0F) - (gradient[i] < 0.0F));
+  }
+};
+
+}  // namespace dat::kernels
+"""),
+}
+OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
+           "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator"}
+
+
+def give_up(*text):
+    sys.exit("README, Adding a part: " + " ".join(text))
+
+
+def section(readme):
+    found = re.search(r"^## Adding a part\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+    return found[1] if found else give_up("there is no such section")
+
+
+def quoted(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def change(copy, path, old, new):
+    file = copy / path
+    text = file.read_text() if file.is_file() else give_up("there is no", path)
+    if text.count(old) != 1:
+        give_up(f"'{old}' stands {text.count(old)} times in {path}")
+    file.write_text(text.replace(old, new))
+
+
+def follow(copy, text):
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")][1:]
+    if {row[0] for row in rows} != set(PARTS):
+        give_up("the families are", ", ".join(row[0] for row in rows))
+    example = re.search(r"\n\n((?:    .*\n)+)", text)
+    for family, write, declare, register in rows:
+        name, file, source = PARTS[family]
+        if family == "network":
+            body = "".join(line[4:] + "\n" for line in example[1].splitlines())
+            source = f'#include "network/networks.hpp"\n\nnamespace dat {{\n\n{body}\n}}  // namespace dat\n'
+        folder = re.search(r"`((?:src|kernels)/[^`]*)`", write)[1]
+        target = copy / folder / file
+        target.write_text(source.lstrip())
+        line, table = quoted(register)
+        if family == "kernel":
+            header = quoted(write)[1]
+            include = '#include "pointwise.hpp"\n'
+            change(copy, header, include, include + f'#include "{file}"\n')
+            # One that the header of its family needs stands before it.
+            change(copy, "kernels/optimizer.hpp", '#include "launch.hpp"\n', f'#include "launch.hpp"\n#include "{file}"\n')
+            change(copy, table, line + "\n", line + "\n" + line.replace("SgdStep", name) + "\n")
+            continue
+        brother = re.match(r'\{"(\w+)"', line)[1]
+        change(copy, table, line, line + ", " + line.replace(brother, name))
+        function, where = quoted(declare)
+        lines = [each for each in (copy / where).read_text().splitlines() if re.search(rf"\b{function}\(.*\);", each)]
+        if len(lines) != 1:
+            give_up(function, "is declared", str(len(lines)), "times in", where)
+        change(copy, where, lines[0] + "\n", lines[0] + "\n" + lines[0].replace(function, function.replace(brother, name)) + "\n")
+
+
+def run(*words):
+    ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout[-4000:] + ended.stderr[-4000:])
+    return ended.stdout
+
+
+def build_all(copy):
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    run("cmake", *generator, "-S", copy, "-B", copy / "build", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O0",
+        "-DDAT_BENCH=OFF", "-DBUILD_TESTING=OFF")
+    run("cmake", "--build", copy / "build", "--parallel", os.cpu_count() or 1)
+    return copy / "build/dat_hpc"
+
+
+def build_changes(copy, build, target):
+    """The objects of new and changed sources stand before the library, which then need not give its own."""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        commands.setdefault(os.path.relpath(entry["file"], root), entry["command"])
+
+    def changed(path):
+        original = root / path.relative_to(copy)
+        return not original.is_file() or original.read_text() != path.read_text()
+
+    kernels = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp"]  # they instantiate the list of kernels
+    sources = [path for path in sorted(copy.glob("src/**/*.cpp")) if changed(path)] + kernels
+
+    def compile_one(path):
+        name = str(path.relative_to(copy))
+        # A new file is compiled as its brothers are.
+        command = commands.get(name) or next(c for n, c in commands.items() if os.path.dirname(n) == os.path.dirname(name))
+        words = [word.replace(str(root), str(copy)) for word in shlex.split(command)]
+        words[words.index("-o") + 1] = str(path.with_suffix(".o"))
+        words[words.index("-c") + 1] = str(path)
+        words = [word for at, word in enumerate(words) if word not in ("-MD", "-MT", "-MF") and words[at - 1] not in ("-MT", "-MF")]
+        run(*words, "-O0", f"-I{copy}/include")
+        return name, str(path.with_suffix(".o"))
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = dict(pool.map(compile_one, sources))
+    link = run("ninja", "-C", build, "-t", "commands", target).strip().splitlines()[-1]
+    words = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
+    program = copy / "dat_hpc"
+    words[words.index("-o") + 1] = str(program)
+    for name in list(objects):
+        for at, word in enumerate(words):
+            if word.endswith("/" + name + ".o"):
+                words[at] = objects.pop(name)
+    library = next(at for at, word in enumerate(words) if word.endswith(".a"))
+    words[library:library] = objects.values()
+    ended = subprocess.run(words, cwd=build, capture_output=True, text=True, check=False)
+    return program if ended.returncode == 0 else give_up("cannot link:\n" + ended.stderr[-4000:])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder)
+        for part in ("CMakeLists.txt", "include", "kernels", "src"):
+            (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
+        follow(copy, section((root / "README.md").read_text()))
+        quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
+        program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
+        text = run(program, "train", "--help")
+        words = []
+        for family, option in OPTIONS.items():
+            name = PARTS[family][0]
+            if not re.search(rf"{option} [^\n]*\b{name}\b", text):
+                give_up("--help does not name", name, "with", option)
+            words += [option, name]
+        summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
+                      "--eval", "none", "--threads", "1", "--out", copy / "run", "--quiet")
+        if " VALID" not in summary:
+            give_up("the run ended so:\n" + summary)
+    print(f"{len(PARTS)} parts added, built and used")
+
+
+main()

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# What takes too long for tests/run.sh, after it and with its build: double starts at random moments, parts added to a
+# copy that is built as a whole, the mutations. About two hours on two cores.
+# Usage: bash tests/nightly.sh
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+program=build/test/tests/dat_hpc_plain
+[ -x "$program" ] || program=build/test/dat_hpc
+[ -x "$program" ] || { echo "tests/nightly.sh: no program in build/test; run bash tests/run.sh first" >&2 && exit 2; }
+failed=()
+part() {
+  local begin=$SECONDS
+  echo "== $*"
+  "$@" || failed+=("$*")
+  echo "== $((SECONDS - begin)) s"
+}
+part python3 tests/double_starts.py "$program" 30
+part python3 tests/adding_a_part.py .
+part bash tests/mutations.sh
+echo
+[ ${#failed[@]} -eq 0 ] && echo "all passed" && exit 0
+printf 'FAILED: %s\n' "${failed[@]}"
+exit 1
