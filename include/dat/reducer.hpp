@@ -53,8 +53,8 @@ class GradientReducer {
   /// ranks have, one set for all; or, with a transport, [size of the group] one of each. The result is of the layers in
   /// any of them; `dense` sets all. To be called before the step's last backward pass.
   void begin(std::span<const ActiveSet> layers, std::int64_t step);
-  /// Says that the gradient of this one of `parameters.segments` is complete: of those of this rank's layers.
-  /// Ranks announce them in the same order.
+  /// Says that the gradient of this one of `parameters.segments` is complete, of those of this rank's layers. Ranks
+  /// announce what they have in the same order.
   void ready(int segment);
   /// Waits for everything and leaves the result in the gradients. **Collective.**
   void finish();
