@@ -67,7 +67,7 @@ TABLE = [
                                              "--optimizer sgd --lr 0.5"),
     ("local statistics", 2, "1 3 5 7", "--bn-statistics local --batch 4 --lambda 1 --eval-restarts 2"),
     ("local, batch statistics", 2, "4", "--bn-statistics local --attack fgsm --batch 4 --micro-batch 2"),
-    ("local, evaluated on the way", 2, "5", "--bn-statistics local --batch 4 --eval-every 1"),
+    ("local, evaluated on the way", 2, "4", "--bn-statistics local --batch 4 --eval-every 1"),
     ("overlap", 2, STEPS, "--overlap --bucket 700 --batch 4 --lambda 0.5 --optimizer lars"),
     ("small messages", 2, "4", "--bucket 1 --batch 4 --optimizer sgd --lr 0.5"),
     ("lamb outside", 1, STEPS, "--importance outside --weight-decay 0.1 --clamp-low 2 --clamp-high 3"),
