@@ -118,6 +118,15 @@ MUTATIONS = [
     ("trainer forgets the bandit rate", LAYERS, ".bandit_rate = options.bandit_rate", ".bandit_rate = 0",
      "step:self-normalised"),
     ("trainer forgets p_min", LAYERS, ".p_min = options.p_min,", "", "step:self-normalised"),
+    # Network.
+    ("a third gradient is lost", "src/network/frozen_lowering.cpp",
+     "upkeep_.after.push_back({g.main, part, elements(value), type(value)});", "", "unit:[network]"),
+    ("the residual is overwritten too early", "src/network/nodes/convolution.cpp",
+     "if (lowering.read_later(residual_) || residual_ == input())", "if (residual_ == input())", "unit:[network]"),
+    ("affine: the other gradient is overwritten", "src/network/nodes/batch_norm.cpp", "elements_, accumulates_});",
+     "elements_, false});", "unit:[network]"),
+    ("gradients go where they always went", "src/network/training_program.cpp", "request.gradients + s.begin",
+     "model_.parameters.gradients + s.begin", "unit:[network]"),
     # Sampler and loader.
     ("warm-up permutation not shared", "src/io/loader.cpp",
      "epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;", "epoch;", "step:defaults"),
