@@ -21,6 +21,20 @@ namespace {
   return trainer.weights_hash();
 }
 
+/// Of this program, in five steps after the first three.
+[[nodiscard]] std::int64_t allocations_in_steady_steps(const TrainOptions& options) {
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.start();
+  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  ignore_library_allocations = true;
+  const std::int64_t before = allocations;
+  for (int k = 0; k < 5; ++k) (void)trainer.step(false);
+  const std::int64_t during = allocations - before;
+  ignore_library_allocations = false;
+  return during;
+}
+
 }  // namespace
 
 TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
@@ -33,16 +47,7 @@ TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
   options.warm_start = GENERATE(0, 1);
   options.limit_train = 64;  // of 4 steps: there are resets on the way
   options.epochs = 2;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  ignore_library_allocations = true;
-  const std::int64_t before = allocations;
-  for (int k = 0; k < 5; ++k) (void)trainer.step(false);
-  const std::int64_t during = allocations - before;
-  ignore_library_allocations = false;
-  CHECK(during == 0);
+  CHECK(allocations_in_steady_steps(options) == 0);
   // The counter does see this program's allocations.
   const std::int64_t earlier = allocations;
   const std::vector<float> one(1);
@@ -58,16 +63,7 @@ TEST_CASE("a steady step allocates nothing, whatever the optimizer and the selec
   options.clip_norm = 0.5;
   options.bias_correction = options.optimizer == "lamb";
   options.nesterov = options.optimizer == "sgd";
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  ignore_library_allocations = true;
-  const std::int64_t before = allocations;
-  for (int k = 0; k < 5; ++k) (void)trainer.step(false);
-  const std::int64_t during = allocations - before;
-  ignore_library_allocations = false;
-  CHECK(during == 0);
+  CHECK(allocations_in_steady_steps(options) == 0);
 }
 
 TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made with, or not at all", "[trainer]") {
