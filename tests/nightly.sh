@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# What takes too long for tests/run.sh, after it and with its build: double starts at random moments, parts added to a
-# copy that is built as a whole, the mutations. About two hours on two cores.
+# What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
+# outside reference, parts added to a copy that is built as a whole, the mutations. About two hours on two cores.
 # Usage: bash tests/nightly.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=build/test/tests/dat_hpc_plain
 [ -x "$program" ] || program=build/test/dat_hpc
 [ -x "$program" ] || { echo "tests/nightly.sh: no program in build/test; run bash tests/run.sh first" >&2 && exit 2; }
+python=$(command -v python3)
+"$python" -c "import h5py, numpy, torch" 2>/dev/null || python=/usr/bin/python3
 failed=()
 part() {
   local begin=$SECONDS
@@ -15,6 +17,7 @@ part() {
   echo "== $((SECONDS - begin)) s"
 }
 part python3 tests/double_starts.py "$program" 30
+part "$python" tests/outside/step.py "$program"
 part python3 tests/adding_a_part.py .
 part bash tests/mutations.sh
 echo

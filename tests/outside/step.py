@@ -1,7 +1,7 @@
 """Steps of the built program against the reference: the state of a checkpoint, one step in double precision, and the
 state of the next checkpoint.
 
-    python3 tests/outside/step.py PATH/TO/dat_hpc [--only NAME...] [--stop-at-first] [--jobs N] [--list]
+    python3 tests/outside/step.py PATH/TO/dat_hpc [--brief] [--only NAME...] [--stop-at-first] [--jobs N] [--list]
 
 Bounds. The reference repeats each step with errors of the size of f32 arithmetic (NOISE, UNIT) at the result of every
 layer, but with the same decisions: signs, sides of a ReLU, misclassified images. How far that takes the results, times
@@ -385,6 +385,8 @@ def check_evaluation(row, reference, state, record):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
+    parser.add_argument("--brief", action="store_true", help="of each configuration only the last of its runs, from the "
+                        "first step to its end: two steps and an evaluation")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="configurations, * and ? as in file names")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first step that is wrong")
     parser.add_argument("--jobs", type=int, default=2)
@@ -392,6 +394,8 @@ def main():
     arguments = parser.parse_args()
     chosen = [entry for entry in TABLE
               if not arguments.only or any(fnmatch.fnmatch(entry[0], name) for name in arguments.only)]
+    if arguments.brief:
+        chosen = [(name, ranks, ends.split()[-1], options) for name, ranks, ends, options in chosen]
     if arguments.list:
         for name, ranks, ends, options in chosen:
             print(f"{name:<29}{ranks} ranks  to {ends:<9} {options}")
