@@ -34,6 +34,9 @@ else
   launcher=(mpirun --map-by "slot:PE=$SRUN_CPUS_PER_TASK")
 fi
 
+# Told to end, mpirun kills its ranks a second later: too soon for a checkpoint. Slurm kills mpirun after 30.
+export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-20}
+
 # USR1 comes from --signal; srun and mpirun hand it on to the ranks, which finish the step, write a checkpoint and exit
 # with code 75. TERM at this script means that the job was cancelled: the ranks have it too, and it must not come back.
 cancelled=0

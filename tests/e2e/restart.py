@@ -4,6 +4,7 @@ import glob
 import os
 import shutil
 import signal
+from unittest import mock
 
 import numpy as np
 
@@ -172,9 +173,11 @@ class Stopped(Restart):
                 self.check(number, target)
 
     def test_by_ending_the_launcher(self):
-        """Told to end, Open MPI's launcher tells its ranks a second later, and ends with a code of its own."""
+        """Told to end, Open MPI's launcher tells its ranks, waits, kills those that are left, and ends with a code of its
+        own. The second that it waits otherwise is too short for a checkpoint on a busy machine."""
         longer = ["train", *TRAIN, "--epochs", 400, "--batch", 8]
-        running = common.Running([*longer, "--out", "run"], 2)
+        with mock.patch.dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="15"):
+            running = common.Running([*longer, "--out", "run"], 2)
         try:
             running.wait_for(lambda: common.steps_written("run") >= 6)
             common.kill(running.process.pid, signal.SIGTERM)
