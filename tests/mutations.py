@@ -2,8 +2,9 @@
 one is red. A mutation that all of them let pass has survived.
 
 What is done stands in build/mutations/results.jsonl: the same command goes on there. Other sources of the program begin
-anew; with other tests, those that survived are tried again. --check only looks whether each mutation still fits its file, once and no more than once. Exit code 0: fewer than LOST
-mutations survived that are not explained; 1: more; 2: something is wrong with the run itself.
+anew; with other tests, those that survived are tried again. --check only looks whether each mutation still fits its
+file, once and no more than once. Exit code 0: fewer than LOST mutations survived that are not explained; 1: more; 2:
+something is wrong with the run itself.
 """
 
 import argparse
@@ -23,7 +24,7 @@ LOST = 3
 # The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
 # unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e.
 SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:restart"]
-LIMIT_S = {"step": 400, "unit": 300, "mpi": 120, "e2e": 900}
+PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
 TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner.cpp", "src/train/batch_statistics.cpp"
 LAYERS, UPDATE, EVALUATION = "src/train/layer_sampling.cpp", "src/train/weight_update.cpp", "src/assess/evaluation.cpp"
@@ -377,18 +378,18 @@ def command(test):
     }[kind]()
 
 
-def red(test):
-    """What a test says where it fails; None where it passes."""
+def red(test, limit_s):
+    """What a test says where it fails, or is not done after limit_s; None where it passes."""
     kind, words = command(test)
     environment = os.environ | {"OMP_NUM_THREADS": "2" if kind == "unit" else "1", "OMP_WAIT_POLICY": "passive"}
     running = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, errors="replace", env=environment, start_new_session=True, cwd=WORK)
     try:
-        text, _ = running.communicate(timeout=LIMIT_S[kind])
+        text, _ = running.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, 9)
         running.communicate()
-        return f"still running after {LIMIT_S[kind]} s"
+        return f"still running after {limit_s:.0f} s"
     if running.returncode == 0:
         return None
     lines = [line.strip() for line in text.splitlines() if any(
@@ -416,7 +417,21 @@ def key(mutation):
     return hashlib.sha256(repr(mutation[:4]).encode()).hexdigest()[:16]
 
 
-def judge(mutation, program, tests):
+def measure():
+    """The suite without a mutation. Returns, by kind of test, after how many seconds one hangs."""
+    limits = {}
+    for test in SUITE:
+        begin = time.monotonic()
+        said = red(test, 3600)
+        seconds, kind = time.monotonic() - begin, test.split(":")[0]
+        say(f"  {test:<20} {'green' if said is None else 'RED: ' + said} ({seconds:.0f} s)")
+        if said is not None:
+            give_up(f"{test} is red without a mutation")
+        limits[kind] = max(limits.get(kind, 60), round(PATIENCE * seconds))
+    return limits
+
+
+def judge(mutation, program, tests, limits):
     name, path, _, _, likely = mutation
     begin = time.monotonic()
     whole = read(f"{TREE}/{path}")
@@ -424,7 +439,7 @@ def judge(mutation, program, tests):
     try:
         for test in [likely, *[test for test in SUITE if test != likely]]:
             build([TARGET[test.split(":")[0]]], f"'{name}'")
-            said = red(test)
+            said = red(test, limits[test.split(":")[0]])
             if said is not None:
                 break
         else:
@@ -473,16 +488,11 @@ def main():
     if "none" not in found:
         say("without a mutation:")
         build(sorted(set(TARGET.values())), "the program without a mutation")
-        for test in SUITE:
-            begin = time.monotonic()
-            said = red(test)
-            say(f"  {test:<20} {'green' if said is None else 'RED: ' + said} ({time.monotonic() - begin:.0f} s)")
-            if said is not None:
-                give_up(f"{test} is red without a mutation")
-        found["none"] = keep({"program": program, "tests": tests, "key": "none", "caught": None})
+        found["none"] = keep({"program": program, "tests": tests, "key": "none", "caught": None,
+                              "limits": measure()})
     for number, mutation in enumerate(chosen, 1):
         if key(mutation) not in found:
-            entry = found[key(mutation)] = judge(mutation, program, tests)
+            entry = found[key(mutation)] = judge(mutation, program, tests, found["none"]["limits"])
             say(f"{number:>3}/{len(chosen)} {entry['name']:<44} {entry['caught'] or 'SURVIVED':<36} "
                 f"{entry['seconds']:>4} s  {entry['said'] or ''}")
     text, survivors = table(chosen, found)
