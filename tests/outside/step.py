@@ -32,7 +32,7 @@ from reference import automatic, Config, Reference, Rounding, UNIT
 # Winograd's algorithm. FACTOR is for the spread of one sample of errors.
 NOISE, FACTOR, ATTEMPTS = 1e-6, 10, 16
 KINDS = ["weights", "optimizer", "statistics", "p", "norms", "losses", "evaluation"]
-LIMIT_S = 60
+LIMIT_S = 300
 
 # 23 images in batches of 8: three steps an epoch, of which the last has seven images. Step 0 is the first, 2 a partial
 # batch, 3 the first after the warm-up, 6 the first after the milestone.
