@@ -17,6 +17,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -30,8 +31,23 @@ struct Counts {
   long kernels = 0;           ///< launches, and calls of the libraries, captured ones included
   long graph_launches = 0, graph_instantiations = 0;
   long pageable_copies = 0;
+  std::size_t uploaded = 0;  ///< bytes copied from the host to the device
 };
 Counts& counts();
+
+/// What a cuDNN algorithm does that it should not, or need not. None does anything of it until a test says so.
+struct Vices {
+  std::chrono::microseconds host{0};    ///< how long a call keeps the host
+  std::chrono::microseconds device{0};  ///< how long its kernel runs, beyond its work
+  bool waits = false;                   ///< a call waits for the stream
+  bool ignores_beta = false;            ///< overwrites what it is to add to
+  bool half = false;                    ///< leaves out the second half of its second operand
+  bool reads_z = false;                 ///< reads z where alpha2 is zero
+  bool cuts = false;                    ///< cuts f32 factors off to TF32's bits instead of rounding them
+};
+enum class Call { forward, data, filter };
+Vices& vices(Call call, int algorithm);
+void clear_vices();
 
 /// Queues `work` on the stream, or adds it to the stream's capture.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
