@@ -135,6 +135,7 @@ struct ConvolutionSamples {
   bool relu;            // forward
   // Input gradient: where a bit is not set, dy, or `before`, counts as zero. Null: everything counts.
   const std::uint16_t *dy_bits, *before_bits;
+  const T* relu_output;  // input gradient: zero where this is not positive. Null: nowhere
   int n, c_in, h, w_in, c_out, h_out, w_out, kernel, stride, pad;
 
   [[nodiscard]] DAT_HD static bool open(const std::uint16_t* bits, std::int64_t at) {
@@ -248,7 +249,10 @@ struct CheckConvolution {
     if (samples.before != nullptr && ConvolutionSamples<T>::open(samples.before_bits, element.at))
       add(double(to_float(samples.before[element.at])));
     if (samples.bias != nullptr) add(double(samples.bias[element.c]));
-    const double value = samples.relu && sums.v[0] < 0 ? 0 : sums.v[0];
+    const bool closed = samples.relu
+                            ? sums.v[0] < 0
+                            : samples.relu_output != nullptr && !(to_float(samples.relu_output[element.at]) > 0);
+    const double value = closed ? 0 : sums.v[0];
     const double there = double(to_float(result[element.at])), difference = there - value;
     CheckedElement& c = checked[i];
     c.error = static_cast<float>(difference < 0 ? -difference : difference);

@@ -406,6 +406,11 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return kOk;
 }
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
+  if (handle == nullptr || stream == nullptr) return kBad;
+  *stream = handle->stream;
+  return kOk;
+}
 std::size_t cudnnGetVersion() {
   const char* version = std::getenv("DAT_DOUBLE_CUDNN");
   return version != nullptr ? std::strtoul(version, nullptr, 10) : CUDNN_VERSION;

@@ -17,6 +17,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -48,6 +49,16 @@ struct Vices {
 enum class Call { forward, data, filter };
 Vices& vices(Call call, int algorithm);
 void clear_vices();
+
+/// cuDNN's graph API. Tests may change all of it.
+struct GraphSwitches {
+  bool refuse = false;                  ///< no engine for any graph
+  bool wrong = false;                   ///< every engine computes wrong numbers
+  std::chrono::microseconds device{0};  ///< how long every engine's kernel runs, beyond its work
+  int most_at_once = 0;                 ///< threads that have used a handle each at the same time
+  std::atomic<long> descriptors = 0;    ///< there are
+};
+GraphSwitches& graph_switches();
 
 /// Queues `work` on the stream, or adds it to the stream's capture.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <thread>
 
 #include "backend/cuda/factory.hpp"
 #include "backend/cuda/pass_plan.hpp"
@@ -189,6 +190,14 @@ void CudaBackend::commit(SharedBlock& shared, const std::string& purpose) {
   }
   shared.data = allocate(shared.wanted, purpose);
   shared.bytes = shared.wanted;
+}
+
+std::vector<cudnnHandle_t> CudaBackend::builders() {
+  constexpr unsigned kMost = 8;  // a handle takes memory on the GPU
+  if (builders_.empty())
+    for (unsigned k = 0; k < std::clamp(std::thread::hardware_concurrency(), 1U, kMost); ++k)
+      check(cudnnSetStream(builders_.emplace_back(), stream_));
+  return {builders_.begin(), builders_.end()};
 }
 
 void CudaBackend::commit_workspace() {

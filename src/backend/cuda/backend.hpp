@@ -72,6 +72,8 @@ class CudaBackend final : public Backend {
   void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
   [[nodiscard]] void* scratch() const { return scratch_.data; }
   [[nodiscard]] std::size_t scratch_limit() const { return gpu_.memory / 32; }
+  /// Handles for threads that build plans of the graph API, each for one of them at a time, on this backend's stream.
+  [[nodiscard]] std::vector<cudnnHandle_t> builders();
   /// Zeros for those who only read them; exist after commit_workspace.
   void request_zeros(std::size_t bytes) { zeros_.request(bytes); }
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
@@ -101,6 +103,7 @@ class CudaBackend final : public Backend {
 
   Stream stream_, copies_;
   Cudnn cudnn_;
+  std::vector<Cudnn> builders_;
   Cublas cublas_;
   std::map<std::string, std::shared_ptr<const PassPlan>> plans_;
 

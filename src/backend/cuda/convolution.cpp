@@ -1,6 +1,7 @@
 #include "convolution.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/trials.hpp"
@@ -25,6 +26,8 @@ class CudaConv2d final : public Conv2d {
             "the CUDA backend works on ", unit, " channels at a time: choose a --width that is a multiple of ", unit);
     forward_ = plan(Pass::forward);
     if (spec.input_gradient && !spec.image) data_ = plan(Pass::data);
+    if (spec.input_gradient && spec.relu_input) relu_ = choose_relu_plan(backend, spec, data_);
+    if (relu_ != nullptr) backend.request_scratch(relu_->scratch_bytes());
     if (!spec.frozen) weights_ = plan(Pass::weights);
     if (spec.image && spec.input_gradient) products_ = plan_products();
     if (spec.frozen) {
@@ -33,7 +36,7 @@ class CudaConv2d final : public Conv2d {
       bias_ = backend.allocate_floats(spec.c_out, "folded bias");
       rounded_bias_ = backend.allocate(std::size_t(spec.c_out) * size_of(spec.storage), "folded bias");
     }
-    if (data_ != nullptr && data_->rotated_weights())
+    if ((data_ != nullptr && data_->rotated_weights()) || (relu_ != nullptr && relu_->rotated_weights()))
       rotated_ = backend.allocate(std::size_t(spec.c_in) * row() * size_of(spec.storage), "packed weights");
     if (channels_ != spec.c_in) {
       image_offset_ = aligned(forward_->scratch_bytes());
@@ -67,7 +70,10 @@ class CudaConv2d final : public Conv2d {
     if (packed_ == nullptr) master_ = weights;
   }
 
-  void forward(const void* x, void* y, std::uint16_t* bits) override {
+  void forward(const void* x, void* y, std::uint16_t* bits) override { forward(x, nullptr, y, bits); }
+
+  void forward(const void* x, const void* residual, void* y, std::uint16_t* bits) override {
+    assert((residual != nullptr) == spec_.keeps_residual);
     ++backend_.counters.conv_forward;
     if (channels_ != spec_.c_in) {
       void* padded = static_cast<char*>(backend_.scratch()) + image_offset_;
@@ -82,20 +88,24 @@ class CudaConv2d final : public Conv2d {
                     .w = weights(),
                     .bias = bias_,
                     .rounded_bias = rounded_bias_,
+                    .other = residual,
                     .result = y,
                     .bits = bits,
-                    .accumulate = spec_.accumulate});
+                    .accumulate = spec_.accumulate && !spec_.keeps_residual});
   }
 
   void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) override {
     ++backend_.counters.conv_backward_data;
-    run(*data_, {.dy = dy,
-                 .w = rotated_ != nullptr ? rotated_ : weights(),
-                 .result = dx,
-                 .masks = masks,
-                 .accumulate = accumulate});
+    run(*data_, {.dy = dy, .w = weights(*data_), .result = dx, .masks = masks, .accumulate = accumulate});
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
+
+  void backward_relu(const void* dy, const void* x, const void* other, void* dx) override {
+    assert((other != nullptr) == spec_.other_gradient);
+    ++backend_.counters.conv_backward_data;
+    run(*relu_, {.x = x, .dy = dy, .w = weights(*relu_), .other = other, .result = dx});
+  }
+  [[nodiscard]] bool backward_relu_pays() const override { return relu_ != nullptr; }
   [[nodiscard]] bool backward_data_masks() const override { return data_ != nullptr && data_->applies_masks(); }
 
   /// As a matrix product and a sum over taps: cuDNN has nothing fast for an image's few channels, and the sum can end
@@ -130,7 +140,7 @@ class CudaConv2d final : public Conv2d {
 
   [[nodiscard]] std::string implementation() const override {
     std::string all = forward_->name();
-    if (data_ != nullptr) all += " / " + data_->name();
+    if (data_ != nullptr) all += " / " + (relu_ != nullptr ? relu_ : data_)->name();
     if (spec_.image && spec_.input_gradient) all += " / product and sum";
     if (weights_ != nullptr) all += " / " + weights_->name();
     return all;
@@ -140,6 +150,9 @@ class CudaConv2d final : public Conv2d {
   [[nodiscard]] static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
   [[nodiscard]] int row() const { return spec_.kernel * spec_.kernel * spec_.c_out; }  // of rotated weights
   [[nodiscard]] const void* weights() const { return packed_ != nullptr ? packed_ : master_; }
+  [[nodiscard]] const void* weights(const PassPlan& gradient) const {
+    return gradient.rotated_weights() ? rotated_ : weights();
+  }
 
   [[nodiscard]] std::shared_ptr<const PassPlan> plan(Pass pass) {
     auto chosen = choose_plan(backend_, {spec_, pass});
@@ -172,7 +185,7 @@ class CudaConv2d final : public Conv2d {
   CudaBackend& backend_;
   ConvSpec spec_;
   int channels_;
-  std::shared_ptr<const PassPlan> forward_, data_, weights_;  ///< null: not asked for
+  std::shared_ptr<const PassPlan> forward_, data_, relu_, weights_;  ///< null: not asked for, or none pays
   Products products_;
   std::size_t image_offset_ = 0;
   const float* master_ = nullptr;                ///< training: the parameters themselves

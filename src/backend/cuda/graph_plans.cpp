@@ -74,7 +74,6 @@ class GraphPlan final : public PassPlan {
   [[nodiscard]] std::size_t scratch_bytes() const override { return execution_.scratch_bytes(); }
   [[nodiscard]] bool deterministic() const override { return engine_.deterministic(); }
   [[nodiscard]] bool rotated_weights() const override { return rotated_; }
-  [[nodiscard]] bool through_relu() const override { return spec_.through_relu; }
 
   [[nodiscard]] cudnnStatus_t run(const Operands& o) const override {
     std::vector<void*>& addresses = addresses_;

@@ -59,7 +59,7 @@ struct Call {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
   std::size_t workspace = 0;
   bool deterministic = false;
-  std::string name;
+  std::string name{};
 
   [[nodiscard]] ConvolutionDesc convolution() const {
     ConvolutionDesc desc = cuda::convolution(of->pad, of->stride);
@@ -104,6 +104,18 @@ class LegacyPlan : public PassPlan {
  protected:
   [[nodiscard]] const void* from(const Operands& o) const { return spec_.pass == Pass::data ? o.dy : o.x; }
   [[nodiscard]] const void* with(const Operands& o) const { return spec_.pass == Pass::weights ? o.dy : o.w; }
+  /// The residual, where the convolution adds to it.
+  void begin(const Operands& o) const {
+    if (!spec_.conv.keeps_residual || spec_.pass != Pass::forward) return;
+    with_storage(spec_.conv.storage, [&](auto type) {
+      using T = decltype(type);
+      each(backend_.device(), kernels::groups(spec_.y_count()),
+           kernels::Add<T>{static_cast<const T*>(o.other), nullptr, static_cast<T*>(o.result), spec_.y_count()});
+    });
+  }
+  [[nodiscard]] bool adds(const Operands& o) const {
+    return spec_.pass == Pass::forward ? spec_.conv.accumulate : o.accumulate;
+  }
   /// What a frozen forward pass still needs when y is the convolution, and what was there before.
   void finish(const Operands& o) const {
     if (spec_.pass != Pass::forward || !spec_.conv.frozen) return;
@@ -131,8 +143,9 @@ class PlainPlan final : public LegacyPlan {
  public:
   PlainPlan(CudaBackend& backend, const PassSpec& spec, Call call) : LegacyPlan(backend, spec, std::move(call), "") {}
   [[nodiscard]] cudnnStatus_t run(const Operands& o) const override {
+    begin(o);
     const cudnnStatus_t status =
-        call_.run(backend_.cudnn(), convolution_, from(o), with(o), o.result, o.accumulate, o.scratch);
+        call_.run(backend_.cudnn(), convolution_, from(o), with(o), o.result, adds(o), o.scratch);
     if (status == CUDNN_STATUS_SUCCESS) finish(o);
     return status;
   }
@@ -155,8 +168,11 @@ class FusedPlan final : public LegacyPlan {
     const Descriptors& of = *call_.of;
     const cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
         backend_.cudnn(), &kOne, of.x, o.x, of.w, o.w, convolution_,
-        static_cast<cudnnConvolutionFwdAlgo_t>(call_.algorithm), o.scratch, call_.workspace, factor(o.accumulate), of.y,
-        zeros_ ? o.zeros : o.result, bias_, o.rounded_bias, activation_, of.y, o.result);
+        static_cast<cudnnConvolutionFwdAlgo_t>(call_.algorithm), o.scratch, call_.workspace, factor(adds(o)), of.y,
+        spec_.conv.keeps_residual ? o.other
+        : zeros_                  ? o.zeros
+                                  : o.result,
+        bias_, o.rounded_bias, activation_, of.y, o.result);
     if (status != CUDNN_STATUS_SUCCESS || o.bits == nullptr) return status;
     with_storage(spec_.conv.storage, [&](auto type) {
       using T = decltype(type);
@@ -223,8 +239,9 @@ class ChannelsFirstPlan final : public LegacyPlan {
     const cudnnStatus_t status =
         call_.run(backend_.cudnn(), convolution_, from_copy, with_copy, to_copy, false, scratch);
     if (status != CUDNN_STATUS_SUCCESS) return status;
+    begin(o);
     each(backend_.device(), to_shape.pieces(),
-         kernels::ChannelsLast<T>{to_copy, static_cast<T*>(o.result), to_shape.c, to_shape.pixels, o.accumulate});
+         kernels::ChannelsLast<T>{to_copy, static_cast<T*>(o.result), to_shape.c, to_shape.pixels, adds(o)});
     finish(o);
     return status;
   }

@@ -23,6 +23,7 @@ using Pass = kernels::ConvolutionPass;
 struct PassSpec {
   ConvSpec conv;
   Pass pass = Pass::forward;
+  bool through_relu = false;  ///< data: Conv2d::backward_relu instead of backward_data
 
   /// Channels of x and of the weights in memory: frozen images get zero channels up to 16 bytes per pixel, what tensor
   /// cores load at once.
@@ -45,15 +46,18 @@ struct PassSpec {
 
 /// Device memory of one call. What a pass does not read or write is null.
 struct Operands {
-  const void* x = nullptr;             ///< forward, weight gradient: [n][h][w][channels]
+  const void* x = nullptr;             ///< forward, weight gradient, through a ReLU: [n][h][w][channels]
   const void* dy = nullptr;            ///< input and weight gradient: [n][h_out][w_out][c_out]
   const void* w = nullptr;             ///< forward, input gradient: as rotated_weights() says
   const float* bias = nullptr;         ///< frozen forward: [c_out]
   const void* rounded_bias = nullptr;  ///< the same in conv.storage
-  void* result = nullptr;              ///< y, dx or dw
-  std::uint16_t* bits = nullptr;       ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
-  Conv2d::Masks masks;                 ///< input gradient: null unless applies_masks()
-  /// The pass adds to `result`, else it overwrites it. Forward: always conv.accumulate. The gradients: either.
+  /// What is added, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
+  const void* other = nullptr;
+  void* result = nullptr;         ///< y, dx or dw
+  std::uint16_t* bits = nullptr;  ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
+  Conv2d::Masks masks;            ///< input gradient: null unless applies_masks()
+  /// The pass adds to `result`, else it overwrites it. Forward: always conv.accumulate, where no residual is kept. The
+  /// gradients: either. Through a ReLU: never.
   bool accumulate = false;
   const void* zeros = nullptr;  ///< zeros_bytes() of them
   void* scratch = nullptr;      ///< scratch_bytes(), aligned to 256 bytes; what it holds before and after is nobody's
@@ -94,7 +98,12 @@ struct Plans {
 };
 
 /// cuDNN's legacy calls (cudnnConvolutionForward and its like), each algorithm in each form that it can have, in the
-/// order of cuDNN's heuristics. In legacy_plans.cpp.
+/// order of cuDNN's heuristics. None for a gradient through a ReLU. In legacy_plans.cpp.
 [[nodiscard]] Plans legacy_plans(CudaBackend&, const PassSpec&);
+
+/// cuDNN's graph API, for frozen convolutions in 16 bits: forward where the result lies where no operand does, and the
+/// input gradient through a ReLU. With --deterministic none: its engines would have to be chosen by time. In
+/// graph_plans.cpp.
+[[nodiscard]] Plans graph_plans(CudaBackend&, const PassSpec&);
 
 }  // namespace dat::cuda

@@ -112,13 +112,13 @@ class TrialClock {
 template <class T>
 class TrialBench {
  public:
-  TrialBench(CudaBackend& backend, const PassSpec& spec, const std::vector<std::unique_ptr<const PassPlan>>& plans)
+  TrialBench(CudaBackend& backend, const PassSpec& spec, const std::vector<const PassPlan*>& plans)
       : backend_(backend), spec_(spec), memory_(backend.stream()) {
     const ConvSpec& s = spec.conv;
     const bool forward = spec.pass == Pass::forward, data = spec.pass == Pass::data;
-    if (!data) x_ = random<T>(spec.x_count());
+    if (!data || spec.through_relu) x_ = random<T>(spec.x_count());
     if (!forward) dy_ = random<T>(spec.y_count());
-    if (!forward || s.accumulate) before_ = random<T>(spec.result_count());
+    if (forward ? s.accumulate : !spec.through_relu || s.other_gradient) before_ = random<T>(spec.result_count());
     result_ = array<T>(spec.result_count());
     if (forward || data) {
       const auto* master = random<float>(spec.w_count());
@@ -132,8 +132,13 @@ class TrialBench {
            kernels::FoldWeights<T>{bias_, nullptr, rounded_bias_, 1, s.c_out, 1, s.c_out, s.c_out, false});
     }
     if (forward && s.relu) bits_ = array<std::uint16_t>(kernels::groups(spec.y_count()));
-    const bool masked =
-        data && std::any_of(plans.begin(), plans.end(), [](const auto& plan) { return plan->applies_masks(); });
+    if (spec.through_relu) {
+      x_bits_ = array<std::uint16_t>(kernels::groups(spec.x_count()));
+      each(backend_.device(), kernels::groups(spec.x_count()), kernels::MaskFromRelu<T>{x_, x_bits_, spec.x_count()});
+    }
+    const bool masked = data && !spec.through_relu && std::any_of(plans.begin(), plans.end(), [](const PassPlan* plan) {
+                          return plan->applies_masks();
+                        });
     if (masked) {
       dy_bits_ = random_bits(spec.y_count());
       before_bits_ = random_bits(spec.x_count());
@@ -148,7 +153,7 @@ class TrialBench {
     checked_ = array<kernels::CheckedElement>(samples_);
 
     std::size_t zeros = 0;
-    for (const auto& plan : plans) {
+    for (const PassPlan* plan : plans) {
       scratch_bytes_ = std::max(scratch_bytes_, plan->scratch_bytes());
       zeros = std::max(zeros, plan->zeros_bytes());
     }
@@ -161,7 +166,7 @@ class TrialBench {
   /// Why the plan is out of the question; empty: it is not.
   [[nodiscard]] std::string refuses(const PassPlan& plan) {
     if (plan.scratch_bytes() > scratch_bytes_) return "no memory for its workspace";
-    if (spec_.pass == Pass::forward) return refuses(plan, spec_.conv.accumulate, false, "");
+    if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, false, "");
     std::string why = refuses(plan, false, false, "");
     if (why.empty()) why = refuses(plan, true, false, ", where it adds");
     if (!plan.applies_masks()) return why;
@@ -172,7 +177,7 @@ class TrialBench {
 
   /// What is timed. Where other plans apply the mask of a ReLU, a plan that does not needs a pass of ours before it.
   void run_timed(const PassPlan& plan) {
-    Operands o = operands(plan, spec_.pass == Pass::forward && spec_.conv.accumulate, false);
+    Operands o = operands(plan, (spec_.pass == Pass::forward || spec_.through_relu) && before_ != nullptr, false);
     if (masked_dy_ != nullptr) {
       if (plan.applies_masks()) {
         o.masks.dy = dy_bits_;
@@ -183,6 +188,15 @@ class TrialBench {
       }
     }
     check(plan.run(o));
+  }
+
+  /// What is timed beside plans that go through the ReLU: a plan that does not, and a pass of ours with mask bits.
+  void run_with_mask(const PassPlan& data) {
+    Operands o = operands(data, false, false);
+    o.accumulate = before_ != nullptr;
+    check(data.run(o));
+    each(backend_.device(), kernels::groups(spec_.x_count()),
+         kernels::MaskGradient<T>{result_, nullptr, x_bits_, result_, spec_.x_count()});
   }
 
  private:
@@ -211,16 +225,22 @@ class TrialBench {
     return packed;
   }
 
+  /// Whether what is added lies elsewhere.
+  [[nodiscard]] bool elsewhere() const {
+    return spec_.through_relu || (spec_.pass == Pass::forward && spec_.conv.keeps_residual);
+  }
+
   [[nodiscard]] Operands operands(const PassPlan& plan, bool accumulate, bool masks) const {
     Operands o{.x = x_,
                .dy = dy_,
                .w = plan.rotated_weights() ? rotated_ : w_,
                .bias = bias_,
                .rounded_bias = rounded_bias_,
+               .other = accumulate && elsewhere() ? before_ : nullptr,
                .result = result_,
                .bits = bits_,
                .masks = {},
-               .accumulate = accumulate,
+               .accumulate = accumulate && !elsewhere(),
                .zeros = zeros_,
                .scratch = scratch_};
     if (masks) o.masks = {dy_bits_, accumulate ? before_bits_ : nullptr};
@@ -238,6 +258,7 @@ class TrialBench {
             .relu = spec_.pass == Pass::forward && s.relu,
             .dy_bits = masks ? dy_bits_ : nullptr,
             .before_bits = masks ? before_bits_ : nullptr,
+            .relu_output = spec_.through_relu ? x_ : nullptr,
             .n = s.n,
             .c_in = spec_.channels(),
             .h = s.h,
@@ -251,7 +272,7 @@ class TrialBench {
   }
 
   [[nodiscard]] std::string refuses(const PassPlan& plan, bool accumulate, bool masks, const std::string& form) {
-    if (accumulate)
+    if (accumulate && !elsewhere())
       each(backend_.device(), kernels::groups(spec_.result_count()),
            kernels::Add<T>{before_, nullptr, result_, spec_.result_count()});
     else  // NaN: what is not written is wrong
@@ -285,7 +306,7 @@ class TrialBench {
   T *x_ = nullptr, *dy_ = nullptr, *before_ = nullptr, *result_ = nullptr, *w_ = nullptr, *rotated_ = nullptr;
   T *rounded_bias_ = nullptr, *masked_dy_ = nullptr;
   float* bias_ = nullptr;
-  std::uint16_t *bits_ = nullptr, *dy_bits_ = nullptr, *before_bits_ = nullptr;
+  std::uint16_t *bits_ = nullptr, *dy_bits_ = nullptr, *before_bits_ = nullptr, *x_bits_ = nullptr;
   int samples_ = 0, parts_ = 0;
   Sums* partial_ = nullptr;
   kernels::CheckedElement* checked_ = nullptr;
@@ -293,52 +314,105 @@ class TrialBench {
   void *scratch_ = nullptr, *zeros_ = nullptr;
 };
 
-template <class T>
-[[nodiscard]] std::shared_ptr<const PassPlan> try_all(CudaBackend& backend, const PassSpec& spec) {
-  Plans offered = legacy_plans(backend, spec);
-  std::erase_if(offered.plans, [&](const auto& plan) {
-    return plan->scratch_bytes() > backend.scratch_limit() || (backend.deterministic() && !plan->deterministic());
-  });
-  std::string refused;
-  const auto refuse = [&](const std::string& name, const std::string& why) {
-    backend.tried({spec.convolution(), spec.pass_name(), name, 0, why});
-    refused += "; " + name + ": " + why;
-  };
-  for (const auto& [name, why] : offered.refused) refuse(name, why);
+using Offered = std::vector<std::unique_ptr<const PassPlan>>;
 
-  std::unique_ptr<const PassPlan> best;
-  {
-    TrialBench<T> bench(backend, spec, offered.plans);
-    TrialClock clock(backend);
-    double least = std::numeric_limits<double>::infinity();
-    for (auto& plan : offered.plans) {
-      const auto call = [&] { bench.run_timed(*plan); };
-      Trial trial{spec.convolution(), spec.pass_name(), plan->name(), 0, bench.refuses(*plan)};
-      try {
-        if (trial.refused.empty()) {
-          call();  // what is recorded must have run before
-          const auto recording = backend.record(call);
-          if (!backend.deterministic()) trial.milliseconds = clock.time(*recording, call);
-        }
-      } catch (const Error& error) {
-        trial.refused = std::string("cannot be recorded: ") + error.what();
-      }
-      if (!trial.refused.empty()) {
-        refuse(trial.name, trial.refused);
+[[nodiscard]] std::vector<const PassPlan*> pointers(const Offered& plans) {
+  std::vector<const PassPlan*> all;
+  for (const auto& plan : plans) all.push_back(plan.get());
+  return all;
+}
+
+/// Tries what providers offer for one pass.
+class Tryout {
+ public:
+  Tryout(CudaBackend& backend, const PassSpec& spec) : backend_(backend), spec_(spec), clock_(backend) {}
+
+  /// Takes over the plans that are not out of the question from the first.
+  void offer(Plans plans) {
+    for (auto& plan : plans.plans)
+      if (plan->scratch_bytes() <= backend_.scratch_limit() && (!backend_.deterministic() || plan->deterministic()))
+        offered.push_back(std::move(plan));
+    for (const auto& [name, why] : plans.refused) refuse(name, why);
+  }
+  Offered offered;
+
+  /// Milliseconds of a call: 0 with --deterministic, infinite where it cannot be recorded.
+  [[nodiscard]] double time(const std::string& name, const std::function<void()>& call) {
+    Trial trial{spec_.convolution(), spec_.pass_name(), name, 0, {}};
+    try {
+      call();  // what is recorded must have run before
+      const auto recording = backend_.record(call);
+      if (!backend_.deterministic()) trial.milliseconds = clock_.time(*recording, call);
+    } catch (const Error& error) {
+      refuse(name, std::string("cannot be recorded: ") + error.what());
+      return kNever;
+    }
+    backend_.tried(trial);
+    return trial.milliseconds;
+  }
+
+  /// The fastest of the plans that are right and take less than `least` milliseconds; --deterministic: the first right
+  /// one. Null: there is none.
+  template <class T>
+  [[nodiscard]] std::shared_ptr<const PassPlan> best(TrialBench<T>& bench, double least) {
+    std::shared_ptr<const PassPlan> best;
+    for (auto& plan : offered) {
+      if (const std::string why = bench.refuses(*plan); !why.empty()) {
+        refuse(plan->name(), why);
         continue;
       }
-      backend.tried(trial);
-      if (trial.milliseconds < least) {
-        least = trial.milliseconds;
-        best = std::move(plan);
-      }
-      if (backend.deterministic()) break;
+      const double milliseconds = time(plan->name(), [&] { bench.run_timed(*plan); });
+      if (milliseconds >= least) continue;
+      least = milliseconds;
+      best = std::move(plan);
+      if (backend_.deterministic()) break;
     }
+    return best;
   }
+
+  /// "; name: why" of all that was refused.
+  [[nodiscard]] const std::string& refused() const { return refused_; }
+
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+ private:
+  void refuse(const std::string& name, const std::string& why) {
+    backend_.tried({spec_.convolution(), spec_.pass_name(), name, 0, why});
+    refused_ += "; " + name + ": " + why;
+  }
+
+  CudaBackend& backend_;
+  const PassSpec& spec_;
+  TrialClock clock_;
+  std::string refused_;
+};
+
+template <class T>
+[[nodiscard]] std::shared_ptr<const PassPlan> try_all(CudaBackend& backend, const PassSpec& spec) {
+  Tryout tryout(backend, spec);
+  tryout.offer(legacy_plans(backend, spec));
+  tryout.offer(graph_plans(backend, spec));
+  TrialBench<T> bench(backend, spec, pointers(tryout.offered));
+  auto best = tryout.best(bench, Tryout::kNever);
   require(best != nullptr, ExitCode::device, "cuDNN ", cudnn_version(), " has no usable ",
           spec.pass == Pass::forward ? "forward pass" : spec.pass_name(), " of the convolution ", spec.convolution(),
-          backend.deterministic() ? " that is deterministic" : "", refused);
+          backend.deterministic() ? " that is deterministic" : "", tryout.refused());
   return best;
+}
+
+/// The best plan through the ReLU, or `data`.
+template <class T>
+[[nodiscard]] std::shared_ptr<const PassPlan> try_relu(CudaBackend& backend, const PassSpec& spec,
+                                                       const std::shared_ptr<const PassPlan>& data) {
+  Tryout tryout(backend, spec);
+  tryout.offer(graph_plans(backend, spec));
+  if (tryout.offered.empty()) return data;
+  auto plans = pointers(tryout.offered);
+  plans.push_back(data.get());
+  TrialBench<T> bench(backend, spec, plans);
+  const double without = tryout.time(data->name() + ", then a mask", [&] { bench.run_with_mask(*data); });
+  const auto best = tryout.best(bench, without);
+  return best != nullptr ? best : data;
 }
 
 }  // namespace
@@ -364,6 +438,15 @@ std::shared_ptr<const PassPlan> choose_plan(CudaBackend& backend, const PassSpec
   if (plan == nullptr)
     plan = with_storage(spec.conv.storage, [&](auto type) { return try_all<decltype(type)>(backend, spec); });
   return plan;
+}
+
+std::shared_ptr<const PassPlan> choose_relu_plan(CudaBackend& backend, const ConvSpec& conv,
+                                                 const std::shared_ptr<const PassPlan>& data) {
+  const PassSpec spec{conv, Pass::data, true};
+  std::shared_ptr<const PassPlan>& plan = backend.plan(spec.convolution() + ", " + spec.pass_name());
+  if (plan == nullptr)
+    plan = with_storage(conv.storage, [&](auto type) { return try_relu<decltype(type)>(backend, spec, data); });
+  return plan == data ? nullptr : plan;
 }
 
 }  // namespace dat::cuda

@@ -12,6 +12,11 @@ namespace dat::cuda {
 /// once. All trials are in backend.trials(). Error(device): none is right.
 [[nodiscard]] std::shared_ptr<const PassPlan> choose_plan(CudaBackend&, const PassSpec&);
 
+/// The plan for Conv2d::backward_relu; null: none is right and faster than `data`, the convolution's plan for
+/// backward_data, with a pass behind it that applies mask bits.
+[[nodiscard]] std::shared_ptr<const PassPlan> choose_relu_plan(CudaBackend&, const ConvSpec&,
+                                                               const std::shared_ptr<const PassPlan>& data);
+
 /// The largest error that a right result can have.
 ///
 /// @param most    the largest size, norm and value among the elements that are checked.
