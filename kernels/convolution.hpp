@@ -135,7 +135,7 @@ struct ConvolutionSamples {
   bool relu;            // forward
   // Input gradient: where a bit is not set, dy, or `before`, counts as zero. Null: everything counts.
   const std::uint16_t *dy_bits, *before_bits;
-  const T* relu_output;  // input gradient: zero where this is not positive. Null: nowhere
+  const T* relu_output = nullptr;  // input gradient: zero where this is not positive. Null: nowhere
   int n, c_in, h, w_in, c_out, h_out, w_out, kernel, stride, pad;
 
   [[nodiscard]] DAT_HD static bool open(const std::uint16_t* bits, std::int64_t at) {

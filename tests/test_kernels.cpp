@@ -752,15 +752,14 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
     Pass pass;
     bool before, bias, relu, masks;
     int parts;
+    bool through_relu = false;
   };
-  const std::vector<Form> all = {{Pass::forward, false, false, false, false, 1},
-                                 {Pass::forward, true, false, false, false, 3},
-                                 {Pass::forward, false, true, true, false, 7},
-                                 {Pass::forward, true, true, true, false, 1},
-                                 {Pass::data, false, false, false, false, 2},
-                                 {Pass::data, true, false, false, true, 5},
-                                 {Pass::weights, false, false, false, false, 4},
-                                 {Pass::weights, true, false, false, false, 64}};  // more than there are terms, too
+  const std::vector<Form> all = {
+      {Pass::forward, false, false, false, false, 1},   {Pass::forward, true, false, false, false, 3},
+      {Pass::forward, false, true, true, false, 7},     {Pass::forward, true, true, true, false, 1},
+      {Pass::data, false, false, false, false, 2},      {Pass::data, true, false, false, true, 5},
+      {Pass::data, true, false, false, false, 3, true}, {Pass::weights, false, false, false, false, 4},
+      {Pass::weights, true, false, false, false, 64}};  // more than there are terms, too
   for (const Convolution& s : convolutions())
     for (const Form& form : all) {
       const Pass pass = form.pass;
@@ -802,6 +801,10 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
         if (form.bias) add(i, double(bias[static_cast<std::size_t>(i % s.c_out)]));
       }
       const std::vector<double> sums = exact;
+      const Shared<T> relu_output = stored<T>(shared_random(count, 8));
+      if (form.through_relu)
+        for (std::int64_t i = 0; i < count; ++i)
+          if (!(number(relu_output, i) > 0)) exact[static_cast<std::size_t>(i)] = 0;
       if (form.relu)
         for (double& v : exact) v = std::max(v, 0.0);
       Shared<T> result(exact.size());
@@ -818,6 +821,7 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
                                           .relu = form.relu,
                                           .dy_bits = form.masks ? dy_bits.data() : nullptr,
                                           .before_bits = form.masks ? before_bits.data() : nullptr,
+                                          .relu_output = form.through_relu ? relu_output.data() : nullptr,
                                           .n = s.n,
                                           .c_in = s.c_in,
                                           .h = s.h,
@@ -837,7 +841,7 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
       };
       INFO(name(s) << ", pass " << static_cast<int>(pass) << (form.before ? ", adding" : "")
                    << (form.bias ? ", bias" : "") << (form.relu ? ", ReLU" : "") << (form.masks ? ", masks" : "")
-                   << ", " << form.parts << " parts");
+                   << (form.through_relu ? ", through a ReLU" : "") << ", " << form.parts << " parts");
       check();
       // The result is the exact one, rounded to float and to T: half a unit of its last place, and of numbers below
       // the normal ones, which T has down to 2^-14 at least. Sizes and norms are given as float.

@@ -164,7 +164,7 @@ struct Counters {
 /// One way to compute one pass of a convolution, as tried while programs were planned.
 struct Trial {
   std::string convolution;  ///< e.g. "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16"
-  std::string pass;         ///< forward | input gradient | weight gradient
+  std::string pass;         ///< forward | input gradient [through ReLU[, adding]] | weight gradient
   std::string name;         ///< the library's name of the algorithm
   double milliseconds = 0;  ///< the least of some runs; 0: not timed
   std::string refused;      ///< why it is out of the question; empty: it is not

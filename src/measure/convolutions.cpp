@@ -36,6 +36,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
     const ConvSpec& s = shape.spec;
     ConvSpec frozen = s;
     frozen.frozen = frozen.relu = frozen.input_gradient = true;
+    frozen.relu_input = !s.image;
     frozen.storage = storage;
     shape.frozen = backend.conv2d(frozen);
     if (training) shape.training = backend.conv2d(s);
@@ -45,6 +46,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
   }
   x_ = backend.allocate_floats(largest_, "x");
   y_ = backend.allocate_floats(largest_, "y");
+  dx_ = backend.allocate_floats(largest_, "dx");
   w_ = backend.allocate_floats(weights_, "weights");
   dw_ = backend.allocate_floats(weights_, "weights");
   scale_ = backend.allocate_floats(weights_, "scale");
@@ -91,8 +93,14 @@ Convolutions::Row Convolutions::measure(int k, const Effort& effort) {
   shape.frozen->load(w_, scale_, scale_);
   time(frozen_forward, [&] { shape.frozen->forward(x_, y_, bits_); });
   const Conv2d::Masks masks{!s.image && shape.frozen->backward_data_masks() ? bits_ : nullptr, nullptr};
-  time(frozen_input_gradient,
-       [&] { s.image ? shape.frozen->backward_image(y_, x_, {}) : shape.frozen->backward_data(y_, x_, false, masks); });
+  time(frozen_input_gradient, [&] {
+    if (s.image)
+      shape.frozen->backward_image(y_, dx_, {});
+    else if (shape.frozen->backward_relu_pays())
+      shape.frozen->backward_relu(y_, x_, nullptr, dx_);
+    else
+      shape.frozen->backward_data(y_, dx_, false, masks);
+  });
   if (shape.training) {
     fill(DType::f32);
     shape.training->load(w_, nullptr, nullptr);

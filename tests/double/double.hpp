@@ -1,6 +1,7 @@
 #pragma once
 
-// A test double of the CUDA runtime, of cuDNN's convolutions and batch norm, and of cuBLAS's products, linked instead
+// A test double of the CUDA runtime, of cuDNN's convolutions (legacy calls, and its graph API) and batch norm, and of
+// cuBLAS's products, linked instead
 // of those libraries. The host code of a CUDA backend, and its kernels compiled by g++, then run on a machine without a
 // GPU.
 //

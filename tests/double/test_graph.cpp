@@ -434,7 +434,7 @@ TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls comp
   const std::vector<Reason> all = {{"no engine", [&] { switches->refuse = true; }, "refuse every graph"},
                                    {"an old GPU", [] { machine("6.0"); }, "compute capability below 70"},
                                    {"wrong numbers", [&] { switches->wrong = true; }, "wrong results"},
-                                   {"slow", [&] { switches->device = 5ms; }, ""}};
+                                   {"slow", [&] { switches->device = 20ms; }, ""}};
   for (const Reason& reason : all) {
     reason.begin();
     INFO(reason.name);
@@ -449,7 +449,7 @@ TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls comp
       REQUIRE(!trials.empty());
       for (const std::string pass : {"forward", "input gradient through ReLU, adding"})
         CHECK(std::any_of(trials.begin(), trials.end(), [&](const Trial& t) {
-          return t.pass == pass && (reason.why.empty() ? t.milliseconds >= 5 : has(t.refused, reason.why));
+          return t.pass == pass && (reason.why.empty() ? t.milliseconds >= 20 : has(t.refused, reason.why));
         }));
       if (!reason.why.empty())
         CHECK(std::all_of(trials.begin(), trials.end(), [](const Trial& t) { return !t.refused.empty(); }));
@@ -460,7 +460,7 @@ TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls comp
 
 TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not", "[double]") {
   const Switches switches;
-  Switches::slow_legacy(4ms);
+  Switches::slow_legacy(20ms);
   ConvSpec conv = kFrozen;
   conv.relu_input = true;
   const auto backend = gpu();
@@ -479,14 +479,14 @@ TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not",
       CHECK(t.refused == "wrong results");
       ++wrong;
     } else if (is_engine(t.name, kSlow)) {
-      CHECK(t.milliseconds >= 3);
+      CHECK(t.milliseconds >= 10);
     }
   }
   CHECK(wrong == 3);  // forward, gradient, rotated gradient
   // What it was compared with stands beside it.
   const auto trials = backend->trials();
   CHECK(std::any_of(trials.begin(), trials.end(), [](const Trial& t) {
-    return t.pass == "input gradient through ReLU" && has(t.name, ", then a mask") && t.milliseconds >= 4;
+    return t.pass == "input gradient through ReLU" && has(t.name, ", then a mask") && t.milliseconds >= 20;
   }));
   // An equal convolution is not tried again.
   CHECK(backend->conv2d(conv)->implementation() == chosen);
@@ -516,6 +516,14 @@ TEST_CASE("--deterministic and f32 do without the graph API", "[double]") {
   CHECK(graph_trials(*free).empty());
 }
 
+TEST_CASE("The doctor says whether the graph API is usable, and why not", "[double]") {
+  const Switches switches;
+  CHECK(has(cuda_report(), "graph API is usable"));
+  switches->refuse = true;
+  CHECK(has(cuda_report(), "graph API is not usable: "));
+  CHECK(has(cuda_report(), "refuse every graph"));
+}
+
 TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that of legacy calls", "[double]") {
   const Switches switches;
   const std::string name = GENERATE("resnet18", "preact_resnet18");
@@ -526,11 +534,14 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   CHECK(has(with.line("layer2.1.conv2.weight"), "/ graph"));
   if (name == "resnet18") {
     CHECK(has(with.line("layer2.1.conv1.weight"), "/ graph"));
-    CHECK(has(with.line("layer2.0.shortcut.0.weight"), "graph engine"));
-    CHECK(!has(with.line("layer2.0.shortcut.0.weight"), "/ graph"));
+    // It adds in place to what conv2 left, and its gradient is not the last part of anything.
+    CHECK(has(with.line("layer2.0.shortcut.0.weight"), "IMPLICIT"));
+    CHECK(!has(with.line("layer2.0.shortcut.0.weight"), "graph"));
+    CHECK(has(with.line("layer2.1.conv2.weight"), ": graph"));  // adds a block's input that is kept
   }
   const auto gradient = with.gradient(), logits = to_host(*with.backend, with.program->logits(), 20);
   switches->refuse = true;
+  dat_double::clear_vices();
   Network without(false, name);
   CHECK(!has(without.line("layer1.0.conv2.weight"), "graph"));
   const auto expected = without.gradient(), expected_logits = to_host(*without.backend, without.program->logits(), 20);
@@ -539,7 +550,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   // the root of their number.
   CHECK(distance(logits, expected_logits) <= std::sqrt(40.0) * 0x1p-11);
   CHECK(distance(gradient, expected) <= std::sqrt(80.0) * 0x1p-11);
-  CHECK(distance(gradient, std::vector<float>(gradient.size(), 0.01F)) > 0.1);  // it is not nothing
+  CHECK(std::any_of(expected.begin(), expected.end(), [](float g) { return g != 0; }));
 }
 
 TEST_CASE("A step of an attack with the graph API is recorded, replayed, and allocates nothing", "[double]") {
@@ -572,6 +583,7 @@ TEST_CASE("A step of an attack with the graph API is recorded, replayed, and all
   // The step that legacy calls make differs where a gradient lies within rounding of zero: 2^-11 of root(80) of its
   // size, of a bell curve of which two thirds lie within its size.
   switches->refuse = true;
+  dat_double::clear_vices();
   Network legacy;
   float *other_eta = to_device(*legacy.backend, start), *other = legacy.backend->allocate_floats(legacy.count, "test");
   legacy.run();

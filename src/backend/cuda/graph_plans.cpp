@@ -205,7 +205,8 @@ void add(CudaBackend& backend, const PassSpec& spec, bool rotated, bool fallback
   }
   const bool none = merged.plans.empty();
   for (auto& [number, plan] : merged.plans) all.plans.push_back(std::move(plan));
-  for (auto& [number, refusal] : merged.refused) all.refused.push_back(std::move(refusal));
+  for (auto& [number, refusal] : merged.refused)
+    if (all.refused.empty() || all.refused.back().why != refusal.why) all.refused.push_back(std::move(refusal));
   if (none && !fallback) add(backend, spec, rotated, true, all);
 }
 
@@ -223,6 +224,20 @@ Plans graph_plans(CudaBackend& backend, const PassSpec& spec) {
     add(backend, spec, false, false, all);
   }
   return all;
+}
+
+std::string graph_report(CudaBackend& backend) {
+  const ConvSpec conv{.n = 8,
+                      .c_in = 64,
+                      .h = 32,
+                      .w = 32,
+                      .c_out = 64,
+                      .frozen = true,
+                      .relu = true,
+                      .relu_input = true,
+                      .storage = DType::f16};
+  const Plans offered = graph_plans(backend, {conv, Pass::data, true});
+  return offered.plans.empty() ? "not usable: " + offered.refused.front().why : "usable";
 }
 
 }  // namespace dat::cuda

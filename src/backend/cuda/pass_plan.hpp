@@ -55,7 +55,7 @@ struct Operands {
   const void* other = nullptr;
   void* result = nullptr;         ///< y, dx or dw
   std::uint16_t* bits = nullptr;  ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
-  Conv2d::Masks masks;            ///< input gradient: null unless applies_masks()
+  Conv2d::Masks masks{};          ///< input gradient: null unless applies_masks()
   /// The pass adds to `result`, else it overwrites it. Forward: always conv.accumulate, where no residual is kept. The
   /// gradients: either. Through a ReLU: never.
   bool accumulate = false;
@@ -105,5 +105,7 @@ struct Plans {
 /// input gradient through a ReLU. With --deterministic none: its engines would have to be chosen by time. In
 /// graph_plans.cpp.
 [[nodiscard]] Plans graph_plans(CudaBackend&, const PassSpec&);
+/// For dat_hpc doctor: whether there are any for a typical convolution, or why not.
+[[nodiscard]] std::string graph_report(CudaBackend&);
 
 }  // namespace dat::cuda
