@@ -121,6 +121,8 @@ struct Case {
     const ConvSpec& s = spec.conv;
     const int c_in = spec.channels(), taps = s.kernel * s.kernel;
     x = coarse(spec.x_count(), 1);
+    if (spec.through_relu)
+      for (float& v : x) v = std::max(v, 0.0F);
     dy = coarse(spec.y_count(), 2);
     w = coarse(spec.w_count(), 3);
     bias = coarse(s.c_out, 4);

@@ -142,8 +142,7 @@ class Execution {
   std::size_t scratch_ = 0;
 };
 
-/// Where the tensors lie in one call.
-[[nodiscard]] Descriptor variant_pack(const std::vector<Place>& places, const std::vector<void*>& addresses,
-                                      void* scratch);
+/// Where the tensors lie in one call: an address for each of the places.
+[[nodiscard]] Descriptor variant_pack(const std::vector<Place>& places, void* const* addresses, void* scratch);
 
 }  // namespace dat::cuda::graph

@@ -84,7 +84,8 @@ class GraphPlan final : public PassPlan {
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     try {
       if (pack == packs_.end())
-        pack = packs_.insert(pack, {addresses, graph::variant_pack(operations_->places(), addresses, o.scratch)});
+        pack =
+            packs_.insert(pack, {addresses, graph::variant_pack(operations_->places(), addresses.data(), o.scratch)});
       status = execution_.run(pack->variant);
     } catch (const graph::Refusal& refusal) {
       return refusal.status();
