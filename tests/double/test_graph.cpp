@@ -506,7 +506,7 @@ TEST_CASE("Plans are built by several threads, each with its own handle, and lea
   CHECK(switches->descriptors == 0);
 }
 
-TEST_CASE("--deterministic and f32 do without the graph API", "[double]") {
+TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
   const Switches switches;
   ConvSpec conv = kFrozen;
   conv.relu_input = true;
