@@ -52,7 +52,7 @@ struct Operands {
   const void* rounded_bias = nullptr;  ///< the same in conv.storage
   void* result = nullptr;              ///< y, dx or dw
   std::uint16_t* bits = nullptr;       ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
-  Conv2d::Masks masks;                 ///< input gradient: null unless applies_masks()
+  Conv2d::Masks masks{};               ///< input gradient: null unless applies_masks()
   /// The pass adds to `result`, else it overwrites it. Forward: always conv.accumulate. The gradients: either.
   bool accumulate = false;
   const void* zeros = nullptr;  ///< zeros_bytes() of them
