@@ -54,7 +54,7 @@ struct Descriptors {
 struct Call {
   Pass call = Pass::forward;
   bool rotated = false;
-  std::shared_ptr<const Descriptors> of;
+  std::shared_ptr<const Descriptors> of{};
   int algorithm = 0;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
   std::size_t workspace = 0;

@@ -147,8 +147,7 @@ class TrialBench {
     }
 
     constexpr int kMostSamples = 512, kTermsOfAThread = 256, kMostParts = 256;
-    // Each of a few elements some times over.
-    samples_ = static_cast<int>(std::min<std::int64_t>(kMostSamples, 8 * spec.result_count()));
+    samples_ = static_cast<int>(std::min<std::int64_t>(kMostSamples, 2 * spec.result_count()));
     parts_ = std::clamp(definition(false, false).terms() / kTermsOfAThread, 1, kMostParts);
     partial_ = array<Sums>(std::int64_t{samples_} * parts_);
     checked_ = array<kernels::CheckedElement>(samples_);
