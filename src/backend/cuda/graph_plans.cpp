@@ -1,6 +1,7 @@
 // cuDNN's graph API as plans: the whole pass as one kernel, masks of ReLUs included (docs/design.md, "The graph API").
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -138,16 +139,21 @@ class GraphPlan final : public PassPlan {
 /// Engines beyond these are not worth a second of compilation each.
 constexpr std::size_t kMostOfA = 8, kMostOfB = 4;
 
-/// Recommended engines, each once, the best first.
+/// Recommended engines, each once, the best first. One mode may know what another refuses.
 [[nodiscard]] std::vector<graph::Engine> recommended(const graph::Descriptor& of, bool fallback) {
   std::vector<graph::Engine> all;
   std::set<std::string> names;
+  std::optional<graph::Refusal> refusal;
   const auto add = [&](cudnnBackendHeurMode_t mode, std::size_t most) {
-    for (graph::Engine& engine : graph::engines(of, mode))
-      if (most > 0 && names.insert(engine.name()).second) {
-        all.push_back(std::move(engine));
-        --most;
-      }
+    try {
+      for (graph::Engine& engine : graph::engines(of, mode))
+        if (most > 0 && names.insert(engine.name()).second) {
+          all.push_back(std::move(engine));
+          --most;
+        }
+    } catch (const graph::Refusal& why) {
+      if (!refusal) refusal = why;
+    }
   };
   if (fallback) {
     add(CUDNN_HEUR_MODE_FALLBACK, kMostOfA);
@@ -155,6 +161,7 @@ constexpr std::size_t kMostOfA = 8, kMostOfB = 4;
     add(CUDNN_HEUR_MODE_A, kMostOfA);
     add(CUDNN_HEUR_MODE_B, kMostOfB);
   }
+  if (all.empty() && refusal) throw graph::Refusal(*refusal);
   return all;
 }
 
