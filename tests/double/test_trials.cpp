@@ -91,8 +91,8 @@ TEST_CASE("Half of a weight gradient is wrong, and TF32's rounding or cutting of
   // So many terms that 2^-9 of the sum of their sizes is more than half of the result is: (m/4) / 2^9 against twice
   // root(m/2) / 3.
   const ConvSpec many{.n = 64, .c_in = 4, .h = 152, .w = 152, .c_out = 4, .kernel = 1, .pad = 0};
-  for (const ConvSpec& spec : {kTraining, many}) {
-    for (const bool cuts : {false, true}) {
+  for (const auto& [spec, cuts] : {std::pair{kTraining, false}, std::pair{kTraining, true}, std::pair{many, true}}) {
+    {
       bad(Call::filter, algorithm) = {};
       bad(Call::filter, algorithm).cuts = cuts;
       const auto backend = gpu("tf32");
