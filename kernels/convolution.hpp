@@ -7,6 +7,7 @@
 #include "dat/random.hpp"
 #include "launch.hpp"
 #include "perturb.hpp"
+#include "pointwise.hpp"
 
 namespace dat::kernels {
 
@@ -88,74 +89,179 @@ struct RandomFill {
   }
 };
 
+/// Images [n][pixels][c] as [n][c][pixels], channels first. Each call moves up to 16 channels of one pixel: it reads
+/// whole sectors of memory, and neighbours write side by side. Runs over n * groups(c) * pixels.
+template <class T>
+struct ChannelsFirst {
+  const T* from;
+  T* to;
+  int c, pixels;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t piece = i / pixels, pixel = i % pixels, pieces = (c + kGroup - 1) / kGroup, n = piece / pieces;
+    const int first = static_cast<int>(piece % pieces) * kGroup, last = first + kGroup < c ? first + kGroup : c;
+    for (int k = first; k < last; ++k) to[(n * c + k) * pixels + pixel] = from[(n * pixels + pixel) * c + k];
+  }
+};
+
+/// And back: [n][c][pixels] as [n][pixels][c], or added to what is there.
+template <class T>
+struct ChannelsLast {
+  const T* from;
+  T* to;
+  int c, pixels;
+  bool add;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t piece = i / pixels, pixel = i % pixels, pieces = (c + kGroup - 1) / kGroup, n = piece / pieces;
+    const int first = static_cast<int>(piece % pieces) * kGroup, last = first + kGroup < c ? first + kGroup : c;
+    for (int k = first; k < last; ++k) {
+      const T value = from[(n * c + k) * pixels + pixel];
+      T& there = to[(n * pixels + pixel) * c + k];
+      there = add ? Stored<T>::from(to_float(there) + to_float(value)) : value;
+    }
+  }
+};
+
 enum class ConvolutionPass : std::uint8_t { forward, data, weights };
 
-/// Some elements of a convolution's result against its definition in double precision. All tensors are NHWC, weights
-/// [out][kh][kw][in]. error[i] = |result - definition|, size[i] = the sum of the absolute values of its terms, value[i]
-/// = |definition|. Runs over the elements to be looked at, chosen at random.
+/// Some elements of a convolution's result, chosen at random, and their definition in double precision: a sum of terms.
+/// All tensors are NHWC, weights [out][kh][kw][in].
 template <class T>
-struct CheckConvolution {
+struct ConvolutionSamples {
   using Pass = ConvolutionPass;
   Pass pass;
   const T *x, *w, *dy;  // two of them are read
-  const T* result;      // y, dx or dw
-  const T* z;           // forward: added before the ReLU; null: nothing
+  const T* before;      // what the result is added to (forward: before the ReLU); null: nothing
   const float* bias;    // forward: [c_out] or null
   bool relu;            // forward
+  // Input gradient: where a bit is not set, dy, or `before`, counts as zero. Null: everything counts.
+  const std::uint16_t *dy_bits, *before_bits;
+  const T* relu_output = nullptr;  // input gradient: zero where this is not positive. Null: nowhere
   int n, c_in, h, w_in, c_out, h_out, w_out, kernel, stride, pad;
-  float *error, *size, *value;
 
-  DAT_HD void operator()(std::int64_t i) const {
-    const Philox4 r = philox4x32({{static_cast<std::uint32_t>(i), 0, 0, 0}}, 7, 0);
+  [[nodiscard]] DAT_HD static bool open(const std::uint16_t* bits, std::int64_t at) {
+    return bits == nullptr || (bits[at / kGroup] >> (at % kGroup) & 1) != 0;
+  }
+
+  struct Element {
+    int n, c, y, x;   // of the result; weight gradient: output channel, input channel, row and column of the tap
+    std::int64_t at;  // in memory
+  };
+  [[nodiscard]] DAT_HD Element element(std::int64_t sample) const {
+    const Philox4 r = philox4x32({{static_cast<std::uint32_t>(sample), 0, 0, 0}}, 7, 0);
     const auto pick = [](std::uint32_t word, int count) {
       return static_cast<int>(word % static_cast<std::uint32_t>(count));
     };
-    double sum = 0, terms = 0;
-    const auto add = [&](double a, double b) {
-      sum += a * b;
-      terms += a * b < 0 ? -a * b : a * b;
-    };
-    std::int64_t at = 0;
+    Element e{};
     if (pass == Pass::forward) {
-      const int k = pick(r.v[0], n), o = pick(r.v[1], c_out), y = pick(r.v[2], h_out), column = pick(r.v[3], w_out);
-      for (int tap = 0; tap < kernel * kernel; ++tap) {
-        const int from_y = y * stride - pad + tap / kernel, from_x = column * stride - pad + tap % kernel;
-        if (from_y < 0 || from_y >= h || from_x < 0 || from_x >= w_in) continue;
-        for (int c = 0; c < c_in; ++c)
-          add(double(to_float(x[((std::int64_t{k} * h + from_y) * w_in + from_x) * c_in + c])),
-              double(to_float(w[(std::int64_t{o} * kernel * kernel + tap) * c_in + c])));
-      }
-      at = ((std::int64_t{k} * h_out + y) * w_out + column) * c_out + o;
-      if (z != nullptr) add(double(to_float(z[at])), 1);
-      if (bias != nullptr) add(double(bias[o]), 1);
-      if (relu && sum < 0) sum = 0;
+      e = {pick(r.v[0], n), pick(r.v[1], c_out), pick(r.v[2], h_out), pick(r.v[3], w_out), 0};
+      e.at = ((std::int64_t{e.n} * h_out + e.y) * w_out + e.x) * c_out + e.c;
     } else if (pass == Pass::data) {
-      const int k = pick(r.v[0], n), c = pick(r.v[1], c_in), y = pick(r.v[2], h), column = pick(r.v[3], w_in);
-      for (int tap = 0; tap < kernel * kernel; ++tap) {
-        const int above = y + pad - tap / kernel, left = column + pad - tap % kernel;
-        if (above < 0 || above % stride != 0 || above / stride >= h_out) continue;
-        if (left < 0 || left % stride != 0 || left / stride >= w_out) continue;
-        for (int o = 0; o < c_out; ++o)
-          add(double(to_float(dy[((std::int64_t{k} * h_out + above / stride) * w_out + left / stride) * c_out + o])),
-              double(to_float(w[(std::int64_t{o} * kernel * kernel + tap) * c_in + c])));
-      }
-      at = ((std::int64_t{k} * h + y) * w_in + column) * c_in + c;
+      e = {pick(r.v[0], n), pick(r.v[1], c_in), pick(r.v[2], h), pick(r.v[3], w_in), 0};
+      e.at = ((std::int64_t{e.n} * h + e.y) * w_in + e.x) * c_in + e.c;
     } else {
-      const int o = pick(r.v[0], c_out), tap = pick(r.v[1], kernel * kernel), c = pick(r.v[2], c_in);
-      for (int k = 0; k < n; ++k)
-        for (int y = 0; y < h_out; ++y)
-          for (int column = 0; column < w_out; ++column) {
-            const int from_y = y * stride - pad + tap / kernel, from_x = column * stride - pad + tap % kernel;
-            if (from_y < 0 || from_y >= h || from_x < 0 || from_x >= w_in) continue;
-            add(double(to_float(x[((std::int64_t{k} * h + from_y) * w_in + from_x) * c_in + c])),
-                double(to_float(dy[((std::int64_t{k} * h_out + y) * w_out + column) * c_out + o])));
-          }
-      at = (std::int64_t{o} * kernel * kernel + tap) * c_in + c;
+      e = {pick(r.v[0], c_out), pick(r.v[1], c_in), pick(r.v[2], kernel), pick(r.v[3], kernel), 0};
+      e.at = ((std::int64_t{e.n} * kernel + e.y) * kernel + e.x) * c_in + e.c;
     }
-    const double difference = double(to_float(result[at])) - sum;
-    error[i] = static_cast<float>(difference < 0 ? -difference : difference);
-    size[i] = static_cast<float>(terms);
-    value[i] = static_cast<float>(sum < 0 ? -sum : sum);
+    return e;
+  }
+
+  /// How many terms each of the sums has; those that lie in the padding are zero.
+  [[nodiscard]] DAT_HD int terms() const {
+    return pass == Pass::weights ? n * h_out * w_out : kernel * kernel * (pass == Pass::forward ? c_in : c_out);
+  }
+  [[nodiscard]] DAT_HD double term(const Element& e, int t) const {
+    if (pass == Pass::forward) {
+      const int tap = t / c_in, c = t % c_in;
+      return read_x(e.n, e.y * stride - pad + tap / kernel, e.x * stride - pad + tap % kernel, c) *
+             double(to_float(w[(std::int64_t{e.c} * kernel * kernel + tap) * c_in + c]));
+    }
+    if (pass == Pass::weights) {
+      const int column = t % w_out, rows = t / w_out, row = rows % h_out, image = rows / h_out;
+      return read_x(image, row * stride - pad + e.y, column * stride - pad + e.x, e.c) *
+             double(to_float(dy[((std::int64_t{image} * h_out + row) * w_out + column) * c_out + e.n]));
+    }
+    const int tap = t / c_out, o = t % c_out, above = e.y + pad - tap / kernel, left = e.x + pad - tap % kernel;
+    if (above < 0 || above % stride != 0 || above / stride >= h_out) return 0;
+    if (left < 0 || left % stride != 0 || left / stride >= w_out) return 0;
+    const std::int64_t at = ((std::int64_t{e.n} * h_out + above / stride) * w_out + left / stride) * c_out + o;
+    if (!open(dy_bits, at)) return 0;
+    return double(to_float(dy[at])) * double(to_float(w[(std::int64_t{o} * kernel * kernel + tap) * c_in + e.c]));
+  }
+
+ private:
+  [[nodiscard]] DAT_HD double read_x(int image, int row, int column, int c) const {
+    if (row < 0 || row >= h || column < 0 || column >= w_in) return 0;
+    return double(to_float(x[((std::int64_t{image} * h + row) * w_in + column) * c_in + c]));
+  }
+};
+
+/// partial[sample*parts + part] = every parts-th term of a sample: their sum, the sum of their absolute values, that of
+/// their squares. A weight gradient's sum has millions of terms, more than one thread should have. Runs over samples *
+/// parts.
+template <class T>
+struct SumTerms {
+  ConvolutionSamples<T> samples;
+  int parts;
+  Sums* partial;
+  DAT_HD void operator()(std::int64_t i) const {
+    const auto element = samples.element(i / parts);
+    const int terms = samples.terms();
+    Sums sums;
+    for (int t = static_cast<int>(i % parts); t < terms; t += parts) {
+      const double term = samples.term(element, t);
+      sums.v[0] += term;
+      sums.v[1] += term < 0 ? -term : term;
+      sums.v[2] += term * term;
+    }
+    partial[i] = sums;
+  }
+};
+
+/// One element of a result against its definition.
+struct CheckedElement {
+  float error;  ///< |result - definition|; where a ReLU's mask bit is wrong, at least what the ReLU was applied to
+  float size;   ///< the sum of the absolute values of the terms
+  float norm;   ///< the root of the sum of their squares
+  float value;  ///< |definition|
+};
+
+/// checked[sample] = how right the result is there. What it is added to, and the bias, are terms, too. Adds up what
+/// SumTerms left, in a fixed order. Runs over the samples.
+template <class T>
+struct CheckConvolution {
+  ConvolutionSamples<T> samples;
+  int parts;
+  const Sums* partial;
+  const T* result;            // y, dx or dw
+  const std::uint16_t* bits;  // forward: the mask that was stored, or null
+  CheckedElement* checked;
+
+  DAT_HD void operator()(std::int64_t i) const {
+    const auto element = samples.element(i);
+    Sums sums;
+    for (int part = 0; part < parts; ++part)
+      for (int j = 0; j < kSums; ++j) sums.v[j] += partial[i * parts + part].v[j];
+    const auto add = [&](double term) {
+      sums.v[0] += term;
+      sums.v[1] += term < 0 ? -term : term;
+      sums.v[2] += term * term;
+    };
+    if (samples.before != nullptr && ConvolutionSamples<T>::open(samples.before_bits, element.at))
+      add(double(to_float(samples.before[element.at])));
+    if (samples.bias != nullptr) add(double(samples.bias[element.c]));
+    const bool closed = samples.relu
+                            ? sums.v[0] < 0
+                            : samples.relu_output != nullptr && !(to_float(samples.relu_output[element.at]) > 0);
+    const double value = closed ? 0 : sums.v[0];
+    const double there = double(to_float(result[element.at])), difference = there - value;
+    CheckedElement& c = checked[i];
+    c.error = static_cast<float>(difference < 0 ? -difference : difference);
+    c.size = static_cast<float>(sums.v[1]);
+    c.norm = static_cast<float>(std::sqrt(sums.v[2]));
+    c.value = static_cast<float>(value < 0 ? -value : value);
+    if (bits == nullptr || ConvolutionSamples<T>::open(bits, element.at) == (there > 0)) return;
+    const auto before = static_cast<float>(sums.v[0] < 0 ? -sums.v[0] : sums.v[0]);
+    if (!(c.error >= before)) c.error = before;
   }
 };
 

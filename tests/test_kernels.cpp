@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -747,104 +748,179 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
   using T = TestType;
   using Pass = ConvolutionPass;
   constexpr int kSamples = 4096;  // of at most a few hundred elements: each of them is looked at
-  struct Epilogue {
-    bool z, bias, relu;
+  struct Form {
+    Pass pass;
+    bool before, bias, relu, masks;
+    int parts;
+    bool through_relu = false;
   };
-  const std::vector<Epilogue> all = {
-      {false, false, false}, {true, false, false}, {false, true, true}, {true, true, true}};
+  const std::vector<Form> all = {
+      {Pass::forward, false, false, false, false, 1},   {Pass::forward, true, false, false, false, 3},
+      {Pass::forward, false, true, true, false, 7},     {Pass::forward, true, true, true, false, 1},
+      {Pass::data, false, false, false, false, 2},      {Pass::data, true, false, false, true, 5},
+      {Pass::data, true, false, false, false, 3, true}, {Pass::weights, false, false, false, false, 4},
+      {Pass::weights, true, false, false, false, 64}};  // more than there are terms, too
   for (const Convolution& s : convolutions())
-    for (const Pass pass : {Pass::forward, Pass::data, Pass::weights})
-      for (const Epilogue& e : pass == Pass::forward ? all : std::vector<Epilogue>{{}}) {
-        const Shared<T> x = stored<T>(shared_random(s.x_count(), 1)), w = stored<T>(shared_random(s.w_count(), 2)),
-                        dy = stored<T>(shared_random(s.y_count(), 3)), z = stored<T>(shared_random(s.y_count(), 4));
-        const auto bias = shared_random(s.c_out, 5);
-        const auto number = [](const Shared<T>& from, std::int64_t i) {
-          return double(to_float(from[static_cast<std::size_t>(i)]));
-        };
-        const std::int64_t count = pass == Pass::forward ? s.y_count() : pass == Pass::data ? s.x_count() : s.w_count();
-        std::vector<double> exact(static_cast<std::size_t>(count), 0.0), terms = exact;
-        s.terms([&](auto at_x, auto at_w, auto at_y) {
-          const auto to = static_cast<std::size_t>(pass == Pass::forward ? at_y : pass == Pass::data ? at_x : at_w);
-          const double term = (pass == Pass::data ? 1.0 : number(x, at_x)) *
-                              (pass == Pass::weights ? 1.0 : number(w, at_w)) *
-                              (pass == Pass::forward ? 1.0 : number(dy, at_y));
-          exact[to] += term;
-          terms[to] += std::abs(term);
-        });
-        if (pass == Pass::forward)
-          for (std::int64_t i = 0; i < count; ++i) {
-            const auto k = static_cast<std::size_t>(i);
-            const double more[] = {e.z ? number(z, i) : 0.0, e.bias ? at(bias, i % s.c_out) : 0.0};
-            for (const double term : more) {
-              exact[k] += term;
-              terms[k] += std::abs(term);
-            }
-            if (e.relu) exact[k] = std::max(exact[k], 0.0);
-          }
-        Shared<T> result(exact.size());
-        std::transform(exact.begin(), exact.end(), result.begin(),
-                       [](double v) { return Stored<T>::from(static_cast<float>(v)); });
-        Shared<float> error(kSamples, -1.0F), size = error, value = error;
-        const auto check = [&] {
-          run(kSamples, CheckConvolution<T>{pass,
-                                            pass == Pass::data ? nullptr : x.data(),
-                                            pass == Pass::weights ? nullptr : w.data(),
-                                            pass == Pass::forward ? nullptr : dy.data(),
-                                            result.data(),
-                                            e.z ? z.data() : nullptr,
-                                            e.bias ? bias.data() : nullptr,
-                                            e.relu,
-                                            s.n,
-                                            s.c_in,
-                                            s.h,
-                                            s.w,
-                                            s.c_out,
-                                            s.h_out(),
-                                            s.w_out(),
-                                            s.kernel,
-                                            s.stride,
-                                            s.pad,
-                                            error.data(),
-                                            size.data(),
-                                            value.data()});
-        };
-        INFO(name(s) << ", pass " << static_cast<int>(pass) << (e.z ? ", adding" : "") << (e.bias ? ", bias" : "")
-                     << (e.relu ? ", ReLU" : ""));
-        check();
-        // The result is the exact one, rounded to float and to T: half a unit of its last place, and of numbers below
-        // the normal ones, which T has down to 2^-14 at least.
-        const double unit = sizeof(T) == 4 ? 0x1p-24 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
-        int wrong = 0;
-        for (int i = 0; i < kSamples; ++i)
-          wrong += !(at(error, i) >= 0 && at(error, i) <= 1.01 * unit * (at(value, i) + 0x1p-14) &&
-                     at(size, i) >= at(value, i) * (1 - 0x1p-22));
-        CHECK(wrong == 0);
-
-        // One element is changed: the samples that look at it report that, and the others what they did before.
-        const Shared<float> before = error;
-        std::set<std::int64_t> places = {0, count - 1, count / 2};
-        for (const std::int64_t place : places) {
-          T& changed = result[static_cast<std::size_t>(place)];
-          const T right = changed;
-          changed = Stored<T>::from(to_float(right) + 3);
-          const double off = std::abs(number(result, place) - exact[static_cast<std::size_t>(place)]);
-          check();
-          int found = 0, different = 0;
-          for (int i = 0; i < kSamples; ++i) {
-            if (error[static_cast<std::size_t>(i)] == before[static_cast<std::size_t>(i)]) continue;
-            ++different;
-            // Double precision, given as float.
-            found += std::abs(at(error, i) - off) <= 1.01 * kUnit * off &&
-                     std::abs(at(value, i) - std::abs(exact[static_cast<std::size_t>(place)])) <=
-                         1.01 * kUnit * at(value, i) &&
-                     std::abs(at(size, i) - terms[static_cast<std::size_t>(place)]) <= 1.01 * kUnit * at(size, i);
-          }
-          INFO("element " << place << " of " << count);
-          CHECK(found >= 1);
-          CHECK(found == different);
-          changed = right;
-        }
+    for (const Form& form : all) {
+      const Pass pass = form.pass;
+      const std::int64_t count = pass == Pass::forward ? s.y_count() : pass == Pass::data ? s.x_count() : s.w_count();
+      const Shared<T> x = stored<T>(shared_random(s.x_count(), 1)), w = stored<T>(shared_random(s.w_count(), 2)),
+                      dy = stored<T>(shared_random(s.y_count(), 3)), before = stored<T>(shared_random(count, 4));
+      const auto bias = shared_random(s.c_out, 5);
+      const auto number = [](const Shared<T>& from, std::int64_t i) {
+        return double(to_float(from[static_cast<std::size_t>(i)]));
+      };
+      const auto random_bits = [](std::int64_t elements, std::uint32_t seed) {
+        Shared<std::uint16_t> bits(static_cast<std::size_t>(groups(elements)), 0);
+        const auto coins = shared_random(elements, seed);
+        for (std::size_t i = 0; i < coins.size(); ++i)
+          if (coins[i] > 0) bits[i / 16] = static_cast<std::uint16_t>(bits[i / 16] | 1U << (i % 16));
+        return bits;
+      };
+      const auto open = [](const Shared<std::uint16_t>& bits, std::int64_t i) {
+        return (bits[static_cast<std::size_t>(i / 16)] >> (i % 16) & 1) != 0;
+      };
+      const auto dy_bits = random_bits(s.y_count(), 6), before_bits = random_bits(count, 7);
+      std::vector<double> exact(static_cast<std::size_t>(count), 0.0), terms = exact, squares = exact;
+      const auto add = [&](std::int64_t to, double term) {
+        const auto k = static_cast<std::size_t>(to);
+        exact[k] += term;
+        terms[k] += std::abs(term);
+        squares[k] += term * term;
+      };
+      s.terms([&](auto at_x, auto at_w, auto at_y) {
+        if (form.masks && !open(dy_bits, at_y)) return;
+        add(pass == Pass::forward ? at_y
+            : pass == Pass::data  ? at_x
+                                  : at_w,
+            (pass == Pass::data ? 1.0 : number(x, at_x)) * (pass == Pass::weights ? 1.0 : number(w, at_w)) *
+                (pass == Pass::forward ? 1.0 : number(dy, at_y)));
+      });
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (form.before && !(form.masks && !open(before_bits, i))) add(i, number(before, i));
+        if (form.bias) add(i, double(bias[static_cast<std::size_t>(i % s.c_out)]));
       }
+      const std::vector<double> sums = exact;
+      const Shared<T> relu_output = stored<T>(shared_random(count, 8));
+      if (form.through_relu)
+        for (std::int64_t i = 0; i < count; ++i)
+          if (!(number(relu_output, i) > 0)) exact[static_cast<std::size_t>(i)] = 0;
+      if (form.relu)
+        for (double& v : exact) v = std::max(v, 0.0);
+      Shared<T> result(exact.size());
+      std::transform(exact.begin(), exact.end(), result.begin(),
+                     [](double v) { return Stored<T>::from(static_cast<float>(v)); });
+      Shared<std::uint16_t> bits(static_cast<std::size_t>(groups(count)));
+      run(groups(count), MaskFromRelu<T>{result.data(), bits.data(), count});
+      const ConvolutionSamples<T> samples{.pass = pass,
+                                          .x = pass == Pass::data ? nullptr : x.data(),
+                                          .w = pass == Pass::weights ? nullptr : w.data(),
+                                          .dy = pass == Pass::forward ? nullptr : dy.data(),
+                                          .before = form.before ? before.data() : nullptr,
+                                          .bias = form.bias ? bias.data() : nullptr,
+                                          .relu = form.relu,
+                                          .dy_bits = form.masks ? dy_bits.data() : nullptr,
+                                          .before_bits = form.masks ? before_bits.data() : nullptr,
+                                          .relu_output = form.through_relu ? relu_output.data() : nullptr,
+                                          .n = s.n,
+                                          .c_in = s.c_in,
+                                          .h = s.h,
+                                          .w_in = s.w,
+                                          .c_out = s.c_out,
+                                          .h_out = s.h_out(),
+                                          .w_out = s.w_out(),
+                                          .kernel = s.kernel,
+                                          .stride = s.stride,
+                                          .pad = s.pad};
+      Shared<Sums> partial(static_cast<std::size_t>(kSamples * form.parts));
+      Shared<CheckedElement> checked(kSamples);
+      const auto check = [&] {
+        run(kSamples * form.parts, SumTerms<T>{samples, form.parts, partial.data()});
+        run(kSamples, CheckConvolution<T>{samples, form.parts, partial.data(), result.data(),
+                                          form.relu ? bits.data() : nullptr, checked.data()});
+      };
+      INFO(name(s) << ", pass " << static_cast<int>(pass) << (form.before ? ", adding" : "")
+                   << (form.bias ? ", bias" : "") << (form.relu ? ", ReLU" : "") << (form.masks ? ", masks" : "")
+                   << (form.through_relu ? ", through a ReLU" : "") << ", " << form.parts << " parts");
+      check();
+      // The result is the exact one, rounded to float and to T: half a unit of its last place, and of numbers below
+      // the normal ones, which T has down to 2^-14 at least. Sizes and norms are given as float.
+      const double unit = sizeof(T) == 4 ? 0x1p-24 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
+      int wrong = 0;
+      for (const CheckedElement& c : checked)
+        wrong +=
+            !(double(c.error) <= 1.01 * unit * (double(c.value) + 0x1p-14) && c.error >= 0 &&
+              double(c.size) >= double(c.value) * (1 - 0x1p-22) && double(c.norm) <= double(c.size) * (1 + 0x1p-22));
+      CHECK(wrong == 0);
+
+      // One element is changed: the samples that look at it report that, and the others what they did before.
+      const Shared<CheckedElement> unchanged = checked;
+      const auto off_at = [&](std::int64_t place, double off) {
+        const auto p = static_cast<std::size_t>(place);
+        int found = 0, different = 0;
+        for (std::size_t i = 0; i < checked.size(); ++i) {
+          const CheckedElement& c = checked[i];
+          if (c.error == unchanged[i].error) continue;
+          ++different;
+          // Double precision, given as float.
+          const auto is = [](float given, double right) {
+            return std::abs(double(given) - right) <= 1.01 * kUnit * right;
+          };
+          found += is(c.error, off) && is(c.value, std::abs(exact[p])) && is(c.size, terms[p]) &&
+                   is(c.norm, std::sqrt(squares[p]));
+        }
+        INFO("element " << place << " of " << count);
+        CHECK(found >= 1);
+        CHECK(found == different);
+      };
+      std::set<std::int64_t> places = {0, count - 1, count / 2};
+      for (const std::int64_t place : places) {
+        T& changed = result[static_cast<std::size_t>(place)];
+        const T right = changed;
+        changed = Stored<T>::from(to_float(right) + 3);
+        auto& word = bits[static_cast<std::size_t>(place / 16)];
+        const std::uint16_t mask = word;
+        word =
+            static_cast<std::uint16_t>(word | 1U << (place % 16));  // the result is positive now, where there is a ReLU
+        check();
+        off_at(place, std::abs(number(result, place) - exact[static_cast<std::size_t>(place)]));
+        changed = right;
+        word = mask;
+        if (!form.relu) continue;
+        word = static_cast<std::uint16_t>(word ^ 1U << (place % 16));
+        check();
+        off_at(place, std::abs(sums[static_cast<std::size_t>(place)]));
+        word = mask;
+      }
+    }
+}
+
+TEMPLATE_TEST_CASE("Channels go first and come back last, or are added to what is there", "[kernels]", float, Half,
+                   BFloat16) {
+  using T = TestType;
+  // Fewer channels than a call takes, as many, some pieces and a rest.
+  for (const auto& [n, c, pixels] :
+       {std::array{2, 3, 5}, std::array{3, 16, 1}, std::array{1, 32, 9}, std::array{2, 40, 7}}) {
+    const std::int64_t count = std::int64_t{n} * c * pixels, runs = n * groups(c) * pixels;
+    const T mark = Stored<T>::from(77);
+    const Shared<T> last = stored<T>(shared_random(count, 1)), before = stored<T>(shared_random(count, 2));
+    Shared<T> first(static_cast<std::size_t>(count) + 3, mark), expected = first, back = before, added = before,
+                                                                sum = before;
+    for (int k = 0; k < n; ++k)
+      for (int p = 0; p < pixels; ++p)
+        for (int j = 0; j < c; ++j) {
+          const auto from = static_cast<std::size_t>((k * pixels + p) * c + j);
+          expected[static_cast<std::size_t>((k * c + j) * pixels + p)] = last[from];
+          sum[from] = Stored<T>::from(to_float(before[from]) + to_float(last[from]));
+        }
+    run(runs, ChannelsFirst<T>{last.data(), first.data(), c, pixels});
+    INFO(n << " of " << c << " channels of " << pixels << " pixels");
+    CHECK(same_bits(first, expected));
+    run(runs, ChannelsLast<T>{first.data(), back.data(), c, pixels, false});
+    CHECK(same_bits(back, last));
+    run(runs, ChannelsLast<T>{first.data(), added.data(), c, pixels, true});
+    CHECK(same_bits(added, sum));
+  }
 }
 
 TEMPLATE_TEST_CASE("Random numbers for trials fill [-1, 1] and nothing beyond their array", "[kernels]", float, Half,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,12 +21,15 @@ struct ConvSpec {
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
   int c_out = 0;               ///< channels of y
   int kernel = 3, stride = 1, pad = 1;
-  bool frozen = false;         ///< which of the two kinds
-  bool accumulate = false;     ///< frozen: adds to what lies in y before the call (a residual)
-  bool relu = false;           ///< frozen: a ReLU is the last thing that happens
-  bool image = false;          ///< x are images: f32 in image_layout; else spec.storage in activation_layout
-  bool input_gradient = true;  ///< false: no input gradient will be asked for, and none is planned
-  DType storage = DType::f32;  ///< of x, y and their gradients, but for images; only a frozen one may have another
+  bool frozen = false;          ///< which of the two kinds
+  bool accumulate = false;      ///< frozen: adds to what lies in y before the call (a residual)
+  bool relu = false;            ///< frozen: a ReLU is the last thing that happens
+  bool keeps_residual = false;  ///< with `accumulate`: the residual lies elsewhere, and stays as it is
+  bool image = false;           ///< x are images: f32 in image_layout; else spec.storage in activation_layout
+  bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
+  bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
+  bool other_gradient = false;  ///< with `relu_input`: x has another reader, whose part of the gradient is added
+  DType storage = DType::f32;   ///< of x, y and their gradients, but for images; only a frozen one may have another
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
   [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
@@ -55,6 +59,12 @@ class Conv2d {
   /// @param bits  Frozen with ReLU: where the result is positive, bit j of word g for element 16 g + j of y in memory.
   ///              [ceil(elements of y / 16)]; null: not wanted. Else: must be null.
   virtual void forward(const void* x, void* y, std::uint16_t* bits) = 0;
+  /// The same with ConvSpec::keeps_residual, and only then: y = relu(conv(x) + bias + residual).
+  ///
+  /// @param residual  [n, c_out, h_out, w_out], as y. The two must not overlap.
+  virtual void forward(const void* /*x*/, const void* /*residual*/, void* /*y*/, std::uint16_t* /*bits*/) {
+    assert(!"only for convolutions whose residual is kept");
+  }
 
   /// The input gradient, dx = conv^T(dy). Not for images.
   ///
@@ -71,6 +81,18 @@ class Conv2d {
   /// The input gradient with masks. Both must be null unless backward_data_masks() says that it can.
   virtual void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) = 0;
   [[nodiscard]] virtual bool backward_data_masks() const = 0;
+
+  /// The input gradient through the ReLU that made x (ConvSpec::relu_input): dx = conv^T(dy) + other, and zero where x
+  /// is not positive. So nobody has to keep, or apply, mask bits of that ReLU.
+  ///
+  /// @param x      What forward() was given.
+  /// @param other  [n, c_in, h, w]: the other part of x's gradient. Null without ConvSpec::other_gradient.
+  /// @param dx     Overwritten; it must not overlap the others.
+  virtual void backward_relu(const void* /*dy*/, const void* /*x*/, const void* /*other*/, void* /*dx*/) {
+    assert(!"only where backward_relu_pays() says so");
+  }
+  /// Whether the backend can do that, and has found it faster than backward_data() and a mask.
+  [[nodiscard]] virtual bool backward_relu_pays() const { return false; }
 
   /// The gradient of images, in f32, then PGD's step at these images where `update` has one (update.x not null). With a
   /// step, dx may be left as it was. Only where spec.image is set.
@@ -142,7 +164,7 @@ struct Counters {
 /// One way to compute one pass of a convolution, as tried while programs were planned.
 struct Trial {
   std::string convolution;  ///< e.g. "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16"
-  std::string pass;         ///< forward | input gradient | weight gradient
+  std::string pass;         ///< forward | input gradient [through ReLU[, adding]] | weight gradient
   std::string name;         ///< the library's name of the algorithm
   double milliseconds = 0;  ///< the least of some runs; 0: not timed
   std::string refused;      ///< why it is out of the question; empty: it is not

@@ -2,6 +2,7 @@
 
 #include "dat/half.hpp"
 #include "dat/random.hpp"
+#include "pointwise.hpp"
 
 namespace dat {
 
@@ -35,6 +36,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
     const ConvSpec& s = shape.spec;
     ConvSpec frozen = s;
     frozen.frozen = frozen.relu = frozen.input_gradient = true;
+    frozen.relu_input = !s.image;
     frozen.storage = storage;
     shape.frozen = backend.conv2d(frozen);
     if (training) shape.training = backend.conv2d(s);
@@ -44,9 +46,12 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
   }
   x_ = backend.allocate_floats(largest_, "x");
   y_ = backend.allocate_floats(largest_, "y");
+  dx_ = backend.allocate_floats(largest_, "dx");
   w_ = backend.allocate_floats(weights_, "weights");
   dw_ = backend.allocate_floats(weights_, "weights");
   scale_ = backend.allocate_floats(weights_, "scale");
+  bits_ = static_cast<std::uint16_t*>(
+      backend.allocate(static_cast<std::size_t>(kernels::groups(largest_)) * sizeof(std::uint16_t), "ReLU masks"));
   backend.commit_workspace();
   values_.resize(static_cast<std::size_t>(std::max(largest_, weights_)));
   for (std::size_t i = 0; i < values_.size(); ++i)
@@ -79,16 +84,23 @@ Convolutions::Row Convolutions::measure(int k, const Effort& effort) {
           .passes = {},
           .implementation = shape.frozen->implementation()};
   const auto fill = [&](DType type) {
-    upload(x_, largest_, s.image ? DType::f32 : type);
-    upload(y_, largest_, type);
+    upload(x_, std::int64_t{s.n} * s.c_in * s.h * s.w, s.image ? DType::f32 : type);
+    upload(y_, std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out(), type);
   };
   const auto time = [&](int pass, const auto& work) { row.passes[pass] = repeat_recorded(backend_, effort, work); };
   static_cast<void>(backend_.take_turn(this));
   fill(storage_);
   shape.frozen->load(w_, scale_, scale_);
-  time(frozen_forward, [&] { shape.frozen->forward(x_, y_, nullptr); });
-  time(frozen_input_gradient,
-       [&] { s.image ? shape.frozen->backward_image(y_, x_, {}) : shape.frozen->backward_data(y_, x_, false); });
+  time(frozen_forward, [&] { shape.frozen->forward(x_, y_, bits_); });
+  const Conv2d::Masks masks{!s.image && shape.frozen->backward_data_masks() ? bits_ : nullptr, nullptr};
+  time(frozen_input_gradient, [&] {
+    if (s.image)
+      shape.frozen->backward_image(y_, dx_, {});
+    else if (shape.frozen->backward_relu_pays())
+      shape.frozen->backward_relu(y_, x_, nullptr, dx_);
+    else
+      shape.frozen->backward_data(y_, dx_, false, masks);
+  });
   if (shape.training) {
     fill(DType::f32);
     shape.training->load(w_, nullptr, nullptr);

@@ -59,7 +59,8 @@ class Convolutions {
   std::vector<Shape> shapes_;
   std::vector<float> values_;
   std::int64_t largest_ = 0, weights_ = 0;  ///< elements of the largest activations and weights
-  float *x_ = nullptr, *y_ = nullptr, *w_ = nullptr, *dw_ = nullptr, *scale_ = nullptr;
+  float *x_ = nullptr, *y_ = nullptr, *dx_ = nullptr, *w_ = nullptr, *dw_ = nullptr, *scale_ = nullptr;
+  std::uint16_t* bits_ = nullptr;  ///< of the ReLU behind a frozen convolution
 };
 
 /// All convolutions of the network together.

@@ -43,7 +43,8 @@ void FrozenLowering::mask_first(int value) {
 
 void FrozenLowering::contribute(int value, Buffer part, Buffer mask) {
   Gradient& g = at(value);
-  assert(mask < 0 || g.main < 0);
+  ++activation(value).parts;
+  assert((mask < 0 || g.main < 0) && !g.through_relu);
   if (g.main < 0) {
     g = {.main = part, .mask = mask};
   } else if (g.extra < 0) {
@@ -57,12 +58,28 @@ void FrozenLowering::contribute(int value, Buffer part, Buffer mask) {
 
 Lowering::Buffer FrozenLowering::add_to(int value, Buffer* mask) {
   Gradient& g = at(value);
+  ++activation(value).parts;
+  assert(!g.through_relu);
   if (mask != nullptr)
     touch(*mask = std::exchange(g.mask, -1));
   else
     mask_first(value);
   touch(g.main);
   return g.main;
+}
+
+bool FrozenLowering::one_part_missing(int value) const {
+  const Gradient& g = at(value);
+  return activation(value).parts + 1 == readers(value).size() && g.extra < 0 && g.mask < 0;
+}
+
+Lowering::Buffer FrozenLowering::go_through_relu(int value, Buffer whole) {
+  ++activation(value).parts;
+  touch(read(value));
+  const Buffer rest = at(value).main;
+  touch(rest);
+  at(value) = {.main = whole, .through_relu = true};
+  return rest;
 }
 
 void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements) {

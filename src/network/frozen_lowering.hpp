@@ -22,13 +22,18 @@ class FrozenLowering : public Lowering {
     float *logits, *dlogits;  ///< [n, classes]
   };
   FrozenLowering(Model& of, int samples, Planner& buffers, DType type, const Arrays& all)
-      : Lowering(of, samples, buffers), storage(type), arrays(all), gradients_(of.graph.nodes.size()) {}
+      : Lowering(of, samples, buffers),
+        storage(type),
+        arrays(all),
+        gradients_(of.graph.nodes.size()),
+        activations_(of.graph.nodes.size()) {}
 
   const DType storage;  ///< of activations and their gradients up to the pool; from there on they are few, and f32
   const Arrays arrays;
 
   struct Gradient {
     Buffer main = -1, extra = -1, mask = -1;  ///< -1: there is none
+    bool through_relu = false;                ///< it is that of what the result was before its ReLU
   };
   /// The gradient of an operation's result, for that operation. A mask is applied before it runs: none is left.
   [[nodiscard]] Gradient arriving(int result);
@@ -39,6 +44,20 @@ class FrozenLowering : public Lowering {
   /// The other way to contribute: the operation itself adds to the first part, in this buffer. The mask is applied
   /// before, or goes to `mask`, where the operation applies it itself.
   [[nodiscard]] Buffer add_to(int value, Buffer* mask = nullptr);
+
+  /// A way round mask bits: the ReLU's own output says where it was open. A convolution that makes a value with a ReLU
+  /// at its end says so (made_by_relu). The first convolution that reads it is the last to add to its gradient, and may
+  /// take it through that ReLU; then the value must be kept until it is there (keep).
+  void made_by_relu(int value) { activation(value).by_relu = true; }
+  [[nodiscard]] bool may_go_through_relu(int value, int reader) const {
+    return activation(value).by_relu && readers(value).front() == reader;
+  }
+  void keep(int value) { activation(value).kept = true; }
+  [[nodiscard]] bool kept(int value) const { return activation(value).kept; }
+  /// Whether all that is missing of the gradient is the part of one reader, and the rest lies in one buffer.
+  [[nodiscard]] bool one_part_missing(int value) const;
+  /// That reader makes the whole gradient, in `whole`, from its own part and what is returned (-1: there is nothing).
+  [[nodiscard]] Buffer go_through_relu(int value, Buffer whole);
 
   /// What the program does besides for the operation that plans the way back.
   struct Masking {
@@ -58,11 +77,19 @@ class FrozenLowering : public Lowering {
   [[nodiscard]] Upkeep take_upkeep() { return std::exchange(upkeep_, {}); }
 
  private:
+  struct Activation {
+    bool by_relu = false, kept = false;
+    std::size_t parts = 0;  ///< of its gradient, so far
+  };
+
   void mask_first(int value);
+  [[nodiscard]] Activation& activation(int value) { return activations_[static_cast<std::size_t>(value)]; }
+  [[nodiscard]] const Activation& activation(int value) const { return activations_[static_cast<std::size_t>(value)]; }
   [[nodiscard]] Gradient& at(int value) { return gradients_[static_cast<std::size_t>(value)]; }
   [[nodiscard]] const Gradient& at(int value) const { return gradients_[static_cast<std::size_t>(value)]; }
 
   std::vector<Gradient> gradients_;
+  std::vector<Activation> activations_;
   Upkeep upkeep_;
 };
 

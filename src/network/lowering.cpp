@@ -29,8 +29,8 @@ int Lowering::next_node() {
 }
 
 int Lowering::only_reader(int value, Op op) const {
-  const auto& readers = readers_[static_cast<std::size_t>(value)];
-  return readers.size() == 1 && node(readers[0]).op == op ? readers[0] : -1;
+  const auto& all = readers(value);
+  return all.size() == 1 && node(all[0]).op == op ? all[0] : -1;
 }
 
 bool Lowering::fuse(int& result, Op op) {
@@ -50,8 +50,8 @@ int Lowering::other_addend(int result) const {
 }
 
 bool Lowering::read_later(int value) const {
-  const auto& readers = readers_[static_cast<std::size_t>(value)];
-  return std::any_of(readers.begin(), readers.end(), [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
+  const auto& all = readers(value);
+  return std::any_of(all.begin(), all.end(), [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
 }
 
 Lowering::Buffer Lowering::fresh(std::int64_t elements, DType type) {

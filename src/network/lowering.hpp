@@ -39,6 +39,8 @@ class Lowering {
   [[nodiscard]] int other_addend(int result) const;
   /// Whether a node reads this value that no operation has taken so far.
   [[nodiscard]] bool read_later(int value) const;
+  /// The nodes that read this value, in order.
+  [[nodiscard]] const std::vector<int>& readers(int value) const { return readers_[static_cast<std::size_t>(value)]; }
 
   /// A value of all samples: its number of elements, and their type where it has been made.
   [[nodiscard]] std::int64_t elements(int value) const { return n * model.layout(value).elements(); }

@@ -25,6 +25,8 @@ using namespace dat_double;
 namespace {
 
 struct Capture;
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
 
 /// One recording of an event. `clock` holds, within a capture, how much work of each stream comes before it.
 struct Record {
@@ -33,7 +35,7 @@ struct Record {
   std::map<CUstream_st*, long> clock;
   bool done = false;
   int queries = 0;
-  std::chrono::steady_clock::time_point time{};
+  Time time{};
 };
 
 /// Work; or a record; or a wait for a record.
@@ -41,6 +43,7 @@ struct Op {
   std::function<void()> work;
   std::shared_ptr<Record> record;
   bool wait = false;
+  Time queued{};
 };
 
 struct Capture {
@@ -56,6 +59,7 @@ struct Capture {
 
 struct CUstream_st {
   std::deque<Op> queue;
+  Time now{};  // when the work so far would have ended on a device that begins as soon as it can
   std::shared_ptr<Capture> capture;
   std::map<CUstream_st*, long> clock;
 };
@@ -139,13 +143,17 @@ void finish(Record& record);
 void step(CUstream_st& stream) {
   const Op op = std::move(stream.queue.front());
   stream.queue.pop_front();
+  stream.now = std::max(stream.now, op.queued);
   if (op.work) {
+    const Time begin = Clock::now();
     op.work();
+    stream.now += Clock::now() - begin;
   } else if (op.wait) {
     finish(*op.record);
+    stream.now = std::max(stream.now, op.record->time);
   } else {
     op.record->done = true;
-    op.record->time = std::chrono::steady_clock::now();
+    op.record->time = stream.now;
   }
 }
 void finish(Record& record) {
@@ -163,6 +171,7 @@ void drain_all() {
 }
 
 cudaError_t push(CUstream_st& stream, Op op) {
+  op.queued = Clock::now();
   if (!stream.capture) {
     stream.queue.push_back(std::move(op));
   } else {
@@ -334,7 +343,8 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
-  std::snprintf(properties->name, sizeof properties->name, "CUDA double");
+  const char* name = std::getenv("DAT_DOUBLE_NAME");
+  std::snprintf(properties->name, sizeof properties->name, "%s", name != nullptr ? name : "CUDA double");
   properties->totalGlobalMem = kArena;
   properties->major = capability(0);
   properties->minor = capability(1);
@@ -423,6 +433,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                                           : (to_device ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost);
     if (target == Place::nowhere || source == Place::nowhere || (kind != cudaMemcpyDefault && kind != is))
       return cudaErrorInvalidValue;
+    if (to_device && !from_device) state().counts.uploaded += bytes;
     if (source != Place::pageable && target != Place::pageable)
       return push(*stream, {[=] { std::memcpy(to, from, bytes); }, nullptr});
 
@@ -549,12 +560,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     if (!state().graph_execs.contains(exec)) return cudaErrorInvalidValue;
     if (stream->capture) return invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported);
     ++state().counts.graph_launches;
+    const Time now = Clock::now();
     std::map<CUstream_st*, StreamPointer> streams{{exec->graph.origin, stream}};
     std::map<Record*, std::shared_ptr<Record>> records;
     for (const auto& [captured, op] : exec->graph.ops) {
       auto& target = streams[captured];
       if (!target) target = std::make_shared<CUstream_st>();
       target->queue.push_back(op);
+      target->queue.back().queued = now;
       if (!op.record) continue;
       auto& record = records[op.record.get()];
       if (!record) {

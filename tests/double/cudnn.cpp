@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <map>
 #include <optional>
+#include <thread>
 
 #include "double.hpp"
 #include "storage.hpp"
@@ -22,7 +25,7 @@ struct cudnnContext {
 };
 struct cudnnTensorStruct {
   std::optional<cudaDataType_t> type;
-  bool nhwc = false;  // or no different from it
+  bool nhwc = false, nchw = false;  // which it is, or no different from
   int n = 0, c = 0, h = 0, w = 0;
   std::size_t elements() const { return std::size_t(n) * c * h * w; }
   std::size_t bytes() const { return elements() * size_of(*type); }
@@ -56,9 +59,10 @@ std::optional<cudaDataType_t> storage(cudnnDataType_t type) {
   }
 }
 
-cudnnStatus_t set(cudnnTensorStruct* t, cudnnDataType_t type, bool nhwc, int n, int c, int h, int w) {
+cudnnStatus_t set(cudnnTensorStruct* t, cudnnDataType_t type, bool nhwc, bool nchw, int n, int c, int h, int w) {
   if (t == nullptr || n < 1 || c < 1 || h < 1 || w < 1) return kBad;
-  static_cast<cudnnTensorStruct&>(*t) = {storage(type), nhwc, n, c, h, w};
+  const bool both = c == 1 || h * w == 1;
+  static_cast<cudnnTensorStruct&>(*t) = {storage(type), nhwc || (nchw && both), nchw || (nhwc && both), n, c, h, w};
   return t->type ? kOk : kUnsupported;
 }
 
@@ -74,7 +78,8 @@ cudnnStatus_t destroy(T* it) {
 }
 
 bool same(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
-  return a.type == b.type && a.nhwc == b.nhwc && a.n == b.n && a.c == b.c && a.h == b.h && a.w == b.w;
+  return a.type == b.type && a.nhwc == b.nhwc && a.nchw == b.nchw && a.n == b.n && a.c == b.c && a.h == b.h &&
+         a.w == b.w;
 }
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
   const auto *p = static_cast<const char*>(a), *q = static_cast<const char*>(b);
@@ -88,7 +93,7 @@ struct Problem {
   cudnnTensorStruct x, w, y;
   cudnnConvolutionStruct conv{};
   cudaDataType_t type = CUDA_R_32F;
-  bool tf32 = false;
+  bool tf32 = false, nhwc = true;
 
   int filter_inputs() const { return w.c; }
   int filters_per_group() const { return w.n / conv.groups; }
@@ -107,10 +112,11 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
       y->h != output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h) ||
       y->w != output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w))
     return kBad;
-  if (!x->nhwc || !w->nhwc || !y->nhwc || x->type != w->type || x->type != y->type ||
-      conv->mode != CUDNN_CROSS_CORRELATION || conv->compute != CUDNN_DATA_FLOAT)
+  const bool nhwc = x->nhwc && w->nhwc && y->nhwc, nchw = x->nchw && w->nchw && y->nchw;
+  if (!(nhwc || nchw) || x->type != w->type || x->type != y->type || conv->mode != CUDNN_CROSS_CORRELATION ||
+      conv->compute != CUDNN_DATA_FLOAT)
     return kUnsupported;
-  out = {*x, *w, *y, *conv, *x->type, conv->math != CUDNN_FMA_MATH};
+  out = {*x, *w, *y, *conv, *x->type, conv->math != CUDNN_FMA_MATH, nhwc};
   return kOk;
 }
 
@@ -211,9 +217,35 @@ Result backward_filter(const Problem& g, const Numbers& x, const Numbers& dy) {
 struct Algorithm {
   bool supported = false, wrong = false, deterministic = true;
   std::size_t workspace = 0;
+  Vices vices{};
 };
 
-Algorithm describe(const Problem& g, cudnnConvolutionFwdAlgo_t algo) {
+std::map<std::pair<dat_double::Call, int>, Vices>& all_vices() {
+  static auto& all = *new std::map<std::pair<dat_double::Call, int>, Vices>;
+  return all;
+}
+
+int capability() {
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+  return 10 * major + minor;
+}
+
+/// Element i of an NHWC tensor in memory.
+std::size_t place(const cudnnTensorStruct& t, bool nhwc, std::size_t i) {
+  if (nhwc) return i;
+  const std::size_t c = i % t.c, pixels = std::size_t(t.h) * t.w, pixel = i / t.c % pixels, n = i / t.c / pixels;
+  return (n * t.c + c) * pixels + pixel;
+}
+Numbers to_nhwc(Numbers values, const cudnnTensorStruct& t, bool nhwc) {
+  if (nhwc) return values;
+  Numbers to(values.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[place(t, nhwc, i)];
+  return to;
+}
+
+Algorithm known(const Problem& g, cudnnConvolutionFwdAlgo_t algo) {
   switch (algo) {
     case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
       return {true, true, true, 65536};
@@ -225,7 +257,7 @@ Algorithm describe(const Problem& g, cudnnConvolutionFwdAlgo_t algo) {
       return {};
   }
 }
-Algorithm describe(const Problem& g, cudnnConvolutionBwdDataAlgo_t algo) {
+Algorithm known(const Problem& g, cudnnConvolutionBwdDataAlgo_t algo) {
   switch (algo) {
     case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED:
       return {true, true, true, 65536};
@@ -237,7 +269,7 @@ Algorithm describe(const Problem& g, cudnnConvolutionBwdDataAlgo_t algo) {
       return {};
   }
 }
-Algorithm describe(const Problem& g, cudnnConvolutionBwdFilterAlgo_t algo) {
+Algorithm known(const Problem& g, cudnnConvolutionBwdFilterAlgo_t algo) {
   switch (algo) {
     case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3:
       return {true, false, true, std::size_t{1} << 40};
@@ -248,6 +280,17 @@ Algorithm describe(const Problem& g, cudnnConvolutionBwdFilterAlgo_t algo) {
     default:
       return {};
   }
+}
+
+dat_double::Call call_of(cudnnConvolutionFwdAlgo_t) { return dat_double::Call::forward; }
+dat_double::Call call_of(cudnnConvolutionBwdDataAlgo_t) { return dat_double::Call::data; }
+dat_double::Call call_of(cudnnConvolutionBwdFilterAlgo_t) { return dat_double::Call::filter; }
+
+template <class Algo>
+Algorithm describe(const Problem& g, Algo algo) {
+  Algorithm it = known(g, algo);
+  it.vices = vices(call_of(algo), static_cast<int>(algo));
+  return it;
 }
 
 template <class Perf, class Algo>
@@ -295,16 +338,30 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
   require_device("convolution", "the second input", b, b_desc.bytes());
   require_device("convolution", "the output", out, out_desc.bytes());
   require_device("convolution", "the workspace", workspace, algorithm.workspace);
-  return queue(handle, workspace, algorithm.workspace,
-               [=, elements = out_desc.elements(), na = a_desc.elements(), nb = b_desc.elements()] {
-                 static std::atomic<unsigned> calls = 0;
-                 const double noise = !algorithm.deterministic && calls++ % 2 == 1 ? 1 + 0x1p-22 : 1;
-                 const Result result = compute(g, read(a, g.type, na, g.tf32), read(b, g.type, nb, g.tf32));
+  const Vices vices = algorithm.vices;
+  if (vices.waits && cudaStreamSynchronize(handle->stream) != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
+  std::this_thread::sleep_for(vices.host);
+  auto kernel_time = vices.device;
+  // GPUs without tensor cores have no fast code for 16 bits in NHWC.
+  if (capability() < 70 && g.type != CUDA_R_32F && g.nhwc) kernel_time += std::chrono::milliseconds(5);
+  return queue(handle, workspace, algorithm.workspace, [=] {
+    static std::atomic<unsigned> calls = 0;
+    const double noise = !algorithm.deterministic && calls++ % 2 == 1 ? 1 + 0x1p-22 : 1;
+    const auto numbers = [&](const void* from, const cudnnTensorStruct& t) {
+      Numbers all = read(from, g.type, t.elements(), g.tf32 && !vices.cuts);
+      if (vices.cuts)
+        for (float& v : all) v = std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & 0xffffe000U);
+      return to_nhwc(std::move(all), t, g.nhwc);
+    };
+    Numbers second = numbers(b, b_desc);
+    if (vices.half) std::fill(second.begin() + static_cast<std::ptrdiff_t>(second.size() / 2), second.end(), 0.0F);
+    const Result result = compute(g, numbers(a, a_desc), second);
 #pragma omp parallel for schedule(static)
-                 for (std::size_t i = 0; i < elements; ++i)
-                   blend(out, g.type, i, finish(i, result[i] * noise * (algorithm.wrong && i % 16 == 5 ? 1.2 : 1)),
-                         beta);
-               });
+    for (std::size_t i = 0; i < result.size(); ++i)
+      blend(out, g.type, place(out_desc, g.nhwc, i),
+            finish(i, result[i] * noise * (algorithm.wrong && i % 16 == 5 ? 1.2 : 1)), vices.ignores_beta ? 0 : beta);
+    std::this_thread::sleep_for(kernel_time);
+  });
 }
 
 bool batch_norm_fits(const cudnnTensorStruct* x, const cudnnTensorStruct* y, const cudnnTensorStruct* parameters) {
@@ -331,16 +388,33 @@ Moments moments(const float* x, std::size_t samples, int channels, int c, double
 
 }  // namespace
 
+namespace dat_double {
+Vices& vices(Call call, int algorithm) { return all_vices()[{call, algorithm}]; }
+void clear_vices() { all_vices().clear(); }
+}  // namespace dat_double
+
 extern "C" {
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return create(handle); }
+/// As a GPU without code in this version of the library is refused.
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  if (capability() < 75 && cudnnGetVersion() >= 91100) return CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH;
+  return create(handle);
+}
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return destroy(handle); }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   if (handle == nullptr) return kBad;
   handle->stream = stream;
   return kOk;
 }
-std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
+  if (handle == nullptr || stream == nullptr) return kBad;
+  *stream = handle->stream;
+  return kOk;
+}
+std::size_t cudnnGetVersion() {
+  const char* version = std::getenv("DAT_DOUBLE_CUDNN");
+  return version != nullptr ? std::strtoul(version, nullptr, 10) : CUDNN_VERSION;
+}
 std::size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {
@@ -361,20 +435,19 @@ cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) { return c
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) { return destroy(t); }
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format, cudnnDataType_t type,
                                          int n, int c, int h, int w) {
-  return set(t, type, format == CUDNN_TENSOR_NHWC || (format == CUDNN_TENSOR_NCHW && (c == 1 || h * w == 1)), n, c, h,
-             w);
+  return set(t, type, format == CUDNN_TENSOR_NHWC, format == CUDNN_TENSOR_NCHW, n, c, h, w);
 }
 cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t t, cudnnDataType_t type, int n, int c, int h, int w,
                                            int n_stride, int c_stride, int h_stride, int w_stride) {
   const bool nhwc = (c == 1 || c_stride == 1) && (w == 1 || w_stride == c) && (h == 1 || h_stride == w * c) &&
                     (n == 1 || n_stride == h * w * c);
-  return set(t, type, nhwc, n, c, h, w);
+  return set(t, type, nhwc, false, n, c, h, w);
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* f) { return create(f); }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t f) { return destroy(f); }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t f, cudnnDataType_t type, cudnnTensorFormat_t format,
                                          int k, int c, int h, int w) {
-  return set(f, type, format == CUDNN_TENSOR_NHWC, k, c, h, w);
+  return set(f, type, format == CUDNN_TENSOR_NHWC, format == CUDNN_TENSOR_NCHW, k, c, h, w);
 }
 cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* a) { return create(a); }
 cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t a) { return destroy(a); }
@@ -527,7 +600,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     return kBad;
   // As documented: the bias has the type of y, and the identity one algorithm.
   const bool relu = activation->mode == CUDNN_ACTIVATION_RELU;
-  if (!same(*z_desc, g.y) || bias_desc->type != g.type || bias_desc->n != 1 || bias_desc->c != g.y.c ||
+  const Algorithm algorithm = describe(g, algo);
+  if (!g.nhwc || !same(*z_desc, g.y) || bias_desc->type != g.type || bias_desc->n != 1 || bias_desc->c != g.y.c ||
       bias_desc->h != 1 || bias_desc->w != 1 || activation->keep_nan ||
       (!relu && activation->mode != CUDNN_ACTIVATION_IDENTITY) ||
       (!relu && algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM))
@@ -535,19 +609,20 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   require_device("cudnnConvolutionBiasActivationForward", "z", z, g.y.bytes());
   require_device("cudnnConvolutionBiasActivationForward", "the bias", bias, bias_desc->bytes());
   const float a1 = number(alpha1), a2 = number(alpha2);
-  const auto finish = [=, type = g.type, channels = std::size_t(g.y.c)](std::size_t i, double v) {
+  const auto finish = [=, type = g.type, channels = std::size_t(g.y.c), reads_z = algorithm.vices.reads_z](
+                          std::size_t i, double v) {
     v = a1 * v + load(bias, type, i % channels);
-    if (a2 != 0) v += double{a2} * load(z, type, i);
+    if (a2 != 0 || reads_z) v += double{a2} * load(z, type, i);
     return relu && !(v > 0) ? 0.0 : v;
   };
-  return convolve(handle, g, describe(g, algo), workspace, bytes, g.x, x, g.w, w, g.y, y, 0, forward, finish);
+  return convolve(handle, g, algorithm, workspace, bytes, g.x, x, g.w, w, g.y, y, 0, forward, finish);
 }
 
 cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t out, const cudnnTensorDescriptor_t x,
                                             cudnnBatchNormMode_t mode) {
   if (out == nullptr || x == nullptr || !x->type) return kBad;
   if (mode == CUDNN_BATCHNORM_PER_ACTIVATION) return kUnsupported;
-  return set(out, CUDNN_DATA_FLOAT, true, 1, x->c, 1, 1);
+  return set(out, CUDNN_DATA_FLOAT, true, true, 1, x->c, 1, 1);
 }
 cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     cudnnHandle_t, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,

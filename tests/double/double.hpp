@@ -1,6 +1,7 @@
 #pragma once
 
-// A test double of the CUDA runtime, of cuDNN's convolutions and batch norm, and of cuBLAS's products, linked instead
+// A test double of the CUDA runtime, of cuDNN's convolutions (legacy calls, and its graph API) and batch norm, and of
+// cuBLAS's products, linked instead
 // of those libraries. The host code of a CUDA backend, and its kernels compiled by g++, then run on a machine without a
 // GPU.
 //
@@ -17,6 +18,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -30,8 +33,33 @@ struct Counts {
   long kernels = 0;           ///< launches, and calls of the libraries, captured ones included
   long graph_launches = 0, graph_instantiations = 0;
   long pageable_copies = 0;
+  std::size_t uploaded = 0;  ///< bytes copied from the host to the device
 };
 Counts& counts();
+
+/// What a cuDNN algorithm does that it should not, or need not. None does anything of it until a test says so.
+struct Vices {
+  std::chrono::microseconds host{0};    ///< how long a call keeps the host
+  std::chrono::microseconds device{0};  ///< how long its kernel runs, beyond its work
+  bool waits = false;                   ///< a call waits for the stream
+  bool ignores_beta = false;            ///< overwrites what it is to add to
+  bool half = false;                    ///< leaves out the second half of its second operand
+  bool reads_z = false;                 ///< reads z where alpha2 is zero
+  bool cuts = false;                    ///< cuts f32 factors off to TF32's bits instead of rounding them
+};
+enum class Call { forward, data, filter };
+Vices& vices(Call call, int algorithm);
+void clear_vices();
+
+/// cuDNN's graph API. Tests may change all of it.
+struct GraphSwitches {
+  bool refuse = false;                  ///< no engine for any graph
+  bool wrong = false;                   ///< every engine computes wrong numbers
+  std::chrono::microseconds device{0};  ///< how long every engine's kernel runs, beyond its work
+  int most_at_once = 0;                 ///< threads that have used a handle each at the same time
+  std::atomic<long> descriptors = 0;    ///< there are
+};
+GraphSwitches& graph_switches();
 
 /// Queues `work` on the stream, or adds it to the stream's capture.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);

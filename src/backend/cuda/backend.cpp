@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <thread>
 
 #include "backend/cuda/factory.hpp"
+#include "backend/cuda/pass_plan.hpp"
 #include "pointwise.hpp"
 
 #ifndef DAT_CUDA_ARCHITECTURES
@@ -20,9 +22,6 @@ namespace {
 [[nodiscard]] std::string dotted(int cuda_version) {  // 13000 is 13.0
   return std::to_string(cuda_version / 1000) + "." + std::to_string(cuda_version % 1000 / 10);
 }
-
-/// cuDNN's last version with code for Pascal and Volta (NVIDIA's support matrix) is 9.10.
-[[nodiscard]] bool too_old_for_cudnn(int capability) { return capability < 75 && cudnnGetVersion() >= 91100; }
 
 }  // namespace
 
@@ -66,7 +65,8 @@ std::string cuda_report() {
          << properties.minor << ", " << (properties.totalGlobalMem >> 20U) << " MiB";
     try {
       const auto backend = make_cuda_backend({.device = "cuda", .node_rank = k});
-      text << ", " << (backend->spare_memory() >> 20U) << " MiB free: usable\n";
+      text << ", " << (backend->spare_memory() >> 20U) << " MiB free: usable; cuDNN's graph API is "
+           << cuda::graph_report(dynamic_cast<cuda::CudaBackend&>(*backend)) << "\n";
     } catch (const Error& error) {
       text << ": not usable: " << error.what() << "\n";
     }
@@ -99,22 +99,29 @@ constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends 
 }
 }  // namespace
 
-CudaBackend::CudaBackend(const BackendOptions& options) : deterministic_(options.deterministic) {
-  check(cudaGetDevice(&index_));
-  check(cudaGetDeviceCount(&devices_));
+Gpu::Gpu() {
+  check(cudaGetDevice(&index));
+  check(cudaGetDeviceCount(&count));
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, index_));
-  name_ = properties.name;
+  check(cudaGetDeviceProperties(&properties, index));
+  name = properties.name;
   constexpr char kHex[] = "0123456789abcdef";
   for (const char byte : properties.uuid.bytes) {
-    id_ += kHex[static_cast<unsigned char>(byte) >> 4U];
-    id_ += kHex[static_cast<unsigned char>(byte) & 15U];
+    id += kHex[static_cast<unsigned char>(byte) >> 4U];
+    id += kHex[static_cast<unsigned char>(byte) & 15U];
   }
-  total_memory_ = properties.totalGlobalMem;
-  capability_ = 10 * properties.major + properties.minor;
-  tf32_ = options.math == "tf32" && capability_ >= 80;
-  require(!too_old_for_cudnn(capability_), ExitCode::device, "cuDNN ", cudnn_version(), " has no code for ", name_,
-          " (compute capability ", capability_ / 10, ".", capability_ % 10, "); build with cuDNN 9.10 or older");
+  memory = properties.totalGlobalMem;
+  capability = 10 * properties.major + properties.minor;
+  // Of those of capability 7.5 the GTX 16 have none, and nothing but their name says so.
+  tensor_cores = capability >= 70 && name.find("GTX 16") == std::string::npos;
+  // The last version with code for Pascal and Volta (NVIDIA's support matrix) is 9.10.
+  const bool too_old = capability < 75 && cudnnGetVersion() >= 91100;
+  require(!too_old, ExitCode::device, "cuDNN ", cudnn_version(), " has no code for ", name, " (compute capability ",
+          capability / 10, ".", capability % 10, "); build with cuDNN 9.10 or older");
+}
+
+CudaBackend::CudaBackend(const BackendOptions& options)
+    : tf32_(options.math == "tf32" && gpu_.capability >= 80), deterministic_(options.deterministic) {
   check(cudnnSetStream(cudnn_, stream_));
   check(cublasSetStream(cublas_, stream_));
   // Of one's own, so that cuBLAS allocates nothing while work is recorded.
@@ -133,14 +140,14 @@ CudaBackend::~CudaBackend() { (void)cudaDeviceSynchronize(); }
 
 std::string CudaBackend::description() const {
   std::ostringstream text;
-  text << "cuda: " << name_ << " (GPU " << index_ << " of " << devices_ << ", compute capability " << capability_ / 10
-       << "." << capability_ % 10 << "), cuDNN " << cudnn_version() << (tf32_ ? ", TF32" : ", f32")
-       << (deterministic_ ? ", deterministic" : "");
+  text << "cuda: " << gpu_.name << " (GPU " << gpu_.index << " of " << gpu_.count << ", compute capability "
+       << gpu_.capability / 10 << "." << gpu_.capability % 10 << "), cuDNN " << cudnn_version()
+       << (tf32_ ? ", TF32" : ", f32") << (deterministic_ ? ", deterministic" : "");
   return text.str();
 }
 
 std::string CudaBackend::refuses(DType storage) const {
-  return storage == DType::bf16 && capability_ < 80 ? name_ + " does not compute in bf16; use f16" : "";
+  return storage == DType::bf16 && gpu_.capability < 80 ? gpu_.name + " does not compute in bf16; use f16" : "";
 }
 
 void* CudaBackend::allocate(std::size_t bytes, const std::string& purpose) {
@@ -186,9 +193,18 @@ void CudaBackend::commit(SharedBlock& shared, const std::string& purpose) {
   shared.bytes = shared.wanted;
 }
 
+std::vector<cudnnHandle_t> CudaBackend::builders() {
+  constexpr unsigned kMost = 8;  // a handle takes memory on the GPU
+  if (builders_.empty())
+    for (unsigned k = 0; k < std::clamp(std::thread::hardware_concurrency(), 1U, kMost); ++k)
+      check(cudnnSetStream(builders_.emplace_back(), stream_));
+  return {builders_.begin(), builders_.end()};
+}
+
 void CudaBackend::commit_workspace() {
   commit(workspace_, "activations");
   commit(scratch_, "library scratch");
+  if (zeros_.wanted > 0) commit(zeros_, "zeros");
 }
 
 void CudaBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {

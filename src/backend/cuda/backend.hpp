@@ -12,6 +12,19 @@
 
 namespace dat::cuda {
 
+class PassPlan;
+
+/// The GPU that this process has taken (cudaSetDevice). It is looked at before any library is asked for a handle, so
+/// that a GPU that they have no code for is refused with words that help. Error(device): it is one.
+struct Gpu {
+  Gpu();
+  int index = 0, count = 0;  ///< which one of how many
+  std::string name, id;      ///< id: see Backend::device_id
+  int capability = 0;        ///< 60 for 6.0
+  std::size_t memory = 0;
+  bool tensor_cores = false;
+};
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const BackendOptions& options);
@@ -19,7 +32,7 @@ class CudaBackend final : public Backend {
 
   [[nodiscard]] Device device() const override { return {DeviceKind::cuda, static_cast<cudaStream_t>(stream_)}; }
   [[nodiscard]] std::string description() const override;
-  [[nodiscard]] std::string device_id() const override { return id_; }
+  [[nodiscard]] std::string device_id() const override { return gpu_.id; }
   [[nodiscard]] Layout activation_layout(int c, int h, int w) const override { return {c, h, w, c}; }
   [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, c}; }
 
@@ -52,34 +65,28 @@ class CudaBackend final : public Backend {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_; }
   [[nodiscard]] cublasHandle_t cublas() const { return cublas_; }
+  [[nodiscard]] const Gpu& gpu() const { return gpu_; }
   [[nodiscard]] bool tf32() const { return tf32_; }
   [[nodiscard]] bool deterministic() const { return deterministic_; }
   /// Memory for the inside of one call, shared by all of them; exists after commit_workspace.
   void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
   [[nodiscard]] void* scratch() const { return scratch_.data; }
-  [[nodiscard]] std::size_t scratch_limit() const { return total_memory_ / 32; }
+  [[nodiscard]] std::size_t scratch_limit() const { return gpu_.memory / 32; }
+  /// Handles for threads that build plans of the graph API, each for one of them at a time, on this backend's stream.
+  [[nodiscard]] std::vector<cudnnHandle_t> builders();
+  /// Zeros for those who only read them; exist after commit_workspace.
+  void request_zeros(std::size_t bytes) { zeros_.request(bytes); }
+  [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
-  /// How one pass of a convolution is computed.
-  struct Choice {
-    int algorithm = 0;
-    cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-    std::size_t scratch = 0;
-    bool rotated = false;  ///< input gradient: as a convolution with rotated weights
-    bool fused = false;    ///< bias, addition and ReLU by cuDNN
-    std::string name;
-    double milliseconds = 0;
-  };
-  /// Choices made so far, by description of the pass: equal convolutions are tried once.
-  std::map<std::string, Choice> choices;
+  /// The plan that was chosen for the pass with this description; null: none yet.
+  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) { return plans_[description]; }
   void tried(Trial trial) { trials_.push_back(std::move(trial)); }
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
 
  private:
   void commit(SharedBlock& shared, const std::string& purpose);
 
-  int index_ = 0, devices_ = 0, capability_ = 0;  ///< capability: 60 for 6.0
-  std::string name_, id_;
-  std::size_t total_memory_ = 0;
+  const Gpu gpu_;
   bool tf32_ = false, deterministic_ = false;
   // Memory outlives the streams: members are destroyed from the last to the first.
   struct Free {
@@ -91,12 +98,14 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<void, Free>> memory_;
   std::vector<std::unique_ptr<void, FreeHost>> pinned_;
   std::vector<Allocation> allocations_;
-  SharedBlock workspace_, scratch_;
+  SharedBlock workspace_, scratch_, zeros_;
   std::vector<Trial> trials_;
 
   Stream stream_, copies_;
   Cudnn cudnn_;
+  std::vector<Cudnn> builders_;
   Cublas cublas_;
+  std::map<std::string, std::shared_ptr<const PassPlan>> plans_;
 
   /// What copy_to_device takes goes through these two halves of pinned memory in turn.
   struct Half {

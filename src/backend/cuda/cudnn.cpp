@@ -36,17 +36,19 @@ cudaDataType_t cuda_type(DType type) {
   return type == DType::f16 ? CUDA_R_16F : type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-TensorDesc nhwc(DType type, int n, int c, int h, int w) {
+TensorDesc tensor(cudnnTensorFormat_t format, DType type, int n, int c, int h, int w) {
   TensorDesc desc;
-  check(cudnnSetTensor4dDescriptor(desc, CUDNN_TENSOR_NHWC, cudnn_type(type), n, c, h, w));
+  check(cudnnSetTensor4dDescriptor(desc, format, cudnn_type(type), n, c, h, w));
   return desc;
 }
 
-FilterDesc ohwi(DType type, int out, int in, int kernel) {
+FilterDesc filter(cudnnTensorFormat_t format, DType type, int out, int in, int kernel) {
   FilterDesc desc;
-  check(cudnnSetFilter4dDescriptor(desc, cudnn_type(type), CUDNN_TENSOR_NHWC, out, in, kernel, kernel));
+  check(cudnnSetFilter4dDescriptor(desc, cudnn_type(type), format, out, in, kernel, kernel));
   return desc;
 }
+
+TensorDesc nhwc(DType type, int n, int c, int h, int w) { return tensor(CUDNN_TENSOR_NHWC, type, n, c, h, w); }
 
 ConvolutionDesc convolution(int pad, int stride) {
   ConvolutionDesc desc;

@@ -66,8 +66,10 @@ using ActivationDesc =
 [[nodiscard]] cudnnDataType_t cudnn_type(DType type);
 [[nodiscard]] cudaDataType_t cuda_type(DType type);
 
+/// Format: CUDNN_TENSOR_NHWC, or CUDNN_TENSOR_NCHW; of filters [out][kh][kw][in], or [out][in][kh][kw].
+[[nodiscard]] TensorDesc tensor(cudnnTensorFormat_t format, DType type, int n, int c, int h, int w);
+[[nodiscard]] FilterDesc filter(cudnnTensorFormat_t format, DType type, int out, int in, int kernel);
 [[nodiscard]] TensorDesc nhwc(DType type, int n, int c, int h, int w);
-[[nodiscard]] FilterDesc ohwi(DType type, int out, int in, int kernel);
 [[nodiscard]] ConvolutionDesc convolution(int pad, int stride);
 [[nodiscard]] ActivationDesc activation(bool relu);
 

@@ -30,12 +30,26 @@ class FrozenConvolution final : public FrozenOperation {
     residual_ = lowering.other_addend(result_);
     if (residual_ >= 0) lowering.fuse(result_, Op::add);
     const bool relu = lowering.fuse(result_, Op::relu);
+    if (relu) lowering.made_by_relu(result_);
+
+    ConvSpec spec = plain_spec(lowering, node_);
+    spec.frozen = true;
+    spec.accumulate = residual_ >= 0;
+    spec.keeps_residual = residual_ >= 0 && lowering.kept(residual_);
+    spec.relu = relu;
+    spec.relu_input = !of_images() && residual_ != input() && lowering.may_go_through_relu(input(), first);
+    spec.other_gradient = spec.relu_input && lowering.readers(input()).size() > 1;
+    spec.storage = type_;
+    conv_ = model_.backend.conv2d(spec);
+    if (conv_->backward_relu_pays()) lowering.keep(input());
 
     x_ = lowering.read(input());
     if (residual_ >= 0) {
       // The residual is added in place, to a copy where it is still needed.
       const Buffer residual = lowering.read(residual_);
-      if (lowering.read_later(residual_) || residual_ == input())
+      if (spec.keeps_residual)
+        kept_ = residual;
+      else if (lowering.read_later(residual_) || residual_ == input())
         copied_ = residual;
       else
         lowering.make_in(y_ = residual, result_, type_);
@@ -43,22 +57,21 @@ class FrozenConvolution final : public FrozenOperation {
     if (y_ < 0) y_ = lowering.make(result_, type_);
     elements_ = lowering.elements(result_);
     if (relu) bits_ = lowering.fresh(kernels::groups(elements_), DType::f16);  // one word of 16 bits each
-    ConvSpec spec = plain_spec(lowering, node_);
-    spec.frozen = true;
-    spec.accumulate = residual_ >= 0;
-    spec.relu = relu;
-    spec.storage = type_;
-    conv_ = model_.backend.conv2d(spec);
   }
 
   void plan_backward(FrozenLowering& lowering) override {
     dy_ = lowering.arriving(result_);
+    if (dy_.through_relu) bits_ = -1;  // nobody asks for them
     lowering.touch(bits_);
     // The convolution masks what it reads; a residual that takes over the gradient takes the mask with it, if it has no
     // other gradient yet.
     masks_inside_ = bits_ >= 0 && dy_.extra < 0 && !of_images() && conv_->backward_data_masks() &&
                     residual_ != input() && (residual_ < 0 || !lowering.has_gradient(residual_));
-    if (!of_images()) {
+    if (conv_->backward_relu_pays() && lowering.one_part_missing(input())) {
+      dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
+      other_ = lowering.go_through_relu(input(), dx_);
+      through_relu_ = true;
+    } else if (!of_images()) {
       accumulates_ = lowering.has_gradient(input()) && conv_->backward_data_accumulates();
       if (accumulates_) {
         dx_ = lowering.add_to(input(), conv_->backward_data_masks() ? &dx_bits_ : nullptr);
@@ -77,13 +90,19 @@ class FrozenConvolution final : public FrozenOperation {
 
   void forward(const float* image) override {
     if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), elements_);
-    conv_->forward(of_images() ? image : at<void>(x_), at<void>(y_), at<std::uint16_t>(bits_));
+    const void* x = of_images() ? image : at<void>(x_);
+    if (kept_ >= 0)
+      conv_->forward(x, at<void>(kept_), at<void>(y_), at<std::uint16_t>(bits_));
+    else
+      conv_->forward(x, at<void>(y_), at<std::uint16_t>(bits_));
   }
 
   void backward(float* image_gradient, const PgdUpdate& update) override {
     gather(dy_, masks_inside_ ? -1 : bits_, type_, elements_);
     if (of_images())
       conv_->backward_image(at<void>(dy_.main), image_gradient, update);
+    else if (through_relu_)
+      conv_->backward_relu(at<void>(dy_.main), at<void>(x_), at<void>(other_), at<void>(dx_));
     else
       conv_->backward_data(at<void>(dy_.main), at<void>(dx_), accumulates_,
                            {at<std::uint16_t>(masks_inside_ ? bits_ : -1), at<std::uint16_t>(dx_bits_)});
@@ -101,9 +120,9 @@ class FrozenConvolution final : public FrozenOperation {
   int residual_ = -1;  ///< value
   std::int64_t elements_ = 0;
   std::unique_ptr<Conv2d> conv_;
-  Buffer x_ = -1, copied_ = -1, y_ = -1, bits_ = -1, dx_ = -1, dx_bits_ = -1;
+  Buffer x_ = -1, copied_ = -1, kept_ = -1, y_ = -1, bits_ = -1, dx_ = -1, dx_bits_ = -1, other_ = -1;
   Gradient dy_;
-  bool masks_inside_ = false, accumulates_ = false;
+  bool masks_inside_ = false, accumulates_ = false, through_relu_ = false;
 };
 
 class TrainingConvolution final : public TrainingOperation {

@@ -1,0 +1,231 @@
+#include "backend/cuda/graph.hpp"
+
+#include <algorithm>
+
+namespace dat::cuda::graph {
+
+namespace {
+
+/// Throws Refusal unless the status is success.
+void ask(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::string why = std::string(call) + ": " + cudnnGetErrorString(status);
+#if CUDNN_MAJOR >= 9
+  char words[512] = "";
+  cudnnGetLastErrorString(words, sizeof words);
+  for (char& c : words)
+    if (c == '\n') c = ' ';
+  if (words[0] != '\0') why += std::string(" (") + words + ")";
+#endif
+  throw Refusal(status, why);
+}
+
+constexpr std::int64_t kAlignment = 16;  // bytes; the planner and the backend align to 64
+
+}  // namespace
+
+Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
+  ask(cudnnBackendCreateDescriptor(type, &descriptor_), "cudnnBackendCreateDescriptor");
+}
+
+Descriptor::~Descriptor() {
+  if (descriptor_ != nullptr) (void)cudnnBackendDestroyDescriptor(descriptor_);
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+                     const void* values) {
+  ask(cudnnBackendSetAttribute(descriptor_, name, type, count, values), "cudnnBackendSetAttribute");
+}
+
+void Descriptor::finalize() { ask(cudnnBackendFinalize(descriptor_), "cudnnBackendFinalize"); }
+
+std::int64_t Descriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
+                             void* values) const {
+  std::int64_t count = 0;
+  ask(cudnnBackendGetAttribute(descriptor_, name, type, most, &count, values), "cudnnBackendGetAttribute");
+  return count;
+}
+
+std::int64_t Descriptor::number(cudnnBackendAttributeName_t name) const {
+  std::int64_t value = 0;
+  (void)get(name, CUDNN_TYPE_INT64, 1, &value);
+  return value;
+}
+
+Descriptor& Operations::tensor(cudnnDataType_t type, std::int64_t id, const Shape& s, bool is_virtual) {
+  Descriptor& t = parts_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
+  t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::vector{s.n, s.c, s.h, s.w});
+  t.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::vector{s.c * s.h * s.w, std::int64_t{1}, s.c * s.w, s.c});
+  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment);
+  t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
+  t.finalize();
+  return t;
+}
+
+Descriptor& Operations::in_memory(Place place, const Shape& shape) {
+  places_.push_back(place);
+  return tensor(storage_, static_cast<std::int64_t>(place), shape, false);
+}
+
+Descriptor& Operations::between(const Shape& shape) { return tensor(CUDNN_DATA_FLOAT, next_virtual_++, shape, true); }
+
+Descriptor& Operations::convolution_descriptor(int pad, int stride) {
+  const std::vector<std::int64_t> pads(2, pad), strides(2, stride), dilations(2, 1);
+  Descriptor& c = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
+  c.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  c.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
+  c.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, pads);
+  c.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, pads);
+  c.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, strides);
+  c.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilations);
+  c.finalize();
+  return c;
+}
+
+void Operations::convolution(const Descriptor& x, const Descriptor& w, const Descriptor& y, int pad, int stride) {
+  const Descriptor& convolution = convolution_descriptor(pad, stride);
+  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 0.0F);
+  o.finalize();
+  operations_.push_back(o.raw());
+}
+
+void Operations::convolution_gradient(const Descriptor& dy, const Descriptor& w, const Descriptor& dx, int pad,
+                                      int stride) {
+  const Descriptor& convolution = convolution_descriptor(pad, stride);
+  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, convolution);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
+  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 0.0F);
+  o.finalize();
+  operations_.push_back(o.raw());
+}
+
+Descriptor& Operations::pointwise_descriptor(cudnnPointwiseMode_t mode) {
+  Descriptor& p = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  p.finalize();
+  return p;
+}
+
+void Operations::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
+  const Descriptor& mode = pointwise_descriptor(CUDNN_POINTWISE_ADD);
+  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  o.finalize();
+  operations_.push_back(o.raw());
+}
+
+void Operations::relu(const Descriptor& a, const Descriptor& y) {
+  const Descriptor& mode = pointwise_descriptor(CUDNN_POINTWISE_RELU_FWD);
+  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  o.finalize();
+  operations_.push_back(o.raw());
+}
+
+void Operations::relu_gradient(const Descriptor& dy, const Descriptor& x, const Descriptor& dx) {
+  const Descriptor& mode = pointwise_descriptor(CUDNN_POINTWISE_RELU_BWD);
+  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx);
+  o.finalize();
+  operations_.push_back(o.raw());
+}
+
+const Descriptor& Operations::finish() {
+  Descriptor& g = parts_.emplace_back(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  g.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
+  g.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_);
+  g.finalize();
+  return g;
+}
+
+Engine::Engine(Descriptor configuration) : configuration_(std::move(configuration)) {
+  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.raw();
+  (void)configuration_.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+  name_ = "engine " + std::to_string(engine.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  const std::int64_t noted =
+      engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+  deterministic_ = std::find(notes, notes + noted, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes + noted;
+
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> raw_knobs;
+  for (int k = 0; k < CUDNN_KNOB_TYPE_COUNTS; ++k) {
+    knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    raw_knobs.push_back(knobs.back().raw());
+  }
+  const std::int64_t set = configuration_.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                              CUDNN_KNOB_TYPE_COUNTS, raw_knobs.data());
+  for (std::int64_t k = 0; k < set; ++k) {
+    const Descriptor& knob = knobs[static_cast<std::size_t>(k)];
+    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+    (void)knob.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+    name_ += " " + std::to_string(static_cast<int>(type)) + "=" +
+             std::to_string(knob.number(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+  }
+}
+
+std::vector<Engine> engines(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  heuristics.finalize();
+  const std::int64_t count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  std::vector<Descriptor> found;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t k = 0; k < count; ++k) {
+    found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    raw.push_back(found.back().raw());
+  }
+  std::vector<Engine> all;
+  if (count == 0) return all;
+  const std::int64_t got =
+      heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
+  for (std::int64_t k = 0; k < got; ++k) all.emplace_back(std::move(found[static_cast<std::size_t>(k)]));
+  return all;
+}
+
+Execution::Execution(cudnnHandle_t handle, const Engine& engine)
+    : handle_(handle), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine.configuration());
+  plan_.finalize();
+  scratch_ = static_cast<std::size_t>(plan_.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+}
+
+Descriptor variant_pack(const std::vector<Place>& places, void* const* addresses, void* scratch) {
+  std::vector<std::int64_t> ids;
+  for (const Place place : places) ids.push_back(static_cast<std::int64_t>(place));
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(ids.size()),
+           addresses);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch);
+  pack.finalize();
+  return pack;
+}
+
+}  // namespace dat::cuda::graph

@@ -1,0 +1,148 @@
+#pragma once
+
+// cuDNN's graph API, as far as frozen convolutions need it: a convolution and the point-wise operations behind it as
+// one kernel. The library's own C functions (cudnnBackend*), with owners and without much else.
+
+#include <cstdint>
+#include <deque>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cudnn.hpp"
+
+namespace dat::cuda::graph {
+
+/// What the library does not do, in its own words. No error: something else computes it then.
+class Refusal : public std::runtime_error {
+ public:
+  Refusal(cudnnStatus_t status, const std::string& what) : std::runtime_error(what), status_(status) {}
+  [[nodiscard]] cudnnStatus_t status() const { return status_; }
+
+ private:
+  cudnnStatus_t status_;
+};
+
+/// Owns one of the library's descriptors. Every call throws Refusal where the library does not succeed.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type);
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+  /// Sets an attribute to some values of the C type that belongs to `type`.
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    set(name, type, 1, &value);
+  }
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const std::vector<T>& values) {
+    set(name, type, static_cast<std::int64_t>(values.size()), values.data());
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.descriptor_);
+  }
+  void finalize();
+
+  /// How many values the attribute has; up to `most` of them are written.
+  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
+                   void* values) const;
+  [[nodiscard]] std::int64_t number(cudnnBackendAttributeName_t name) const;
+
+  [[nodiscard]] cudnnBackendDescriptor_t raw() const { return descriptor_; }
+
+ private:
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+/// The tensors that lie in memory: their values are cuDNN's unique ids.
+enum class Place : std::int64_t { x = 1, dy, w, bias, other, result };
+
+/// Channels, rows and columns of a tensor [n, c, h, w] that is packed as NHWC, or of weights [c_out, c_in, h, w].
+struct Shape {
+  std::int64_t n, c, h, w;
+};
+
+/// One operation graph while it is built. Tensors and operations must be given in an order in which they can be
+/// computed; sums are in f32, and so is everything between two operations.
+class Operations {
+ public:
+  /// @param storage  the type of every tensor in memory
+  Operations(cudnnHandle_t handle, DType storage) : handle_(handle), storage_(cudnn_type(storage)) {}
+
+  [[nodiscard]] Descriptor& in_memory(Place place, const Shape& shape);
+  /// What one operation hands to the next without memory.
+  [[nodiscard]] Descriptor& between(const Shape& shape);
+
+  /// y = conv(x, w).
+  void convolution(const Descriptor& x, const Descriptor& w, const Descriptor& y, int pad, int stride);
+  /// dx = conv^T(dy, w).
+  void convolution_gradient(const Descriptor& dy, const Descriptor& w, const Descriptor& dx, int pad, int stride);
+  /// y = a + b. b may have one value per channel.
+  void add(const Descriptor& a, const Descriptor& b, const Descriptor& y);
+  /// y = max(a, 0).
+  void relu(const Descriptor& a, const Descriptor& y);
+  /// dx = dy where x is positive, else 0.
+  void relu_gradient(const Descriptor& dy, const Descriptor& x, const Descriptor& dx);
+
+  /// Ends the building. Everything must stay where it is as long as plans for this graph live.
+  const Descriptor& finish();
+  [[nodiscard]] const std::vector<Place>& places() const { return places_; }
+
+ private:
+  [[nodiscard]] Descriptor& tensor(cudnnDataType_t type, std::int64_t id, const Shape& shape, bool is_virtual);
+  [[nodiscard]] Descriptor& convolution_descriptor(int pad, int stride);
+  [[nodiscard]] Descriptor& pointwise_descriptor(cudnnPointwiseMode_t mode);
+
+  cudnnHandle_t handle_;
+  cudnnDataType_t storage_;
+  std::deque<Descriptor> parts_;  // descriptors refer to each other
+  std::vector<cudnnBackendDescriptor_t> operations_;
+  std::vector<Place> places_;
+  std::int64_t next_virtual_ = 100;
+};
+
+/// One of the library's engines with its knobs.
+class Engine {
+ public:
+  explicit Engine(Descriptor configuration);
+
+  /// "engine 38 2=10 24=3": its number, and type=value of its knobs. Says all that there is to say of it.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] bool deterministic() const { return deterministic_; }
+  [[nodiscard]] const Descriptor& configuration() const { return configuration_; }
+
+ private:
+  Descriptor configuration_;
+  std::string name_;
+  bool deterministic_ = true;
+};
+
+/// What cuDNN's heuristics recommend for the graph, the best first. Empty: nothing.
+[[nodiscard]] std::vector<Engine> engines(const Descriptor& graph, cudnnBackendHeurMode_t mode);
+
+/// An engine made ready for one graph. Building it may take a second: code is compiled.
+class Execution {
+ public:
+  Execution(cudnnHandle_t handle, const Engine& engine);
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_; }
+  /// Queues it. The pack says where the tensors lie.
+  [[nodiscard]] cudnnStatus_t run(const Descriptor& pack) const {
+    return cudnnBackendExecute(handle_, plan_.raw(), pack.raw());
+  }
+
+ private:
+  cudnnHandle_t handle_;
+  Descriptor plan_;
+  std::size_t scratch_ = 0;
+};
+
+/// Where the tensors lie in one call: an address for each of the places.
+[[nodiscard]] Descriptor variant_pack(const std::vector<Place>& places, void* const* addresses, void* scratch);
+
+}  // namespace dat::cuda::graph

@@ -1,0 +1,22 @@
+#include "backend/cuda/pass_plan.hpp"
+
+namespace dat::cuda {
+
+std::string PassSpec::convolution() const {
+  const ConvSpec& s = conv;
+  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) +
+         (s.stride > 1 ? " stride " + std::to_string(s.stride) : "") + ", " + std::to_string(s.c_in) + " to " +
+         std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) + "x" +
+         std::to_string(s.w) + (s.image ? ", of images" : "") + (s.frozen ? ", frozen" : "") +
+         (s.accumulate ? ", adding" : "") + (s.keeps_residual ? " a kept residual" : "") + (s.relu ? ", ReLU" : "") +
+         (s.storage == DType::f16    ? ", f16"
+          : s.storage == DType::bf16 ? ", bf16"
+                                     : ", f32");
+}
+
+std::string PassSpec::pass_name() const {
+  if (through_relu) return conv.other_gradient ? "input gradient through ReLU, adding" : "input gradient through ReLU";
+  return pass == Pass::forward ? "forward" : pass == Pass::data ? "input gradient" : "weight gradient";
+}
+
+}  // namespace dat::cuda

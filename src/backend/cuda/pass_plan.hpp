@@ -1,0 +1,111 @@
+#pragma once
+
+// The ways to compute one pass of a convolution: a family behind one interface, and who offers its members.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cudnn.hpp"
+#include "convolution.hpp"
+#include "dat/backend.hpp"
+
+namespace dat::cuda {
+
+class CudaBackend;
+
+using Pass = kernels::ConvolutionPass;
+
+/// One pass of a convolution that is to be planned. Tensors are NHWC and packed, in conv.storage; weights
+/// [out][kh][kw][in].
+struct PassSpec {
+  ConvSpec conv;
+  Pass pass = Pass::forward;
+  bool through_relu = false;  ///< data: Conv2d::backward_relu instead of backward_data
+
+  /// Channels of x and of the weights in memory: frozen images get zero channels up to 16 bytes per pixel, what tensor
+  /// cores load at once.
+  [[nodiscard]] int channels() const {
+    const int unit = static_cast<int>(16 / size_of(conv.storage));
+    return conv.image && conv.frozen ? (conv.c_in + unit - 1) / unit * unit : conv.c_in;
+  }
+  [[nodiscard]] int taps() const { return conv.kernel * conv.kernel; }
+  [[nodiscard]] std::int64_t x_count() const { return std::int64_t{conv.n} * conv.h * conv.w * channels(); }
+  [[nodiscard]] std::int64_t y_count() const { return std::int64_t{conv.n} * conv.h_out() * conv.w_out() * conv.c_out; }
+  [[nodiscard]] std::int64_t w_count() const { return std::int64_t{conv.c_out} * taps() * channels(); }
+  /// Elements of what the pass writes.
+  [[nodiscard]] std::int64_t result_count() const {
+    return pass == Pass::forward ? y_count() : pass == Pass::data ? x_count() : w_count();
+  }
+  /// For reports and as a key: "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16", and "input gradient".
+  [[nodiscard]] std::string convolution() const;
+  [[nodiscard]] std::string pass_name() const;
+};
+
+/// Device memory of one call. What a pass does not read or write is null.
+struct Operands {
+  const void* x = nullptr;             ///< forward, weight gradient, through a ReLU: [n][h][w][channels]
+  const void* dy = nullptr;            ///< input and weight gradient: [n][h_out][w_out][c_out]
+  const void* w = nullptr;             ///< forward, input gradient: as rotated_weights() says
+  const float* bias = nullptr;         ///< frozen forward: [c_out]
+  const void* rounded_bias = nullptr;  ///< the same in conv.storage
+  /// What is added, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
+  const void* other = nullptr;
+  void* result = nullptr;         ///< y, dx or dw
+  std::uint16_t* bits = nullptr;  ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
+  Conv2d::Masks masks{};          ///< input gradient: null unless applies_masks()
+  /// The pass adds to `result`, else it overwrites it. Forward: always conv.accumulate, where no residual is kept. The
+  /// gradients: either. Through a ReLU: never.
+  bool accumulate = false;
+  const void* zeros = nullptr;  ///< zeros_bytes() of them
+  void* scratch = nullptr;      ///< scratch_bytes(), aligned to 256 bytes; what it holds before and after is nobody's
+};
+
+/// One way to compute one pass. It belongs to no convolution: equal ones share it. It must give the same results at
+/// every call if deterministic(), and all it queues must be recordable (Backend::record).
+class PassPlan {
+ public:
+  PassPlan() = default;
+  PassPlan(const PassPlan&) = delete;
+  PassPlan& operator=(const PassPlan&) = delete;
+  virtual ~PassPlan() = default;
+
+  /// For reports, e.g. "IMPLICIT_PRECOMP_GEMM tensor fused". No two plans of a pass have the same.
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
+  [[nodiscard]] virtual std::size_t zeros_bytes() const { return 0; }
+  [[nodiscard]] virtual bool deterministic() const = 0;
+  /// Input gradient: w are the rotated weights [in][kh][kw][out] of kernels::FoldWeights, else [out][kh][kw][in].
+  [[nodiscard]] virtual bool rotated_weights() const { return false; }
+  /// Input gradient: takes Operands::masks, both of them.
+  [[nodiscard]] virtual bool applies_masks() const { return false; }
+
+  /// Queues the whole pass on the backend's stream: a frozen forward pass with its bias, addition, ReLU and mask bits,
+  /// whether the library does them or a kernel of ours behind it. Not successful: the library refuses, and nothing that
+  /// it was to write may be relied on. Error(device): a kernel of ours cannot be started.
+  [[nodiscard]] virtual cudnnStatus_t run(const Operands&) const = 0;
+};
+
+/// What a provider offers for a pass, the preferred plan first, and what it could not offer.
+struct Plans {
+  std::vector<std::unique_ptr<const PassPlan>> plans;
+  struct Refusal {
+    std::string name, why;
+  };
+  std::vector<Refusal> refused;  ///< listed among the backend's trials
+};
+
+/// cuDNN's legacy calls (cudnnConvolutionForward and its like), each algorithm in each form that it can have, in the
+/// order of cuDNN's heuristics. None for a gradient through a ReLU. In legacy_plans.cpp.
+[[nodiscard]] Plans legacy_plans(CudaBackend&, const PassSpec&);
+
+/// cuDNN's graph API, for frozen convolutions in 16 bits: forward where the result lies where no operand does, and the
+/// input gradient through a ReLU. With --deterministic none: its engines would have to be chosen by time. In
+/// graph_plans.cpp.
+[[nodiscard]] Plans graph_plans(CudaBackend&, const PassSpec&);
+/// For dat_hpc doctor: whether there are any for a typical convolution, or why not.
+[[nodiscard]] std::string graph_report(CudaBackend&);
+
+}  // namespace dat::cuda

@@ -1,0 +1,599 @@
+// The plans of cuDNN's graph API, on its double.
+
+#include "../catch.hpp"
+// Catch before the names of the device.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "backend/cuda/backend.hpp"
+#include "backend/cuda/graph.hpp"
+#include "backend/cuda/pass_plan.hpp"
+#include "dat/program.hpp"
+#include "double.hpp"
+#include "perturb.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+namespace graph = dat::cuda::graph;
+using cuda::Operands;
+using cuda::Pass;
+using cuda::PassPlan;
+using cuda::PassSpec;
+
+[[nodiscard]] std::unique_ptr<Backend> gpu(bool deterministic = false) {
+  return make_backend({.device = "cuda", .threads = 2, .math = "f32", .deterministic = deterministic});
+}
+
+/// The switches of the double as they are at first, until the end of the scope.
+struct Switches {
+  Switches() { reset(); }
+  ~Switches() { reset(); }
+  Switches(const Switches&) = delete;
+  Switches& operator=(const Switches&) = delete;
+  dat_double::GraphSwitches* operator->() const { return &dat_double::graph_switches(); }
+
+  /// All legacy calls take that long. So the plans of the graph API are the faster ones.
+  static void slow_legacy(std::chrono::microseconds time) {
+    using dat_double::Call;
+    for (const int algorithm :
+         {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM})
+      dat_double::vices(Call::forward, algorithm).device = time;
+    for (const int algorithm : {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1})
+      dat_double::vices(Call::data, algorithm).device = time;
+  }
+
+ private:
+  static void reset() {
+    auto& s = dat_double::graph_switches();
+    s.refuse = s.wrong = false;
+    s.device = 0us;
+    s.most_at_once = 0;
+    dat_double::clear_vices();
+    unsetenv("DAT_DOUBLE_CAPABILITY");
+    unsetenv("DAT_DOUBLE_CUDNN");
+  }
+};
+
+/// Another GPU, until the switches are reset.
+void machine(const char* capability) {
+  setenv("DAT_DOUBLE_CAPABILITY", capability, 1);
+  setenv("DAT_DOUBLE_CUDNN", "91002", 1);  // the last version for GPUs before Turing
+}
+
+const ConvSpec kFrozen{
+    .n = 2, .c_in = 16, .h = 8, .w = 8, .c_out = 32, .frozen = true, .relu = true, .storage = DType::f16};
+
+/// What a residual network asks for: a first convolution of images, one with a kept residual, strides, both gradients.
+[[nodiscard]] std::vector<PassSpec> passes(DType storage) {
+  ConvSpec plain = kFrozen, last, residual, strided, small, image, alone, shared;
+  plain.storage = storage;
+  last = residual = strided = small = image = alone = plain;
+  last.relu = false;
+  residual.accumulate = residual.keeps_residual = true;
+  strided.stride = 2;
+  small.kernel = 1;
+  small.pad = 0;
+  image.image = true;
+  image.c_in = 3;
+  alone.relu_input = true;
+  shared = alone;
+  shared.other_gradient = true;
+  ConvSpec shared_strided = shared, shared_small = shared;
+  shared_strided.stride = 2;
+  shared_small.kernel = 1;
+  shared_small.pad = 0;
+  std::vector<PassSpec> all;
+  for (const ConvSpec& s : {plain, last, residual, strided, small, image}) all.push_back({s, Pass::forward});
+  for (const ConvSpec& s : {alone, shared, shared_strided, shared_small}) all.push_back({s, Pass::data, true});
+  return all;
+}
+
+/// Multiples of 1/32 below 1: exact in f16 and in bf16, and so are products of two of them in double.
+[[nodiscard]] std::vector<float> coarse(std::int64_t count, std::uint32_t seed) {
+  auto values = random_values(count, seed);
+  for (float& v : values) v = std::floor(v * 32) / 32;
+  return values;
+}
+template <class T>
+[[nodiscard]] T* stored(Backend& backend, const std::vector<float>& values) {
+  std::vector<T> all;
+  for (const float v : values) all.push_back(Stored<T>::from(v));
+  return to_device(backend, all);
+}
+
+/// Operands of a pass, and what it must make of them, by the definition.
+template <class T>
+struct Case {
+  Case(Backend& on, const PassSpec& of) : backend(on), spec(of) {
+    const ConvSpec& s = spec.conv;
+    const int c_in = spec.channels(), taps = s.kernel * s.kernel;
+    x = coarse(spec.x_count(), 1);
+    if (spec.through_relu)
+      for (float& v : x) v = std::max(v, 0.0F);
+    dy = coarse(spec.y_count(), 2);
+    w = coarse(spec.w_count(), 3);
+    bias = coarse(s.c_out, 4);
+    other = coarse(spec.result_count(), 5);
+    std::vector<float> rotated(w.size());
+    for (int o = 0; o < s.c_out; ++o)
+      for (int tap = 0; tap < taps; ++tap)
+        for (int c = 0; c < c_in; ++c)
+          rotated[at((c * taps + taps - 1 - tap) * s.c_out + o)] = w[at((o * taps + tap) * c_in + c)];
+    const bool forward = spec.pass == Pass::forward;
+    operands = {.x = stored<T>(backend, x),
+                .dy = forward ? nullptr : stored<T>(backend, dy),
+                .w = stored<T>(backend, w),
+                .rounded_bias = forward ? stored<T>(backend, bias) : nullptr,
+                .other = adds() ? stored<T>(backend, other) : nullptr,
+                .result = backend.allocate(static_cast<std::size_t>(spec.result_count()) * sizeof(T), "test"),
+                .scratch = backend.allocate(1 << 16, "test")};
+    rotated_w = stored<T>(backend, rotated);
+    define();
+  }
+  [[nodiscard]] bool adds() const {
+    return spec.pass == Pass::forward ? spec.conv.accumulate : spec.conv.other_gradient;
+  }
+  [[nodiscard]] static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+  /// The largest distance of the plan's result from the definition, in units of the rounding of T.
+  [[nodiscard]] double roundings(const PassPlan& plan) {
+    Operands o = operands;
+    if (plan.rotated_weights()) o.w = rotated_w;
+    REQUIRE(plan.scratch_bytes() <= 1 << 16);
+    REQUIRE(plan.run(o) == CUDNN_STATUS_SUCCESS);
+    const auto result = to_host(backend, static_cast<const T*>(o.result), spec.result_count());
+    double worst = 0;
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const double error = std::abs(double(to_float(result[i])) - expected[i]);
+      // Half a unit of the last place: 2^-11 of the value in f16, 2^-8 in bf16.
+      const double unit =
+          (sizeof(T) == 2 && spec.conv.storage == DType::f16 ? 0x1p-11 : 0x1p-8) * std::abs(expected[i]);
+      if (error > 0) worst = std::max(worst, unit > 0 ? error / unit : 1e9);
+    }
+    return worst;
+  }
+
+  Backend& backend;
+  PassSpec spec;
+  std::vector<float> x, dy, w, bias, other;
+  Operands operands;
+  const void* rotated_w = nullptr;
+  std::vector<double> expected;
+
+ private:
+  void define() {
+    const ConvSpec& s = spec.conv;
+    const int c_in = spec.channels();
+    const bool forward = spec.pass == Pass::forward;
+    expected.assign(at(spec.result_count()), 0);
+    for (int n = 0; n < s.n; ++n)
+      for (int p = 0; p < s.h_out(); ++p)
+        for (int q = 0; q < s.w_out(); ++q)
+          for (int ky = 0; ky < s.kernel; ++ky)
+            for (int kx = 0; kx < s.kernel; ++kx) {
+              const int h = p * s.stride - s.pad + ky, v = q * s.stride - s.pad + kx;
+              if (h < 0 || h >= s.h || v < 0 || v >= s.w) continue;
+              for (int o = 0; o < s.c_out; ++o)
+                for (int c = 0; c < c_in; ++c) {
+                  const std::size_t yi = at(((n * s.h_out() + p) * s.w_out() + q) * s.c_out + o),
+                                    xi = at(((n * s.h + h) * s.w + v) * c_in + c),
+                                    wi = at(((o * s.kernel + ky) * s.kernel + kx) * c_in + c);
+                  if (forward)
+                    expected[yi] += double(x[xi]) * double(w[wi]);
+                  else
+                    expected[xi] += double(dy[yi]) * double(w[wi]);
+                }
+            }
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (adds()) expected[i] += double(other[i]);
+      if (forward) expected[i] += double(bias[i % at(s.c_out)]);
+      if (forward ? s.relu && expected[i] < 0 : !(x[i] > 0)) expected[i] = 0;
+    }
+  }
+};
+
+[[nodiscard]] bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+/// Engine k of the double.
+[[nodiscard]] bool is_engine(const std::string& name, int k) {
+  return has(name + " ", "engine " + std::to_string(k) + " ");
+}
+constexpr int kWrong = 1, kSlow = 2, kVaries = 3, kNothing = 4, kFallback = 70;
+
+[[nodiscard]] std::vector<Trial> graph_trials(const Backend& backend) {
+  auto all = backend.trials();
+  std::erase_if(all, [](const Trial& t) { return !t.name.starts_with("graph"); });
+  return all;
+}
+
+/// A residual network in f16, and images.
+struct Network {
+  explicit Network(bool deterministic = false, const std::string& name = "resnet18")
+      : backend(gpu(deterministic)),
+        model(*backend, networks().at(name)({.width = 8, .size = 8, .channels = 3, .classes = 10}),
+              Granularity::tensor),
+        count(kSamples * backend->image_layout(3, 8, 8).elements()) {
+    model.initialize(1);
+    program = std::make_unique<FrozenProgram>(model, kSamples, DType::f16);
+    backend->commit_workspace();
+    x = to_device(*backend, random_values(count, 12, 0, 1));
+    dx = backend->allocate_floats(count, "test");
+  }
+  /// The gradient of the sum of the first sample's first logit and the second's second one.
+  void run() {
+    program->forward(x);
+    std::vector<float> direction(kSamples * 10);
+    direction[0] = direction[11] = 1024;
+    backend->copy_to_device(program->dlogits(), direction.data(), direction.size() * sizeof(float));
+    program->backward(dx);
+  }
+  [[nodiscard]] std::vector<float> gradient() {
+    run();
+    return to_host(*backend, dx, count);
+  }
+  [[nodiscard]] std::string line(const std::string& name) const {
+    for (const std::string& one : program->implementations())
+      if (one.starts_with(name + ":")) return one;
+    return "";
+  }
+
+  static constexpr int kSamples = 2;
+  std::unique_ptr<Backend> backend;
+  Model model;
+  std::int64_t count;
+  std::unique_ptr<FrozenProgram> program;
+  float *x = nullptr, *dx = nullptr;
+};
+
+[[nodiscard]] double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (double(a[i]) - double(b[i])) * (double(a[i]) - double(b[i]));
+    size += double(b[i]) * double(b[i]);
+  }
+  return std::sqrt(difference / size);
+}
+
+}  // namespace
+
+TEST_CASE("Every plan of the graph API computes the definition of its pass, rounded once", "[double]") {
+  const Switches switches;
+  const DType storage = GENERATE(DType::f16, DType::bf16);
+  const auto backend = gpu();
+  for (const PassSpec& spec : passes(storage)) {
+    const auto offered = cuda::graph_plans(dynamic_cast<cuda::CudaBackend&>(*backend), spec);
+    INFO(spec.convolution() << ", " << spec.pass_name());
+    int right = 0;
+    with_storage(storage, [&](auto type) {
+      using T = decltype(type);
+      if constexpr (sizeof(T) == 2) {
+        Case<T> one(*backend, spec);
+        for (const auto& plan : offered.plans) {
+          INFO(plan->name());
+          CHECK(plan->deterministic() != is_engine(plan->name(), kVaries));
+          const double roundings = one.roundings(*plan);
+          if (is_engine(plan->name(), kWrong))
+            CHECK(roundings > 10);
+          else if (!is_engine(plan->name(), kVaries))
+            CHECK(roundings <= 1.001);  // the unit is that of the number before it is rounded
+          right += roundings <= 1.001;
+        }
+      }
+    });
+    CHECK(right >= 1);
+    // A gradient that is a convolution is offered as one, too.
+    const bool rotated = std::any_of(offered.plans.begin(), offered.plans.end(),
+                                     [](const auto& plan) { return plan->rotated_weights(); });
+    CHECK(rotated == (spec.pass == Pass::data && spec.conv.stride == 1));
+  }
+}
+
+TEST_CASE("What the documentation says of a support surface is refused in its words, the rest is offered", "[double]") {
+  const Switches switches;
+  struct Expected {
+    const char* capability;
+    int stride;
+    std::vector<std::pair<int, std::string>> refused;  // engine, why
+    std::vector<int> offered;
+  };
+  const std::vector<Expected> all = {
+      {"9.0", 1, {{80, "ConvolutionBwdData fusions"}, {kNothing, "supports nothing"}}, {90, kSlow}},
+      {"9.0", 2, {{90, "strided ConvolutionBwdData fusions"}, {80, "ConvolutionBwdData fusions"}}, {kSlow}},
+      {"8.0", 1, {{90, "compute capability below 90"}}, {80, kSlow}},
+      {"7.5", 1, {{90, "compute capability below 90"}, {80, "compute capability below 80"}}, {kSlow}}};
+  for (const Expected& e : all) {
+    machine(e.capability);
+    const auto backend = gpu();
+    ConvSpec conv = kFrozen;
+    conv.relu_input = true;
+    conv.stride = e.stride;
+    const auto offered = cuda::graph_plans(dynamic_cast<cuda::CudaBackend&>(*backend), {conv, Pass::data, true});
+    INFO("capability " << e.capability << ", stride " << e.stride);
+    for (const auto& [engine, why] : e.refused)
+      CHECK(std::any_of(offered.refused.begin(), offered.refused.end(), [&, k = engine, &w = why](const auto& r) {
+        return is_engine(r.name, k) && has(r.why, "CUDNN_STATUS_NOT_SUPPORTED") && has(r.why, w);
+      }));
+    for (const int engine : e.offered)
+      CHECK(std::any_of(offered.plans.begin(), offered.plans.end(),
+                        [&](const auto& plan) { return is_engine(plan->name(), engine); }));
+    CHECK(std::none_of(offered.plans.begin(), offered.plans.end(),
+                       [](const auto& plan) { return is_engine(plan->name(), kFallback); }));
+  }
+}
+
+TEST_CASE("Four channels in 16 bits are not aligned as surface 90 wants them; a mask of bits is no input", "[double]") {
+  const Switches switches;
+  cudnnHandle_t handle = nullptr;
+  REQUIRE(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS);
+  const auto verdicts = [&](std::int64_t channels) {
+    graph::Operations o(handle, DType::f16);
+    const graph::Shape shape{2, channels, 4, 4};
+    const auto& y = o.between(shape);
+    o.convolution(o.in_memory(graph::Place::x, shape), o.in_memory(graph::Place::w, {channels, channels, 3, 3}), y, 1,
+                  1);
+    o.relu(y, o.in_memory(graph::Place::result, shape));
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const graph::Engine& engine : graph::engines(o.finish(), CUDNN_HEUR_MODE_A)) {
+      std::string why;
+      try {
+        const graph::Execution ready(handle, engine);
+      } catch (const graph::Refusal& refusal) {
+        why = refusal.what();
+      }
+      all.emplace_back(engine.name(), why);
+    }
+    return all;
+  };
+  for (const auto& [name, why] : verdicts(8))
+    if (!is_engine(name, kNothing)) CHECK(why.empty());
+  for (const auto& [name, why] : verdicts(4)) {
+    if (is_engine(name, 90)) CHECK(has(why, "an alignment below 128 bits"));
+    if (is_engine(name, 80)) CHECK(why.empty());
+  }
+
+  // dx = dy where a BOOLEAN tensor is set: on no surface a BOOLEAN tensor may be read.
+  graph::Operations o(handle, DType::f16);
+  const graph::Shape shape{2, 16, 4, 4};
+  const auto& gradient = o.between(shape);
+  o.convolution(o.in_memory(graph::Place::dy, shape), o.in_memory(graph::Place::w, {16, 16, 3, 3}), gradient, 1, 1);
+  graph::Descriptor mask(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  mask.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_BOOLEAN);
+  mask.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::vector<std::int64_t>{2, 16, 4, 4});
+  mask.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::vector<std::int64_t>{256, 1, 64, 16});
+  mask.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, std::int64_t{50});
+  mask.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16});
+  mask.finalize();
+  o.relu_gradient(gradient, mask, o.in_memory(graph::Place::result, shape));
+  try {
+    (void)graph::engines(o.finish(), CUDNN_HEUR_MODE_A);
+    FAIL("a graph with a BOOLEAN input has engines");
+  } catch (const graph::Refusal& refusal) {
+    CHECK(refusal.status() == CUDNN_STATUS_NOT_SUPPORTED);
+    CHECK(has(refusal.what(), "BOOLEAN"));
+  }
+  cudnnDestroy(handle);
+}
+
+TEST_CASE("Descriptors that are incomplete, finished, or of another kind give the documented codes", "[double]") {
+  const auto status = [](const auto& f) {
+    try {
+      f();
+    } catch (const graph::Refusal& refusal) {
+      return refusal.status();
+    }
+    return CUDNN_STATUS_SUCCESS;
+  };
+  graph::Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  CHECK(status([&] { t.finalize(); }) == CUDNN_STATUS_BAD_PARAM);
+  CHECK(status([&] { t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_FLOAT, 1.0F); }) == CUDNN_STATUS_BAD_PARAM);
+  CHECK(status([&] { t.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD); }) ==
+        CUDNN_STATUS_BAD_PARAM);
+  CHECK(status([&] { (void)t.number(CUDNN_ATTR_TENSOR_UNIQUE_ID); }) == CUDNN_STATUS_NOT_INITIALIZED);
+  graph::Descriptor p(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
+  CHECK(status([&] { p.finalize(); }) == CUDNN_STATUS_BAD_PARAM);
+  p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  CHECK(status([&] { p.finalize(); }) == CUDNN_STATUS_SUCCESS);
+  CHECK(status([&] { p.finalize(); }) == CUDNN_STATUS_NOT_INITIALIZED);
+  CHECK(status([&] { p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_MUL); }) ==
+        CUDNN_STATUS_NOT_INITIALIZED);
+  CHECK(status([&] { const graph::Descriptor none(CUDNN_BACKEND_MATMUL_DESCRIPTOR); }) == CUDNN_STATUS_NOT_SUPPORTED);
+
+  const auto backend = gpu();
+  const auto spec = passes(DType::f16)[0];
+  const auto offered = cuda::graph_plans(dynamic_cast<cuda::CudaBackend&>(*backend), spec);
+  REQUIRE(!offered.plans.empty());
+  Case<Half> one(*backend, spec);
+  Operands missing = one.operands, crooked = one.operands, overlapping = one.operands;
+  missing.rounded_bias = nullptr;
+  crooked.x = static_cast<const char*>(crooked.x) + 2;
+  overlapping.result = const_cast<void*>(overlapping.x);
+  for (const Operands& o : {missing, crooked, overlapping}) CHECK(offered.plans[0]->run(o) == CUDNN_STATUS_BAD_PARAM);
+}
+
+TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls compute, and the trials say why",
+          "[double]") {
+  const Switches switches;
+  struct Reason {
+    const char* name;
+    std::function<void()> begin;
+    std::string why;  // of every plan of the graph API; empty: none is refused for it
+  };
+  const std::vector<Reason> all = {{"no engine", [&] { switches->refuse = true; }, "refuse every graph"},
+                                   {"an old GPU", [] { machine("6.0"); }, "compute capability below 70"},
+                                   {"wrong numbers", [&] { switches->wrong = true; }, "wrong results"},
+                                   {"slow", [&] { switches->device = 20ms; }, ""}};
+  for (const Reason& reason : all) {
+    reason.begin();
+    INFO(reason.name);
+    {
+      ConvSpec conv = kFrozen;
+      conv.relu_input = conv.other_gradient = true;
+      const auto backend = gpu();
+      const auto made = backend->conv2d(conv);
+      CHECK(!has(made->implementation(), "graph"));
+      CHECK(!made->backward_relu_pays());
+      const auto trials = graph_trials(*backend);
+      REQUIRE(!trials.empty());
+      for (const std::string pass : {"forward", "input gradient through ReLU, adding"})
+        CHECK(std::any_of(trials.begin(), trials.end(), [&](const Trial& t) {
+          return t.pass == pass && (reason.why.empty() ? t.milliseconds >= 20 : has(t.refused, reason.why));
+        }));
+      if (!reason.why.empty())
+        CHECK(std::all_of(trials.begin(), trials.end(), [](const Trial& t) { return !t.refused.empty(); }));
+    }
+    const Switches again;
+  }
+}
+
+TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not", "[double]") {
+  const Switches switches;
+  Switches::slow_legacy(20ms);
+  ConvSpec conv = kFrozen;
+  conv.relu_input = true;
+  const auto backend = gpu();
+  const auto made = backend->conv2d(conv);
+  const std::string chosen = made->implementation();
+  INFO(chosen);
+  CHECK(made->backward_relu_pays());
+  CHECK(chosen.starts_with("graph engine "));
+  CHECK(has(chosen, "/ graph "));
+  CHECK(!is_engine(chosen, kWrong));
+  CHECK(!is_engine(chosen, kSlow));
+  int wrong = 0;
+  for (const Trial& t : graph_trials(*backend)) {
+    INFO(t.pass << ": " << t.name);
+    if (is_engine(t.name, kWrong)) {
+      CHECK(t.refused == "wrong results");
+      ++wrong;
+    } else if (is_engine(t.name, kSlow)) {
+      CHECK(t.milliseconds >= 10);
+    }
+  }
+  CHECK(wrong == 3);  // forward, gradient, rotated gradient
+  // What it was compared with stands beside it.
+  const auto trials = backend->trials();
+  CHECK(std::any_of(trials.begin(), trials.end(), [](const Trial& t) {
+    return t.pass == "input gradient through ReLU" && has(t.name, ", then a mask") && t.milliseconds >= 20;
+  }));
+  // An equal convolution is not tried again.
+  CHECK(backend->conv2d(conv)->implementation() == chosen);
+  CHECK(backend->trials().size() == trials.size());
+}
+
+TEST_CASE("Plans are built by several threads, each with its own handle, and leave nothing behind", "[double]") {
+  const Switches switches;
+  {
+    const auto backend = gpu();
+    (void)backend->conv2d(kFrozen);
+    if (std::thread::hardware_concurrency() > 1) CHECK(switches->most_at_once > 1);
+    CHECK(switches->descriptors >= 0);
+  }
+  CHECK(switches->descriptors == 0);
+}
+
+TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
+  const Switches switches;
+  ConvSpec conv = kFrozen;
+  conv.relu_input = true;
+  const auto fixed = gpu(true), free = gpu();
+  CHECK(!fixed->conv2d(conv)->backward_relu_pays());
+  CHECK(graph_trials(*fixed).empty());
+  conv.storage = DType::f32;
+  CHECK(!free->conv2d(conv)->backward_relu_pays());
+  CHECK(graph_trials(*free).empty());
+}
+
+TEST_CASE("The doctor says whether the graph API is usable, and why not", "[double]") {
+  const Switches switches;
+  CHECK(has(cuda_report(), "graph API is usable"));
+  switches->refuse = true;
+  CHECK(has(cuda_report(), "graph API is not usable: "));
+  CHECK(has(cuda_report(), "refuse every graph"));
+}
+
+TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that of legacy calls", "[double]") {
+  const Switches switches;
+  const std::string name = GENERATE("resnet18", "preact_resnet18");
+  Switches::slow_legacy(2ms);
+  Network with(false, name);
+  // The first reader of a block's input goes back through the ReLU that made it; the shortcut, its second, does not.
+  CHECK(has(with.line("layer1.0.conv2.weight"), "/ graph"));
+  CHECK(has(with.line("layer2.1.conv2.weight"), "/ graph"));
+  if (name == "resnet18") {
+    CHECK(has(with.line("layer2.1.conv1.weight"), "/ graph"));
+    // It adds in place to what conv2 left, and its gradient is not the last part of anything.
+    CHECK(has(with.line("layer2.0.shortcut.0.weight"), "IMPLICIT"));
+    CHECK(!has(with.line("layer2.0.shortcut.0.weight"), "graph"));
+    CHECK(has(with.line("layer2.1.conv2.weight"), ": graph"));  // adds a block's input that is kept
+  }
+  const auto gradient = with.gradient(), logits = to_host(*with.backend, with.program->logits(), 20);
+  switches->refuse = true;
+  dat_double::clear_vices();
+  Network without(false, name);
+  CHECK(!has(without.line("layer1.0.conv2.weight"), "graph"));
+  const auto expected = without.gradient(), expected_logits = to_host(*without.backend, without.program->logits(), 20);
+  // Each activation and each gradient is rounded to 11 bits behind each of the 20 convolutions on the way there and
+  // back, 2^-12 off on average; legacy calls round some of them twice. Errors that are as likely up as down add up as
+  // the root of their number.
+  CHECK(distance(logits, expected_logits) <= std::sqrt(40.0) * 0x1p-11);
+  CHECK(distance(gradient, expected) <= std::sqrt(80.0) * 0x1p-11);
+  CHECK(std::any_of(expected.begin(), expected.end(), [](float g) { return g != 0; }));
+}
+
+TEST_CASE("A step of an attack with the graph API is recorded, replayed, and allocates nothing", "[double]") {
+  const Switches switches;
+  Switches::slow_legacy(2ms);
+  Network net;
+  const auto start = random_values(net.count, 4, -0.03F, 0.03F);
+  float* eta = to_device(*net.backend, start);
+  float* x_adv = net.backend->allocate_floats(net.count, "test");
+  const auto step = [&] {
+    net.program->forward(net.x);
+    net.program->backward(net.dx, {net.x, eta, x_adv, 0.01F, 0.03F});
+  };
+  net.run();  // sets dlogits
+  step();
+  const auto once = to_host(*net.backend, eta, net.count);
+  net.backend->copy_to_device(eta, start.data(), start.size() * sizeof(float));
+  const auto recording = net.backend->record(step);
+  const auto before = dat_double::counts();
+  const long descriptors = switches->descriptors;
+  recording->replay();
+  step();
+  CHECK(dat_double::counts().allocations == before.allocations);
+  CHECK(dat_double::counts().synchronizations == before.synchronizations);
+  CHECK(switches->descriptors == descriptors);
+  net.backend->copy_to_device(eta, start.data(), start.size() * sizeof(float));
+  recording->replay();
+  CHECK(to_host(*net.backend, eta, net.count) == once);
+
+  // The step that legacy calls make differs where a gradient lies within rounding of zero: 2^-11 of root(80) of its
+  // size, of a bell curve of which two thirds lie within its size.
+  switches->refuse = true;
+  dat_double::clear_vices();
+  Network legacy;
+  float *other_eta = to_device(*legacy.backend, start), *other = legacy.backend->allocate_floats(legacy.count, "test");
+  legacy.run();
+  legacy.program->forward(legacy.x);
+  legacy.program->backward(legacy.dx, {legacy.x, other_eta, other, 0.01F, 0.03F});
+  const auto expected = to_host(*legacy.backend, other_eta, legacy.count);
+  std::size_t different = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) different += expected[i] != once[i];
+  INFO(different << " of " << expected.size());
+  CHECK(different <= 4 + expected.size() / 100);
+}

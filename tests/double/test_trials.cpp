@@ -1,0 +1,282 @@
+// How the CUDA backend chooses among the plans of a pass: what trials must find, provoked on the double.
+
+#include "../catch.hpp"
+// Catch before the names of the device.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/backend.hpp"
+#include "backend/cuda/trials.hpp"
+#include "double.hpp"
+#include "measure/convolutions.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+using dat_double::Call;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kPrecomputed = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+constexpr int kImplicit = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
+
+[[nodiscard]] std::unique_ptr<Backend> gpu(const std::string& math = "f32", bool deterministic = true) {
+  return make_backend({.device = "cuda", .threads = 2, .math = math, .deterministic = deterministic});
+}
+
+/// Algorithms are what they were at the end of the scope, and so is the machine.
+struct Bad {
+  Bad() { dat_double::clear_vices(); }
+  ~Bad() { dat_double::clear_vices(); }
+  Bad(const Bad&) = delete;
+  Bad& operator=(const Bad&) = delete;
+  dat_double::Vices& operator()(Call call, int algorithm) const { return dat_double::vices(call, algorithm); }
+};
+struct Machine {
+  Machine(const char* capability, const char* name) {
+    setenv("DAT_DOUBLE_CAPABILITY", capability, 1);
+    setenv("DAT_DOUBLE_NAME", name, 1);
+    setenv("DAT_DOUBLE_CUDNN", "91002", 1);
+  }
+  ~Machine() {
+    for (const char* name : {"DAT_DOUBLE_CAPABILITY", "DAT_DOUBLE_NAME", "DAT_DOUBLE_CUDNN"}) unsetenv(name);
+  }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+};
+
+/// The trial of this pass and name.
+[[nodiscard]] Trial trial(const Backend& backend, const std::string& pass, const std::string& name) {
+  const auto all = backend.trials();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Trial& t) { return t.pass == pass && t.name == name; });
+  INFO(pass << ", " << name);
+  REQUIRE(found != all.end());
+  return *found;
+}
+
+const ConvSpec kTraining{.n = 2, .c_in = 16, .h = 8, .w = 8, .c_out = 32};
+
+[[nodiscard]] ConvSpec frozen(ConvSpec spec, DType storage = DType::f32) {
+  spec.frozen = spec.relu = true;
+  spec.storage = storage;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("Trials time the device: an algorithm whose call keeps the host is not the slower one for it", "[double]") {
+  const Bad bad;
+  bad(Call::forward, kPrecomputed).host = 6ms;
+  bad(Call::forward, kImplicit).device = 3ms;
+  const auto backend = gpu("f32", false);
+  CHECK(backend->conv2d(kTraining)->implementation().starts_with("IMPLICIT_PRECOMP_GEMM /"));
+  CHECK(trial(*backend, "forward", "IMPLICIT_PRECOMP_GEMM").milliseconds < 3);
+  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").milliseconds >= 3);
+}
+
+TEST_CASE("Half of a weight gradient is wrong, and TF32's rounding or cutting of millions of terms is right",
+          "[double]") {
+  const Bad bad;
+  const int algorithm = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;  // the only one that is deterministic
+  // So many terms that 2^-9 of the sum of their sizes is more than half of the result is: (m/4) / 2^9 against twice
+  // root(m/2) / 3.
+  const ConvSpec many{.n = 64, .c_in = 4, .h = 152, .w = 152, .c_out = 4, .kernel = 1, .pad = 0};
+  for (const auto& [spec, cuts] : {std::pair{kTraining, false}, std::pair{kTraining, true}, std::pair{many, true}}) {
+    {
+      bad(Call::filter, algorithm) = {};
+      bad(Call::filter, algorithm).cuts = cuts;
+      const auto backend = gpu("tf32");
+      const auto plan = cuda::choose_plan(dynamic_cast<cuda::CudaBackend&>(*backend), {spec, cuda::Pass::weights});
+      CHECK(plan->name() == "ALGO_1");
+    }
+    bad(Call::filter, algorithm) = {};
+    bad(Call::filter, algorithm).half = true;
+    const auto backend = gpu("tf32");
+    CHECK_THROWS_AS(cuda::choose_plan(dynamic_cast<cuda::CudaBackend&>(*backend), {spec, cuda::Pass::weights}), Error);
+    CHECK(trial(*backend, "weight gradient", "ALGO_1").refused == "wrong results");
+  }
+}
+
+TEST_CASE("With TF32 the bound of a right result's error grows with the root of the number of terms", "[double]") {
+  // Of m terms, products of uniform numbers in [-1, 1): size m/4, norm root(m)/3, values of about the norm.
+  const auto relative = [](double m, bool tf32) {
+    const auto norm = static_cast<float>(std::sqrt(m) / 3);
+    return cuda::allowed_error(DType::f32, tf32, {0, static_cast<float>(m / 4), norm, norm}) / norm;
+  };
+  for (const double m : {27.0, 4608.0, 2e6}) {
+    INFO(m << " terms");
+    CHECK(relative(m, true) > 2 * 0x1p-11);
+    CHECK(relative(m, true) < 0.012);
+    CHECK(relative(m, false) < relative(m, true));
+  }
+}
+
+TEST_CASE("A gradient that does not add to what is there is refused, though it is right alone", "[double]") {
+  const Bad bad;
+  bad(Call::data, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1).ignores_beta = true;
+  bad(Call::filter, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1).ignores_beta = true;
+  const auto backend = gpu("f32", false);
+  CHECK(backend->conv2d(kTraining)->implementation().ends_with(" / ALGO_0 / ALGO_0"));
+  for (const std::string pass : {"input gradient", "weight gradient"})
+    CHECK(trial(*backend, pass, "ALGO_1").refused == "wrong results, where it adds");
+}
+
+TEST_CASE("An algorithm that reads z where it counts nothing gets zeros", "[double]") {
+  const Bad bad;
+  const ConvSpec spec = frozen(kTraining);
+  const std::int64_t x_count = 2 * 16 * 64, y_count = 2 * 32 * 64;
+  const auto forward = [&] {
+    const auto backend = gpu();
+    const auto conv = backend->conv2d(spec);
+    backend->commit_workspace();
+    const float *w = to_device(*backend, random_values(32 * 9 * 16, 1)),
+                *bias = to_device(*backend, random_values(32, 2)), *x = to_device(*backend, random_values(x_count, 3));
+    float* y = to_device(*backend, std::vector<float>(y_count, std::numeric_limits<float>::quiet_NaN()));
+    auto* bits = static_cast<std::uint16_t*>(backend->allocate(y_count / 8, "test"));
+    conv->load(w, nullptr, bias);
+    conv->forward(x, y, bits);
+    const auto allocations = backend->allocations();
+    const bool zeros = std::any_of(allocations.begin(), allocations.end(), [&](const Backend::Allocation& a) {
+      return a.purpose == "zeros" && a.bytes == y_count * sizeof(float);
+    });
+    return std::tuple{conv->implementation(), to_host(*backend, y, y_count), zeros, backend->trials()};
+  };
+  const auto [good, expected, no_zeros, no_trials] = forward();
+  CHECK(good.starts_with("IMPLICIT_PRECOMP_GEMM fused /"));
+  CHECK(!no_zeros);
+  bad(Call::forward, kPrecomputed).reads_z = true;
+  const auto [chosen, y, zeros, trials] = forward();
+  CHECK(chosen.starts_with("IMPLICIT_PRECOMP_GEMM fused with zeros /"));
+  CHECK(y == expected);
+  CHECK(zeros);
+  CHECK(std::any_of(trials.begin(), trials.end(), [](const Trial& t) {
+    return t.name == "IMPLICIT_PRECOMP_GEMM fused" && t.refused == "wrong results";
+  }));
+}
+
+TEST_CASE("What cannot be recorded is refused: the attack is a recording", "[double]") {
+  for (const bool deterministic : {true, false}) {
+    const Bad bad;
+    bad(Call::forward, kPrecomputed).waits = true;
+    const auto backend = gpu("f32", deterministic);
+    CHECK(backend->conv2d(kTraining)->implementation().starts_with("IMPLICIT_GEMM /"));
+    CHECK(trial(*backend, "forward", "IMPLICIT_PRECOMP_GEMM").refused.starts_with("cannot be recorded: "));
+  }
+}
+
+TEST_CASE("A GPU without tensor cores: no tensor-core math, and in 16 bits the copies in NCHW, which are faster there",
+          "[double]") {
+  const auto all_of = [](const Backend& backend, auto is) {
+    const auto all = backend.trials();
+    return std::all_of(all.begin(), all.end(), [&](const Trial& t) { return is(t.name); });
+  };
+  const auto has = [](const std::string& name, const char* part) { return name.find(part) != std::string::npos; };
+  {
+    const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
+    const auto backend = gpu("tf32", false);
+    const std::string chosen = backend->conv2d(frozen(kTraining, DType::f16))->implementation();
+    INFO(chosen);
+    CHECK(has(chosen.substr(0, chosen.find('/')), "NCHW"));
+    CHECK(has(chosen.substr(chosen.find('/')), "NCHW"));
+    CHECK(all_of(*backend, [&](const std::string& name) { return !has(name, "tensor"); }));
+    CHECK(!all_of(*backend, [&](const std::string& name) { return has(name, "NCHW"); }));
+  }
+  for (const auto& [capability, name, none] :
+       {std::tuple{"7.5", "NVIDIA GeForce GTX 1650", true}, std::tuple{"7.5", "Tesla T4", false}}) {
+    const Machine turing(capability, name);
+    const auto backend = gpu();
+    INFO(name);
+    const std::string chosen = backend->conv2d(frozen(kTraining, DType::f16))->implementation();
+    CHECK(has(chosen, "NCHW") == none);
+    CHECK(has(chosen, "tensor") == !none);
+  }
+}
+
+TEST_CASE("Plans in NCHW compute what those in NHWC do", "[double]") {
+  struct Results {
+    std::string chosen;
+    std::vector<std::vector<float>> values;
+    std::vector<std::uint16_t> bits;
+  };
+  ConvSpec strided = kTraining, image = kTraining, adding = frozen(kTraining), one = kTraining;
+  strided.stride = 2;
+  image.c_in = 3;
+  image.image = true;
+  adding.accumulate = true;
+  one.kernel = 1;
+  one.pad = 0;
+  const auto results = [&](ConvSpec s) {
+    const auto backend = gpu();
+    const auto conv = backend->conv2d(s);
+    backend->commit_workspace();
+    const std::int64_t x_count = std::int64_t{s.n} * s.c_in * s.h * s.w,
+                       y_count = std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out(),
+                       w_count = std::int64_t{s.c_out} * s.kernel * s.kernel * s.c_in;
+    const float *w = to_device(*backend, random_values(w_count, 1)),
+                *x = to_device(*backend, random_values(x_count, 2)),
+                *dy = to_device(*backend, random_values(y_count, 3)),
+                *bias = to_device(*backend, random_values(s.c_out, 4));
+    float *y = to_device(*backend, random_values(y_count, 5)), *dx = to_device(*backend, random_values(x_count, 6)),
+          *dw = to_device(*backend, random_values(w_count, 7));
+    const std::int64_t words = (y_count + 15) / 16;
+    auto* bits = static_cast<std::uint16_t*>(backend->allocate(static_cast<std::size_t>(words) * 2, "test"));
+    conv->load(w, nullptr, s.frozen ? bias : nullptr);
+    Results r{conv->implementation(), {}, {}};
+    conv->forward(x, y, s.relu ? bits : nullptr);
+    r.values.push_back(to_host(*backend, y, y_count));
+    r.bits = to_host(*backend, bits, words);
+    for (const bool accumulate : {true, false}) {
+      if (!s.image) conv->backward_data(dy, dx, accumulate);
+      if (!s.image) r.values.push_back(to_host(*backend, dx, x_count));
+      if (!s.frozen) conv->backward_weights(x, dy, dw, accumulate);
+      if (!s.frozen) r.values.push_back(to_host(*backend, dw, w_count));
+    }
+    return r;
+  };
+  for (const ConvSpec& s :
+       {kTraining, strided, image, one, frozen(kTraining), frozen(strided), frozen(image), adding}) {
+    const Results expected = results(s);
+    const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
+    const Results found = results(s);
+    INFO(expected.chosen << " and " << found.chosen);
+    CHECK(found.chosen.find("NCHW") != std::string::npos);
+    CHECK(found.bits == expected.bits);
+    REQUIRE(found.values.size() == expected.values.size());
+    for (std::size_t k = 0; k < found.values.size(); ++k) {
+      // The double adds in double precision and rounds once. Adding, and the bias, come after that here: two roundings
+      // more, of numbers that are at most the sum of the terms' sizes, 32 * 9 at most.
+      double worst = 0;
+      for (std::size_t i = 0; i < found.values[k].size(); ++i)
+        worst = std::max(worst, std::abs(double(found.values[k][i]) - double(expected.values[k][i])));
+      CHECK(worst <= 4 * 0x1p-24 * 32 * 9);
+    }
+  }
+}
+
+TEST_CASE("Measuring a convolution uploads no more than it reads", "[double]") {
+  const auto backend = gpu();
+  const Graph graph = networks().at("small_cnn")({.width = 16, .size = 8, .channels = 3, .classes = 10});
+  Convolutions convolutions(*backend, graph, 4, DType::f32, false);
+  std::vector<std::size_t> uploads;
+  for (int k = 0; k < convolutions.size(); ++k) {
+    const std::size_t before = dat_double::counts().uploaded;
+    const auto row = convolutions.measure(k, Effort::runs(1));
+    uploads.push_back(dat_double::counts().uploaded - before);
+    INFO(row.name);
+    CHECK(row.passes[frozen_forward].runs > 0);
+  }
+  // The images have 3 channels, and the last convolution's tensors are not the largest.
+  REQUIRE(uploads.size() >= 2);
+  CHECK(*std::min_element(uploads.begin(), uploads.end()) < *std::max_element(uploads.begin(), uploads.end()));
+  CHECK(uploads[0] == 4 * 64 * (3 + 16) * sizeof(float));
+}
