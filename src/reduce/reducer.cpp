@@ -42,7 +42,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
       own_(separate_ ? static_cast<std::size_t>(ranks.rank()) : 0),
       unchanged_(ranks.size() == 1 && codec_->exact() && aggregator_->keeps_one()),
       summed_(codec_->summable() && aggregator_->is_mean() && !separate_),
-      staged_(backend.device().kind == DeviceKind::cuda && !ranks.takes_device_memory()),
+      staged_(backend.device().kind == DeviceKind::cuda && (options.overlap || !ranks.takes_device_memory())),
       any_(ActiveSet::all(parameters.layers())),
       absent_(any_) {
   require(options.bucket_elements >= 1, ExitCode::usage, "--bucket must be at least 1 element");
