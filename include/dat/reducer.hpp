@@ -100,6 +100,7 @@ class GradientReducer {
   [[nodiscard]] Bucket bucket(const Part& part, std::size_t message) const;
   void encode(Part& part);
   void give(Part& part);
+  void move_on();
   void decode(const Part& part);
 
   Backend& backend_;

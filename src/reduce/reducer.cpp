@@ -212,7 +212,12 @@ void GradientReducer::ready(int segment) {
       if (one.missing > 0 || !backend_.arrived(one.ticket)) break;  // all ranks send in the same order
       give(one);
     }
-  for (Part& one : parts_) (void)one.request.test();  // MPI gets the chance to move on what is under way
+  move_on();
+}
+
+/// MPI gets the chance to move on what is under way.
+void GradientReducer::move_on() {
+  for (Part& part : parts_) (void)part.request.test();
 }
 
 void GradientReducer::encode(Part& part) {
@@ -271,6 +276,7 @@ void GradientReducer::finish() {
     const Stopwatch watch(seconds_waiting_);
     for (Part& part : parts_) {
       if (part.sent) continue;
+      while (options_.overlap && !backend_.arrived(part.ticket)) move_on();
       backend_.wait_for(part.ticket);
       give(part);
     }

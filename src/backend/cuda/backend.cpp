@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "backend/calls.hpp"
 #include "backend/cuda/factory.hpp"
 #include "pointwise.hpp"
 
@@ -99,7 +100,8 @@ constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends 
 }
 }  // namespace
 
-CudaBackend::CudaBackend(const BackendOptions& options) : deterministic_(options.deterministic) {
+CudaBackend::CudaBackend(const BackendOptions& options)
+    : deterministic_(options.deterministic), graphs_(options.graphs) {
   check(cudaGetDevice(&index_));
   check(cudaGetDeviceCount(&devices_));
   cudaDeviceProp properties{};
@@ -181,6 +183,7 @@ void CudaBackend::commit(SharedBlock& shared, const std::string& purpose) {
     std::erase_if(memory_, [&](const auto& one) { return one.get() == shared.data; });
     std::erase_if(allocations_, [&](const Allocation& a) { return a.purpose == purpose && a.bytes == shared.bytes; });
     shared.data = nullptr;
+    ++moves_;
   }
   shared.data = allocate(shared.wanted, purpose);
   shared.bytes = shared.wanted;
@@ -261,43 +264,59 @@ void CudaBackend::send(void* device, const void* pinned, std::size_t bytes) {
   check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream_));
 }
 
-std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {
-  class Graph final : public Recording {
-   public:
-    Graph(CudaBackend& backend, const std::function<void()>& calls) : backend_(backend) {
-      const Counters before = backend.counters;
-      cudaGraph_t graph = nullptr;
-      check(cudaStreamBeginCapture(backend.stream(), cudaStreamCaptureModeThreadLocal));
-      try {
-        calls();
-        check(cudaStreamEndCapture(backend.stream(), &graph));
-        check(cudaGraphInstantiateWithFlags(&graph_, graph, 0));
-      } catch (...) {
-        if (graph == nullptr) (void)cudaStreamEndCapture(backend.stream(), &graph);
-        if (graph != nullptr) (void)cudaGraphDestroy(graph);
-        (void)cudaGetLastError();  // or the next kernel would be blamed for it
-        backend.counters = before;
-        throw;
-      }
-      check(cudaGraphDestroy(graph));
-      counted_ = backend.counters;
-      counted_ -= before;
-      backend.counters = before;
-    }
-    ~Graph() override { (void)cudaGraphExecDestroy(graph_); }
-    Graph(const Graph&) = delete;
-    Graph& operator=(const Graph&) = delete;
-    void replay() override {
-      check(cudaGraphLaunch(graph_, backend_.stream()));
-      backend_.counters += counted_;
-    }
+class CudaBackend::Graph final : public Recording {
+ public:
+  Graph(CudaBackend& backend, std::function<void()> work) : backend_(backend), work_(std::move(work)) { capture(); }
+  ~Graph() override { destroy(); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 
-   private:
-    CudaBackend& backend_;
-    cudaGraphExec_t graph_ = nullptr;
-    Counters counted_;
-  };
-  return std::make_unique<Graph>(*this, work);
+  void replay() override {
+    if (moves_ != backend_.moves_) {  // addresses in it are old
+      destroy();
+      capture();
+    }
+    check(cudaGraphLaunch(graph_, backend_.stream()));
+    backend_.counters += counted_;
+  }
+
+ private:
+  void capture() {
+    const Counters before = backend_.counters;
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamBeginCapture(backend_.stream(), cudaStreamCaptureModeThreadLocal));
+    try {
+      work_();
+      check(cudaStreamEndCapture(backend_.stream(), &graph));
+      check(cudaGraphInstantiateWithFlags(&graph_, graph, 0));
+    } catch (...) {
+      if (graph == nullptr) (void)cudaStreamEndCapture(backend_.stream(), &graph);
+      if (graph != nullptr) (void)cudaGraphDestroy(graph);
+      (void)cudaGetLastError();  // or the next kernel would be blamed for it
+      backend_.counters = before;
+      throw;
+    }
+    check(cudaGraphDestroy(graph));
+    counted_ = backend_.counters;
+    counted_ -= before;
+    backend_.counters = before;
+    moves_ = backend_.moves_;
+  }
+  void destroy() {
+    if (graph_ != nullptr) (void)cudaGraphExecDestroy(graph_);
+    graph_ = nullptr;
+  }
+
+  CudaBackend& backend_;
+  std::function<void()> work_;
+  cudaGraphExec_t graph_ = nullptr;
+  Counters counted_;
+  int moves_ = 0;  ///< of the backend's memory, when it was captured
+};
+
+std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {
+  if (!graphs_) return std::make_unique<Calls>(std::move(work));
+  return std::make_unique<Graph>(*this, std::move(work));
 }
 
 }  // namespace cuda
