@@ -46,34 +46,61 @@ struct FoldWeights {
 /// Second half of the input gradient of a convolution on images. The first is a matrix product: for each pixel of dy
 /// and each tap and channel, products [n*h_out*w_out][row] = what this pixel sends there, tap*c + channel inside a row.
 /// Here every image pixel adds up what it gets; then dx is written, or PGD's step is done where `update` is given. The
-/// image is HWC. Runs over n*h*w*c.
-struct ImageGradient {
+/// image is HWC.
+struct TapProducts {
   const float* products;
   float* dx;
   int c, h, w, h_out, w_out, kernel, stride, pad, row;
   PgdUpdate update;
+};
+
+/// The sum. A template argument that is not 0 says what the member of its name is: the compiler then divides by it
+/// without a division, and unrolls the taps. Runs over n*h*w*c.
+template <int Kernel, int Stride, int Channels>
+struct ImageGradient {
+  TapProducts of;
   DAT_HD void operator()(std::int64_t i) const {
+    const int kernel = Kernel > 0 ? Kernel : of.kernel, stride = Stride > 0 ? Stride : of.stride,
+              channels = Channels > 0 ? Channels : of.c;
     // 32 bits: 64-bit divisions would take longer than the rest.
-    const auto element = static_cast<std::uint32_t>(i), channels = static_cast<std::uint32_t>(c);
-    const int channel = static_cast<int>(element % channels), pixel = static_cast<int>(element / channels);
-    const std::int64_t n = pixel / (h * w);
-    const int y = pixel / w % h, x = pixel % w;
+    const auto element = static_cast<std::uint32_t>(i), c = static_cast<std::uint32_t>(channels),
+               h = static_cast<std::uint32_t>(of.h), w = static_cast<std::uint32_t>(of.w);
+    const std::uint32_t pixel = element / c, line = pixel / w, n = line / h;
+    const int channel = static_cast<int>(element - pixel * c), x = static_cast<int>(pixel - line * w),
+              y = static_cast<int>(line - n * h);
+    const float* const from = of.products + std::int64_t{n} * of.h_out * of.w_out * of.row + channel;
     float total = 0;
+    DAT_UNROLL
     for (int ky = 0; ky < kernel; ++ky) {
-      const int above = y + pad - ky, from_y = above / stride;
-      if (above < 0 || above % stride != 0 || from_y >= h_out) continue;
+      const int above = y + of.pad - ky, from_y = above / stride;
+      if (above < 0 || above % stride != 0 || from_y >= of.h_out) continue;
+      DAT_UNROLL
       for (int kx = 0; kx < kernel; ++kx) {
-        const int left = x + pad - kx, from_x = left / stride;
-        if (left < 0 || left % stride != 0 || from_x >= w_out) continue;
-        total += products[((n * h_out + from_y) * w_out + from_x) * row + (ky * kernel + kx) * c + channel];
+        const int left = x + of.pad - kx, from_x = left / stride;
+        if (left < 0 || left % stride != 0 || from_x >= of.w_out) continue;
+        total += from[(from_y * of.w_out + from_x) * of.row + (ky * kernel + kx) * channels];
       }
     }
-    if (update.x != nullptr)
-      pgd_step(update, i, total);
+    if (of.update.x != nullptr)
+      pgd_step(of.update, i, total);
     else
-      dx[i] = total;
+      of.dx[i] = total;
   }
 };
+using ImageGradientRgb = ImageGradient<3, 1, 3>;   ///< what the networks begin with
+using ImageGradientGrey = ImageGradient<3, 1, 1>;  ///< the same on images of one channel
+using ImageGradientAny = ImageGradient<0, 0, 0>;
+
+/// The sum, by the code for its shape where there is some.
+inline void image_gradient(const Device& device, std::int64_t elements, const TapProducts& of) {
+  const bool known = of.kernel == 3 && of.stride == 1;
+  if (known && of.c == 3)
+    each(device, elements, ImageGradientRgb{of});
+  else if (known && of.c == 1)
+    each(device, elements, ImageGradientGrey{of});
+  else
+    each(device, elements, ImageGradientAny{of});
+}
 
 /// Numbers in [-1, 1) for trials. Runs over ceil(n/4).
 template <class T>

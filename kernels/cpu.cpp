@@ -9,6 +9,20 @@ namespace dat {
 namespace {
 constexpr std::int64_t kGrain = 1024;  // elements worth a thread's attention
 constexpr int kLanes = 16;             // independent partial sums: vector code with a fixed order
+
+/// f(i), or what becomes of group i.
+template <class F>
+void run(const F& f, std::int64_t i) {
+  if constexpr (kernels::MaskWriter<F>) {
+    const std::uint32_t open = f.template piece<kernels::kGroup>(i);
+    if (f.bits != nullptr) f.bits[i] = static_cast<std::uint16_t>(open);
+  } else if constexpr (kernels::ByPieces<F>) {
+    f.template piece<kernels::kGroup>(i);
+  } else {
+    f(i);
+  }
+}
+
 }  // namespace
 
 template <class F>
@@ -18,7 +32,7 @@ void cpu_each(std::int64_t n, const F& f) {
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     const F local = f;
     const std::int64_t end = std::min(n, (piece + 1) * kGrain);
-    for (std::int64_t i = piece * kGrain; i < end; ++i) local(i);
+    for (std::int64_t i = piece * kGrain; i < end; ++i) run(local, i);
   }
 }
 

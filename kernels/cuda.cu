@@ -28,6 +28,35 @@ __global__ void __launch_bounds__(kThreads) each_kernel(std::int64_t n, F f) {
   if (i < n) f(i);
 }
 
+/// Elements of a piece: 16 bytes.
+template <class F>
+constexpr int kPiece = 16 / sizeof(typename F::Element);
+
+/// One thread per piece.
+template <class F>
+__global__ void __launch_bounds__(kThreads) each_piece_kernel(F f) {
+  const std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (k * kPiece<F> < f.n) f.template piece<kPiece<F>>(k);
+}
+
+/// The same, and the mask: a byte a piece, or a word that four threads put together.
+template <class F>
+__global__ void __launch_bounds__(kThreads) each_piece_and_mask_kernel(F f) {
+  constexpr int kPieces = kernels::kGroup / kPiece<F>;
+  const std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  std::uint32_t open = 0;
+  if (k * kPiece<F> < f.n) open = f.template piece<kPiece<F>>(k);
+  const bool inside = k / kPieces * kernels::kGroup < f.n;  // the word's group has elements
+  if constexpr (kPieces == 2) {
+    if (inside) reinterpret_cast<std::uint8_t*>(f.bits)[k] = static_cast<std::uint8_t>(open);
+  } else {
+    const unsigned place = threadIdx.x % kPieces;
+    open <<= kPiece<F> * place;
+    for (int lanes = 1; lanes < kPieces; lanes *= 2) open |= __shfl_xor_sync(0xffffffffU, open, lanes);
+    if (inside && place == 0) f.bits[k / kPieces] = static_cast<std::uint16_t>(open);
+  }
+}
+
 /// One block per chunk.
 template <class F>
 __global__ void __launch_bounds__(kThreads) each_chunk_kernel(const Chunk* chunks, F f) {
@@ -82,9 +111,22 @@ __global__ void __launch_bounds__(kThreads)
 template <class F>
 void cuda_each(void* stream, std::int64_t n, const F& f) {
   if (n == 0) return;
-  const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
-  const auto kernel = each_kernel<F>;
-  DAT_LAUNCH(kernel, blocks, kThreads, static_cast<cudaStream_t>(stream), n, f);
+  const auto queue = static_cast<cudaStream_t>(stream);
+  const auto blocks = [](std::int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); };
+  if constexpr (kernels::ByPieces<F>) {
+    const unsigned count = blocks(n * (kernels::kGroup / kPiece<F>));
+    if constexpr (kernels::MaskWriter<F>)
+      if (f.bits != nullptr) {
+        const auto kernel = each_piece_and_mask_kernel<F>;
+        DAT_LAUNCH_BLOCKS(kernel, count, kThreads, queue, f);
+        return check_launch();
+      }
+    const auto kernel = each_piece_kernel<F>;
+    DAT_LAUNCH(kernel, count, kThreads, queue, f);
+  } else {
+    const auto kernel = each_kernel<F>;
+    DAT_LAUNCH(kernel, blocks(n), kThreads, queue, n, f);
+  }
   check_launch();
 }
 

@@ -31,7 +31,7 @@ void cuda_each_chunk(void* stream, const Chunks& chunks, const F& f);
 template <class F>
 void cuda_sum(void* stream, const Chunks& chunks, const F& f, double* partial, double* out);
 
-/// f(i) for all i in [0, n), in any order.
+/// f(i) for all i in [0, n), in any order; of functors on activations, f.piece for all of n groups (pointwise.hpp).
 template <class F>
 void each(const Device& device, std::int64_t n, const F& f) {
   device.kind == DeviceKind::cuda ? cuda_each(device.stream, n, f) : cpu_each(n, f);

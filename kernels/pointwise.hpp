@@ -25,147 +25,180 @@
 
 namespace dat::kernels {
 
-/// Point-wise kernels work on groups of 16 consecutive elements, whatever the layout: one 16-bit word of ReLU mask
-/// each.
+/// Activations come in groups of 16 consecutive elements, whatever the layout: one 16-bit word of ReLU mask each.
 constexpr int kGroup = 16;
 
 [[nodiscard]] inline std::int64_t groups(std::int64_t elements) { return (elements + kGroup - 1) / kGroup; }
 
-/// Elements of group g out of n: 16, fewer in the last one.
-[[nodiscard]] DAT_HD inline int group_size(std::int64_t g, std::int64_t n) {
-  const std::int64_t rest = n - g * kGroup;
-  return rest < kGroup ? static_cast<int>(rest) : kGroup;
+/// Functors on activations that say how they are stored (Element) and how many there are (n) run over groups(n), and
+/// compute pieces: piece<N>(k) is what becomes of the elements from N k on. On the CPU a piece is a group. On the GPU
+/// it is the 16 bytes that a thread loads at once, so that the threads of a warp, beside each other, load 16 whole
+/// sectors of 32 bytes; each going through a group of its own, they would load halves of 32.
+template <class F>
+concept ByPieces = requires {
+  typename F::Element;
+};
+/// What piece() of these returns is the mask of the piece, for `bits` [groups(n)], which may be null.
+template <class F>
+concept MaskWriter = ByPieces<F> && requires(const F& f, std::uint32_t mask) {
+  mask = f.template piece<kGroup>(0);
+};
+
+/// Elements of piece k out of n: N, fewer in the last one.
+template <int N>
+[[nodiscard]] DAT_HD inline int piece_size(std::int64_t k, std::int64_t n) {
+  const std::int64_t rest = n - k * N;
+  return rest < N ? static_cast<int>(rest) : N;
 }
 
-/// The values of a group, loaded before anything is stored: the compiler need not fear aliases. On the GPU a whole
-/// group moves in pieces of 16 bytes.
-struct Group {
-  float v[kGroup];
+/// The part of the mask that belongs to piece k, from bit 0 on.
+template <int N>
+[[nodiscard]] DAT_HD inline std::uint32_t mask_of_piece(const std::uint16_t* bits, std::int64_t k) {
+  constexpr int kPieces = kGroup / N;
+  return std::uint32_t{bits[k / kPieces]} >> N * static_cast<int>(k % kPieces);
+}
+
+/// The values of a piece, loaded before anything is stored: the compiler need not fear aliases. On the GPU a whole
+/// piece moves in vectors of 16 bytes.
+template <int N>
+struct Piece {
+  float v[N];
   template <class T>
-  DAT_HD static Group load(const T* x, int count) {
-    Group a;
-    if (count == kGroup) {
+  DAT_HD static Piece load(const T* x, int count) {
+    Piece a;
+    if (count == N) {
 #ifdef __CUDA_ARCH__
-      Piece<T> piece;
+      Vector<T> vector;
 #pragma unroll
-      for (int k = 0; k < kGroup / Piece<T>::size; ++k) {
-        piece.whole = reinterpret_cast<const uint4*>(x)[k];
+      for (int k = 0; k < N / Vector<T>::size; ++k) {
+        vector.whole = reinterpret_cast<const uint4*>(x)[k];
 #pragma unroll
-        for (int j = 0; j < Piece<T>::size; ++j) a.v[k * Piece<T>::size + j] = to_float(piece.part[j]);
+        for (int j = 0; j < Vector<T>::size; ++j) a.v[k * Vector<T>::size + j] = to_float(vector.part[j]);
       }
 #else
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] = to_float(x[j]);
+      for (int j = 0; j < N; ++j) a.v[j] = to_float(x[j]);
 #endif
     } else {
       DAT_UNROLL
-      for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? to_float(x[j]) : 0.0F;
+      for (int j = 0; j < N; ++j) a.v[j] = j < count ? to_float(x[j]) : 0.0F;
     }
     return a;
   }
   template <class T>
   DAT_HD void store(T* x, int count) const {
-    if (count == kGroup) {
+    if (count == N) {
 #ifdef __CUDA_ARCH__
-      Piece<T> piece;
+      Vector<T> vector;
 #pragma unroll
-      for (int k = 0; k < kGroup / Piece<T>::size; ++k) {
+      for (int k = 0; k < N / Vector<T>::size; ++k) {
 #pragma unroll
-        for (int j = 0; j < Piece<T>::size; ++j) piece.part[j] = Stored<T>::from(v[k * Piece<T>::size + j]);
-        reinterpret_cast<uint4*>(x)[k] = piece.whole;
+        for (int j = 0; j < Vector<T>::size; ++j) vector.part[j] = Stored<T>::from(v[k * Vector<T>::size + j]);
+        reinterpret_cast<uint4*>(x)[k] = vector.whole;
       }
 #else
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) x[j] = Stored<T>::from(v[j]);
+      for (int j = 0; j < N; ++j) x[j] = Stored<T>::from(v[j]);
 #endif
     } else {
       DAT_UNROLL
-      for (int j = 0; j < kGroup; ++j)
+      for (int j = 0; j < N; ++j)
         if (j < count) x[j] = Stored<T>::from(v[j]);
     }
   }
   template <class T>
   DAT_HD void add(const T* x, int count) {
-    const Group other = load(x, count);
+    const Piece other = load(x, count);
     DAT_SIMD
-    for (int j = 0; j < kGroup; ++j) v[j] += other.v[j];
+    for (int j = 0; j < N; ++j) v[j] += other.v[j];
   }
-  DAT_HD void mask(std::uint16_t word) {
-    const std::uint32_t bits = word;
+  DAT_HD void mask(std::uint32_t bits) {
     DAT_SIMD
-    for (int j = 0; j < kGroup; ++j) v[j] = (bits & (1U << j)) != 0 ? v[j] : 0.0F;
+    for (int j = 0; j < N; ++j) v[j] = (bits & (1U << j)) != 0 ? v[j] : 0.0F;
   }
   DAT_HD void relu() {
     DAT_SIMD
-    for (int j = 0; j < kGroup; ++j) v[j] = v[j] > 0.0F ? v[j] : 0.0F;
+    for (int j = 0; j < N; ++j) v[j] = v[j] > 0.0F ? v[j] : 0.0F;
   }
-  [[nodiscard]] DAT_HD std::uint16_t positive() const {
-    std::uint32_t open[kGroup], bits = 0;
+  [[nodiscard]] DAT_HD std::uint32_t positive() const {
+    std::uint32_t open[N], bits = 0;
     DAT_SIMD
-    for (int j = 0; j < kGroup; ++j) open[j] = v[j] > 0.0F ? 1U << j : 0U;
+    for (int j = 0; j < N; ++j) open[j] = v[j] > 0.0F ? 1U << j : 0U;
     DAT_SIMD_OR(bits)
-    for (int j = 0; j < kGroup; ++j) bits |= open[j];
-    return static_cast<std::uint16_t>(bits);
+    for (int j = 0; j < N; ++j) bits |= open[j];
+    return bits;
   }
 
  private:
 #ifdef __CUDA_ARCH__
   template <class T>
-  union Piece {
+  union Vector {
     static constexpr int size = 16 / sizeof(T);
+    static_assert(N % size == 0);
     uint4 whole;
     T part[size];
   };
 #endif
 };
 
-/// Per-channel values of a group.
-[[nodiscard]] DAT_HD inline Group channel_values(const float* values, const Layout& layout, std::int64_t g, int count) {
+/// Per-channel values of piece k.
+template <int N>
+[[nodiscard]] DAT_HD inline Piece<N> channel_values(const float* values, const Layout& layout, std::int64_t k,
+                                                    int count) {
+  constexpr int kPieces = kGroup / N;
+  // Layout::channel in 32 bits: 64-bit divisions would take longer than the rest of the kernel.
   if (layout.block == kGroup) {
-    // Layout::channel in 32 bits: 64-bit divisions would take longer than the rest of the kernel.
-    const auto row = static_cast<std::uint32_t>(g), pixels = static_cast<std::uint32_t>(layout.h * layout.w);
-    return Group::load(values + row / pixels % static_cast<std::uint32_t>(layout.c / kGroup) * kGroup, kGroup);
+    const auto row = static_cast<std::uint32_t>(k / kPieces), pixels = static_cast<std::uint32_t>(layout.h * layout.w);
+    return Piece<N>::load(values + row / pixels % static_cast<std::uint32_t>(layout.c / kGroup) * kGroup +
+                              static_cast<int>(k % kPieces) * N,
+                          N);
   }
-  if (layout.block == layout.c && layout.c % kGroup == 0)
-    return Group::load(values + static_cast<std::uint32_t>(g) % static_cast<std::uint32_t>(layout.c / kGroup) * kGroup,
-                       kGroup);
-  const std::int64_t first = g * kGroup;
-  Group a;
+  if (layout.block == layout.c && layout.c % N == 0)
+    return Piece<N>::load(values + static_cast<std::uint32_t>(k) % static_cast<std::uint32_t>(layout.c / N) * N, N);
+  const std::int64_t first = k * N;
+  Piece<N> a;
   DAT_UNROLL
-  for (int j = 0; j < kGroup; ++j) a.v[j] = j < count ? values[layout.channel(first + j)] : 0.0F;
+  for (int j = 0; j < N; ++j) a.v[j] = j < count ? values[layout.channel(first + j)] : 0.0F;
   return a;
 }
 
 /// bits[g] = which elements of y, the output of a ReLU, are positive.
 template <class T>
 struct MaskFromRelu {
+  using Element = T;
   const T* y;
   std::uint16_t* bits;
   std::int64_t n;
-  DAT_HD void operator()(std::int64_t g) const { bits[g] = Group::load(y + g * kGroup, group_size(g, n)).positive(); }
+  template <int N>
+  DAT_HD std::uint32_t piece(std::int64_t k) const {
+    return Piece<N>::load(y + k * N, piece_size<N>(k, n)).positive();
+  }
 };
 
 /// out = (dy + extra) where the ReLU was open, else 0. extra may be null; out may be dy.
 template <class T>
 struct MaskGradient {
+  using Element = T;
   const T *dy, *extra;
   const std::uint16_t* bits;
   T* out;
   std::int64_t n;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
-    const std::int64_t at = g * kGroup;
-    Group a = Group::load(dy + at, count);
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(dy + at, count);
     if (extra != nullptr) a.add(extra + at, count);
-    a.mask(bits[g]);
+    a.mask(mask_of_piece<N>(bits, k));
     a.store(out + at, count);
   }
 };
 
-/// y = scale[c]*x + shift[c], then ReLU where `relu`; bits (may be null) = where the ReLU is open. scale null: 1;
-/// shift null: 0. y may be x.
+/// y = scale[c]*x + shift[c], then ReLU where `relu`; bits (may be null) = where it is open. scale null: 1; shift null:
+/// 0. y may be x.
 template <class T>
 struct AffineRelu {
+  using Element = T;
   const T* x;
   const float *scale, *shift;
   T* y;
@@ -173,31 +206,32 @@ struct AffineRelu {
   Layout layout;
   std::int64_t n;
   bool relu;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
-    const std::int64_t at = g * kGroup;
-    Group a = Group::load(x + at, count);
+  template <int N>
+  DAT_HD std::uint32_t piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(x + at, count);
     if (scale != nullptr) {
-      const Group s = channel_values(scale, layout, g, count);
+      const auto s = channel_values<N>(scale, layout, k, count);
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] *= s.v[j];
+      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
     }
     if (shift != nullptr) {
-      const Group t = channel_values(shift, layout, g, count);
+      const auto t = channel_values<N>(shift, layout, k, count);
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] += t.v[j];
+      for (int j = 0; j < N; ++j) a.v[j] += t.v[j];
     }
-    if (relu) {
-      if (bits != nullptr) bits[g] = a.positive();
-      a.relu();
-    }
+    const std::uint32_t open = bits != nullptr ? a.positive() : 0;
+    if (relu) a.relu();
     a.store(y + at, count);
+    return open;
   }
 };
 
 /// out = or += scale[c] * (dy + extra) where the ReLU was open. extra, scale, bits may be null; out may be dy.
 template <class T>
 struct AffineReluGradient {
+  using Element = T;
   const T *dy, *extra;
   const float* scale;
   const std::uint16_t* bits;
@@ -205,16 +239,17 @@ struct AffineReluGradient {
   Layout layout;
   std::int64_t n;
   bool accumulate;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
-    const std::int64_t at = g * kGroup;
-    Group a = Group::load(dy + at, count);
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(dy + at, count);
     if (extra != nullptr) a.add(extra + at, count);
-    if (bits != nullptr) a.mask(bits[g]);
+    if (bits != nullptr) a.mask(mask_of_piece<N>(bits, k));
     if (scale != nullptr) {
-      const Group s = channel_values(scale, layout, g, count);
+      const auto s = channel_values<N>(scale, layout, k, count);
       DAT_SIMD
-      for (int j = 0; j < kGroup; ++j) a.v[j] *= s.v[j];
+      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
     }
     if (accumulate) a.add(out + at, count);
     a.store(out + at, count);
@@ -224,32 +259,37 @@ struct AffineReluGradient {
 /// y = a + b, then ReLU where `relu`; b may be null. bits (may be null) = where the ReLU is open.
 template <class T>
 struct Add {
+  using Element = T;
   const T *a, *b;
   T* y;
   std::int64_t n;
   bool relu = false;
   std::uint16_t* bits = nullptr;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
-    const std::int64_t at = g * kGroup;
-    Group sum = Group::load(a + at, count);
+  template <int N>
+  DAT_HD std::uint32_t piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto sum = Piece<N>::load(a + at, count);
     if (b != nullptr) sum.add(b + at, count);
-    if (bits != nullptr) bits[g] = sum.positive();
+    const std::uint32_t open = bits != nullptr ? sum.positive() : 0;
     if (relu) sum.relu();
     sum.store(y + at, count);
+    return open;
   }
 };
 
 /// dx = dy where y, the output of the ReLU, is positive, else 0.
 struct ReluGradient {
+  using Element = float;
   const float *y, *dy;
   float* dx;
   std::int64_t n;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
-    const std::int64_t at = g * kGroup;
-    Group a = Group::load(dy + at, count);
-    a.mask(Group::load(y + at, count).positive());
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(dy + at, count);
+    a.mask(Piece<N>::load(y + at, count).positive());
     a.store(dx + at, count);
   }
 };
@@ -274,30 +314,33 @@ struct PoolForward {
 /// dx = dy [samples, c] / (h*w) at every pixel. n: elements of dx.
 template <class T>
 struct PoolBackward {
+  using Element = T;
   const float* dy;
   T* dx;
   Layout layout;
   std::int64_t n;
-  DAT_HD void operator()(std::int64_t g) const {
-    const int count = group_size(g, n);
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    constexpr int kPieces = kGroup / N;
+    const int count = piece_size<N>(k, n);
     const auto pixels = static_cast<std::uint32_t>(layout.h * layout.w);
     const auto part = static_cast<float>(pixels);
-    Group a;
+    Piece<N> a;
     if (layout.c % kGroup == 0 && (layout.block == kGroup || layout.block == layout.c)) {
       // The group is 16 channels of one pixel. In 32 bits: 64-bit divisions would take longer than the rest.
-      const auto row = static_cast<std::uint32_t>(g), blocks = static_cast<std::uint32_t>(layout.c / kGroup);
+      const auto row = static_cast<std::uint32_t>(k / kPieces), blocks = static_cast<std::uint32_t>(layout.c / kGroup);
       const std::uint32_t sample = row / (pixels * blocks);
       const std::uint32_t block = layout.block == kGroup ? row / pixels % blocks : row % blocks;
-      a = Group::load(dy + (std::int64_t{sample} * blocks + block) * kGroup, kGroup);
+      a = Piece<N>::load(dy + (std::int64_t{sample} * blocks + block) * kGroup + static_cast<int>(k % kPieces) * N, N);
     } else {
-      const std::int64_t first = g * kGroup;
+      const std::int64_t first = k * N;
       DAT_UNROLL
-      for (int j = 0; j < kGroup; ++j)
+      for (int j = 0; j < N; ++j)
         a.v[j] = j < count ? dy[(first + j) / layout.elements() * layout.c + layout.channel(first + j)] : 0.0F;
     }
     DAT_SIMD
-    for (int j = 0; j < kGroup; ++j) a.v[j] /= part;
-    a.store(dx + g * kGroup, count);
+    for (int j = 0; j < N; ++j) a.v[j] /= part;
+    a.store(dx + k * N, count);
   }
 };
 

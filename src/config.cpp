@@ -710,6 +710,8 @@ void describe(Options& options, TrainOptions& o) {
   options.add("-v,--verbose", o.verbose, "name the library code chosen for each convolution");
   options.add("--resident", o.resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
               one_of({"auto", "on", "off"}));
+  options.add("--graphs", o.graphs, "record attacks and training passes as CUDA graphs; off: call by call, to debug",
+              one_of({"on", "off"}));
   options.add("--check-every", o.check_every, "steps between comparisons of the ranks' weights; 0: never", kCount);
   options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
 }

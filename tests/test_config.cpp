@@ -273,6 +273,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "--deterministic",
                                  "--resident",
                                  "off",
+                                 "--graphs",
+                                 "off",
                                  "--codec",
                                  "float32",
                                  "--aggregator",

@@ -174,7 +174,8 @@ struct Convolution {
 
 std::vector<Convolution> convolutions() {
   return {{2, 3, 7, 5, 4, 3, 1, 1}, {2, 3, 7, 5, 4, 3, 2, 1}, {1, 3, 9, 9, 5, 3, 2, 1},
-          {3, 5, 5, 7, 3, 1, 1, 0}, {2, 4, 7, 5, 6, 1, 2, 0}, {1, 1, 5, 5, 1, 3, 1, 1}};
+          {3, 5, 5, 7, 3, 1, 1, 0}, {2, 4, 7, 5, 6, 1, 2, 0}, {1, 1, 5, 5, 1, 3, 1, 1},
+          {2, 3, 6, 5, 4, 3, 1, 0}, {2, 1, 5, 6, 3, 3, 1, 0}, {1, 3, 7, 7, 2, 5, 1, 2}};
 }
 
 std::string name(const Convolution& s) {
@@ -719,9 +720,13 @@ TEST_CASE("The products of taps, added up per pixel, are the input gradient of t
         for (int o = 0; o < s.c_out; ++o) total += at(dy, p * s.c_out + o) * at(w, o * taps * s.c_in + k);
         products[static_cast<std::size_t>(p * row + k)] = static_cast<float>(total);
       }
+    const auto of = [&](Shared<float>& to, const PgdUpdate& update) {
+      return TapProducts{products.data(), to.data(), s.c_in,   s.h,   s.w, s.h_out(),
+                         s.w_out(),       s.kernel,  s.stride, s.pad, row, update};
+    };
     const auto kernel = [&](Shared<float>& to, const PgdUpdate& update) {
-      run(s.x_count(), ImageGradient{products.data(), to.data(), s.c_in, s.h, s.w, s.h_out(), s.w_out(), s.kernel,
-                                     s.stride, s.pad, row, update});
+      image_gradient(kernel_backend().device(), s.x_count(), of(to, update));
+      kernel_backend().wait();
     };
     Shared<float> dx(expected.size(), std::numeric_limits<float>::quiet_NaN());
     kernel(dx, {});
@@ -731,6 +736,11 @@ TEST_CASE("The products of taps, added up per pixel, are the input gradient of t
       // Each product is rounded, and each sum of two of them: taps + 1 roundings of at most the terms' sizes.
       REQUIRE(std::abs(double(dx[i]) - expected[i]) <= (taps + 1) * 1.01 * kUnit * size[i]);
     }
+
+    // The code for a shape adds in the order of the code for any shape.
+    Shared<float> general(dx.size());
+    run(s.x_count(), ImageGradientAny{of(general, {})});
+    CHECK(same_bits(general, dx));
 
     const auto x = shared_random(s.x_count(), 3, 0, 1), eta = shared_random(s.x_count(), 4, -0.1F, 0.1F);
     Shared<float> eta_here = eta, eta_there = eta, x_here(eta.size()), x_there(eta.size());

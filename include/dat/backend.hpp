@@ -226,7 +226,8 @@ class Backend {
   virtual void request_workspace(std::size_t bytes) = 0;
   /// Makes the workspace as large as the largest request so far, and likewise the packed weights (see plan_weights) and
   /// the scratch memory of the libraries. Does nothing where they are large enough. A block that grows moves:
-  /// recordings made before are void, and where packed weights have moved, take_turn says that they are lost.
+  /// recordings made before are made anew when they are replayed next, and where packed weights have moved, take_turn
+  /// says that they are lost.
   virtual void commit_workspace() = 0;
   /// Its beginning; null before the first commit_workspace().
   [[nodiscard]] virtual void* workspace() const = 0;
@@ -283,6 +284,8 @@ class Backend {
   ///              before each replay. It is called now or at each replay, and all that it refers to must live as long
   ///              as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
+  /// Whether a replay costs the host less than the calls.
+  [[nodiscard]] virtual bool replays() const { return false; }
 
   /// Plans a convolution. On a GPU this tries the library's algorithms, which takes time, and memory for a moment.
   ///
@@ -308,6 +311,7 @@ struct BackendOptions {
   int node_rank = 0;            ///< among the ranks of this node: picks the GPU
   std::string math = "tf32";    ///< f32 | tf32 (where the GPU has it): of products of f32 numbers
   bool deterministic = false;   ///< the same bits in every run: GPU algorithms by rule, not by timing
+  bool graphs = true;           ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
 };
 
 /// Error(usage): there is no such device. Error(device): it cannot be had here.

@@ -130,7 +130,11 @@ class Communicator {
   [[noreturn]] void abort(int exit_code);
 
   [[nodiscard]] static std::string library_version();
-  /// Whether the library reads and writes GPU memory; asked of it, where it can tell.
+  /// Whether the library reads and writes GPU memory in calls that return when they are done; asked of it, where it can
+  /// tell. What start_sum() and start_all_gather() get must be host memory in any case: Open MPI lists MPI_Iallreduce,
+  /// MPI_Iallgather and MPI_Iallgatherv among the calls that do not work with device memory, and with UCX "all
+  /// non-blocking reduction collectives" (its documentation, 5.0, "CUDA", "Which MPI APIs do NOT work with CUDA-aware?"
+  /// and "... CUDA-aware UCX?").
   [[nodiscard]] bool takes_device_memory() const;
 
  private:

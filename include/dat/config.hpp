@@ -86,6 +86,7 @@ struct TrainOptions {
   std::string math = "tf32";      ///< f32 | tf32 (where the GPU has it): products of f32 numbers
   bool deterministic = false;     ///< GPU algorithms by rule and not by timing
   std::string resident = "auto";  ///< auto | on | off: the dataset in the device's memory
+  std::string graphs = "on";      ///< on | off: CUDA graphs of attacks and training passes
   int check_every = 10;           ///< steps between replica checks; 0: never
   double progress = 10;           ///< seconds between progress lines
   bool quiet = false, verbose = false;

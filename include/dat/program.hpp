@@ -109,6 +109,11 @@ struct GradientRequest {
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, all activations kept,
 /// gradients of weights and images. Life and memory are as for FrozenProgram.
+///
+/// Where the backend replays recordings, the program records what is the same in every pass: the way forth, and the
+/// pieces of the way back between the gradients of parameters. It does so in its first forward call, which therefore
+/// takes longer and allocates. What depends on the request is called: the gradients of parameters, the convolution that
+/// reads the images, and a piece of which not everything is wanted.
 class TrainingProgram {
  public:
   /// Plans a program for n samples at a time. Errors as of FrozenProgram; also Error(usage) where n is so small that a
@@ -143,11 +148,18 @@ class TrainingProgram {
 
  private:
   struct Step;
+  struct Piece;
   void lower();
+  void cut();
+  void record(const float* x);
+  void forward_rest();
+  void backward(const Piece& piece);
 
   Model& model_;
   int n_;
   std::vector<Step> steps_;
+  std::vector<Piece> pieces_;                    ///< of the way back, in its order
+  std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;

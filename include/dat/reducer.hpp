@@ -39,8 +39,8 @@ struct ReducerOptions {
 /// so the mean is over all ranks, for each layer that any of them has.
 ///
 /// MPI gets pinned host memory, to which the messages are copied and from which they return; or the messages
-/// themselves, where they lie in host memory or MPI takes device memory. A step allocates nothing; finish() is one wait
-/// for the device.
+/// themselves, where they lie in host memory, or MPI takes device memory and nothing overlaps
+/// (Communicator::takes_device_memory). A step allocates nothing; finish() is one wait for the device.
 class GradientReducer {
  public:
   /// gradients: a flat block [parameters.size] on the device, which the backward passes fill, and where the result
@@ -100,6 +100,7 @@ class GradientReducer {
   [[nodiscard]] Bucket bucket(const Part& part, std::size_t message) const;
   void encode(Part& part);
   void give(Part& part);
+  void move_on();
   void decode(const Part& part);
 
   Backend& backend_;

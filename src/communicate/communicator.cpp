@@ -329,8 +329,8 @@ std::string Communicator::library_version() {
 }
 
 bool Communicator::takes_device_memory() const {
-#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
-  return !alone() && MPIX_Query_cuda_support() == 1;
+#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
+  return !alone() && MPIX_Query_cuda_support() == 1;  // of the library that is linked now, not of the headers
 #else
   return false;
 #endif

@@ -63,7 +63,12 @@ class TrainingOperation : public Operation {
   virtual void refresh() {}
   /// Queue the work. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
+  /// The gradient of what it reads, where it or what backward_weights() makes of it is wanted.
   virtual void backward(const WantedGradients& wanted) = 0;
+  /// The gradients of its parameters. Called where one of them is wanted: before backward(), or behind it, where that
+  /// computes them.
+  virtual void backward_weights(const WantedGradients&) {}
+  [[nodiscard]] virtual bool weights_first() const { return true; }
 
  protected:
   using Operation::Operation;

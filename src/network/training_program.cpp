@@ -11,6 +11,23 @@ namespace dat {
 struct TrainingProgram::Step {
   std::unique_ptr<TrainingOperation> operation;
   std::vector<TrainingLowering::Sum> sums;
+
+  /// Queues both, the sums as far as values from `lowest` on need them.
+  void backward(const Model& model, const Planner& planner, const WantedGradients& wanted, int lowest) const {
+    operation->backward(wanted);
+    for (const auto& [a, b, into, elements, value] : sums) {
+      const auto at = [&](Planner::Buffer buffer) { return planner.at<float>(model.backend.workspace(), buffer); };
+      if (value >= lowest)
+        each(model.backend.device(), kernels::groups(elements), kernels::Add<float>{at(a), at(b), at(into), elements});
+    }
+  }
+};
+
+/// A part of the way back that is the same in every pass that needs all of it: no gradient of parameters within.
+struct TrainingProgram::Piece {
+  std::size_t first = 0, end = 0;  ///< steps, counted from the last one
+  int lowest = 0;                  ///< of the values whose gradients it computes
+  std::unique_ptr<Backend::Recording> recording;
 };
 
 TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
@@ -28,6 +45,7 @@ TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
   norm_gradients_ = backend.allocate_floats(2 * std::int64_t{widest}, "batch-norm gradients");
   backend.plan_weights();
   lower();
+  cut();
   std::vector<float> factors;
   for (const Node& node : model.graph.nodes)
     if (node.op == Op::batch_norm) {
@@ -58,10 +76,53 @@ void TrainingProgram::refresh() {
   for (const Step& step : steps_) step.operation->refresh();
 }
 
+/// A piece begins before gradients of parameters that come first, and ends with those that come behind.
+void TrainingProgram::cut() {
+  bool begins = true;
+  for (std::size_t k = 0; k < steps_.size(); ++k) {
+    const Step& step = steps_[steps_.size() - 1 - k];
+    const TrainingOperation& operation = *step.operation;
+    const bool has_weights = operation.node().weight >= 0;
+    if (begins || (has_weights && operation.weights_first())) pieces_.push_back({k, k, operation.result(), nullptr});
+    Piece& piece = pieces_.back();
+    piece.end = k + 1;
+    piece.lowest = std::min({piece.lowest, operation.result(), operation.input()});
+    for (const TrainingLowering::Sum& sum : step.sums) piece.lowest = std::min(piece.lowest, sum.value);
+    begins = has_weights && !operation.weights_first();
+  }
+}
+
+/// Everything once, for the device to load its code, and then into recordings. The workspace holds nothing yet; what
+/// is computed from it is computed again.
+void TrainingProgram::record(const float* x) {
+  Backend& backend = model_.backend;
+  const Counters before = backend.counters;
+  steps_.front().operation->forward(x);
+  forward_rest();
+  for (const Piece& piece : pieces_)
+    if (piece.lowest > 0) backward(piece);
+  backend.counters = before;
+  forward_ = backend.record([this] { forward_rest(); });
+  for (Piece& piece : pieces_)
+    if (piece.lowest > 0) piece.recording = backend.record([this, &piece] { backward(piece); });
+}
+
 void TrainingProgram::forward(const float* x) {
   refresh();
-  for (const Step& step : steps_) step.operation->forward(x);
+  if (forward_ == nullptr && model_.backend.replays()) record(x);
+  steps_.front().operation->forward(x);
+  forward_ != nullptr ? forward_->replay() : forward_rest();
+}
+
+/// All but the convolution that reads the images.
+void TrainingProgram::forward_rest() {
+  for (auto step = steps_.begin() + 1; step != steps_.end(); ++step) step->operation->forward(nullptr);
   each(model_.backend.device(), model_.graph.statistics, kernels::Multiply{variance_, factors_, unbiased_variance_});
+}
+
+void TrainingProgram::backward(const Piece& piece) {
+  for (std::size_t k = piece.first; k < piece.end; ++k)
+    steps_[steps_.size() - 1 - k].backward(model_, planner_, {.dx = true}, piece.lowest);
 }
 
 void TrainingProgram::backward(const float* x, const GradientRequest& request) {
@@ -81,23 +142,32 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
       lowest = std::min(lowest, step.operation->result());
   }
 
-  for (auto step = steps_.rbegin(); step != steps_.rend() && step->operation->result() >= lowest; ++step) {
-    const Node& node = step->operation->node();
-    const WantedGradients wanted{.image = x,
-                                 .image_gradient = request.input,
-                                 .dx = step->operation->input() >= lowest,
-                                 .dw = destination(node.weight),
-                                 .dbias = destination(node.bias),
-                                 .accumulate = request.accumulate};
-    step->operation->backward(wanted);
-    for (const auto& [a, b, into, elements, value] : step->sums) {
-      const auto at = [&](Planner::Buffer buffer) { return planner_.at<float>(model_.backend.workspace(), buffer); };
-      if (value >= lowest)
-        each(model_.backend.device(), kernels::groups(elements), kernels::Add<float>{at(a), at(b), at(into), elements});
+  const auto backward_weights = [&](TrainingOperation& operation, const WantedGradients& wanted) {
+    if (wanted.dw == nullptr && wanted.dbias == nullptr) return;
+    operation.backward_weights(wanted);
+    if (request.ready == nullptr) return;
+    if (wanted.dbias != nullptr) (*request.ready)(operation.node().bias);
+    if (wanted.dw != nullptr) (*request.ready)(operation.node().weight);
+  };
+  for (const Piece& piece : pieces_) {
+    const bool whole = piece.recording != nullptr && piece.lowest >= lowest;
+    for (std::size_t k = piece.first; k < piece.end; ++k) {
+      const Step& step = steps_[steps_.size() - 1 - k];
+      TrainingOperation& operation = *step.operation;
+      if (operation.result() < lowest) return;
+      const WantedGradients wanted{.image = x,
+                                   .image_gradient = request.input,
+                                   .dx = operation.input() >= lowest,
+                                   .dw = destination(operation.node().weight),
+                                   .dbias = destination(operation.node().bias),
+                                   .accumulate = request.accumulate};
+      if (operation.weights_first()) backward_weights(operation, wanted);
+      if (!whole)
+        step.backward(model_, planner_, wanted, lowest);
+      else if (k == piece.first)
+        piece.recording->replay();
+      if (!operation.weights_first()) backward_weights(operation, wanted);
     }
-    if (request.ready == nullptr) continue;
-    if (wanted.dbias != nullptr) (*request.ready)(node.bias);
-    if (wanted.dw != nullptr) (*request.ready)(node.weight);
   }
 }
 

@@ -42,7 +42,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
       own_(separate_ ? static_cast<std::size_t>(ranks.rank()) : 0),
       unchanged_(ranks.size() == 1 && codec_->exact() && aggregator_->keeps_one()),
       summed_(codec_->summable() && aggregator_->is_mean() && !separate_),
-      staged_(backend.device().kind == DeviceKind::cuda && !ranks.takes_device_memory()),
+      staged_(backend.device().kind == DeviceKind::cuda && (options.overlap || !ranks.takes_device_memory())),
       any_(ActiveSet::all(parameters.layers())),
       absent_(any_) {
   require(options.bucket_elements >= 1, ExitCode::usage, "--bucket must be at least 1 element");
@@ -212,7 +212,12 @@ void GradientReducer::ready(int segment) {
       if (one.missing > 0 || !backend_.arrived(one.ticket)) break;  // all ranks send in the same order
       give(one);
     }
-  for (Part& one : parts_) (void)one.request.test();  // MPI gets the chance to move on what is under way
+  move_on();
+}
+
+/// MPI gets the chance to move on what is under way.
+void GradientReducer::move_on() {
+  for (Part& part : parts_) (void)part.request.test();
 }
 
 void GradientReducer::encode(Part& part) {
@@ -271,6 +276,7 @@ void GradientReducer::finish() {
     const Stopwatch watch(seconds_waiting_);
     for (Part& part : parts_) {
       if (part.sent) continue;
+      while (options_.overlap && !backend_.arrived(part.ticket)) move_on();
       backend_.wait_for(part.ticket);
       give(part);
     }

@@ -102,12 +102,13 @@ struct Setting {
   const auto share = (s.data->size() + world.size() - 1) / world.size();
   DatasetInfo images = info;
   images.classes = s.classes.count;
+  const BackendOptions backend{.device = options.device,
+                               .threads = choose_threads(options.threads, world.node_size()),
+                               .node_rank = world.node_rank(),
+                               .math = options.math,
+                               .deterministic = options.deterministic};
   s.replica = std::make_unique<Replica>(
-      ReplicaOptions{.backend = {.device = options.device,
-                                 .threads = choose_threads(options.threads, world.node_size()),
-                                 .node_rank = world.node_rank(),
-                                 .math = options.math,
-                                 .deterministic = options.deterministic},
+      ReplicaOptions{.backend = backend,
                      .network = trained.network,
                      .width = trained.width,
                      .images = images,

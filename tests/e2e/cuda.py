@@ -33,10 +33,12 @@ class Runs(common.TestCase):
         self.train("parts", *warm, ranks=2)
         self.assert_same(common.state("straight"), common.state("parts"))
 
-    def test_where_the_pixels_lie_and_when_messages_go_changes_nothing(self):
+    def test_where_the_pixels_lie_when_messages_go_and_what_is_recorded_changes_nothing(self):
         self.train("resident", *SMALL, "--resident", "on", ranks=2)
         self.train("streamed", *SMALL, "--resident", "off", "--overlap", ranks=2)
+        self.train("called", *SMALL, "--graphs", "off", ranks=2)
         self.assert_same(common.state("resident"), common.state("streamed"))
+        self.assert_same(common.state("resident"), common.state("called"))
 
     def test_16_bit_attacks_train_and_micro_batches_work(self):
         for precision in "f16", "bf16":

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/calls.hpp"
+
 namespace dat::cpu {
 
 CpuBackend::CpuBackend(int threads)
@@ -102,14 +104,6 @@ double CpuBackend::seconds(Ticket from, Ticket to) {
 }
 
 std::unique_ptr<Backend::Recording> CpuBackend::record(std::function<void()> work) {
-  class Calls final : public Recording {
-   public:
-    explicit Calls(std::function<void()> all) : work_(std::move(all)) {}
-    void replay() override { work_(); }
-
-   private:
-    std::function<void()> work_;
-  };
   return std::make_unique<Calls>(std::move(work));
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "backend/calls.hpp"
 #include "backend/cuda/factory.hpp"
 #include "backend/cuda/pass_plan.hpp"
 #include "pointwise.hpp"
@@ -121,7 +122,9 @@ Gpu::Gpu() {
 }
 
 CudaBackend::CudaBackend(const BackendOptions& options)
-    : tf32_(options.math == "tf32" && gpu_.capability >= 80), deterministic_(options.deterministic) {
+    : tf32_(options.math == "tf32" && gpu_.capability >= 80),
+      deterministic_(options.deterministic),
+      graphs_(options.graphs) {
   check(cudnnSetStream(cudnn_, stream_));
   check(cublasSetStream(cublas_, stream_));
   // Of one's own, so that cuBLAS allocates nothing while work is recorded.
@@ -188,6 +191,7 @@ void CudaBackend::commit(SharedBlock& shared, const std::string& purpose) {
     std::erase_if(memory_, [&](const auto& one) { return one.get() == shared.data; });
     std::erase_if(allocations_, [&](const Allocation& a) { return a.purpose == purpose && a.bytes == shared.bytes; });
     shared.data = nullptr;
+    ++moves_;
   }
   shared.data = allocate(shared.wanted, purpose);
   shared.bytes = shared.wanted;
@@ -277,43 +281,62 @@ void CudaBackend::send(void* device, const void* pinned, std::size_t bytes) {
   check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream_));
 }
 
-std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {
-  class Graph final : public Recording {
-   public:
-    Graph(CudaBackend& backend, const std::function<void()>& calls) : backend_(backend) {
-      const Counters before = backend.counters;
-      cudaGraph_t graph = nullptr;
-      check(cudaStreamBeginCapture(backend.stream(), cudaStreamCaptureModeThreadLocal));
-      try {
-        calls();
-        check(cudaStreamEndCapture(backend.stream(), &graph));
-        check(cudaGraphInstantiateWithFlags(&graph_, graph, 0));
-      } catch (...) {
-        if (graph == nullptr) (void)cudaStreamEndCapture(backend.stream(), &graph);
-        if (graph != nullptr) (void)cudaGraphDestroy(graph);
-        (void)cudaGetLastError();  // or the next kernel would be blamed for it
-        backend.counters = before;
-        throw;
-      }
-      check(cudaGraphDestroy(graph));
-      counted_ = backend.counters;
-      counted_ -= before;
-      backend.counters = before;
-    }
-    ~Graph() override { (void)cudaGraphExecDestroy(graph_); }
-    Graph(const Graph&) = delete;
-    Graph& operator=(const Graph&) = delete;
-    void replay() override {
-      check(cudaGraphLaunch(graph_, backend_.stream()));
-      backend_.counters += counted_;
-    }
+class CudaBackend::Graph final : public Recording {
+ public:
+  Graph(CudaBackend& backend, std::function<void()> work) : backend_(backend), work_(std::move(work)) { capture(); }
+  ~Graph() override { destroy(); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 
-   private:
-    CudaBackend& backend_;
-    cudaGraphExec_t graph_ = nullptr;
-    Counters counted_;
-  };
-  return std::make_unique<Graph>(*this, work);
+  void replay() override {
+    if (moves_ != backend_.moves_) {  // addresses in it are old
+      destroy();
+      capture();
+    }
+    check(cudaGraphLaunch(graph_, backend_.stream()));
+    backend_.counters += counted_;
+  }
+
+ private:
+  void capture() {
+    const Counters before = backend_.counters;
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamBeginCapture(backend_.stream(), cudaStreamCaptureModeThreadLocal));
+    try {
+      work_();
+      check(cudaStreamEndCapture(backend_.stream(), &graph));
+      check(cudaGraphInstantiateWithFlags(&graph_, graph, 0));
+    } catch (...) {
+      if (graph == nullptr) (void)cudaStreamEndCapture(backend_.stream(), &graph);
+      if (graph != nullptr) (void)cudaGraphDestroy(graph);
+      (void)cudaGetLastError();  // or the next kernel would be blamed for it
+      backend_.counters = before;
+      throw;
+    }
+    check(cudaGraphDestroy(graph));
+    counted_ = backend_.counters;
+    counted_ -= before;
+    backend_.counters = before;
+    moves_ = backend_.moves_;
+  }
+  void destroy() {
+    if (graph_ != nullptr) (void)cudaGraphExecDestroy(graph_);
+    graph_ = nullptr;
+  }
+
+  CudaBackend& backend_;
+  std::function<void()> work_;
+  cudaGraphExec_t graph_ = nullptr;
+  Counters counted_;
+  int moves_ = 0;  ///< of the backend's memory, when it was captured
+};
+
+std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {
+  return graphs_ ? capture(std::move(work)) : std::make_unique<Calls>(std::move(work));
+}
+
+std::unique_ptr<Backend::Recording> CudaBackend::capture(std::function<void()> work) {
+  return std::make_unique<Graph>(*this, std::move(work));
 }
 
 }  // namespace cuda

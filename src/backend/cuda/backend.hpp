@@ -57,6 +57,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool passed(Ticket stamp) override;
   [[nodiscard]] double seconds(Ticket from, Ticket to) override;
   [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
+  [[nodiscard]] bool replays() const override { return graphs_; }
+  /// A CUDA graph, also where recordings are to be calls.
+  [[nodiscard]] std::unique_ptr<Recording> capture(std::function<void()> work);
 
   [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
   [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;
@@ -84,10 +87,11 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
 
  private:
+  class Graph;
   void commit(SharedBlock& shared, const std::string& purpose);
 
   const Gpu gpu_;
-  bool tf32_ = false, deterministic_ = false;
+  bool tf32_ = false, deterministic_ = false, graphs_ = true;
   // Memory outlives the streams: members are destroyed from the last to the first.
   struct Free {
     void operator()(void* p) const { (void)cudaFree(p); }
@@ -99,6 +103,7 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<void, FreeHost>> pinned_;
   std::vector<Allocation> allocations_;
   SharedBlock workspace_, scratch_, zeros_;
+  int moves_ = 0;  ///< of one of them
   std::vector<Trial> trials_;
 
   Stream stream_, copies_;

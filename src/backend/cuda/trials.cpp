@@ -65,7 +65,7 @@ class TrialClock {
     const double one = least(once, 1);
     const int calls = std::clamp(static_cast<int>(std::ceil(kEnough / one)), 1, kMostCalls);
     if (calls == 1) return least(once, kReplays);
-    const auto several = backend_.record([&] {
+    const auto several = backend_.capture([&] {
       for (int k = 0; k < calls; ++k) call();
     });
     return least(*several, kReplays) / calls;
@@ -341,7 +341,7 @@ class Tryout {
     Trial trial{spec_.convolution(), spec_.pass_name(), name, 0, {}};
     try {
       call();  // what is recorded must have run before
-      const auto recording = backend_.record(call);
+      const auto recording = backend_.capture(call);
       if (!backend_.deterministic()) trial.milliseconds = clock_.time(*recording, call);
     } catch (const Error& error) {
       refuse(name, std::string("cannot be recorded: ") + error.what());

@@ -105,6 +105,10 @@ class TrainingBatchNorm final : public TrainingOperation {
   void backward(const WantedGradients& wanted) override {
     if (!wanted.dx && wanted.dw == nullptr && wanted.dbias == nullptr) return;
     norm_->backward(at(x_), at(dy_), model_.values(node_.weight), mean_, variance_, at(dx_), dgamma_, dbeta_);
+  }
+
+  [[nodiscard]] bool weights_first() const override { return false; }
+  void backward_weights(const WantedGradients& wanted) override {
     if (wanted.dw != nullptr) each(device(), node_.c, kernels::Scale{dgamma_, wanted.dw, 1.0F, wanted.accumulate});
     if (wanted.dbias != nullptr) each(device(), node_.c, kernels::Scale{dbeta_, wanted.dbias, 1.0F, wanted.accumulate});
   }

@@ -145,9 +145,11 @@ class TrainingConvolution final : public TrainingOperation {
 
   void forward(const float* image) override { conv_->forward(of_images() ? image : at(x_), at(y_), nullptr); }
 
+  void backward_weights(const WantedGradients& wanted) override {
+    conv_->backward_weights(of_images() ? wanted.image : at(x_), at(dy_), wanted.dw, wanted.accumulate);
+  }
+
   void backward(const WantedGradients& wanted) override {
-    if (wanted.dw != nullptr)
-      conv_->backward_weights(of_images() ? wanted.image : at(x_), at(dy_), wanted.dw, wanted.accumulate);
     if (!wanted.dx) return;
     if (of_images())
       conv_->backward_image(at(dy_), wanted.image_gradient, {});

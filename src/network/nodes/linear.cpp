@@ -54,9 +54,11 @@ class TrainingLinear final : public TrainingOperation {
     linear_->forward(at(x_), model_.values(node_.weight), model_.values(node_.bias), logits_);
   }
 
+  void backward_weights(const WantedGradients& wanted) override {
+    linear_->backward_weights(at(x_), dlogits_, wanted.dw, wanted.dbias, wanted.accumulate);
+  }
+
   void backward(const WantedGradients& wanted) override {
-    if (wanted.dw != nullptr || wanted.dbias != nullptr)
-      linear_->backward_weights(at(x_), dlogits_, wanted.dw, wanted.dbias, wanted.accumulate);
     if (wanted.dx) linear_->backward_data(dlogits_, model_.values(node_.weight), at(dx_));
   }
 
