@@ -65,7 +65,7 @@ void compare_gradients(const GoldenCase& c, const std::string& group) {
 struct Fixture {
   explicit Fixture(const std::string& name)
       : backend(test::test_backend()),
-        c(*backend, test::data_path("golden/" + name + ".h5"),
+        c(*backend, test::data_path("golden/" + name + ".h5")),
         frozen(c.model, c.n),
         training(c.model, c.n) {
     backend->commit_workspace();

@@ -70,18 +70,27 @@ def is_elf(path):
         return file.read(4) == b"\x7fELF"
 
 
-def needed(path):
-    """(name, path or None) of each library that the loader would take for it here."""
-    for line in run("ldd", path).splitlines():
-        match = re.match(r"\s*(\S+) => (?:(/\S+)|not found)", line)
+def elf_files(folder):
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and is_elf(path)]
+
+
+def needed(paths):
+    """For each file (name, path or None) of each library that the loader would take for it here."""
+    paths = list(map(str, paths))
+    found, file = {path: [] for path in paths}, paths[0]
+    for line in run("ldd", *paths).splitlines():
+        match = re.match(r"\s+(\S+) => (?:(/\S+)|not found)", line)
         if match:
-            yield match[1], match[2]
+            found[file].append((match[1], match[2]))
+        elif line.endswith(":"):  # with several files, each has a head
+            file = line[:-1]
+    return found
 
 
-def glibc(path):
-    """The newest version of the C library whose symbols the file needs, as numbers."""
-    versions = re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", run("objdump", "-T", path))
-    return max((tuple(map(int, version.split("."))) for version in versions), default=(0,))
+def glibc(paths):
+    """The newest version of the C library whose symbols the files need."""
+    versions = set(re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", run("objdump", "-T", *paths)))
+    return max(versions, key=lambda version: [int(number) for number in version.split(".")])
 
 
 def add_mpi(stage):
@@ -101,8 +110,10 @@ def add_mpi(stage):
     for name, pattern in (("pkglibdir", "*.so"), ("pkgdatadir", "*.txt")):
         to = folder(name, prefix)
         to.mkdir(parents=True)
-        for path in sorted(folder(name, None).glob(pattern)):
-            if pattern == "*.txt" or not any(kFabrics.match(library) for library, _ in needed(path)):
+        paths = sorted(folder(name, None).glob(pattern))
+        taken = needed(paths) if pattern == "*.so" else {}
+        for path in paths:
+            if not any(kFabrics.match(library) for library, _ in taken.get(str(path), [])):
                 shutil.copy(path, to)
 
 
@@ -117,12 +128,12 @@ def make_stage(stage, double):
     if injection.exists() and not double:
         run("strip", "-o", stage / "lib" / injection.name, injection)
     add_mpi(stage)
-    for path in [path for path in stage.rglob("*") if path.is_file() and is_elf(path)]:
-        for name, library in needed(path):
+    for path, libraries in needed(elf_files(stage)).items():
+        for name, library in libraries:
             if kSystem.match(name) or kCuda.match(name) or (stage / "lib" / name).exists():
                 continue
             if not library:
-                sys.exit(f"gpu_slot.sh: {path.name} needs {name}, which is not found here")
+                sys.exit(f"gpu_slot.sh: {path} needs {name}, which is not found here")
             shutil.copy(library, stage / "lib" / name)
     for path in (stage / "libexec").iterdir():
         wrapper = stage / "bin" / path.name
@@ -135,12 +146,11 @@ def make_stage(stage, double):
             shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "test_*.py"))
         else:
             shutil.copy(source, to)
-    newest = max(glibc(path) for path in stage.rglob("*") if path.is_file() and is_elf(path))
     changed = run("git", "-C", kRoot, "status", "--porcelain", "--untracked-files=no").strip()
     about = {
         "commit": run("git", "-C", kRoot, "rev-parse", "--short=12", "HEAD").strip() + (" with changes" if changed else ""),
         "double": double,
-        "glibc": ".".join(map(str, newest)),
+        "glibc": glibc(elf_files(stage)),
     }
     (stage / "about.json").write_text(json.dumps(about, indent=1) + "\n")
     return about

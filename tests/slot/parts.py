@@ -82,7 +82,11 @@ class Here:
             "OMP_WAIT_POLICY": "passive",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
-            # Shared memory and loopback are all that one node needs; waiting ranks leave the cores to others.
+            # One node needs shared memory and loopback, no ssh, and no daemon for a program without mpiexec; waiting
+            # ranks leave the cores to others.
+            "OMPI_MCA_plm": "isolated",
+            "OMPI_MCA_ess_singleton_isolated": "1",
+            "PMIX_MCA_pcompress_base_silence_warning": "1",
             "OMPI_MCA_pml": "ob1",
             "OMPI_MCA_btl": "self,vader,tcp",
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -107,21 +111,24 @@ class Here:
                            else shutil.which(name, path=self.environment["PATH"]))]
         return f"there is no {' and no '.join(lacking)}" if lacking else ""
 
-    def bare(self, *command):
-        """A program of the archive without the script that sets its libraries up, which tools might take for it."""
+    def loader(self):
+        """What the programs in libexec need in their environment; those in bin are scripts that set it."""
         libraries = [str(kRoot / "lib"), self.environment["DAT_CUDA_LIBRARIES"], os.environ.get("LD_LIBRARY_PATH", "")]
-        return ["env", "LD_LIBRARY_PATH=" + ":".join(filter(None, libraries)), f"OPAL_PREFIX={kRoot / 'mpi'}",
-                kRoot / "libexec" / command[0], *command[1:]]
+        return {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "OPAL_PREFIX": str(kRoot / "mpi")}
 
     def without_libraries(self):
         """What the loader does not find for the programs and the MPI library's plugins: lines of ldd."""
-        prefix = self.bare("none")[:2]
-        wanting = set()
-        for path in sorted([*(kRoot / "libexec").iterdir(), *(kRoot / "mpi").rglob("*.so")]):
-            done = subprocess.run([*prefix, "ldd", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            wanting.update(f"{path.name}: {line.strip()}" for line in done.stdout.splitlines() if "not found" in line)
-            if done.returncode != 0:
-                wanting.add(f"{path.name}: ldd ends with {done.returncode}: {done.stdout.strip()}")
+        environment = {**self.environment, **self.loader()}
+        files = sorted([*(kRoot / "libexec").iterdir(), *(kRoot / "mpi").rglob("*.so")])
+        done = subprocess.run(["ldd", *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        wanting, file = set(), ""
+        for line in done.stdout.splitlines():
+            if line.endswith(":"):
+                file = pathlib.Path(line[:-1]).name
+            elif "not found" in line:  # a library, or a version of the C library
+                wanting.add(f"{file}: {line.strip()}")
+        if done.returncode != 0 and not wanting:
+            wanting.add(f"ldd ends with {done.returncode}: {done.stdout.strip().splitlines()[-1]}")
         return sorted(wanting)
 
 
@@ -392,12 +399,13 @@ def laws(slot, here):
               if here.double else
               ["--network", "preact_resnet18", "--limit-train", "192", "--limit-test", "64", "--batch", "64"])
     twice = 'for run in 1 2; do "$@" --out same$run && grep "^weights" same$run/SUMMARY.txt || exit; done'
-    small = [*here.bare("dat_hpc"), "train", "--device", "cuda", "--network", "small_cnn", "--width", "16", "--limit-train",
+    small = ["train", "--device", "cuda", "--network", "small_cnn", "--width", "16", "--limit-train",
              "32", "--limit-test", "8", "--batch", "16", "--attack-steps", "2", "--eval-attack-steps", "2", "--epochs", "1",
              "--warmup-epochs", "0", "--resume", "never"]
 
-    def sanitizer(name, tool, *command):
-        return Part(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command], 240, read_sanitizer,
+    def sanitizer(name, tool, program, *arguments):  # of the program itself, not of the script that starts it
+        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", kRoot / "libexec" / program, *arguments]
+        return Part(name, command, 240, read_sanitizer, environment=here.loader(),
                     missing=here.missing("compute-sanitizer"), excuse="Device not supported")
 
     def log(name):
@@ -416,9 +424,9 @@ def laws(slot, here):
                read_training) for precision in ("f32", "f16", "bf16")),
         Part("same_weights_twice", ["bash", "-c", twice, "bash", *train, "--attack-precision", "f16"], 200,
              read_same_weights),
-        sanitizer("memcheck_kernels", "memcheck", *here.bare("dat_tests"), "[kernels]~[cpu]"),
-        sanitizer("racecheck_kernels", "racecheck", *here.bare("dat_tests"), "[kernels]~[cpu]"),
-        sanitizer("memcheck_run_f16", "memcheck", *small, "--attack-precision", "f16", "--out", "memcheck"),
+        sanitizer("memcheck_kernels", "memcheck", "dat_tests", "[kernels]~[cpu]"),
+        sanitizer("racecheck_kernels", "racecheck", "dat_tests", "[kernels]~[cpu]"),
+        sanitizer("memcheck_run_f16", "memcheck", "dat_hpc", *small, "--attack-precision", "f16", "--out", "memcheck"),
         *(Part(f"whole_runs_{part}", here.script("tests/e2e/cuda.py", here.program("dat_hpc"), "--part", f"{part}/2"), 300,
                read_unittest, missing=here.missing("h5py")) for part in (1, 2)),
     ], at_once=max(2, min(6, (os.cpu_count() or 2) // 2)))

@@ -42,9 +42,9 @@ exec chroot "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root "$@"
 """
 
 
-def libraries(path):
-    """Paths of what the loader takes for it."""
-    return [pathlib.Path(place) for _, place in pack.needed(path) if place]
+def libraries(paths):
+    """Paths of what the loader takes for them."""
+    return {pathlib.Path(place) for found in pack.needed(paths).values() for _, place in found if place}
 
 
 def copy(path, root, to=None):
@@ -52,6 +52,15 @@ def copy(path, root, to=None):
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         shutil.copy(path, target)
+
+
+def copy_tree(path, root, *left_out):
+    """Without `left_out`, and without links that lead nowhere."""
+
+    def ignore(folder, names):
+        return [name for name in names if name in ("__pycache__", *left_out) or not os.path.exists(f"{folder}/{name}")]
+
+    shutil.copytree(path, root / str(path).lstrip("/"), ignore=ignore, dirs_exist_ok=True)
 
 
 def python_packages():
@@ -79,37 +88,30 @@ def make_root(root):
 
     loader = next(word for line in pack.run("ldd", sys.executable).splitlines() for word in line.split()
                   if "ld-linux" in word)
-    base = {pathlib.Path(loader)}
-    for name in kCommands:
-        path = shutil.which(name) or sys.exit(f"gpu_slot.sh: the rehearsal needs {name}")
+    commands = {name: shutil.which(name) or sys.exit(f"gpu_slot.sh: the rehearsal needs {name}") for name in kCommands}
+    for name, path in commands.items():
         copy(path, root, f"/usr/bin/{name}")
-        if pack.is_elf(os.path.realpath(path)):
-            base.update(libraries(path))
+    base = {pathlib.Path(loader), *libraries(path for path in commands.values() if pack.is_elf(path))}
     folder = next(path.parent for path in base if path.name.startswith("libc.so"))
     base.update(path for path in folder.iterdir() if pack.kSystem.match(path.name))
     for path in base:
         copy(path, root)
 
     standard = pathlib.Path(sysconfig.get_paths()["stdlib"])
-    ignore = shutil.ignore_patterns("__pycache__", "test", "tests", "include", "idlelib", "site-packages", "dist-packages",
-                                    "config-*")
-    shutil.copytree(standard, root / str(standard).lstrip("/"), ignore=ignore, symlinks=False, ignore_dangling_symlinks=True)
+    copy_tree(standard, root, "test", "idlelib", "site-packages", "dist-packages")
     copy(os.path.realpath(sys.executable), root, "/opt/python/python3")
     places = [standard, *python_packages()]
     for path in places[1:]:
-        to = root / str(path).lstrip("/")
-        to.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            shutil.copytree(path, to, ignore=shutil.ignore_patterns("__pycache__", "include"), dirs_exist_ok=True)
+            copy_tree(path, root, "include")
         else:
-            shutil.copy(path, to)
+            copy(path, root)
     extensions = [sys.executable]
     for place in places:
         extensions += [path for path in (place.rglob("*.so*") if place.is_dir() else [place])
                        if ".so" in path.name and "/test" not in str(path) and path.is_file() and pack.is_elf(path)]
-    for path in extensions:
-        for library in libraries(path):
-            copy(library, root, f"/opt/python/lib/{library.name}")
+    for library in libraries(extensions):
+        copy(library, root, f"/opt/python/lib/{library.name}")
     for name, text in {"python3": kPython.format(loader=loader),
                        **{name: "#!/bin/sh\n" + text for name, text in kStandIns.items()}}.items():
         (root / "usr/bin" / name).write_text(text)

@@ -220,8 +220,9 @@ class Slot:
             return Row(part.name, kNotHere, seconds, str(error))
 
     def output(self, name):
-        """What the part has printed, without the line of its command."""
-        return self.log(name).read_text(errors="replace").partition("\n")[2]
+        """What the part has printed, without the line of its command and without colours."""
+        text = self.log(name).read_text(errors="replace").partition("\n")[2]
+        return re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
 
     @staticmethod
     def line(row):

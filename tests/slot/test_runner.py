@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import pathlib
 import signal
@@ -9,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import types
 import unittest
 
 import parts
@@ -162,6 +164,27 @@ class Readers(unittest.TestCase):
         for text in "ERROR SUMMARY: 3 errors\n", "RACECHECK SUMMARY: 10 hazards displayed (10 errors, 0 warnings)\n", "":
             with self.assertRaises(runner.Wrong):
                 parts.read_sanitizer(text)
+
+    def test_plans_are_compared_pass_by_pass(self):
+        def trial(algorithm, ms, **more):
+            return json.dumps({"row": "trial", "convolution": "3x3, frozen, f16", "pass": "forward", "algorithm": algorithm,
+                               "ms": ms, **more})
+
+        slot = types.SimpleNamespace(details=[])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "layers.jsonl")
+            path.write_text("\n".join([trial("GEMM", 0.3), trial("WINOGRAD", 0.2), trial("FFT", 0, refused="too large"),
+                                       trial("graph eng0", 0, refused="wrong"), trial("graph eng1", 0.1),
+                                       trial("graph eng2", 0)]))
+            self.assertEqual(parts.read_plans(slot, path),
+                             "1 passes, 1 with both plans: graph faster in 1; sum 0.2000, 0.1000 ms")
+            self.assertIn("   0.2000   0.1000  2.00  3x3, frozen, f16, forward: graph eng1", slot.details)
+            self.assertIn("graph plans refused, 1 times: wrong", slot.details)
+            path.write_text(trial("GEMM", 0.3))
+            self.assertEqual(parts.read_plans(slot, path), "1 passes, no graph plan for any")
+            path.write_text("")
+            with self.assertRaises(runner.Wrong):
+                parts.read_plans(slot, path)
 
     def test_generations(self):
         names = {"sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32": "sm80",
