@@ -509,11 +509,11 @@ kSlots = {"smoke": smoke, "laws": laws, "speed": speed, "graph": graph, "check":
 
 def print_versions():
     """Of what else is on this machine."""
-    uname = os.uname()
-    print(f"{uname.sysname} {uname.release}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     try:
         import torch
 
         print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}")
     except ImportError:
         print("no PyTorch")
+    uname = os.uname()
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, {uname.sysname} {uname.release}")

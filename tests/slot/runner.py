@@ -15,7 +15,7 @@ import tempfile
 import time
 import typing
 
-kLines, kWidth = 60, 118  # of the table that is printed
+kLines, kWidth = 60, 140  # of the table that is printed
 kLogBytes = 256 << 10  # of a log's beginning, and of its end, that the archive keeps
 kArchiveBytes = 16 << 20
 kLeast = 10  # seconds that must be left for a part to begin
