@@ -343,7 +343,7 @@ def ceilings(slot, here, rates):
 def layers(slot, here, name, batch, precision, rates, seconds):
     """bench_layers with its trials; the path of its JSON."""
     path = slot.results / f"{name}.jsonl"
-    size = ["--width", "16", "--batch", "4", "--steps", "2", "--repeat", "3"] if here.double else ["--batch", batch]
+    size = ["--width", "16", "--batch", "2", "--steps", "1", "--repeat", "1"] if here.double else ["--batch", batch]
     rate = ["--gemm-tflops", rates[precision]] if precision in rates else []
     command = [here.program("bench_layers"), "--device", "cuda", "--precision", precision, "--json", path, *size, *rate]
     slot.run([Part(name, command, seconds, read_layers(path))])
@@ -353,8 +353,8 @@ def layers(slot, here, name, batch, precision, rates, seconds):
 def step(here, name, rates, batch, *options, seconds=60, read=None, environment=None):
     width, size = 64, ["--batch", batch, "--repeat", "10", *options]
     if here.double:
-        width, size = 16, ["--batch", "8", "--width", "16", "--steps", "2", "--repeat", "2"]
-        size += ["--attack-batch", "4"] if "--attack-batch" in options else []
+        width, size = 16, ["--batch", "4", "--width", "16", "--steps", "1", "--repeat", "1"]
+        size += ["--attack-batch", "2"] if "--attack-batch" in options else []
     command = [here.program("bench_step"), "--device", "cuda", "--math", "tf32", "--attack-precision", "f16", *size]
     return Part(name, command, seconds, read or read_step(rates, width), environment=environment or {})
 
@@ -362,7 +362,7 @@ def step(here, name, rates, batch, *options, seconds=60, read=None, environment=
 def pairs(slot, here, name, form, batch, count, seconds, environment=None):
     size = ["--batch", batch, "--pairs", count]
     if here.double:
-        size = ["--batch", "8", "--pairs", "1", "--width", "16", "--steps", "2", "--peer-device", "cpu"]
+        size = ["--batch", "4", "--pairs", "1", "--width", "16", "--steps", "1", "--peer-device", "cpu"]
     command = here.script("bench/compare.py", here.program("bench_step"), "--device", "cuda", "--form", form, *size,
                           "--peer-python", sys.executable, "--json", slot.results / f"{name}.jsonl")
     return Part(name, command, seconds, read_pairs, missing=here.missing("torch"),
