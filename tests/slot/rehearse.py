@@ -18,8 +18,8 @@ import time
 
 import pack
 
-kCommands = ("bash", "sh", "env", "dirname", "readlink", "cat", "ls", "mkdir", "rm", "cp", "mv", "ln", "chmod", "uname", "nproc",
-             "sleep", "tar", "gzip", "grep", "sed", "timeout", "ldd", "date", "head", "tail", "id", "true", "false")
+kCommands = ("bash", "sh", "env", "dirname", "cat", "ls", "mkdir", "rm", "cp", "mv", "ln", "chmod", "uname", "nproc", "sleep",
+             "tar", "gzip", "grep", "sed", "ldd", "date", "head", "tail", "id", "true", "false")
 kModules = ("numpy", "h5py", "torch")
 kPython = """#!/bin/sh
 exec {loader} --argv0 /usr/bin/python3 --library-path /opt/python/lib /opt/python/python3 "$@"

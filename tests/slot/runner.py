@@ -16,7 +16,7 @@ import time
 import typing
 
 kLines, kWidth = 60, 140  # of the table that is printed
-kLogBytes = 256 << 10  # of a log's beginning, and of its end, that the archive keeps
+kLogBytes = 1 << 20  # of a log's beginning, and of its end, that the archive keeps
 kArchiveBytes = 16 << 20
 kLeast = 10  # seconds that must be left for a part to begin
 kGrace = 15  # seconds beyond its limit after which a slot ends whatever it waits for

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import signal
-import sys
 import tarfile
 import tempfile
 import time
@@ -64,7 +63,7 @@ class Slots(unittest.TestCase):
     def test_an_exit_code_a_signal_and_a_missing_line_are_wrong(self):
         slot = self.slot()
         statuses = self.run_parts(slot, shell("code", "echo why; exit 4"), shell("signal", "kill -SEGV $$"),
-                                  shell("silent", "true", read=says("fine")), shell("json", "echo x", read=lambda text: int(text)))
+                                  shell("silent", "true", read=says("fine")), shell("number", "echo x", read=int))
         self.assertEqual(statuses, [runner.kWrong] * 4)
         self.assertEqual([row.figure for row in slot.rows[:3]],
                          ["exit code 4: why", "ended by signal 11: no output", "it does not say so"])
