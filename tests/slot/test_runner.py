@@ -75,7 +75,7 @@ class Slots(unittest.TestCase):
         # As a launcher does: a rank in a process group of its own, and one that is deaf to SIGTERM.
         script = "set -m; sleep 60 & echo $!; sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.1; done' & wait"
         self.assertEqual(self.run_parts(slot, Part("hangs", ["bash", "-c", script], 1)), [runner.kTimeOut])
-        self.assertLess(time.monotonic() - begin, 12)
+        self.assertLess(time.monotonic() - begin, 40)
         pids = [int(line) for line in slot.output("hangs").split() if line.isdigit()]
         self.assertEqual(len(pids), 2)
         for pid in pids:
@@ -103,9 +103,9 @@ class Slots(unittest.TestCase):
 
     def test_side_by_side_rows_keep_their_order(self):
         slot = self.slot()
-        begin = time.monotonic()
-        self.run_parts(slot, shell("a", "sleep 0.6"), shell("b", "sleep 0.6"), shell("c", "true"), at_once=3)
-        self.assertLess(time.monotonic() - begin, 1.2)
+        waits = "until [ -e c ]; do sleep 0.05; done"
+        statuses = self.run_parts(slot, shell("a", waits), shell("b", waits), shell("c", "touch c"), at_once=3)
+        self.assertEqual(statuses, [runner.kOk] * 3)
         self.assertEqual([row.name for row in slot.rows], ["a", "b", "c"])
 
     def test_the_slot_ends_itself_whatever_it_waits_for(self):
