@@ -177,13 +177,15 @@ def rehearse_faults(stage):
     stage.step("fault: there is no GPU", stage.slot("/real/gpu_slot", "laws"), 1, r"^doctor +WRONG .*no usable GPU")
     stage.step("fault: laws without a GPU", stage.slot("/real/gpu_slot", "laws", "--only", "laws_golden"), 1,
                r"^laws_golden +WRONG")
-    stage.step("fault: a program hangs", stage.slot("/double/gpu_slot", "laws", "--only", "laws_trainer", "--seconds", "20"), 3,
-               r"^laws_trainer +time-out")
     spoil = ("import h5py\nwith h5py.File('/double/gpu_slot/tests/golden/small_cnn.h5', 'a') as file:\n"
              "    file['expected/logits_eval'][0] *= 1.01\n    print('one row of logits times 1.01')\n")
     stage.step("put in: a number that is 1 % off", ["python3", "-c", spoil])
     stage.step("fault: a wrong number", stage.slot("/double/gpu_slot", "laws", "--only", "laws_golden"), 1,
                r"^laws_golden +WRONG")
+    hang = "printf '#!/bin/sh\\nsleep 1000\\n' > /double/gpu_slot/bin/dat_tests && echo dat_tests sleeps"
+    stage.step("put in: a program that hangs", ["sh", "-c", hang])
+    stage.step("fault: a program hangs", stage.slot("/double/gpu_slot", "laws", "--only", "laws_golden", "--seconds", "45"), 3,
+               r"^laws_golden +time-out")
     stage.step("put in: a library less", ["sh", "-c", "rm /double/gpu_slot/lib/libhdf5* && echo libhdf5 removed"])
     stage.step("fault: a missing library", stage.slot("/double/gpu_slot", "smoke"), 1, r"dat_hpc: libhdf5\S* => not found")
 
