@@ -450,13 +450,14 @@ def speed(slot, here):
     ])
 
 
-def read_plans(slot, path):
+def read_plans(slot, path, precision):
     """Of bench_layers' trials: each pass of a frozen convolution by the fastest plan of each kind, a line of details."""
     best, reasons = {}, collections.Counter()
     for line in json_lines(path.read_text()):
-        if line["row"] != "trial" or "frozen" not in line["convolution"]:
+        convolution, frozen, more = line.get("convolution", "").partition(", frozen")
+        if line["row"] != "trial" or not frozen or not more.endswith(", " + precision):  # f32: the evaluation's
             continue
-        kinds = best.setdefault((line["convolution"], line["pass"]), {})
+        kinds = best.setdefault((convolution + more, line["pass"]), {})
         kind = "graph" if kGraphPlan.match(line["algorithm"]) else "legacy"
         if "refused" in line:
             reasons[line["refused"]] += kind == "graph"
@@ -487,7 +488,7 @@ def graph(slot, here):
         name = f"layers_{batch}_{precision}"
         path = layers(slot, here, name, batch, precision, rates, seconds)
         if path.exists():
-            slot.note(f"plans_{batch}_{precision}", lambda: read_plans(slot, path))
+            slot.note(f"plans_{batch}_{precision}", lambda: read_plans(slot, path, precision))
     slot.run([step(here, f"step_{batch}", rates, batch) for batch in (512, 2048)])
 
 

@@ -175,15 +175,15 @@ class Readers(unittest.TestCase):
             path.write_text("\n".join([trial("GEMM", 0.3), trial("WINOGRAD", 0.2), trial("FFT", 0, refused="too large"),
                                        trial("graph eng0", 0, refused="wrong"), trial("graph eng1", 0.1),
                                        trial("graph eng2", 0)]))
-            self.assertEqual(parts.read_plans(slot, path),
+            self.assertEqual(parts.read_plans(slot, path, "f16"),
                              "1 passes, 1 with both plans: graph faster in 1; sum 0.2000, 0.1000 ms")
-            self.assertIn("   0.2000   0.1000  2.00  3x3, frozen, f16, forward: graph eng1", slot.details)
+            self.assertIn("   0.2000   0.1000  2.00  3x3, f16, forward: graph eng1", slot.details)
             self.assertIn("graph plans refused, 1 times: wrong", slot.details)
             path.write_text(trial("GEMM", 0.3))
-            self.assertEqual(parts.read_plans(slot, path), "1 passes, no graph plan for any")
+            self.assertEqual(parts.read_plans(slot, path, "f16"), "1 passes, no graph plan for any")
             path.write_text("")
             with self.assertRaises(runner.Wrong):
-                parts.read_plans(slot, path)
+                parts.read_plans(slot, path, "f16")
 
     def test_generations(self):
         names = {"sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32": "sm80",
