@@ -258,6 +258,7 @@ def main():
     parser.add_argument("--spin", action="store_true", help="threads wait as their runtime does by default")
     parser.add_argument("--math", choices=("f32", "tf32"), help="ours; default: that of the form")
     parser.add_argument("--attack-precision", choices=("f32", "f16", "bf16"), help="ours; default: that of the form")
+    parser.add_argument("--peer-device", choices=("cpu", "cuda"), help="PyTorch's, to try this script without a GPU")
     parser.add_argument("--json", type=pathlib.Path, help="every pair as one line into this file")
     arguments = parser.parse_args()
 
@@ -290,6 +291,8 @@ def main():
             math_, precision = arguments.math or math_, arguments.attack_precision or precision
             ours = [arguments.bench_step, *options, "--device", device, "--math", math_, "--attack-precision", precision]
             peer = [python, kFolder / "peers" / kPeers[device], *options]
+            if arguments.peer_device:
+                peer += ["--device", arguments.peer_device]
             name = f"{version} {form}, {math_}/{precision}"
             with tempfile.TemporaryDirectory() as folder:
                 row, line = compare(name, form, ours, peer, arguments.pairs, left, pathlib.Path(folder))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
-# outside reference, parts added to a copy that is built as a whole, the mutations. About two hours on two cores.
+# outside reference, parts added to a copy that is built as a whole, the rehearsal of the slots on a GPU where there is a
+# CUDA toolkit, the mutations. About two hours and a half on two cores.
 # Usage: bash tests/nightly.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,6 +20,9 @@ part() {
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/outside/step.py "$program"
 part python3 tests/adding_a_part.py .
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  part bash tests/gpu_slot.sh rehearse
+fi
 part bash tests/mutations.sh
 echo
 [ ${#failed[@]} -eq 0 ] && echo "all passed" && exit 0

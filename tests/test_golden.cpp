@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "data_path.hpp"
 #include "device.hpp"
 #include "golden_case.hpp"
 
@@ -64,7 +65,7 @@ void compare_gradients(const GoldenCase& c, const std::string& group) {
 struct Fixture {
   explicit Fixture(const std::string& name)
       : backend(test::test_backend()),
-        c(*backend, std::string(DAT_TEST_DATA) + "/golden/" + name + ".h5"),
+        c(*backend, test::data_path("golden/" + name + ".h5")),
         frozen(c.model, c.n),
         training(c.model, c.n) {
     backend->commit_workspace();

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
+#include "data_path.hpp"
 #include "device.hpp"
 #include "io/hdf5.hpp"
 
@@ -81,7 +82,7 @@ const auto kNames = {"sgd", "lars", "lars_sgd", "lamb"};
 }  // namespace
 
 TEST_CASE("Five steps agree with PyTorch in double precision", "[optimizer]") {
-  const auto file = Hdf5File::open(std::string(DAT_TEST_DATA) + "/golden/optimizer.h5", ExitCode::data);
+  const auto file = Hdf5File::open(test::data_path("golden/optimizer.h5"), ExitCode::data);
   Shape shape;
   const auto sizes = file.read<std::int64_t>("sizes", shape);
   const auto lr = file.read<double>("lr", shape);

@@ -1,0 +1,182 @@
+"""gpu_slot.sh pack: builds the programs and packs them with all that they need on a machine that has nothing of it."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+
+kRoot = pathlib.Path(__file__).resolve().parents[2]
+kBuild = kRoot / "build" / "slot"
+kPrograms = {  # where the build leaves them
+    "dat_hpc": "dat_hpc",
+    "dat_tests": "tests/dat_tests",
+    "dat_mpi_tests": "tests/dat_mpi_tests",
+    "dat_probe": "tests/dat_probe",
+    "bench_step": "bench/bench_step",
+    "bench_layers": "bench/bench_layers",
+}
+kDoubles = {**{name: f"{path}_double" for name, path in kPrograms.items()}, "dat_hpc": "tests/dat_hpc_double"}
+kLaunchers = ("mpirun", "mpiexec")
+kData = ("tests/gpu_slot.sh", "tests/slot", "tests/golden", "tests/e2e/common.py", "tests/e2e/cuda.py", "bench/compare.py",
+         "bench/peers")
+kMiB = 2**20
+kMost = 40 * kMiB
+
+# Not packed: the C library's, which must be those of the machine, and CUDA's and cuDNN's.
+kSystem = re.compile(r"(ld-linux[\w-]*|lib(c|m|mvec|dl|rt|pthread|resolv|util|nsl|anl|nss_\w+)|linux-vdso)\.so")
+kCuda = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn\w*|cupti|nvrtc|nvJitLink)\.so")
+# MPI plugins that need these are for networks between nodes.
+kFabrics = re.compile(r"lib(fabric|ibverbs|rdmacm|ucp|ucs|uct|psm2|psm_infinipath|oshmem|nl-3)\.so")
+
+kWrapper = """#!/bin/sh
+# Runs a program of this archive with its libraries, wherever the archive has been unpacked.
+here=$(cd "${0%/*}/.." && pwd)
+LD_LIBRARY_PATH=$here/lib${DAT_CUDA_LIBRARIES:+:$DAT_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+OPAL_PREFIX=$here/mpi
+export LD_LIBRARY_PATH OPAL_PREFIX
+exec "$here/libexec/${0##*/}" "$@"
+"""
+
+
+def run(*command, **options):
+    """Its output; ends this program where it fails."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"gpu_slot.sh: {' '.join(map(str, command))} ends with {done.returncode}")
+    return done.stdout
+
+
+def build(architectures, doubles):
+    """With the compiler cache where there is one: a second time takes seconds."""
+    cache = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    generator = ["-G", "Ninja"] if shutil.which("ninja") and not (kBuild / "CMakeCache.txt").exists() else []
+    run("cmake", *generator, "-S", kRoot, "-B", kBuild, "-DCMAKE_BUILD_TYPE=Release", "-DDAT_CUDA=ON", "-DDAT_WERROR=ON",
+        f"-DCMAKE_CUDA_ARCHITECTURES={architectures}", "-DDAT_ARCH=x86-64-v3", "-DCMAKE_SKIP_RPATH=ON", *cache)
+    names = run("cmake", "--build", kBuild, "--target", "help")
+    targets = [*kPrograms, *(["kernel_names"] if re.search(r"\bkernel_names\b", names) else [])]
+    targets += [f"{name}_double" for name in kPrograms] if doubles else []
+    done = subprocess.run(["cmake", "--build", str(kBuild), "--parallel", str(os.cpu_count()), "--target", *targets])
+    if done.returncode != 0:
+        sys.exit("gpu_slot.sh: the build failed")
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def elf_files(folder):
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and is_elf(path)]
+
+
+def needed(paths):
+    """For each file (name, path or None) of each library that the loader would take for it here."""
+    paths = list(map(str, paths))
+    found, file = {path: [] for path in paths}, paths[0]
+    for line in run("ldd", *paths).splitlines():
+        match = re.match(r"\s+(\S+) => (?:(/\S+)|not found)", line)
+        if match:
+            found[file].append((match[1], match[2]))
+        elif line.endswith(":"):  # with several files, each has a head
+            file = line[:-1]
+    return found
+
+
+def glibc(paths):
+    """The newest version of the C library whose symbols the files need."""
+    versions = set(re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", run("objdump", "-T", *paths)))
+    return max(versions, key=lambda version: [int(number) for number in version.split(".")])
+
+
+def add_mpi(stage):
+    """Open MPI's launcher, its plugins for one node, and the texts of its errors: it finds them below OPAL_PREFIX."""
+    for name in kLaunchers:
+        launcher = shutil.which(name)
+        if not launcher or not shutil.which("ompi_info"):
+            sys.exit("gpu_slot.sh: pack needs Open MPI: mpirun, mpiexec and ompi_info")
+        shutil.copy(os.path.realpath(launcher), stage / "libexec" / name)
+
+    def folder(name, prefix):
+        environment = {key: value for key, value in os.environ.items() if key != "OPAL_PREFIX"}
+        text = run("ompi_info", "--path", name, env={**environment, **({"OPAL_PREFIX": prefix} if prefix else {})})
+        return pathlib.Path(re.search(r": (/\S+)", text)[1])
+
+    prefix = str(stage / "mpi")
+    for name, pattern in (("pkglibdir", "*.so"), ("pkgdatadir", "*.txt")):
+        to = folder(name, prefix)
+        to.mkdir(parents=True)
+        paths = sorted(folder(name, None).glob(pattern))
+        taken = needed(paths) if pattern == "*.so" else {}
+        for path in paths:
+            if not any(kFabrics.match(library) for library, _ in taken.get(str(path), [])):
+                shutil.copy(path, to)
+
+
+def make_stage(stage, double):
+    """All that is packed, in a folder."""
+    shutil.rmtree(stage, ignore_errors=True)
+    for name in "bin", "lib", "libexec":
+        (stage / name).mkdir(parents=True)
+    for name, path in (kDoubles if double else kPrograms).items():
+        run("strip", "-o", stage / "libexec" / name, kBuild / path)
+    injection = kBuild / "bench" / "kernel_names.so"
+    if injection.exists() and not double:
+        run("strip", "-o", stage / "lib" / injection.name, injection)
+    add_mpi(stage)
+    for path, libraries in needed(elf_files(stage)).items():
+        for name, library in libraries:
+            if kSystem.match(name) or kCuda.match(name) or (stage / "lib" / name).exists():
+                continue
+            if not library:
+                sys.exit(f"gpu_slot.sh: {path} needs {name}, which is not found here")
+            shutil.copy(library, stage / "lib" / name)
+    for path in (stage / "libexec").iterdir():
+        wrapper = stage / "bin" / path.name
+        wrapper.write_text(kWrapper)
+        wrapper.chmod(0o755)
+    for name in kData:
+        source, to = kRoot / name, stage / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "test_*.py"))
+        else:
+            shutil.copy(source, to)
+    changed = run("git", "-C", kRoot, "status", "--porcelain", "--untracked-files=no").strip()
+    about = {
+        "commit": run("git", "-C", kRoot, "rev-parse", "--short=12", "HEAD").strip() + (" with changes" if changed else ""),
+        "double": double,
+        "glibc": glibc(elf_files(stage)),
+    }
+    (stage / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+    return about
+
+
+def make_archive(out, double):
+    """From what is built. Prints its size; ends this program where that is too much."""
+    begin = time.monotonic()
+    stage = kBuild / ("stage_double" if double else "stage") / "gpu_slot"
+    about = make_stage(stage, double)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(out, "w:gz", compresslevel=1 if double else 9) as archive:  # the double's goes nowhere
+        archive.add(stage, stage.name)
+    size = out.stat().st_size
+    print(f"{out}: {size / kMiB:.1f} MiB, {about['commit']}{', on the double' if double else ''}; needs glibc "
+          f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)
+    if size > kMost and not double:
+        sys.exit(f"gpu_slot.sh: {out} is larger than {kMost // kMiB} MiB")
+
+
+def pack(out, architectures, doubles=()):
+    """`doubles`: where the same on the double of CUDA's libraries goes, too."""
+    begin = time.monotonic()
+    build(architectures, bool(doubles))
+    print(f"built in {time.monotonic() - begin:.0f} s", flush=True)
+    make_archive(out, False)
+    for path in doubles:
+        make_archive(path, True)
+    return 0
