@@ -156,18 +156,12 @@ template <class T>
 struct ConvolutionSamples {
   using Pass = ConvolutionPass;
   Pass pass;
-  const T *x, *w, *dy;  // two of them are read
-  const T* before;      // what the result is added to (forward: before the ReLU); null: nothing
-  const float* bias;    // forward: [c_out] or null
-  bool relu;            // forward
-  // Input gradient: where a bit is not set, dy, or `before`, counts as zero. Null: everything counts.
-  const std::uint16_t *dy_bits, *before_bits;
+  const T *x, *w, *dy;             // two of them are read
+  const T* before;                 // what the result is added to (forward: before the ReLU); null: nothing
+  const float* bias;               // forward: [c_out] or null
+  bool relu;                       // forward
   const T* relu_output = nullptr;  // input gradient: zero where this is not positive. Null: nowhere
   int n, c_in, h, w_in, c_out, h_out, w_out, kernel, stride, pad;
-
-  [[nodiscard]] DAT_HD static bool open(const std::uint16_t* bits, std::int64_t at) {
-    return bits == nullptr || (bits[at / kGroup] >> (at % kGroup) & 1) != 0;
-  }
 
   struct Element {
     int n, c, y, x;   // of the result; weight gradient: output channel, input channel, row and column of the tap
@@ -211,7 +205,6 @@ struct ConvolutionSamples {
     if (above < 0 || above % stride != 0 || above / stride >= h_out) return 0;
     if (left < 0 || left % stride != 0 || left / stride >= w_out) return 0;
     const std::int64_t at = ((std::int64_t{e.n} * h_out + above / stride) * w_out + left / stride) * c_out + o;
-    if (!open(dy_bits, at)) return 0;
     return double(to_float(dy[at])) * double(to_float(w[(std::int64_t{o} * kernel * kernel + tap) * c_in + e.c]));
   }
 
@@ -273,8 +266,7 @@ struct CheckConvolution {
       sums.v[1] += term < 0 ? -term : term;
       sums.v[2] += term * term;
     };
-    if (samples.before != nullptr && ConvolutionSamples<T>::open(samples.before_bits, element.at))
-      add(double(to_float(samples.before[element.at])));
+    if (samples.before != nullptr) add(double(to_float(samples.before[element.at])));
     if (samples.bias != nullptr) add(double(samples.bias[element.c]));
     const bool closed = samples.relu
                             ? sums.v[0] < 0
@@ -286,7 +278,7 @@ struct CheckConvolution {
     c.size = static_cast<float>(sums.v[1]);
     c.norm = static_cast<float>(std::sqrt(sums.v[2]));
     c.value = static_cast<float>(value < 0 ? -value : value);
-    if (bits == nullptr || ConvolutionSamples<T>::open(bits, element.at) == (there > 0)) return;
+    if (bits == nullptr || ((bits[element.at / kGroup] >> (element.at % kGroup) & 1) != 0) == (there > 0)) return;
     const auto before = static_cast<float>(sums.v[0] < 0 ? -sums.v[0] : sums.v[0]);
     if (!(c.error >= before)) c.error = before;
   }

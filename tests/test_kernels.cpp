@@ -760,16 +760,15 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
   constexpr int kSamples = 4096;  // of at most a few hundred elements: each of them is looked at
   struct Form {
     Pass pass;
-    bool before, bias, relu, masks;
+    bool before, bias, relu;
     int parts;
     bool through_relu = false;
   };
-  const std::vector<Form> all = {
-      {Pass::forward, false, false, false, false, 1},   {Pass::forward, true, false, false, false, 3},
-      {Pass::forward, false, true, true, false, 7},     {Pass::forward, true, true, true, false, 1},
-      {Pass::data, false, false, false, false, 2},      {Pass::data, true, false, false, true, 5},
-      {Pass::data, true, false, false, false, 3, true}, {Pass::weights, false, false, false, false, 4},
-      {Pass::weights, true, false, false, false, 64}};  // more than there are terms, too
+  const std::vector<Form> all = {{Pass::forward, false, false, false, 1},   {Pass::forward, true, false, false, 3},
+                                 {Pass::forward, false, true, true, 7},     {Pass::forward, true, true, true, 1},
+                                 {Pass::data, false, false, false, 2},      {Pass::data, true, false, false, 5},
+                                 {Pass::data, true, false, false, 3, true}, {Pass::weights, false, false, false, 4},
+                                 {Pass::weights, true, false, false, 64}};  // more than there are terms, too
   for (const Convolution& s : convolutions())
     for (const Form& form : all) {
       const Pass pass = form.pass;
@@ -780,17 +779,6 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
       const auto number = [](const Shared<T>& from, std::int64_t i) {
         return double(to_float(from[static_cast<std::size_t>(i)]));
       };
-      const auto random_bits = [](std::int64_t elements, std::uint32_t seed) {
-        Shared<std::uint16_t> bits(static_cast<std::size_t>(groups(elements)), 0);
-        const auto coins = shared_random(elements, seed);
-        for (std::size_t i = 0; i < coins.size(); ++i)
-          if (coins[i] > 0) bits[i / 16] = static_cast<std::uint16_t>(bits[i / 16] | 1U << (i % 16));
-        return bits;
-      };
-      const auto open = [](const Shared<std::uint16_t>& bits, std::int64_t i) {
-        return (bits[static_cast<std::size_t>(i / 16)] >> (i % 16) & 1) != 0;
-      };
-      const auto dy_bits = random_bits(s.y_count(), 6), before_bits = random_bits(count, 7);
       std::vector<double> exact(static_cast<std::size_t>(count), 0.0), terms = exact, squares = exact;
       const auto add = [&](std::int64_t to, double term) {
         const auto k = static_cast<std::size_t>(to);
@@ -799,7 +787,6 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
         squares[k] += term * term;
       };
       s.terms([&](auto at_x, auto at_w, auto at_y) {
-        if (form.masks && !open(dy_bits, at_y)) return;
         add(pass == Pass::forward ? at_y
             : pass == Pass::data  ? at_x
                                   : at_w,
@@ -807,7 +794,7 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
                 (pass == Pass::forward ? 1.0 : number(dy, at_y)));
       });
       for (std::int64_t i = 0; i < count; ++i) {
-        if (form.before && !(form.masks && !open(before_bits, i))) add(i, number(before, i));
+        if (form.before) add(i, number(before, i));
         if (form.bias) add(i, double(bias[static_cast<std::size_t>(i % s.c_out)]));
       }
       const std::vector<double> sums = exact;
@@ -829,8 +816,6 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
                                           .before = form.before ? before.data() : nullptr,
                                           .bias = form.bias ? bias.data() : nullptr,
                                           .relu = form.relu,
-                                          .dy_bits = form.masks ? dy_bits.data() : nullptr,
-                                          .before_bits = form.masks ? before_bits.data() : nullptr,
                                           .relu_output = form.through_relu ? relu_output.data() : nullptr,
                                           .n = s.n,
                                           .c_in = s.c_in,
@@ -850,7 +835,7 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
                                           form.relu ? bits.data() : nullptr, checked.data()});
       };
       INFO(name(s) << ", pass " << static_cast<int>(pass) << (form.before ? ", adding" : "")
-                   << (form.bias ? ", bias" : "") << (form.relu ? ", ReLU" : "") << (form.masks ? ", masks" : "")
+                   << (form.bias ? ", bias" : "") << (form.relu ? ", ReLU" : "")
                    << (form.through_relu ? ", through a ReLU" : "") << ", " << form.parts << " parts");
       check();
       // The result is the exact one, rounded to float and to T: half a unit of its last place, and of numbers below

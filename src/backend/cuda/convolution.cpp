@@ -17,13 +17,13 @@ constexpr float kOne = 1, kZero = 0;
 class CudaConv2d final : public Conv2d {
  public:
   CudaConv2d(CudaBackend& backend, const ConvSpec& spec)
-      : backend_(backend), spec_(spec), channels_(PassSpec{spec, Pass::forward}.channels()) {
+      : backend_(backend), spec_(spec), channels_(PassSpec{spec}.channels()) {
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
     require(spec.frozen || spec.storage == DType::f32, ExitCode::usage, "training convolutions are f32");
     // Fast kernels take 16 bytes at once: pixels and the tensors in the flat block of parameters begin at multiples.
-    const int unit = static_cast<int>(16 / size_of(spec.storage));
-    require(spec.c_out % unit == 0 && (spec.image || spec.c_in % unit == 0), ExitCode::usage,
-            "the CUDA backend works on ", unit, " channels at a time: choose a --width that is a multiple of ", unit);
+    const int piece = PassSpec{spec}.piece();
+    require(spec.c_out % piece == 0 && (spec.image || spec.c_in % piece == 0), ExitCode::usage,
+            "the CUDA backend works on ", piece, " channels at a time: choose a --width that is a multiple of ", piece);
     forward_ = plan(Pass::forward);
     if (spec.input_gradient && !spec.image) data_ = plan(Pass::data);
     if (spec.input_gradient && spec.relu_input) relu_ = choose_relu_plan(backend, spec, data_);
@@ -94,9 +94,10 @@ class CudaConv2d final : public Conv2d {
                     .accumulate = spec_.accumulate && !spec_.keeps_residual});
   }
 
-  void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) override {
+  void backward_data(const void* dy, void* dx, bool accumulate, [[maybe_unused]] const Masks& masks) override {
+    assert(masks.dy == nullptr && masks.dx == nullptr);
     ++backend_.counters.conv_backward_data;
-    run(*data_, {.dy = dy, .w = weights(*data_), .result = dx, .masks = masks, .accumulate = accumulate});
+    run(*data_, {.dy = dy, .w = weights(*data_), .result = dx, .accumulate = accumulate});
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
 
@@ -106,7 +107,7 @@ class CudaConv2d final : public Conv2d {
     run(*relu_, {.x = x, .dy = dy, .w = weights(*relu_), .other = other, .result = dx});
   }
   [[nodiscard]] bool backward_relu_pays() const override { return relu_ != nullptr; }
-  [[nodiscard]] bool backward_data_masks() const override { return data_ != nullptr && data_->applies_masks(); }
+  [[nodiscard]] bool backward_data_masks() const override { return false; }
 
   /// As a matrix product and a sum over taps: cuDNN has nothing fast for an image's few channels, and the sum can end
   /// with the attack's step. Some images at a time, so that the products stay in the cache.
@@ -147,7 +148,6 @@ class CudaConv2d final : public Conv2d {
   }
 
  private:
-  [[nodiscard]] static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
   [[nodiscard]] int row() const { return spec_.kernel * spec_.kernel * spec_.c_out; }  // of rotated weights
   [[nodiscard]] const void* weights() const { return packed_ != nullptr ? packed_ : master_; }
   [[nodiscard]] const void* weights(const PassPlan& gradient) const {

@@ -85,31 +85,47 @@ Descriptor& Operations::convolution_descriptor(int pad, int stride) {
   return c;
 }
 
-void Operations::convolution(const Descriptor& x, const Descriptor& w, const Descriptor& y, int pad, int stride) {
+/// What cuDNN calls a convolution, or its input gradient, and what belongs to it.
+struct Operations::ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
+};
+
+void Operations::convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w,
+                          const Descriptor& to, int pad, int stride) {
   const Descriptor& convolution = convolution_descriptor(pad, stride);
-  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 0.0F);
+  Descriptor& o = parts_.emplace_back(names.operation);
+  o.set(names.convolution, convolution);
+  o.set(names.from, from);
+  o.set(names.w, w);
+  o.set(names.to, to);
+  o.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F);
+  o.set(names.beta, CUDNN_TYPE_FLOAT, 0.0F);
   o.finalize();
   operations_.push_back(o.raw());
 }
 
+void Operations::convolution(const Descriptor& x, const Descriptor& w, const Descriptor& y, int pad, int stride) {
+  convolve({.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+            .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+            .from = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+            .w = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+            .to = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+            .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+            .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+           x, w, y, pad, stride);
+}
+
 void Operations::convolution_gradient(const Descriptor& dy, const Descriptor& w, const Descriptor& dx, int pad,
                                       int stride) {
-  const Descriptor& convolution = convolution_descriptor(pad, stride);
-  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, convolution);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
-  o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 0.0F);
-  o.finalize();
-  operations_.push_back(o.raw());
+  convolve({.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+            .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+            .from = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+            .w = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+            .to = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+            .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+            .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+           dy, w, dx, pad, stride);
 }
 
 Descriptor& Operations::pointwise_descriptor(cudnnPointwiseMode_t mode) {

@@ -96,6 +96,9 @@ class Operations {
 
  private:
   [[nodiscard]] Descriptor& tensor(cudnnDataType_t type, std::int64_t id, const Shape& shape, bool is_virtual);
+  struct ConvolutionNames;
+  void convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w, const Descriptor& to,
+                int pad, int stride);
   [[nodiscard]] Descriptor& convolution_descriptor(int pad, int stride);
   [[nodiscard]] Descriptor& pointwise_descriptor(cudnnPointwiseMode_t mode);
 

@@ -91,12 +91,7 @@ class GraphPlan final : public PassPlan {
     } catch (const graph::Refusal& refusal) {
       return refusal.status();
     }
-    if (status != CUDNN_STATUS_SUCCESS || spec_.pass != Pass::forward || o.bits == nullptr) return status;
-    with_storage(spec_.conv.storage, [&](auto type) {
-      using T = decltype(type);
-      each(backend_.device(), kernels::groups(spec_.y_count()),
-           kernels::MaskFromRelu<T>{static_cast<const T*>(o.result), o.bits, spec_.y_count()});
-    });
+    if (status == CUDNN_STATUS_SUCCESS) store_mask(backend_, spec_, o);
     return status;
   }
 

@@ -26,8 +26,6 @@ template <std::size_t N>
 constexpr float kOne = 1, kZero = 0;
 [[nodiscard]] const float* factor(bool one) { return one ? &kOne : &kZero; }
 
-[[nodiscard]] std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /// A convolution as cuDNN is told of it. Rotated: the input gradient of a stride-1 convolution as the convolution of dy
 /// with rotated weights that it is; then x is dy and y is dx.
 struct Descriptors {
@@ -173,12 +171,7 @@ class FusedPlan final : public LegacyPlan {
         : zeros_                  ? o.zeros
                                   : o.result,
         bias_, o.rounded_bias, activation_, of.y, o.result);
-    if (status != CUDNN_STATUS_SUCCESS || o.bits == nullptr) return status;
-    with_storage(spec_.conv.storage, [&](auto type) {
-      using T = decltype(type);
-      each(backend_.device(), kernels::groups(spec_.y_count()),
-           kernels::MaskFromRelu<T>{static_cast<const T*>(o.result), o.bits, spec_.y_count()});
-    });
+    if (status == CUDNN_STATUS_SUCCESS) store_mask(backend_, spec_, o);
     return status;
   }
 

@@ -1,5 +1,8 @@
 #include "backend/cuda/pass_plan.hpp"
 
+#include "backend/cuda/backend.hpp"
+#include "pointwise.hpp"
+
 namespace dat::cuda {
 
 std::string PassSpec::convolution() const {
@@ -17,6 +20,15 @@ std::string PassSpec::convolution() const {
 std::string PassSpec::pass_name() const {
   if (through_relu) return conv.other_gradient ? "input gradient through ReLU, adding" : "input gradient through ReLU";
   return pass == Pass::forward ? "forward" : pass == Pass::data ? "input gradient" : "weight gradient";
+}
+
+void store_mask(CudaBackend& backend, const PassSpec& spec, const Operands& o) {
+  if (o.bits == nullptr) return;
+  with_storage(spec.conv.storage, [&](auto type) {
+    using T = decltype(type);
+    each(backend.device(), kernels::groups(spec.y_count()),
+         kernels::MaskFromRelu<T>{static_cast<const T*>(o.result), o.bits, spec.y_count()});
+  });
 }
 
 }  // namespace dat::cuda

@@ -28,9 +28,10 @@ struct PassSpec {
   /// Channels of x and of the weights in memory: frozen images get zero channels up to 16 bytes per pixel, what tensor
   /// cores load at once.
   [[nodiscard]] int channels() const {
-    const int unit = static_cast<int>(16 / size_of(conv.storage));
-    return conv.image && conv.frozen ? (conv.c_in + unit - 1) / unit * unit : conv.c_in;
+    return conv.image && conv.frozen ? (conv.c_in + piece() - 1) / piece() * piece() : conv.c_in;
   }
+  /// Channels in 16 bytes.
+  [[nodiscard]] int piece() const { return static_cast<int>(16 / size_of(conv.storage)); }
   [[nodiscard]] int taps() const { return conv.kernel * conv.kernel; }
   [[nodiscard]] std::int64_t x_count() const { return std::int64_t{conv.n} * conv.h * conv.w * channels(); }
   [[nodiscard]] std::int64_t y_count() const { return std::int64_t{conv.n} * conv.h_out() * conv.w_out() * conv.c_out; }
@@ -55,13 +56,18 @@ struct Operands {
   const void* other = nullptr;
   void* result = nullptr;         ///< y, dx or dw
   std::uint16_t* bits = nullptr;  ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
-  Conv2d::Masks masks{};          ///< input gradient: null unless applies_masks()
   /// The pass adds to `result`, else it overwrites it. Forward: always conv.accumulate, where no residual is kept. The
   /// gradients: either. Through a ReLU: never.
   bool accumulate = false;
   const void* zeros = nullptr;  ///< zeros_bytes() of them
   void* scratch = nullptr;      ///< scratch_bytes(), aligned to 256 bytes; what it holds before and after is nobody's
 };
+
+/// Queues the mask bits of a frozen forward pass with ReLU, made of its result, where they are wanted.
+void store_mask(CudaBackend&, const PassSpec&, const Operands&);
+
+/// The size of a part of scratch memory behind which another part may begin.
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// One way to compute one pass. It belongs to no convolution: equal ones share it. It must give the same results at
 /// every call if deterministic(), and all it queues must be recordable (Backend::record).
@@ -79,8 +85,6 @@ class PassPlan {
   [[nodiscard]] virtual bool deterministic() const = 0;
   /// Input gradient: w are the rotated weights [in][kh][kw][out] of kernels::FoldWeights, else [out][kh][kw][in].
   [[nodiscard]] virtual bool rotated_weights() const { return false; }
-  /// Input gradient: takes Operands::masks, both of them.
-  [[nodiscard]] virtual bool applies_masks() const { return false; }
 
   /// Queues the whole pass on the backend's stream: a frozen forward pass with its bias, addition, ReLU and mask bits,
   /// whether the library does them or a kernel of ours behind it. Not successful: the library refuses, and nothing that

@@ -137,18 +137,10 @@ class TrialBench {
       x_bits_ = array<std::uint16_t>(kernels::groups(spec.x_count()));
       each(backend_.device(), kernels::groups(spec.x_count()), kernels::MaskFromRelu<T>{x_, x_bits_, spec.x_count()});
     }
-    const bool masked = data && !spec.through_relu && std::any_of(plans.begin(), plans.end(), [](const PassPlan* plan) {
-                          return plan->applies_masks();
-                        });
-    if (masked) {
-      dy_bits_ = random_bits(spec.y_count());
-      before_bits_ = random_bits(spec.x_count());
-      if (s.relu) masked_dy_ = array<T>(spec.y_count());
-    }
 
     constexpr int kMostSamples = 512, kTermsOfAThread = 256, kMostParts = 256;
     samples_ = static_cast<int>(std::min<std::int64_t>(kMostSamples, 2 * spec.result_count()));
-    parts_ = std::clamp(definition(false, false).terms() / kTermsOfAThread, 1, kMostParts);
+    parts_ = std::clamp(definition(false).terms() / kTermsOfAThread, 1, kMostParts);
     partial_ = array<Sums>(std::int64_t{samples_} * parts_);
     checked_ = array<kernels::CheckedElement>(samples_);
 
@@ -166,33 +158,20 @@ class TrialBench {
   /// Why the plan is out of the question; empty: it is not.
   [[nodiscard]] std::string refuses(const PassPlan& plan) {
     if (plan.scratch_bytes() > scratch_bytes_) return "no memory for its workspace";
-    if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, false, "");
-    std::string why = refuses(plan, false, false, "");
-    if (why.empty()) why = refuses(plan, true, false, ", where it adds");
-    if (!plan.applies_masks()) return why;
-    if (why.empty()) why = refuses(plan, false, true, ", with masks");
-    if (why.empty()) why = refuses(plan, true, true, ", where it adds with masks");
+    if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, "");
+    std::string why = refuses(plan, false, "");
+    if (why.empty()) why = refuses(plan, true, ", where it adds");
     return why;
   }
 
-  /// What is timed. Where other plans apply the mask of a ReLU, a plan that does not needs a pass of ours before it.
+  /// What is timed.
   void run_timed(const PassPlan& plan) {
-    Operands o = operands(plan, (spec_.pass == Pass::forward || spec_.through_relu) && before_ != nullptr, false);
-    if (masked_dy_ != nullptr) {
-      if (plan.applies_masks()) {
-        o.masks.dy = dy_bits_;
-      } else {
-        each(backend_.device(), kernels::groups(spec_.y_count()),
-             kernels::MaskGradient<T>{dy_, nullptr, dy_bits_, masked_dy_, spec_.y_count()});
-        o.dy = masked_dy_;
-      }
-    }
-    check(plan.run(o));
+    check(plan.run(operands(plan, (spec_.pass == Pass::forward || spec_.through_relu) && before_ != nullptr)));
   }
 
   /// What is timed beside plans that go through the ReLU: a plan that does not, and a pass of ours with mask bits.
   void run_with_mask(const PassPlan& data) {
-    Operands o = operands(data, false, false);
+    Operands o = operands(data, false);
     o.accumulate = before_ != nullptr;
     check(data.run(o));
     each(backend_.device(), kernels::groups(spec_.x_count()),
@@ -210,12 +189,6 @@ class TrialBench {
     each(backend_.device(), (count + 3) / 4, kernels::RandomFill<U>{a, count, key_++});
     return a;
   }
-  [[nodiscard]] std::uint16_t* random_bits(std::int64_t count) {
-    const T* coins = random<T>(count);
-    auto* bits = array<std::uint16_t>(kernels::groups(count));
-    each(backend_.device(), kernels::groups(count), kernels::MaskFromRelu<T>{coins, bits, count});
-    return bits;
-  }
   [[nodiscard]] T* weights(const float* master, bool rotate) {
     const ConvSpec& s = spec_.conv;
     T* packed = array<T>(spec_.w_count());
@@ -230,24 +203,21 @@ class TrialBench {
     return spec_.through_relu || (spec_.pass == Pass::forward && spec_.conv.keeps_residual);
   }
 
-  [[nodiscard]] Operands operands(const PassPlan& plan, bool accumulate, bool masks) const {
-    Operands o{.x = x_,
-               .dy = dy_,
-               .w = plan.rotated_weights() ? rotated_ : w_,
-               .bias = bias_,
-               .rounded_bias = rounded_bias_,
-               .other = accumulate && elsewhere() ? before_ : nullptr,
-               .result = result_,
-               .bits = bits_,
-               .masks = {},
-               .accumulate = accumulate && !elsewhere(),
-               .zeros = zeros_,
-               .scratch = scratch_};
-    if (masks) o.masks = {dy_bits_, accumulate ? before_bits_ : nullptr};
-    return o;
+  [[nodiscard]] Operands operands(const PassPlan& plan, bool accumulate) const {
+    return {.x = x_,
+            .dy = dy_,
+            .w = plan.rotated_weights() ? rotated_ : w_,
+            .bias = bias_,
+            .rounded_bias = rounded_bias_,
+            .other = accumulate && elsewhere() ? before_ : nullptr,
+            .result = result_,
+            .bits = bits_,
+            .accumulate = accumulate && !elsewhere(),
+            .zeros = zeros_,
+            .scratch = scratch_};
   }
 
-  [[nodiscard]] kernels::ConvolutionSamples<T> definition(bool accumulate, bool masks) const {
+  [[nodiscard]] kernels::ConvolutionSamples<T> definition(bool accumulate) const {
     const ConvSpec& s = spec_.conv;
     return {.pass = spec_.pass,
             .x = x_,
@@ -256,8 +226,6 @@ class TrialBench {
             .before = accumulate ? before_ : nullptr,
             .bias = bias_,
             .relu = spec_.pass == Pass::forward && s.relu,
-            .dy_bits = masks ? dy_bits_ : nullptr,
-            .before_bits = masks ? before_bits_ : nullptr,
             .relu_output = spec_.through_relu ? x_ : nullptr,
             .n = s.n,
             .c_in = spec_.channels(),
@@ -271,18 +239,18 @@ class TrialBench {
             .pad = s.pad};
   }
 
-  [[nodiscard]] std::string refuses(const PassPlan& plan, bool accumulate, bool masks, const std::string& form) {
+  [[nodiscard]] std::string refuses(const PassPlan& plan, bool accumulate, const std::string& form) {
     if (accumulate && !elsewhere())
       each(backend_.device(), kernels::groups(spec_.result_count()),
            kernels::Add<T>{before_, nullptr, result_, spec_.result_count()});
     else  // NaN: what is not written is wrong
       check(cudaMemsetAsync(result_, 0xFF, static_cast<std::size_t>(spec_.result_count()) * sizeof(T),
                             backend_.stream()));
-    if (const cudnnStatus_t status = plan.run(operands(plan, accumulate, masks)); status != CUDNN_STATUS_SUCCESS) {
+    if (const cudnnStatus_t status = plan.run(operands(plan, accumulate)); status != CUDNN_STATUS_SUCCESS) {
       (void)cudaGetLastError();  // or the next kernel would be blamed for it
       return cudnnGetErrorString(status) + form;
     }
-    const auto samples = definition(accumulate, masks);
+    const auto samples = definition(accumulate);
     each(backend_.device(), std::int64_t{samples_} * parts_, kernels::SumTerms<T>{samples, parts_, partial_});
     each(backend_.device(), samples_,
          kernels::CheckConvolution<T>{samples, parts_, partial_, result_, bits_, checked_});
@@ -304,9 +272,9 @@ class TrialBench {
   TrialMemory memory_;
   std::uint32_t key_ = 1;
   T *x_ = nullptr, *dy_ = nullptr, *before_ = nullptr, *result_ = nullptr, *w_ = nullptr, *rotated_ = nullptr;
-  T *rounded_bias_ = nullptr, *masked_dy_ = nullptr;
+  T* rounded_bias_ = nullptr;
   float* bias_ = nullptr;
-  std::uint16_t *bits_ = nullptr, *dy_bits_ = nullptr, *before_bits_ = nullptr, *x_bits_ = nullptr;
+  std::uint16_t *bits_ = nullptr, *x_bits_ = nullptr;
   int samples_ = 0, parts_ = 0;
   Sums* partial_ = nullptr;
   kernels::CheckedElement* checked_ = nullptr;
