@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+from mpi_environment import MPI_ENVIRONMENT
+
 OPTIONS = ("--network small_cnn --width 16 --attack-steps 2 --eval pgd2 --limit-train 64 --limit-test 32 --batch 8 --epochs 30 "
            "--warmup-epochs 0 --eval-every 5 --threads 1 --checkpoint-every 7 --quiet").split()
 
@@ -31,8 +33,7 @@ def record(folder):
 
 def main():
     program, pairs = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 30
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
-                      OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_hwloc_base_binding_policy="none")
+    os.environ.update(MPI_ENVIRONMENT)
     drawn, bad, waited = random.Random(7), 0, 0
     with tempfile.TemporaryDirectory() as top:
         begin = time.monotonic()

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from mpi_environment import MPI_ENVIRONMENT
+
 SMALL = "--width 16 --limit-train 104 --limit-test 32 --epochs 2 --threads 1 --eval-attack-steps 2"
 RECIPES = [  # name, ranks, options
     ("pgd, lamb, exp3", 1, "--attack-steps 3 --lambda 0"),
@@ -55,9 +57,7 @@ def main():
     programs = sys.argv[1:]
     if len(programs) not in (1, 2):
         sys.exit(__doc__)
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
-                      OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_hwloc_base_binding_policy="none",
-                      OMPI_MCA_btl_vader_single_copy_mechanism="none")
+    os.environ.update(MPI_ENVIRONMENT)
     differ = 0
     for name, ranks, options in RECIPES:
         hashes = [weights_hash(program, name, ranks, options) for program in programs]

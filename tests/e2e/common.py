@@ -16,17 +16,13 @@ import unittest
 import h5py
 import numpy as np
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from mpi_environment import MPI_ENVIRONMENT
+
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
 
-for name, value in {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-}.items():
+for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
 
 

@@ -26,6 +26,8 @@ import h5py
 import numpy as np
 import torch
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from mpi_environment import MPI_ENVIRONMENT
 from reference import automatic, Config, Reference, Rounding, UNIT
 
 # Relative to the root mean square of a layer's result: 2e-7 was measured of direct convolutions and 4e-7 to 1.1e-6 of
@@ -137,15 +139,7 @@ TABLE = [
                                     "--warmup-epochs 0 --granularity module --budget 12 --optimizer lars"),
 ]
 
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MPI_ENVIRONMENT}
 
 
 class Wrong(Exception):

@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from mpi_environment import MPI_ENVIRONMENT
 from runner import NotHere, Part, Wrong, kOk
 
 kFolder = pathlib.Path(__file__).resolve().parent
@@ -89,12 +91,7 @@ class Here:
             "PMIX_MCA_pcompress_base_silence_warning": "1",
             "OMPI_MCA_pml": "ob1",
             "OMPI_MCA_btl": "self,vader,tcp",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_rmaps_base_oversubscribe": "1",
-            "OMPI_MCA_hwloc_base_binding_policy": "none",
-            "OMPI_MCA_mpi_yield_when_idle": "1",
-            "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+            **MPI_ENVIRONMENT,
         }
 
     def program(self, name):
