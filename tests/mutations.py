@@ -22,8 +22,10 @@ TREE, BUILD, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/results.jsonl"
 LOST = 3
 
 # The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
-# unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e.
+# unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e. Of the CUDA backend, on the double of its
+# libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks of dat_mpi_tests_double.
 SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:restart"]
+CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
 TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner.cpp", "src/train/batch_statistics.cpp"
@@ -32,6 +34,8 @@ CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
+CUDA = "src/backend/cuda/"
+TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
@@ -294,6 +298,61 @@ MUTATIONS = [
     ("evaluation with the label before", EVALUATION, "batch_.labels[k] = dataset_.label(next);",
      "batch_.labels[k] = dataset_.label(next > 0 ? next - 1 : 0);", "step:defaults"),
     ("evaluation with the training's radius", TRAINER, ".eps = options.eval_eps > 0 ? options.eval_eps : options.eps,", ".eps = options.eps,", "step:two ranks"),
+    # CUDA: trials.
+    ("a result of any error is right", TRIALS, "return one.error <= allowed;", "return one.error <= 1e30F * allowed;",
+     "double:A wrong algorithm*"),
+    ("the error of all terms at once", TRIALS, "7 * 1.415F * 0x1p-11F * most.norm", "0x1p-9F * most.size",
+     "double:Half of a weight gradient*"),
+    ("adding is not tried", TRIALS, "if (why.empty()) why = refuses(plan, true, \", where it adds\");", "",
+     "double:A gradient that does not add*"),
+    ("deterministic: the last right plan", TRIALS, "if (backend_.deterministic()) break;", "if (backend_.deterministic()) least = kNever;",
+     "double:Deterministic: the first*"),
+    ("deterministic: plans that vary", TRIALS, "(!backend_.deterministic() || plan->deterministic())", "true",
+     "double:Deterministic: the first*"),
+    ("the slowest plan", TRIALS, "if (milliseconds >= least) continue;", "if (milliseconds <= least && best != nullptr) continue;",
+     "double:A wrong algorithm*"),
+    ("the host is timed", TRIALS, "best = std::min(best, milliseconds);",
+     "best = std::min(best, static_cast<float>(replays) * milliseconds);", "double:Trials time the device*"),
+    ("what cannot be recorded is offered", TRIALS, "      return kNever;\n", "      return 0;\n", "double:What cannot be recorded is refused*"),
+    ("trial memory is kept", TRIALS, "for (void* p : all_) (void)cudaFree(p);", "", "double:What trials need*"),
+    ("a wish for any scratch memory", TRIALS, "plan->scratch_bytes() <= backend_.scratch_limit()", "true", "double:What trials need*"),
+    ("a plan through the ReLU at any price", TRIALS, "const auto best = tryout.best(bench, without);",
+     "const auto best = tryout.best(bench, without + Tryout::kNever);", "double:Of right engines*"),
+    # CUDA: plans.
+    ("y for z where it counts nothing", LEGACY, ": zeros_                  ? o.zeros\n", ": zeros_                  ? o.result\n",
+     "double:An algorithm that reads z*"),
+    ("NCHW: a gradient overwrites", LEGACY, "to_shape.c, to_shape.pixels, adds(o)});", "to_shape.c, to_shape.pixels, false});",
+     "double:Plans in NCHW*"),
+    ("NCHW: no bias", LEGACY, "to_shape.pixels, adds(o)});\n    finish(o);", "to_shape.pixels, adds(o)});", "double:Plans in NCHW*"),
+    ("a kept residual is forgotten", LEGACY, "if (!spec_.conv.keeps_residual || spec_.pass != Pass::forward) return;", "return;",
+     "double:Plans in NCHW*"),
+    ("tensor cores on a GPU without", LEGACY, "strict || !backend_.gpu().tensor_cores ?", "strict ?",
+     "double:A GPU without tensor cores*"),
+    ("mask bits are not stored", CUDA + "pass_plan.cpp", "if (o.bits == nullptr) return;", "return;", "double:A wrong algorithm*"),
+    ("graph: the residual is not added", GRAPH, "if (s.accumulate) {", "if (s.accumulate && s.c_in < 0) {", "double:Every plan of the graph*"),
+    ("graph: the other gradient is not added", GRAPH, "if (s.other_gradient) {", "if (s.other_gradient && s.c_in < 0) {",
+     "double:Every plan of the graph*"),
+    ("graph: a result over its operand", GRAPH, "if (!s.accumulate || s.keeps_residual) add(", "add(", "double:Descriptors*"),
+    ("graph: the first addresses for ever", GRAPH, "return p.addresses == addresses;", "return !p.addresses.empty();",
+     "double:A step of an attack with the graph*"),
+    ("graph: with --deterministic, too", GRAPH, " || backend.deterministic()) return all;", ") return all;", "double:Deterministic runs*"),
+    ("graph: one handle for all threads", GRAPH, "built[t] = build(backend, spec, rotated, fallback, handles[t], t,",
+     "built[t] = build(backend, spec, rotated, fallback, handles[0], t,", "double:Plans are built*"),
+    ("image gradient: the first part's step for all", CUDA + "convolution.cpp", "{step.x + at, step.eta + at, step.x_adv + at,",
+     "{step.x, step.eta, step.x_adv,", "double:The gradient of more images*"),
+    # CUDA: recordings and copies.
+    ("a recording keeps old addresses", CUDA + "backend.cpp", "if (moves_ != backend_.moves_) {", "if (moves_ < 0) {",
+     "double:A recording follows*"),
+    ("a recording counts when it is made", CUDA + "backend.cpp", "    backend_.counters = before;\n    moves_", "    moves_",
+     "double:A recording counts*"),
+    ("a fetch does not wait for the work before it", CUDA + "backend.cpp", "check(cudaStreamWaitEvent(copies_, queued_, 0));", "",
+     "double:A fetch brings*"),
+    ("a full half is written again at once", CUDA + "backend.cpp", "check(cudaEventSynchronize(half->done));", "",
+     "double:What is copied to the device*"),
+    ("an overlapped message is not staged", REDUCER, "(options.overlap || !ranks.takes_device_memory())", "!ranks.takes_device_memory()",
+     "mpi_double:2"),
+    ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
+     "piece.recording != nullptr;", "double:A training pass that is replayed*"),
 ]
 
 # Why a survivor is no gap in the tests.
@@ -364,6 +423,16 @@ def build(targets, what):
 
 
 TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests"}
+CUDA_TARGET = {"double": "dat_tests_double", "mpi_double": "dat_mpi_tests_double"}
+
+
+def on_double(mutation):
+    return mutation[4].split(":")[0] in CUDA_TARGET
+
+
+def there_is_a_double():
+    """Whether the build found the headers of CUDA and cuDNN."""
+    return b"dat_tests_double" in read(f"{BUILD}/build.ninja")
 
 
 def command(test):
@@ -374,6 +443,8 @@ def command(test):
                          *which.replace(", ", "\0").replace(",", "\n").replace("\0", ", ").split("\n")],
         "unit": lambda: [f"{BUILD}/tests/dat_tests", which],
         "mpi": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests"],
+        "double": lambda: [f"{BUILD}/tests/dat_tests_double", which],
+        "mpi_double": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests_double"],
         "e2e": lambda: [*python, f"{TREE}/tests/e2e/{which}.py", f"{BUILD}/dat_hpc", "--failfast"],
     }[kind]()
 
@@ -381,7 +452,9 @@ def command(test):
 def red(test, limit_s):
     """What a test says where it fails, or is not done after limit_s; None where it passes."""
     kind, words = command(test)
-    environment = os.environ | {"OMP_NUM_THREADS": "2" if kind == "unit" else "1", "OMP_WAIT_POLICY": "passive"}
+    environment = os.environ | {"OMP_NUM_THREADS": "2" if kind in ("unit", "double") else "1", "OMP_WAIT_POLICY": "passive"}
+    if kind in CUDA_TARGET:
+        environment["DAT_TEST_DEVICE"] = "cuda"
     running = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, errors="replace", env=environment, start_new_session=True, cwd=WORK)
     try:
@@ -417,10 +490,10 @@ def key(mutation):
     return hashlib.sha256(repr(mutation[:4]).encode()).hexdigest()[:16]
 
 
-def measure():
+def measure(suite):
     """The suite without a mutation. Returns, by kind of test, after how many seconds one hangs."""
     limits = {}
-    for test in SUITE:
+    for test in suite:
         begin = time.monotonic()
         said = red(test, 3600)
         seconds, kind = time.monotonic() - begin, test.split(":")[0]
@@ -437,8 +510,9 @@ def judge(mutation, program, tests, limits):
     whole = read(f"{TREE}/{path}")
     write_if_other(f"{TREE}/{path}", mutated(mutation, whole))
     try:
-        for test in [likely, *[test for test in SUITE if test != likely]]:
-            build([TARGET[test.split(":")[0]]], f"'{name}'")
+        suite = (CUDA_SUITE if on_double(mutation) else []) + SUITE
+        for test in [likely, *[test for test in suite if test != likely]]:
+            build([(TARGET | CUDA_TARGET)[test.split(":")[0]]], f"'{name}'")
             said = red(test, limits[test.split(":")[0]])
             if said is not None:
                 break
@@ -484,12 +558,17 @@ def main():
                                      "-DDAT_BENCH=OFF"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if configured.returncode != 0:
             give_up("cmake failed:\n" + configured.stdout)
+    double = there_is_a_double()
+    if not double:
+        left_out = [m for m in chosen if on_double(m)]
+        say(f"no headers of CUDA and cuDNN: {len(left_out)} mutations of the CUDA backend are left out")
+        chosen = [m for m in chosen if not on_double(m)]
     found = done(program, tests)
     if "none" not in found:
         say("without a mutation:")
-        build(sorted(set(TARGET.values())), "the program without a mutation")
+        build(sorted({*TARGET.values(), *(CUDA_TARGET.values() if double else [])}), "the program without a mutation")
         found["none"] = keep({"program": program, "tests": tests, "key": "none", "caught": None,
-                              "limits": measure()})
+                              "limits": measure(SUITE + (CUDA_SUITE if double else []))})
     for number, mutation in enumerate(chosen, 1):
         if key(mutation) not in found:
             entry = found[key(mutation)] = judge(mutation, program, tests, found["none"]["limits"])
