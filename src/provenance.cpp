@@ -71,6 +71,13 @@ std::string version_text() {
 
 std::string commit() { return std::string(DAT_GIT_SHA1) + (DAT_GIT_DIRTY ? "-dirty" : ""); }
 
+std::vector<std::pair<std::string, std::string>> build_facts() {
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"program", std::string(DAT_VERSION) + ", commit " + commit() + ", " + DAT_BUILD_TYPE + ", " + DAT_COMPILER}};
+  for (const auto& library : library_versions()) facts.push_back(library);
+  return facts;
+}
+
 std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,
                             const std::string& backend_description) {
   using nlohmann::ordered_json;

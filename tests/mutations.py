@@ -24,7 +24,7 @@ LOST = 3
 # The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
 # unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e. Of the CUDA backend, on the double of its
 # libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks of dat_mpi_tests_double.
-SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:restart"]
+SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:handshake", "e2e:restart"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
@@ -267,6 +267,16 @@ MUTATIONS = [
     ("a message of any length", COMMUNICATOR, "if (expected_ >= 0) check_length", "if (expected_ > 1000) check_length", "mpi:2"),
     ("a probe of one rank sees all", COMMUNICATOR, "from == kAny ? MPI_ANY", "from == kAny || tag == kAny ? MPI_ANY", "mpi:3"),
     ("groups are never given back", COMMUNICATOR, "if (!alone()) MPI_Comm_free(&group_);", "", "mpi:2"),
+    # Handshake.
+    ("handshake: the first 100 letters of a value", "src/communicate/handshake.cpp", "mine += one_line(name) + kBetween + one_line(value)",
+     "mine += one_line(name) + kBetween + one_line(value).substr(0, 100)", "mpi:2"),
+    ("handshake: the last rank is not asked", "src/communicate/handshake.cpp", "for (std::size_t rank = 0; rank < all.size(); ++rank) {",
+     "for (std::size_t rank = 0; rank + 1 < all.size(); ++rank) {", "mpi:2"),
+    ("handshake: without the options", "src/verbs/ranks.cpp", "facts.emplace_back(\"--\" + line", "if (facts.empty()) facts.emplace_back(\"--\" + line",
+     "e2e:handshake"),
+    ("handshake: without the test images", "src/verbs/train.cpp", ",\n             {\"hash of the test images\", content_hash(*trainer_->splits().test)}};",
+     "};", "e2e:handshake"),
+    ("content hash of the first images", "src/io/content_hash.cpp", "i < size; i += stride", "i < size / 2; i += stride", "e2e:handshake"),
     # Checkpoint.
     ("p of the draw is not restored", LAYERS, "  p_ = mine(saved_.p);\n", "", "step:a draw an epoch"),
     ("active layers are not restored", LAYERS, "  std::copy(scale.begin(), scale.end(), active_.scale.begin());\n",

@@ -193,6 +193,8 @@ class Backend {
   [[nodiscard]] virtual Device device() const = 0;
   /// For reports, e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   [[nodiscard]] virtual std::string description() const = 0;
+  /// What decides how it computes: the kind of device, libraries, precision. Ranks of a run must have the same.
+  [[nodiscard]] virtual std::string arithmetic() const = 0;
   /// Names a GPU: the same for two ranks exactly if they share it. Empty for a CPU.
   [[nodiscard]] virtual std::string device_id() const = 0;
 

@@ -83,6 +83,7 @@ class Communicator {
   void broadcast(std::string& text);              ///< from rank 0
   /// The values of all ranks, in rank order, on rank 0; empty elsewhere. The count is the same on all ranks.
   [[nodiscard]] std::vector<double> gather(const std::vector<double>& values);
+  /// The texts of all ranks, in rank order, on rank 0; empty elsewhere. Of any length, all together a single message.
   [[nodiscard]] std::vector<std::string> gather(const std::string& text);
   /// Brings each rank's block of `bytes` bytes to all: that of rank r stands at `all` + r * bytes. The size is the same
   /// on all ranks. `mine` lies outside `all`.

@@ -42,6 +42,11 @@ class Dataset {
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit);
 
+/// A hash of shapes, class names, all labels and the pixels, as 32 hexadecimal digits: what ranks compare to know that
+/// they have the same images. Of more than 65,536 images it sees the pixels of every second, third, ... one, so that no
+/// start reads much more than 200 MB of CIFAR's images. Error(data).
+[[nodiscard]] std::string content_hash(const Dataset& images);
+
 /// A set without `count` of its samples that are drawn at random, a function of the seed (kept: true), or just those
 /// (kept: false); in both cases in the order of the whole. Error(usage): nothing would be left.
 [[nodiscard]] std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t count, std::uint64_t seed,

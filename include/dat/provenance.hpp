@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dat {
@@ -10,6 +11,9 @@ namespace dat {
 
 /// The commit that was built, with "-dirty" where files differed from it.
 [[nodiscard]] std::string commit();
+
+/// What ranks of one run must have in common before anything else: the build and its libraries.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> build_facts();
 
 /// Where results come from, as one JSON object: the build (version, commit, compiler, libraries) and the run (time,
 /// hosts by rank, backend, command line, environment of OpenMP and the job system).

@@ -192,13 +192,16 @@ std::vector<double> Communicator::gather(const std::vector<double>& values) {
 
 std::vector<std::string> Communicator::gather(const std::string& text) {
   if (alone()) return {text};
-  constexpr std::size_t kWidth = 256;
-  std::string padded = text.substr(0, kWidth - 1);
-  padded.resize(kWidth, '\0');
-  std::string all(root() ? kWidth * static_cast<std::size_t>(size_) : 0, '\0');
-  check(MPI_Gather(padded.data(), kWidth, MPI_CHAR, all.data(), kWidth, MPI_CHAR, 0, group_), "MPI_Gather");
+  const int length = checked(text.size(), "a text");
+  std::vector<int> lengths(root() ? static_cast<std::size_t>(size_) : 0), at(lengths.size());
+  check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, group_), "MPI_Gather");
+  lay_out(lengths, at, "what all ranks say");
+  std::string all(root() ? static_cast<std::size_t>(at.back() + lengths.back()) : 0, '\0');
+  check(MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), at.data(), MPI_CHAR, 0, group_),
+        "MPI_Gatherv");
   std::vector<std::string> result;
-  for (std::size_t at = 0; at < all.size(); at += kWidth) result.emplace_back(all.c_str() + at);
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank)
+    result.push_back(all.substr(static_cast<std::size_t>(at[rank]), static_cast<std::size_t>(lengths[rank])));
   return result;
 }
 

@@ -1,5 +1,8 @@
 #include "replica/model_state.hpp"
 
+#include <xxhash.h>
+
+#include <cstdio>
 #include <set>
 
 namespace dat {
@@ -52,6 +55,16 @@ void save_network(const Model& model, Checkpoint& checkpoint) {
     checkpoint.arrays.push_back({"bn/" + norm.name + ".running_mean", {norm.channels}, slice(0)});
     checkpoint.arrays.push_back({"bn/" + norm.name + ".running_var", {norm.channels}, slice(model.graph.statistics)});
   }
+}
+
+std::string weights_hash(const Model& model) {
+  std::vector<float> values(static_cast<std::size_t>(model.parameters.size));
+  model.backend.copy_to_host(values.data(), model.parameters.values, values.size() * sizeof(float));
+  const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
 }
 
 std::vector<float> running_statistics(const Model& model) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "dat/checkpoint.hpp"
 #include "dat/network.hpp"
 
@@ -14,6 +17,9 @@ void save_network(const Model& model, Checkpoint& checkpoint);
 /// `from`, `to` [parameters.size] on the device. Error(checkpoint).
 void save_segments(const Model& model, const std::string& group, const float* from, Checkpoint& checkpoint);
 void load_segments(const Checkpoint& checkpoint, const std::string& group, Model& model, float* to);
+
+/// A hash of all parameters, as 32 hexadecimal digits.
+[[nodiscard]] std::string weights_hash(const Model& model);
 
 /// The running statistics, [2][graph.statistics] on the host: means, variances.
 [[nodiscard]] std::vector<float> running_statistics(const Model& model);

@@ -1,7 +1,5 @@
 #include "train/trainer.hpp"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -255,17 +253,6 @@ TrainOptions Trainer::resolved() const {
   all.threads = choose_threads(options_.threads, ranks_.node_size());
   all.resident = resident_ ? "on" : "off";
   return all;
-}
-
-std::string Trainer::weights_hash() const {
-  const Parameters& parameters = model().parameters;
-  std::vector<float> values(static_cast<std::size_t>(parameters.size));
-  model().backend.copy_to_host(values.data(), parameters.values, values.size() * sizeof(float));
-  const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
 }
 
 }  // namespace dat

@@ -6,6 +6,7 @@
 
 #include "assess/assessment.hpp"
 #include "dat/reducer.hpp"
+#include "replica/model_state.hpp"
 #include "train/layer_sampling.hpp"
 #include "train/learner.hpp"
 #include "train/local_examples.hpp"
@@ -45,7 +46,7 @@ class Trainer {
   [[nodiscard]] std::int64_t checkpoint_bytes() const;
   /// Error(integrity) where what the ranks hold in common differs. **Collective.**
   void check_replicas();
-  [[nodiscard]] std::string weights_hash() const;
+  [[nodiscard]] std::string weights_hash() const { return dat::weights_hash(model()); }
 
   /// Seconds and bytes of every rank since the last call, on rank 0. **Collective.**
   [[nodiscard]] RankRecord gather_times();

@@ -316,7 +316,10 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
 }  // namespace
 
 int run_bench(const Command& command, int argc, char** argv) {
-  return with_ranks([&](Communicator& world) { return bench(world, command.bench, argc, argv); });
+  return with_ranks([&](Communicator& world) {
+    shake_hands(world, facts_of(command, argc, argv));
+    return bench(world, command.bench, argc, argv);
+  });
 }
 
 }  // namespace dat

@@ -213,10 +213,18 @@ class Progress {
 
 int evaluate(Communicator& world, const Command& command, int argc, char** argv) {
   const EvalOptions& options = command.eval;
+  shake_hands(world, facts_of(command, argc, argv));
   Setting s;
-  std::string output;
+  Facts facts;
   together(world, [&] {
     s = prepare(world, options);
+    facts = {{"device", s.replica->backend().arithmetic()},
+             {"hash of the weights", weights_hash(s.replica->model())},
+             {"hash of the images", content_hash(*s.data)}};
+  });
+  shake_hands(world, facts);
+  std::string output;
+  together(world, [&] {
     if (!options.out.empty() && world.root()) output = prepare_output(options.out);
   });
   if (world.root())

@@ -6,8 +6,10 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <sstream>
 
 #include "dat/error.hpp"
+#include "dat/provenance.hpp"
 
 namespace dat {
 
@@ -66,6 +68,24 @@ void together(Communicator& world, const std::function<void()>& part) {
   if (first == world.rank()) complain(error->what());
   // Codes are positive: the smallest of those that failed, whoever has none offers a larger one.
   throw Agreed{static_cast<ExitCode>(world.minimum(error ? static_cast<int>(error->code()) : 255))};
+}
+
+Facts facts_of(const Command& command, int argc, char** argv) {
+  Facts facts = build_facts();
+  facts.emplace_back("verb", argc > 1 ? argv[1] : "");
+  std::istringstream options(command.resolved_toml);
+  for (std::string line; std::getline(options, line);)
+    if (const std::size_t equals = line.find(" = "); equals != std::string::npos && line[0] != '#')
+      facts.emplace_back("--" + line.substr(0, equals), line.substr(equals + 3));
+  return facts;
+}
+
+void shake_hands(Communicator& world, const Facts& facts) {
+  const std::string found = differences(world, facts, host_name());
+  together(world, [&] {
+    require(found.empty(), ExitCode::usage, "the ranks do not fit together: ", found,
+            "; start the same program with the same options, data and kind of device on all of them");
+  });
 }
 
 std::vector<std::string> device_notices(Communicator& world, const Backend& backend, const std::string& wanted) {

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "communicate/handshake.hpp"
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
+#include "dat/config.hpp"
 
 namespace dat {
 
@@ -16,6 +18,11 @@ namespace dat {
 /// Runs `part`, which calls no collective, on all ranks. Where it fails on some, the first of them says why, and all
 /// ranks leave the verb together. **Collective.**
 void together(Communicator& world, const std::function<void()>& part);
+
+/// What ranks must have in common before they do anything together: program, libraries, verb, options.
+[[nodiscard]] Facts facts_of(const Command& command, int argc, char** argv);
+/// Ends the verb with the code of a usage error on all ranks, once one has printed in what they differ. **Collective.**
+void shake_hands(Communicator& world, const Facts& facts);
 
 /// Error(io): standard output takes no more.
 void require_printed();

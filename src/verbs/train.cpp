@@ -63,6 +63,7 @@ class Run {
  public:
   Run(Communicator& world, const Command& command, int argc, char** argv)
       : world_(world), options_(command.train), argc_(argc), argv_(argv), folder_(options_.out) {
+    shake_hands(world, facts_of(command, argc, argv));
     if (folder_.empty()) folder_ = default_folder();
     world.broadcast(folder_);
     ranks_ = world.split(static_cast<int>(role_of(world.rank(), options_)), world.rank());
@@ -103,8 +104,16 @@ class Run {
 };
 
 void Run::plan() {
+  Facts facts;
   together(world_, [&] {
     trainer_ = std::make_unique<Trainer>(*ranks_, options_);
+    facts = {{"device", trainer_->replica().backend().arithmetic()},
+             {"number of parameters", std::to_string(trainer_->model().parameters.size)},
+             {"hash of the training images", content_hash(*trainer_->splits().train)},
+             {"hash of the test images", content_hash(*trainer_->splits().test)}};
+  });
+  shake_hands(world_, facts);
+  together(world_, [&] {
     if (!world_.root()) return;
     TrainOptions resolved = trainer_->resolved();
     resolved.out = folder_;

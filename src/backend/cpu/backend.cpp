@@ -23,12 +23,12 @@ CpuBackend::CpuBackend(int threads)
 }
 
 std::string CpuBackend::description() const {
+  return arithmetic() + ", " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+}
+
+std::string CpuBackend::arithmetic() const {
   const bool avx2 = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx2;
-  return "cpu: oneDNN " + onednn_version() +
-         (block_ == 16 ? ", AVX-512"
-          : avx2       ? ", AVX2"
-                       : ", no AVX2") +
-         ", " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+  return "cpu: oneDNN " + onednn_version() + (block_ == 16 ? ", AVX-512" : avx2 ? ", AVX2" : ", no AVX2");
 }
 
 Layout CpuBackend::activation_layout(int c, int h, int w) const { return {c, h, w, c % block_ == 0 ? block_ : c}; }

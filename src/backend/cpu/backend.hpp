@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] Device device() const override { return {DeviceKind::cpu, nullptr}; }
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::string arithmetic() const override;
   [[nodiscard]] std::string device_id() const override { return {}; }
   [[nodiscard]] Layout activation_layout(int c, int h, int w) const override;
   [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, 1}; }

@@ -149,6 +149,12 @@ std::string CudaBackend::description() const {
   return text.str();
 }
 
+std::string CudaBackend::arithmetic() const {
+  std::string text = "cuda: cuDNN " + cudnn_version() + (tf32_ ? ", TF32" : ", f32");
+  if (deterministic_) text += ", deterministic, compute capability " + std::to_string(gpu_.capability);
+  return text;
+}
+
 std::string CudaBackend::refuses(DType storage) const {
   return storage == DType::bf16 && gpu_.capability < 80 ? gpu_.name + " does not compute in bf16; use f16" : "";
 }

@@ -32,6 +32,7 @@ class CudaBackend final : public Backend {
 
   [[nodiscard]] Device device() const override { return {DeviceKind::cuda, static_cast<cudaStream_t>(stream_)}; }
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::string arithmetic() const override;
   [[nodiscard]] std::string device_id() const override { return gpu_.id; }
   [[nodiscard]] Layout activation_layout(int c, int h, int w) const override { return {c, h, w, c}; }
   [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, c}; }

@@ -1,0 +1,37 @@
+#include <xxhash.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "dat/dataset.hpp"
+
+namespace dat {
+
+std::string content_hash(const Dataset& images) {
+  constexpr std::int64_t kMostImages = 65536;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  const auto add = [&](const void* data, std::size_t bytes) { XXH3_128bits_update(state.get(), data, bytes); };
+  const DatasetInfo& info = images.info();
+  const std::int64_t size = images.size(), shape[] = {size, info.size, info.channels, info.classes};
+  add(shape, sizeof shape);
+  for (const std::string& name : info.class_names) add(name.c_str(), name.size() + 1);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::uint8_t label = images.label(i);
+    add(&label, sizeof label);
+  }
+  const std::int64_t stride = (size + kMostImages - 1) / kMostImages;
+  std::vector<std::uint8_t> pixels(info.image_bytes());
+  for (std::int64_t i = 0; i < size; i += stride) {
+    images.read(i, pixels.data());
+    add(pixels.data(), pixels.size());
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+}  // namespace dat
