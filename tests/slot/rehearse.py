@@ -204,7 +204,8 @@ def rehearse(keep):
         shutil.copy(path, root / "in")
     checkout = root / "checkout"  # with the archive, not unpacked
     shutil.copytree(pack.kRoot / "tests/slot", checkout / "tests/slot", ignore=shutil.ignore_patterns("__pycache__"))
-    copy(pack.kRoot / "tests/gpu_slot.sh", root, "/checkout/tests/gpu_slot.sh")
+    for name in "tests/gpu_slot.sh", "tests/mpi_environment.py":
+        copy(pack.kRoot / name, root, f"/checkout/{name}")
     copy(double, root, "/checkout/build/gpu_slot.tgz")
     print(f"root made in {time.monotonic() - packed:.0f} s\n", flush=True)
     rehearse_slots(stage)

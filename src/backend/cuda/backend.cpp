@@ -66,7 +66,7 @@ std::string cuda_report() {
          << properties.minor << ", " << (properties.totalGlobalMem >> 20U) << " MiB";
     try {
       const auto backend = make_cuda_backend({.device = "cuda", .node_rank = k});
-      text << ", " << (backend->spare_memory() >> 20U) << " MiB free: usable; cuDNN's graph API is "
+      text << ", " << (backend->spare_memory() >> 20U) << " MiB free: usable\ngraph API "
            << cuda::graph_report(dynamic_cast<cuda::CudaBackend&>(*backend)) << "\n";
     } catch (const Error& error) {
       text << ": not usable: " << error.what() << "\n";
