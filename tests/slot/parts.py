@@ -410,13 +410,14 @@ def laws(slot, here):
 
     tests = {"golden": "[golden]", "network": "[network]", "attack": "[attack]", "trainer": "[trainer]",
              "optimizer": "[optimizer]~[cpu],[parameters]", "reducer": "[reducer]"}
+    networks = ("resnet18", "preact_resnet18")[:1 if here.double else 2]  # minutes each on the double
     slot.run([
         *(laws_of(here, f"laws_{name}", tags + "~[cpu]", 200, log(name)) for name, tags in tests.items()),
         Part("mpi_2_ranks", [here.program("mpiexec"), "-n", "2", here.program("dat_mpi_tests")], 200, read_catch(2),
              environment={"OMP_NUM_THREADS": "1"}),
         *(Part(f"full_size_{network}",
                here.script("tests/golden/full_size.py", here.program("dat_probe"), network, "--device", "cuda"), 200,
-               read_full_size, missing=here.missing("torch", "h5py")) for network in ("resnet18", "preact_resnet18")),
+               read_full_size, missing=here.missing("torch", "h5py")) for network in networks),
         *(Part(f"train_{precision}", [*train, "--attack-precision", precision, "--out", f"train_{precision}"], 120,
                read_training) for precision in ("f32", "f16", "bf16")),
         Part("same_weights_twice", ["bash", "-c", twice, "bash", *train, "--attack-precision", "f16"], 200,
