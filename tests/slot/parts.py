@@ -94,6 +94,10 @@ class Here:
             **MPI_ENVIRONMENT,
         }
 
+    def sizes(self, *all):
+        """Sizes of the same thing. On the double, where each takes a minute, one stands for all."""
+        return all[:1] if self.double else all
+
     def program(self, name):
         return kRoot / "bin" / name
 
@@ -410,14 +414,13 @@ def laws(slot, here):
 
     tests = {"golden": "[golden]", "network": "[network]", "attack": "[attack]", "trainer": "[trainer]",
              "optimizer": "[optimizer]~[cpu],[parameters]", "reducer": "[reducer]"}
-    networks = ("resnet18", "preact_resnet18")[:1 if here.double else 2]  # minutes each on the double
     slot.run([
         *(laws_of(here, f"laws_{name}", tags + "~[cpu]", 200, log(name)) for name, tags in tests.items()),
         Part("mpi_2_ranks", [here.program("mpiexec"), "-n", "2", here.program("dat_mpi_tests")], 200, read_catch(2),
              environment={"OMP_NUM_THREADS": "1"}),
         *(Part(f"full_size_{network}",
                here.script("tests/golden/full_size.py", here.program("dat_probe"), network, "--device", "cuda"), 200,
-               read_full_size, missing=here.missing("torch", "h5py")) for network in networks),
+               read_full_size, missing=here.missing("torch", "h5py")) for network in here.sizes("resnet18", "preact_resnet18")),
         *(Part(f"train_{precision}", [*train, "--attack-precision", precision, "--out", f"train_{precision}"], 120,
                read_training) for precision in ("f32", "f16", "bf16")),
         Part("same_weights_twice", ["bash", "-c", twice, "bash", *train, "--attack-precision", "f16"], 200,
@@ -435,8 +438,9 @@ def speed(slot, here):
         return
     rates = {}
     ceilings(slot, here, rates)
-    slot.run([step(here, f"step_{batch}", rates, batch) for batch in (512, 128, 2048)])
-    slot.run([step(here, f"step_2048_by_{piece}", rates, 2048, "--attack-batch", piece) for piece in (256, 128, 512)])
+    slot.run([step(here, f"step_{batch}", rates, batch) for batch in here.sizes(512, 128, 2048)])
+    slot.run([step(here, f"step_2048_by_{piece}", rates, 2048, "--attack-batch", piece)
+              for piece in here.sizes(256, 128, 512)])
     slot.run([
         # PyTorch's compiler tries convolutions of its own, too, unless it is told not to: a cold compilation would then
         # take longer than the slot. cuDNN's are what is left.
@@ -482,12 +486,13 @@ def graph(slot, here):
         return
     rates = {}
     ceilings(slot, here, rates)
-    for batch, precision, seconds in ((512, "f16", 120), (2048, "f16", 120), (128, "f16", 90), (512, "bf16", 90)):
+    for batch, precision, seconds in (*here.sizes((512, "f16", 120), (2048, "f16", 120), (128, "f16", 90)),
+                                      (512, "bf16", 90)):
         name = f"layers_{batch}_{precision}"
         path = layers(slot, here, name, batch, precision, rates, seconds)
         if path.exists():
             slot.note(f"plans_{batch}_{precision}", lambda: read_plans(slot, path, precision))
-    slot.run([step(here, f"step_{batch}", rates, batch) for batch in (512, 2048)])
+    slot.run([step(here, f"step_{batch}", rates, batch) for batch in here.sizes(512, 2048)])
 
 
 def check(slot, here):
