@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
-# outside reference, jobs that a Slurm interrupts where there is one, parts added to a copy that is built as a whole, the rehearsal of the slots on a GPU where there is a
-# CUDA toolkit, the mutations. About two hours and a half on two cores.
+# outside reference, jobs that Slurm interrupts where there is one, parts added to a copy that is built as a whole, the
+# rehearsal of the slots on a GPU where there is a CUDA toolkit, the mutations. About two hours and a half on two cores.
 # Usage: bash tests/nightly.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -73,8 +73,8 @@ class Trial:
             return [json.loads(line) for line in file if line.endswith("\n")]
 
     def steps(self):
-        path = self.out / "metrics.jsonl"
-        return self.record()[-1].get("step", 0) if path.exists() else 0
+        record = self.record() if (self.out / "metrics.jsonl").exists() else []
+        return record[-1].get("step", 0) if record else 0
 
     def interrupted(self):
         """One cycle, from steps made in this part to a part that has begun behind it."""
@@ -138,11 +138,23 @@ def trial(kind, program, root, nodes, cycles):
         one = Trial(kind, program, root, nodes)
         steps = one.run(cycles)
         found = one.differences(steps)
-    except (AssertionError, subprocess.CalledProcessError, TypeError, OSError) as error:
-        steps, found = 0, [str(error)]
+    except Exception as error:  # whatever it was: the other kinds go on
+        steps, found = 0, [repr(error)]
     print(f"{kind}: {cycles} cycles, {steps} steps, {time.monotonic() - begin:.0f} s: {'; '.join(found) or 'as the unbroken run'}",
           flush=True)
     return not found
+
+
+def printed_script(program, nodes):
+    """The script of `dat_hpc slurm`, with words that a shell would take apart."""
+    out = "it's $HOME, `id` \"here\""
+    options = ["--max-steps=3", "--network=small_cnn", "--width=16", "--limit-train=64", "--limit-test=32", "--out", out]
+    text = output_of(program, "slurm", f"--nodes={nodes}", f"--ranks-per-node={3 - nodes}", "--cpus-per-rank=1", "--time=10", *options)
+    pathlib.Path("printed.sh").write_text(text)
+    ended = subprocess.run(["sbatch", "--wait", "printed.sh"], stdout=subprocess.DEVNULL, check=False).returncode
+    good = ended == 0 and os.path.exists(f"{out}/SUMMARY.txt")
+    print(f"printed script: exit code {ended}, {'the run is where it should be' if good else 'no run'}", flush=True)
+    return good
 
 
 def main():
@@ -166,8 +178,9 @@ def main():
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
         os.chdir(folder)
+        good = [printed_script(program, nodes)]
         # A preempting job would meet the others, too.
-        good = list(pool.map(lambda kind: trial(kind, program, root, nodes, cycles), [k for k in kinds if k != "preempt"]))
+        good += list(pool.map(lambda kind: trial(kind, program, root, nodes, cycles), [k for k in kinds if k != "preempt"]))
         good += [trial(kind, program, root, nodes, cycles) for kind in kinds if kind == "preempt"]
         if not all(good):
             for log in sorted(pathlib.Path(folder).glob("*.log")):

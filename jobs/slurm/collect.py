@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Gathers the runs of a study of submit.sh into one table: collect.py FOLDER [PROGRAM]
 
-One row for each line of FOLDER/tasks.tsv, whatever has become of it, into table.txt and table.csv, anew with each call. With the
-PROGRAM the finished runs are drawn beside each other into FOLDER/plots. The exit code is 1 where a run is not finished. Needs
-no Python package.
+One row for each line of FOLDER/tasks.tsv, whatever has become of it, into table.txt and table.csv, anew with each call.
+With the PROGRAM the finished runs are drawn beside each other into FOLDER/plots. The exit code is 1 where a run is not
+finished. Needs no Python package.
 """
 
 import csv
@@ -79,8 +79,9 @@ def main():
     print(text, end="")
     done = [str(folder / row["name"]) for row in rows if row["state"] == "done"]
     if len(sys.argv) > 2 and len(done) > 1:
-        drawn = subprocess.run([sys.argv[2], "plot", *done, "--out", str(folder / "plots")], capture_output=True, text=True, check=False)
-        print(drawn.stderr or f"pictures: {folder}/plots", end="\n" if not drawn.stderr else "")
+        command = [sys.argv[2], "plot", *done, "--out", str(folder / "plots")]
+        drawn = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        print(f"pictures: {folder}/plots" if drawn.returncode == 0 else "no pictures")
     sys.exit(len(done) < len(rows))
 
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the batch scripts share: the program, what starts it, and whether the job comes back when it is stopped. Sourced by
-# them; `dat_hpc slurm` prints it into its own. Settings, from the environment, all optional:
+# What the batch scripts share: the program, what starts it, and whether the job comes back when it is stopped. Sourced
+# by them; `dat_hpc slurm` prints it into its own. Settings, from the environment, all optional:
 #   DAT_HPC       the program; default build/cpu/dat_hpc
 #   DAT_MODULES   modules to load first, e.g. "openmpi/4.1 cuda/12.4"
 #   DAT_LAUNCHER  what starts the ranks: "srun --mpi=pmix", mpirun, ...; default srun where Slurm has PMIx, else mpirun
@@ -101,7 +101,7 @@ dat_terminated() {
   esac
 }
 
-# dat_train OPTIONS...: runs `dat_hpc train` with them and exits with its code; the job comes back where there is more to do.
+# dat_train OPTIONS...: runs `dat_hpc train` with them and exits with its code, requeued where there is more to do.
 dat_train() {
   local code last
   dat_ranks='' dat_told=0 dat_stays=0

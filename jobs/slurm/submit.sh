@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Submits a study to Slurm: arrays of train.sh, one for each number of ranks, and a job behind them that gathers their results
-# into one table. Run it on a login node; the same command again goes on with what is not finished.
+# Submits a study to Slurm: arrays of train.sh, one for each number of ranks, and a job behind them that gathers their
+# results into one table. Run it on a login node; the same command again goes on with what is not finished.
 #
 #   bash jobs/slurm/submit.sh STUDY FOLDER [--small] [options of dat_hpc train, for every task]
 #   bash jobs/slurm/submit.sh budgets runs/budgets --data cifar10.h5 cifar10_ext.h5
 #
 #   one_node     one node with 8 GPUs: DAT with PGD (jobs/dat_pgd.toml), 2048 images per rank
-#   eight_nodes  8 nodes with one GPU each: DAT with JointSpar as run at TU Delft (jobs/tudelft_jointspar.toml)
+#   eight_nodes  8 nodes with one GPU each: DAT with JointSpar as at TU Delft (jobs/tudelft_jointspar.toml)
 #   budgets      the same with budgets of 30, 35, 40, 45 layers, and with all layers
 #   p_min        the same with five lowest probabilities
 #   nodes        4 nodes against 8, with JointSpar and without
-#   dropout      is leaving out layers a regulariser, as dropout is? All layers, layers drawn by the bandit, layers drawn evenly:
-#                the table's last column is what training accuracy has over test accuracy
+#   dropout      is leaving out layers a regulariser, as dropout is? All layers, layers drawn by the bandit, layers
+#                drawn evenly: the table's last column is what training accuracy has over test accuracy
 #   strong       2048 images a step, shared by 1, 2, 4, 8 ranks
 #   weak         2048 images a step on each of 1, 2, 4, 8 ranks
 #
-# --small: 2 ranks (where numbers of ranks are compared, 1 and 2) on one node without GPUs, a narrow network, a few epochs.
-# Settings, from the environment: DAT_SBATCH, options for sbatch ("--partition=gpu --time=24:00:00"), and those of common.sh.
-# DAT_HPC is build/cuda/dat_hpc by default, with --small build/cpu/dat_hpc. Results: FOLDER/table.txt, table.csv, plots/.
+# --small: 2 ranks (where numbers of ranks are compared, 1 and 2) on one node without GPUs, a narrow network, a few
+# epochs. Settings, from the environment: DAT_SBATCH, options for sbatch ("--partition=gpu --time=24:00:00"), and those
+# of common.sh. DAT_HPC is build/cuda/dat_hpc by default, with --small build/cpu/dat_hpc. Results: FOLDER/table.txt,
+# table.csv, plots/.
 set -euo pipefail
 
 usage() {
@@ -54,11 +55,13 @@ case $study in
   one_node) task one_node 1 8 "${pgd[@]}" --batch "$batch" ;;
   eight_nodes) task eight_nodes 8 1 "${delft[@]}" --batch "$batch" ;;
   budgets)
-    for budget in 30 35 40 45; do task "budget-$budget" "$whole" 1 "${delft[@]}" --batch "$batch" --budget "$budget"; done
+    for budget in 30 35 40 45; do
+      task "budget-$budget" "$whole" 1 "${delft[@]}" --batch "$batch" --budget "$budget"
+    done
     task all "$whole" 1 "${delft[@]}" --batch "$batch" --selector all
     ;;
   p_min)
-    # TU Delft's 1.25e-2 is 0.5 here, where p is the probability of a layer; theirs of 1.25e-1 leaves out no layer at all.
+    # TU Delft's 1.25e-2 is 0.5 here, where p is the probability of a layer; their 1.25e-1 leaves out no layer at all.
     task all "$whole" 1 "${delft[@]}" --batch "$batch" --selector all
     for p in 0.5 0.05 0.005 0.0005; do task "p_min-$p" "$whole" 1 "${delft[@]}" --batch "$batch" --p-min "$p"; done
     ;;

@@ -4,9 +4,9 @@
 #   sbatch [options of sbatch] jobs/slurm/train.sh [options of dat_hpc train]
 #   sbatch --nodes=4 jobs/slurm/train.sh --data cifar10.h5 --network preact_resnet18
 #
-# Submit it from the folder of this repository, or set DAT_ROOT to it. Results are in runs/slurm-JOBID unless --out says
-# otherwise; the same job, requeued, goes on there. Further settings are in common.sh. submit.sh makes arrays of it: then
-# DAT_STUDY is a folder, and task N trains with the options in line N of its tasks.tsv.
+# Submit it from the folder of this repository, or set DAT_ROOT to it. Results are in runs/slurm-JOBID unless --out
+# says otherwise; the same job, requeued, goes on there. Further settings are in common.sh. submit.sh makes arrays of
+# it: then DAT_STUDY is a folder, and task N trains with the options in line N of its tasks.tsv.
 #
 #SBATCH --job-name=dat_hpc
 #SBATCH --nodes=2
