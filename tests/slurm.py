@@ -259,7 +259,7 @@ class Printed(unittest.TestCase):
         return words
 
     def test_it_has_the_text_of_common_sh(self):
-        self.assertIn(COMMON.read_text(), self.slurm())
+        self.assertTrue(COMMON.read_text() in self.slurm(), "the program was built from another jobs/slurm/common.sh")
 
     def test_the_shell_takes_it(self):
         for options in ([], ["--out", "/a b/c'd$", "--nodes", "3"], ["--modules", "openmpi cuda/12.4", "--gpus-per-node", "2"]):
