@@ -304,6 +304,7 @@ MUTATIONS = [
     ("earlier restarts are taken for new ones", SLURM, "-gt \"${SLURM_RESTART_COUNT:-0}\" ]", "-gt 0 ]", "slurm:Decisions"),
     ("a job comes back for ever", SLURM, "-ge \"${DAT_RESTARTS:-100}\" ]", "-ge 1000 ]", "slurm:Decisions"),
     ("a job told to stop comes back", SLURM, "      dat_stays=1\n", "", "slurm:Decisions"),
+    ("a time limit overrules a stop for good", SLURM, "  [ \"$dat_stays\" -eq 0 ] || return\n", "", "slurm:Decisions"),
     ("USR1 before the program could take it ends the job", SLURM, "|| [ \"$dat_told\" -eq 1 ]", "|| false", "slurm:Decisions"),
     ("the whole array is requeued", SLURM, "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}", "$SLURM_ARRAY_JOB_ID}",
      "slurm:Decisions"),

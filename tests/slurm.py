@@ -203,6 +203,16 @@ class Decisions(unittest.TestCase):
         self.assertEqual(job.ended(), (75, []))
         self.assertEqual(job.signals, ["USR1"])
 
+    def test_a_time_limit_while_the_job_stops_for_good(self):
+        job = Job(delay=2).started().send(signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while not job.read("signals") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        job.write(job=LIMIT)
+        code, requeued = job.send(signal.SIGTERM).ended()
+        self.assertIn(code, (75, 76))
+        self.assertEqual(requeued, [])
+
     def test_a_rank_that_dies_ends_the_job(self):
         job = Job(code=137).started()
         job.write(end="")

@@ -88,6 +88,7 @@ dat_near_end() {
 # TERM: Slurm has sent it to the ranks, too, and kills all that is left after KillWait (30 s by default), this script
 # included. So a job that comes back is requeued now: the ranks may need all of that time for their checkpoint.
 dat_terminated() {
+  [ "$dat_stays" -eq 0 ] || return
   case $(dat_fate) in
     limit) dat_requeue 'the time limit is reached' ;;
     preempted) dat_requeue 'preempted' ;;
