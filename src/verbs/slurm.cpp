@@ -136,7 +136,8 @@ struct Memory {
   else
     text << "# Time: nobody has said how long a step takes (--step-seconds, --like RUN); the limit is "
          << (job.time.empty() ? "a guess" : "as given") << ", the job comes\n# back until it is done.\n";
-  text << "# Memory of a rank: " << memory.source << (gpu ? "; the GPU's own: dat_hpc validate, where it is.\n" : ".\n")
+  text << "# Memory of a rank: " << memory.source
+       << (gpu ? ".\n# Of the GPU: what dat_hpc validate prints where the GPU is.\n" : ".\n")
        << "#\n#SBATCH --job-name=" << job.job_name << "\n#SBATCH --nodes=" << job.nodes
        << "\n#SBATCH --ntasks-per-node=" << job.ranks_per_node << "\n#SBATCH --cpus-per-task=" << job.cpus_per_rank
        << "\n";
