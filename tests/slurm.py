@@ -350,5 +350,56 @@ class Printed(unittest.TestCase):
             self.assertIn(expected, self.slurm(*arguments, code=2))
 
 
+class Studies(unittest.TestCase):
+    """submit.sh with a stand-in for sbatch, collect.py on records made up here."""
+
+    def submit(self, folder, study, *options):
+        (folder / "sbatch").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >>"$PLAY/submitted"; wc -l <"$PLAY/submitted"\n')
+        (folder / "sbatch").chmod(0o755)
+        environment = os.environ | {"PLAY": str(folder), "PATH": f"{folder}:{os.environ['PATH']}", "DAT_HPC": PROGRAM}
+        subprocess.run(["bash", ROOT / "jobs/slurm/submit.sh", study, folder / "study", *options], env=environment, check=True,
+                       stdout=subprocess.DEVNULL)
+        tasks = [line.split("\t") for line in (folder / "study/tasks.tsv").read_text().splitlines()]
+        return tasks, (folder / "submitted").read_text().splitlines()
+
+    def test_every_task_is_submitted_once_with_options_that_the_program_takes(self):
+        for study in ("one_node", "eight_nodes", "budgets", "p_min", "nodes", "dropout", "strong", "weak"):
+            for small in ([], ["--small"]):
+                with self.subTest(study=study, small=small), tempfile.TemporaryDirectory() as folder:
+                    tasks, submitted = self.submit(pathlib.Path(folder), study, *small)  # refuses wrong options itself
+                    self.assertEqual(len({task[0] for task in tasks}), len(tasks))
+                    numbers = []
+                    for line in submitted[:-1]:
+                        words = dict(word[2:].split("=", 1) for word in line.split() if word.startswith("--") and "=" in word)
+                        first, last = map(int, words["array"].split("-"))
+                        numbers += range(first, last + 1)
+                        for task in tasks[first - 1 : last]:
+                            self.assertEqual(task[1], f"{words['nodes']}x{words['ntasks-per-node']}")
+                        self.assertEqual("gpus-per-node" in words, not small)
+                    self.assertEqual(numbers, list(range(1, len(tasks) + 1)))
+                    arrays = ":".join(str(k + 1) for k in range(len(submitted) - 1))
+                    self.assertIn(f"--dependency=afterany:{arrays} ", submitted[-1])
+
+    def test_a_table_has_one_row_for_each_task(self):
+        with tempfile.TemporaryDirectory() as folder:
+            study = pathlib.Path(folder)
+            (study / "tasks.tsv").write_text("weak-1\t1x1\nweak-2\t1x2\nweak-4\t2x2\n")
+            for name, images, seconds in (("weak-1", 8, 1.0), ("weak-2", 16, 1.25)):
+                (study / name).mkdir()
+                step = (f'{{"kind":"step","step":%d,"epoch":0,"images":{images},"t_train":{seconds - 0.5},"t_reduce":0.5,"t_evaluate":9,'
+                        '"bytes_sent":4000000,"acc_adv":0.5}\n')
+                evaluation = '{"kind":"evaluation","split":"test","clean_acc":0.75,"adv_acc":0.25}\n'
+                (study / name / "metrics.jsonl").write_text("".join(step % k for k in range(1, 21)) + evaluation + '{"kind":"st')
+            (study / "weak-1/SUMMARY.txt").touch()
+            ended = subprocess.run([sys.executable, ROOT / "jobs/slurm/collect.py", study], stdout=subprocess.DEVNULL, check=False)
+            self.assertEqual(ended.returncode, 1)  # two are not done
+            with open(study / "table.csv") as file:
+                rows = [line.split(",") for line in file.read().splitlines()]
+            # Efficiency of 2 ranks: 16 / 1.25 / 2 over 8 images a second and rank.
+            self.assertEqual(rows[1:], [["weak-1", "1", "done", "20", "1", "8", "1", "50", "4", "75", "25", "50", "25"],
+                                        ["weak-2", "2", "stopped", "20", "1.25", "12.8", "0.8", "40", "4", "", "", "50", ""],
+                                        ["weak-4", "4", "missing", *[""] * 10]])
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
