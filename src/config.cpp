@@ -412,7 +412,11 @@ class Options {
     app_.add_flag("--version", version_, "print the versions of program and libraries, exit");
   }
 
-  void group(const std::string& name) { group_ = name; }
+  /// `in_file`: these options may stand in a file, too, and in the printed configuration.
+  void group(const std::string& name, bool in_file = true) {
+    group_ = name;
+    in_file_ = in_file;
+  }
 
   void footer(const std::string& text) { app_.footer(text); }
 
@@ -431,6 +435,7 @@ class Options {
     Field& field = fields_.emplace_back();
     field.about = about;
     field.group = group_;
+    field.in_file = in_file_;
     field.list = kIsList<T>;
     field.set = [&value, rule](const std::vector<Value>& sources, const std::string& where) {
       assign_all(sources, rule, where, value);
@@ -501,8 +506,8 @@ class Options {
   void read_file(const std::string& text, const std::string& name) {
     for (const Entry& entry : FileReader(text, name).read()) {
       const std::string where = name + ":" + std::to_string(entry.line) + ": '" + entry.key + "'";
-      const auto field =
-          std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == entry.key; });
+      const auto field = std::find_if(fields_.begin(), fields_.end(),
+                                      [&](const Field& f) { return f.in_file && f.name == entry.key; });
       if (field == fields_.end()) {
         const std::string guess = hint(entry.key, names());
         fail(ExitCode::usage, where, " is no option of '", name_, "'", guess.empty() ? "; see its --help" : guess);
@@ -515,12 +520,29 @@ class Options {
   [[nodiscard]] std::string toml(bool commented) const {
     std::string text, group;
     for (const Field& field : fields_) {
+      if (!field.in_file) continue;
       if (field.group != group) text += (text.empty() ? "# " : "\n# ") + field.group + "\n";
       group = field.group;
       if (commented) text += "# " + field.about + "\n";
       text += field.name + " = " + field.toml() + "\n";
     }
     return text;
+  }
+
+  /// The options of this line that may stand in a file, --config included, as words of a command line.
+  [[nodiscard]] std::vector<std::string> given() const {
+    std::vector<std::string> words;
+    if (!config_file_.empty()) words = {"--config", config_file_};
+    for (const Field& field : fields_) {
+      if (!field.in_file || field.option->count() == 0) continue;
+      if (field.option->get_expected_min() == 0) {  // a flag
+        words.push_back("--" + field.name + "=" + field.toml());
+      } else {
+        words.push_back("--" + field.name);
+        for (const std::string& word : field.option->results()) words.push_back(word);
+      }
+    }
+    return words;
   }
 
   /// To be called when the values are final.
@@ -534,7 +556,7 @@ class Options {
  private:
   struct Field {
     std::string name, about, group;
-    bool list = false;
+    bool list = false, in_file = true;
     CLI::Option* option = nullptr;
     std::function<void(const std::vector<Value>&, const std::string& where)> set;
     std::function<std::string()> toml;
@@ -548,7 +570,7 @@ class Options {
 
   CLI::App app_;
   std::string name_, group_ = "Options", config_file_;
-  bool version_ = false, print_config_ = false;
+  bool version_ = false, print_config_ = false, in_file_ = true;
   std::deque<Field> fields_;  // references stay valid
 };
 
@@ -832,6 +854,7 @@ const char* const kVerbs =
     "  plot              draw the results of runs\n"
     "  bench             how fast this machine is: ceilings, layers, step, all-reduce\n"
     "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
+    "  slurm             print a batch script that trains with these options\n"
     "\n"
     "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
     "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
@@ -941,6 +964,46 @@ Command parse_doctor(const std::vector<std::string>& arguments) {
   return command;
 }
 
+Command parse_slurm(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::slurm};
+  SlurmOptions& o = command.slurm;
+  Options options("slurm", "Prints a batch script for Slurm that trains with the options of 'train' given here.");
+  const Rule text{.label = "NAME"};
+  options.group("Job", false);
+  options.add("--nodes", o.nodes, "number of nodes", kPositive);
+  options.add("--gpus-per-node", o.gpus_per_node, "0: ranks compute on CPUs", kCount);
+  options.add("--ranks-per-node", o.ranks_per_node, "auto: one for each GPU, or one", kAutoCount);
+  options.add("--cpus-per-rank", o.cpus_per_rank, "cores of a rank", kPositive);
+  options.add("--time", o.time, "time limit; none: from the seconds of a step, else 4 hours", {.label = "[D-]H:M:S"});
+  options.add("--step-seconds", o.step_seconds, "how long a step takes; auto: not known",
+              {.low = 0, .above = true, .automatic = 0});
+  options.add("--like", o.like, "a run, on as many ranks, whose steps took as long; none: not known", {.label = "RUN"});
+  options.add("--job-name", o.job_name, "of the job", text);
+  options.add("--partition", o.partition, "where it is queued; none: Slurm's default", text);
+  options.add("--account", o.account, "who pays; none: Slurm's default", text);
+  options.add("--modules", o.modules, "environment modules to load, e.g. 'openmpi/4.1 cuda/12.4'", {.label = "NAMES"});
+  describe(options, command.train);
+  options.parse(arguments, command);
+  if (command.verb != Command::Verb::slurm) return command;
+  require(o.step_seconds == 0 || o.like.empty(), ExitCode::usage,
+          "--step-seconds and --like both say how long a step takes; give one of them");
+  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:+/@%";
+  const auto check = [&](const char* option, const std::string& value, const std::string& allowed) {
+    require(value.find_first_not_of(allowed) == std::string::npos, ExitCode::usage, option, " '", value,
+            "' would not be read by Slurm as it is meant; use letters, digits and _-.,:+/@% only");
+  };
+  check("--job-name", o.job_name, plain);
+  check("--partition", o.partition, plain);
+  check("--account", o.account, plain);
+  check("--modules", o.modules, plain + " ");
+  check("--time", o.time, "0123456789-:");
+  if (o.ranks_per_node == 0) o.ranks_per_node = std::max(1, o.gpus_per_node);
+  o.train = options.given();
+  resolve(command.train);
+  options.finish(command);
+  return command;
+}
+
 }  // namespace
 
 Command parse_command_line(int argc, const char* const* argv) {
@@ -958,13 +1021,15 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "plot") return parse_plot(arguments);
   if (verb == "bench") return parse_bench(arguments);
   if (verb == "doctor") return parse_doctor(arguments);
+  if (verb == "slurm") return parse_slurm(arguments);
   if (verb == "help") {  // "help data convert" is "data convert --help"
     std::vector<const char*> words = {"dat_hpc"};
     for (const std::string& argument : arguments) words.push_back(argument.c_str());
     words.push_back("--help");
     return parse_command_line(static_cast<int>(words.size()), words.data());
   }
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "help"});
+  const std::string guess =
+      hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "slurm", "help"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};

@@ -30,6 +30,8 @@ int run(const dat::Command& command, int argc, char** argv) {
       return dat::run_data(command, argc, argv);
     case Verb::plot:
       return dat::run_plot(command, argc, argv);
+    case Verb::slurm:
+      return dat::run_slurm(command, argc, argv);
     case Verb::version:
       return dat::print_once(dat::version_text);
     case Verb::print:

@@ -350,7 +350,7 @@ def build_changes(copy, build, target):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder)
-        for part in ("CMakeLists.txt", "include", "kernels", "src"):
+        for part in ("CMakeLists.txt", "include", "jobs", "kernels", "src"):
             (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
         follow(copy, section((root / "README.md").read_text()))
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()

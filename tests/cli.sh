@@ -45,7 +45,7 @@ if "$program" --version | grep -q 'Open MPI'; then
 fi
 
 check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
-for verb in train eval validate plot bench doctor 'data convert' 'data synthetic' 'data inspect'; do
+for verb in train eval validate plot bench doctor slurm 'data convert' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
 done

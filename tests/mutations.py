@@ -22,9 +22,11 @@ TREE, BUILD, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/results.jsonl"
 LOST = 3
 
 # The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
-# unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e. Of the CUDA backend, on the double of its
-# libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks of dat_mpi_tests_double.
-SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:handshake", "e2e:restart"]
+# unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e, slurm: classes of tests/slurm.py. Of the
+# CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
+# of dat_mpi_tests_double.
+SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:handshake", "e2e:restart",
+         "slurm:Decisions", "slurm:Printed"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
@@ -32,6 +34,7 @@ TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner.cpp",
 LAYERS, UPDATE, EVALUATION = "src/train/layer_sampling.cpp", "src/train/weight_update.cpp", "src/assess/evaluation.cpp"
 CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
+SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 CUDA = "src/backend/cuda/"
@@ -363,6 +366,22 @@ MUTATIONS = [
      "mpi_double:2"),
     ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
      "piece.recording != nullptr;", "double:A training pass that is replayed*"),
+    # Slurm.
+    ("a time limit is decided when the ranks have ended", SLURM, "    limit) dat_requeue 'the time limit is reached' ;;\n"
+     "    preempted) dat_requeue 'preempted' ;;\n    back)", "    back)", "slurm:Decisions"),
+    ("a cancelled job comes back", SLURM, "    echo ended\n", "    echo limit\n", "slurm:Decisions"),
+    ("a preempted job just ends", SLURM, "\\ PreemptTime=[0-9]", "\\ PreemptTime=[a-z]", "slurm:Decisions"),
+    ("earlier restarts are taken for new ones", SLURM, "-gt \"${SLURM_RESTART_COUNT:-0}\" ]", "-gt 0 ]", "slurm:Decisions"),
+    ("a job comes back for ever", SLURM, "-ge \"${DAT_RESTARTS:-100}\" ]", "-ge 1000 ]", "slurm:Decisions"),
+    ("a job told to stop comes back", SLURM, "      dat_stays=1\n", "", "slurm:Decisions"),
+    ("a time limit overrules a stop for good", SLURM, "  [ \"$dat_stays\" -eq 0 ] || return\n", "", "slurm:Decisions"),
+    ("USR1 before the program could take it ends the job", SLURM, "|| [ \"$dat_told\" -eq 1 ]", "|| false", "slurm:Decisions"),
+    ("the whole array is requeued", SLURM, "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}", "$SLURM_ARRAY_JOB_ID}",
+     "slurm:Decisions"),
+    ("slurm: words as they are", SLURM_VERB, "if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return",
+     "if (!plain.empty()) return", "slurm:Printed"),
+    ("slurm: memory of one rank", SLURM_VERB, "memory.bytes * job.ranks_per_node", "memory.bytes", "slurm:Printed"),
+    ("slurm: steps of one rank", SLURM_VERB, "splits.train->size(), ranks);", "splits.train->size(), 1);", "slurm:Printed"),
 ]
 
 # Why a survivor is no gap in the tests.
@@ -414,7 +433,7 @@ def copy_tree():
         shutil.copymode(f"{ROOT}/{name}", f"{TREE}/{name}")
         kept.add(name)
         folder = name.split("/")[0]
-        if folder in ("src", "include", "kernels", "CMakeLists.txt"):
+        if folder in ("src", "include", "jobs", "kernels", "CMakeLists.txt"):
             program.update(name.encode() + b"\0" + content)
         elif folder == "tests" and "mutations" not in name:
             tests.update(name.encode() + b"\0" + content)
@@ -443,6 +462,7 @@ def on_double(mutation):
 def there_is_a_double():
     """Whether the build found the headers of CUDA and cuDNN."""
     return b"dat_tests_double" in read(f"{BUILD}/build.ninja")
+TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "slurm": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests"}
 
 
 def command(test):
@@ -456,6 +476,7 @@ def command(test):
         "double": lambda: [f"{BUILD}/tests/dat_tests_double", which],
         "mpi_double": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests_double"],
         "e2e": lambda: [*python, f"{TREE}/tests/e2e/{which}.py", f"{BUILD}/dat_hpc", "--failfast"],
+        "slurm": lambda: [*python, f"{TREE}/tests/slurm.py", f"{BUILD}/dat_hpc", TREE, which, "--failfast"],
     }[kind]()
 
 

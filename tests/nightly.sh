@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
-# outside reference, parts added to a copy that is built as a whole, the rehearsal of the slots on a GPU where there is a
-# CUDA toolkit, the mutations. About two hours and a half on two cores.
+# outside reference, jobs that Slurm interrupts where there is one, parts added to a copy that is built as a whole, the
+# rehearsal of the slots on a GPU where there is a CUDA toolkit, the mutations. About two hours and a half on two cores.
 # Usage: bash tests/nightly.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,6 +19,11 @@ part() {
 }
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/outside/step.py "$program"
+if command -v sinfo >/dev/null && sinfo >/dev/null 2>&1; then
+  part python3 tests/slurm_cycles.py "$program" . 10
+else
+  echo "== no Slurm here: tests/slurm_cycles.py is not run"
+fi
 part python3 tests/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse

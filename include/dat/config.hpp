@@ -147,6 +147,21 @@ struct PlotOptions {
   std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
 };
 
+/// Options of `slurm`, beside those of `train`.
+struct SlurmOptions {
+  int nodes = 1;
+  int gpus_per_node = 0;   ///< 0: the ranks compute on CPUs
+  int ranks_per_node = 0;  ///< 0: one for each GPU, or one
+  int cpus_per_rank = 8;
+  std::string time;         ///< as Slurm writes it; empty: from the seconds of a step
+  double step_seconds = 0;  ///< 0: not known
+  std::string like;         ///< folder of a run whose steps took as long; empty: none
+  std::string job_name = "dat_hpc", partition, account, modules;
+  std::vector<std::string> train{};  ///< the options of `train` that were given, as words of a command line
+
+  friend bool operator==(const SlurmOptions&, const SlurmOptions&) = default;
+};
+
 /// What the command line asks for. Only the options of the verb are meaningful.
 struct Command {
   enum class Verb : std::uint8_t {
@@ -159,17 +174,19 @@ struct Command {
     plot,
     bench,
     doctor,
+    slurm,
     version,
     print
   };
   Verb verb = Verb::train;
-  TrainOptions train{};  ///< train, validate
+  TrainOptions train{};  ///< train, validate, slurm
   EvalOptions eval{};
   ConvertOptions convert{};
   SyntheticCommand synthetic{};
   std::vector<std::string> inspect{};  ///< data files
   PlotOptions plot{};
   BenchOptions bench{};
+  SlurmOptions slurm{};
   std::string resolved_toml{};  ///< train, validate, eval: every option, `key = value` a line, readable with --config
   std::string text{};           ///< print: help or configuration, to be printed instead of running
 };

@@ -264,7 +264,6 @@ void Run::finish() {
 }
 
 int Run::go() {
-  catch_signals();
   plan();
   if (beginning_.finished) {
     if (world_.root()) std::cout << "the run in " << folder_ << " is finished:\n\n" << beginning_.summary << std::flush;
@@ -281,6 +280,7 @@ int Run::go() {
 }  // namespace
 
 int run_training(const Command& command, int argc, char** argv) {
+  catch_signals();  // before MPI starts: a job that has just begun may be told to make room already
   return with_ranks([&](Communicator& world) { return Run(world, command, argc, argv).go(); });
 }
 

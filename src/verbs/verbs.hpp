@@ -19,6 +19,8 @@ namespace dat {
 [[nodiscard]] int run_doctor(const Command& command, int argc, char** argv);
 /// `validate`: plans the run on one rank and says what it will need. Error as `train` would end with.
 [[nodiscard]] int run_validation(const Command& command, int argc, char** argv);
+/// `slurm`: prints a batch script that trains with the given options.
+[[nodiscard]] int run_slurm(const Command& command, int argc, char** argv);
 /// `data convert`, `data synthetic`, `data inspect`: makes and describes files of images.
 [[nodiscard]] int run_data(const Command& command, int argc, char** argv);
 /// `plot`: draws runs.
