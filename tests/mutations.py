@@ -156,7 +156,7 @@ MUTATIONS = [
      "square(g / pi) / square(of.largest_norm / of.p_min) / pi", "square(g / pi) / pi", "step:normalised shift-free"),
     ("oracle: the newest norm alone", "src/selector/oracle.cpp", "(1 - kNewest) * squares_[d] + kNewest * square",
      "square", "step:oracle"),
-    ("oracle: squares for norms", "src/selector/oracle.cpp", "0.5 * std::log(", "std::log(", "step:oracle"),
+    ("oracle: squares for norms", "src/selector/oracle.cpp", "0.5 * std::log(std::max(", "std::log(std::max(", "step:oracle"),
     ("oracle: unknown layers count nothing", "src/selector/oracle.cpp",
      "squares_[d] == kUnknown ? largest : squares_[d];", "squares_[d] == kUnknown ? 0 : squares_[d];", "step:oracle"),
     ("oracle: restored without its probabilities", "src/selector/oracle.cpp", "squares_ = state;\n    choose();",

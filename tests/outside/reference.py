@@ -566,7 +566,9 @@ class Reference:
         for attempt in itertools.count():
             u = uniform(words(self.seed, LAYER_DRAW, step, np.arange(len(p)) + (rank << 32), attempt)[0])
             if (u < p).any():
-                return np.where(u < p, 1 / self.inclusion(p), 0.0)
+                scale = np.zeros(len(p))
+                scale[u < p] = 1 / self.inclusion(p)[u < p]
+                return scale
 
     def learn(self, p, scale, norms, largest):
         """EXP3 on the norms of the drawn layers, projected. Returns p and the largest norm so far."""
@@ -697,7 +699,7 @@ class Reference:
             freezing = self.autofreeze(freezing, t)
             p[0] = np.arange(len(self.layers)) >= freezing[-1]
         if self.draw_due(t):
-            drawn_p = np.ones((1, len(self.layers))) if self.selector == "all" else p
+            drawn_p = np.ones((1, len(self.layers))) if self.selector == "all" else p.copy()
             scale = drawn_p if self.selector == "all" else np.array(
                 [self.draw(t, p, rank) for rank, p in enumerate(drawn_p)])
         kept = state.perturbations
