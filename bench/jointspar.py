@@ -50,6 +50,17 @@ def start(arguments, words):
     return ended.stdout
 
 
+def merged(*lists):
+    """Options and their values; of an option that is given again, the last."""
+    found = {}
+    for word in map(str, (word for words in lists for word in words)):
+        if word.startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
+
+
 class Run:
     """A training run: its layers, and of each step what metrics.jsonl says."""
 
@@ -59,9 +70,9 @@ class Run:
         Run.number += 1
         folder = f"{arguments.work}/{Run.number}"
         data = ["--data", *arguments.data] if arguments.data else []
-        start(arguments, ["train", *data, "--network", arguments.network, "--width", arguments.width, "--batch",
-                          arguments.batch, "--attack", arguments.attack, "--threads", arguments.threads, "--out", folder,
-                          "--quiet", *shlex.split(arguments.options), *words])
+        always = ["--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch, "--attack",
+                  arguments.attack, "--threads", arguments.threads, "--out", folder, "--quiet"]
+        start(arguments, ["train", *merged(data, always, words, shlex.split(arguments.options))])
         with open(f"{folder}/metrics.jsonl") as file:
             rows = [json.loads(line) for line in file]
         run, = (row for row in rows if row["kind"] == "run")
