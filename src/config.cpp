@@ -695,10 +695,14 @@ void describe(Options& options, TrainOptions& o) {
 
   options.group("JointSpar");
   options.add("--selector", o.selector,
-              "which layers a step trains: all; drawn by the EXP3 bandit; or as their gradient norms say (oracle)",
+              "which layers a step trains: all; drawn by the EXP3 bandit, as their gradient norms say (oracle), or all "
+              "alike (uniform); or fewer and fewer, on a schedule (freezeout) or as their norms settle (autofreeze)",
               one_of(selectors().names()));
   options.add("--budget", o.budget, "mean number of active layers; auto: 40/54 of them",
               {.low = 0, .above = true, .automatic = 0});
+  options.add("--budget-unit", o.budget_unit,
+              "what a layer counts in the budget: 1, its bytes, or the seconds that it costs, in units of their mean",
+              one_of({"layers", "bytes", "seconds"}));
   options.add("--p-min", o.p_min, "lowest probability of a layer", kEps);
   options.add("--granularity", o.granularity, "what counts as a layer", one_of({"tensor", "module", "block"}));
   options.add("--resample", o.resample, "draw the active layers anew every step, every epoch, or every N steps",
@@ -708,6 +712,17 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--bandit-loss", o.bandit_loss, "what the bandit learns from", one_of(bandit_losses()));
   options.add("--bandit-rate", o.bandit_rate, "its learning rate; auto: the loss's own",
               {.low = 0, .above = true, .automatic = 0});
+  options.add("--freeze-t0", o.freeze_t0, "freezeout: share of the run after which the first layer freezes, as t_0",
+              kEps);
+  options.add("--freeze-schedule", o.freeze_schedule, "freezeout: the power that t_0 and the layers' t are taken to",
+              one_of({"linear", "squared", "cubic"}));
+  options.add("--freeze-lr", o.freeze_lr,
+              "freezeout: a layer's learning rate is annealed until it freezes, from --lr over its share of the run "
+              "(scaled) or from --lr; or left alone",
+              one_of({"scaled", "unscaled", "constant"}));
+  options.add("--freeze-percentile", o.freeze_percentile,
+              "autofreeze: of the changes of norms, that which the first layer still trained has",
+              {.low = 0, .high = 100});
 
   options.group("Reduction");
   options.add("--codec", o.codec, "how gradients become messages between ranks", one_of(codecs().names()));
@@ -833,8 +848,21 @@ void resolve(TrainOptions& o) {
         "mask for all ranks there is nothing to choose; leave it off");
   check(o.mask == "shared" || o.importance == "inside", "--mask per_worker does not work with --importance outside: ",
         "the ranks have different 1/p, but take one step; leave one of them off");
-  check(o.mask == "shared" || o.selector != "all", "--mask per_worker does not work with --selector all, which draws ",
-        "no layers; leave one of them off");
+  const bool draws = o.selector != "all" && o.selector != "freezeout" && o.selector != "autofreeze";
+  check(o.mask == "shared" || draws, "--mask per_worker does not work with --selector ", o.selector,
+        ", which draws no layers; leave one of them off");
+  check(o.budget_unit == "layers" || draws, "--budget-unit works with selectors that have a budget, not with ",
+        o.selector, "; leave it off");
+  const auto only_for = [&](const char* selector, const char* option, bool given) {
+    check(!given || o.selector == selector, option, " works with --selector ", selector, ", not with ", o.selector,
+          "; leave it off");
+  };
+  only_for("freezeout", "--freeze-t0", o.freeze_t0 != plain.freeze_t0);
+  only_for("freezeout", "--freeze-schedule", o.freeze_schedule != plain.freeze_schedule);
+  only_for("freezeout", "--freeze-lr", o.freeze_lr != plain.freeze_lr);
+  only_for("autofreeze", "--freeze-percentile", o.freeze_percentile != plain.freeze_percentile);
+  // The layers' learning rates go the way of 1/p, which is 1 there: they multiply the step.
+  if (o.selector == "freezeout" && o.freeze_lr != "constant") o.importance = "outside";
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
   if (o.micro_batch == 0) o.micro_batch = o.batch;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

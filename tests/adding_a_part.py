@@ -117,7 +117,7 @@ std::unique_ptr<Schedule> make_constant(const ScheduleOptions& options) {
 
 }  // namespace dat
 """),
-    "selector": ("uniform", "uniform.cpp", """
+    "selector": ("halves", "halves.cpp", """
 #include "dat/error.hpp"
 #include "dat/selector.hpp"
 
@@ -125,11 +125,10 @@ namespace dat {
 
 namespace {
 
-/// Every layer with the same probability, for good.
-class Uniform final : public LayerSelector {
+/// Every layer with the probability 1/2, for good.
+class Halves final : public LayerSelector {
  public:
-  explicit Uniform(const SelectorOptions& options)
-      : p_(static_cast<std::size_t>(options.layers), options.budget / options.layers) {}
+  explicit Halves(const SelectorOptions& options) : p_(static_cast<std::size_t>(options.layers), 0.5) {}
   void learn(const ActiveSet&, const std::vector<double>&) override {}
   [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
   [[nodiscard]] std::vector<double> state() const override { return {}; }
@@ -143,8 +142,8 @@ class Uniform final : public LayerSelector {
 
 }  // namespace
 
-std::unique_ptr<LayerSelector> make_uniform_selector(const SelectorOptions& options) {
-  return std::make_unique<Uniform>(options);
+std::unique_ptr<LayerSelector> make_halves_selector(const SelectorOptions& options) {
+  return std::make_unique<Halves>(options);
 }
 
 }  // namespace dat

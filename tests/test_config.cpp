@@ -611,6 +611,25 @@ TEST_CASE("options that do not fit together are refused") {
   }
   CHECK(contains(refusal({"--mask", "per_worker", "--importance", "outside"}), "have different 1/p"));
   CHECK(contains(refusal({"--mask", "per_worker", "--selector", "all"}), "which draws no layers"));
+  for (const std::string selector : {"freezeout", "autofreeze"})
+    CHECK(contains(refusal({"--mask", "per_worker", "--selector", selector}), "which draws no layers"));
+  for (const std::string selector : {"all", "freezeout", "autofreeze"})
+    CHECK(contains(refusal({"--budget-unit", "bytes", "--selector", selector}), "selectors that have a budget"));
+  for (const std::string unit : {"layers", "bytes", "seconds"})
+    CHECK(parse({"--budget-unit", unit}).train.budget_unit == unit);
+  CHECK(contains(refusal({"--budget-unit", "dollars"}), "seconds"));
+  CHECK(contains(refusal({"--freeze-t0", "0.5"}), "--freeze-t0 works with --selector freezeout"));
+  CHECK(contains(refusal({"--freeze-schedule", "linear"}), "works with --selector freezeout"));
+  CHECK(contains(refusal({"--freeze-lr", "constant"}), "works with --selector freezeout"));
+  CHECK(contains(refusal({"--freeze-percentile", "20"}), "works with --selector autofreeze"));
+  CHECK(contains(refusal({"--selector", "freezeout", "--freeze-t0", "0"}), "above 0"));
+  const TrainOptions freezeout =
+      parse({"--selector", "freezeout", "--freeze-t0", "0.5", "--freeze-schedule", "squared"}).train;
+  CHECK(freezeout.freeze_t0 == 0.5);
+  CHECK(freezeout.freeze_schedule == "squared");
+  CHECK(freezeout.importance == "outside");
+  CHECK(parse({"--selector", "freezeout", "--freeze-lr", "constant"}).train.importance == "inside");
+  CHECK(parse({"--selector", "autofreeze", "--freeze-percentile", "20"}).train.freeze_percentile == 20);
   CHECK(contains(refusal({"--mask", "own"}), "shared"));
   CHECK(contains(refusal({"--transport", "ring"}), "allgather"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack", "fgsm"}), "--attack-stop works with --attack pgd"));

@@ -43,6 +43,7 @@ RunFacts facts_in(const std::string& folder) {
   facts.config_toml = "lr = 0.1\n";
   facts.provenance_json = "{\"git_sha1\":\"abc\"}\n";
   facts.layer_names = {"conv1.weight", "layer1.0.conv1.weight", "linear.bias"};
+  facts.layer_costs = {0.5, 2.25, 0.25};
   facts.layer_sizes = {432, 2304, 10};
   facts.ranks = 2;
   facts.total_steps = 5;
@@ -194,6 +195,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   CHECK(file.text("history/step/bytes_sent", "units") == "byte");
   CHECK(file.read_texts("jointspar/layer_name") == facts.layer_names);
   CHECK(integers(file, "jointspar/layer_elements") == facts.layer_sizes);
+  CHECK(reals(file, "jointspar/layer_cost") == facts.layer_costs);
 
   const std::string group = "history/step/";
   for (const auto& [name, value] : std::map<std::string, double StepRecord::*>{{"wall_time", &StepRecord::wall_time},

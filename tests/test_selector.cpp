@@ -18,7 +18,7 @@ constexpr std::uint64_t kSeed = 7;
 
 Vector project(const Vector& log_w, double budget, double p_min) {
   Vector q, scratch;
-  project_kl(log_w, budget, p_min, q, scratch);
+  project_kl(log_w, {}, budget, p_min, q, scratch);
   return q;
 }
 
@@ -75,7 +75,7 @@ ExitCode code_of(Call&& call) {
 }
 
 const auto kLosses = {"paper", "shiftfree", "shiftfree_normalised", "minshift", "selfnorm", "lars"};
-const auto kDrawing = {"exp3", "oracle"};
+const auto kDrawing = {"exp3", "oracle", "uniform"};
 
 }  // namespace
 

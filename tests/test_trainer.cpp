@@ -57,9 +57,10 @@ TEST_CASE("a steady step allocates nothing", "[trainer][cpu]") {
 TEST_CASE("a steady step allocates nothing, whatever the optimizer and the selector", "[trainer][cpu]") {
   TrainOptions options = test::small_run();
   options.optimizer = GENERATE("lamb", "lars", "lars_sgd", "sgd");
-  options.selector = GENERATE("exp3", "oracle");
+  options.selector = GENERATE("exp3", "oracle", "freezeout");
   options.budget = 4;
-  options.mask = options.selector == "exp3" ? "shared" : "per_worker";
+  options.budget_unit = "bytes";
+  options.mask = options.selector == "oracle" ? "per_worker" : "shared";
   options.clip_norm = 0.5;
   options.bias_correction = options.optimizer == "lamb";
   options.nesterov = options.optimizer == "sgd";
@@ -191,14 +192,25 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
 TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   TrainOptions options = test::small_run();
   options.resample = GENERATE("step", "3", "epoch");
-  const auto [optimizer, selector] = GENERATE(table<std::string, std::string>(
-      {{"lamb", "exp3"}, {"lars", "exp3"}, {"sgd", "exp3"}, {"lars_sgd", "oracle"}, {"lamb, corrected", "oracle"}}));
+  const auto [optimizer, selector, unit] =
+      GENERATE(table<std::string, std::string, std::string>({{"lamb", "exp3", "layers"},
+                                                             {"lars", "exp3", "bytes"},
+                                                             {"sgd", "exp3", "seconds"},
+                                                             {"lars_sgd", "oracle", "layers"},
+                                                             {"lamb, corrected", "oracle", "seconds"},
+                                                             {"lamb", "uniform", "layers"},
+                                                             {"sgd", "freezeout", "layers"},
+                                                             {"sgd", "autofreeze", "layers"}}));
   options.optimizer = optimizer.substr(0, optimizer.find(','));
   options.bias_correction = optimizer == "lamb, corrected";
   options.selector = selector;
+  options.budget_unit = unit;
   options.budget = 4;  // layers rest: their step counts differ
+  options.max_steps = 9;
+  options.freeze_t0 = 0.6;
   const auto world = Communicator::single();
   Trainer straight(*world, options);
+  straight.share_state();
   straight.start();
   for (int k = 0; k < 5; ++k) (void)straight.step(false);
   const Checkpoint state = straight.capture();
@@ -209,8 +221,81 @@ TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   resumed.share_state();
   resumed.start();
   CHECK(resumed.steps_done() == 5);
+  CHECK(resumed.layers().costs() == straight.layers().costs());
   for (int k = 0; k < 4; ++k) (void)resumed.step(false);
   CHECK(resumed.weights_hash() == straight.weights_hash());
+  const Checkpoint found = resumed.capture(), wanted = straight.capture();
+  for (const char* key : {"selector", "p", "active_scale"}) CHECK(found.doubles.at(key) == wanted.doubles.at(key));
+}
+
+TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those that are measured are in checkpoints",
+          "[trainer]") {
+  TrainOptions options = test::small_run();
+  const auto world = Communicator::single();
+  for (const std::string unit : {"layers", "bytes", "seconds"}) {
+    options.budget_unit = unit;
+    Trainer trainer(*world, options);
+    trainer.share_state();
+    const std::vector<double> costs = trainer.layers().costs();
+    const Parameters& p = trainer.model().parameters;
+    double sum = 0;
+    for (std::size_t d = 0; d < costs.size(); ++d) {
+      CHECK(costs[d] > 0);
+      sum += costs[d];
+      const double size = static_cast<double>(p.layer_sizes[d]) * p.layers() / static_cast<double>(p.size);
+      if (unit == "layers") CHECK(costs[d] == 1);
+      if (unit == "bytes") CHECK(std::fabs(costs[d] / size - 1) < 1e-12);
+    }
+    CHECK(std::fabs(sum / p.layers() - 1) < 1e-12);
+    CHECK(trainer.capture().doubles.contains("layer_costs") == (unit == "seconds"));
+    // The largest convolution's gradient takes longer than a batch norm's, which comes with the gradient below it.
+    const auto largest = std::max_element(p.layer_sizes.begin(), p.layer_sizes.end()) - p.layer_sizes.begin();
+    const auto named = [&](const std::string& name) {
+      return costs[static_cast<std::size_t>(std::find(p.layer_names.begin(), p.layer_names.end(), name) -
+                                            p.layer_names.begin())];
+    };
+    if (unit == "seconds") CHECK(costs[static_cast<std::size_t>(largest)] > named("bn1.bias"));
+  }
+  Trainer trainer(*world, options);
+  trainer.share_state();
+  Checkpoint wrong = trainer.capture();
+  wrong.doubles["layer_costs"].pop_back();
+  Trainer other(*world, options);
+  try {
+    other.restore(wrong);
+    FAIL("costs of other layers were taken");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::checkpoint);
+  }
+}
+
+TEST_CASE("a layer that FreezeOut rests stands still, and the backward pass ends above it", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.selector = "freezeout";
+  options.freeze_t0 = 0.3;
+  options.freeze_schedule = "linear";
+  options.freeze_lr = GENERATE("scaled", "constant");
+  options.importance = "outside";
+  options.granularity = "module";  // three convolutions and the linear layer, whose t are .3, .53, .77 and 1
+  options.max_steps = 10;
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.start();
+  const Parameters& p = trainer.model().parameters;
+  std::vector<std::int64_t> convolutions;
+  for (int step = 0; step < 10; ++step) {
+    const auto before = test::to_host(trainer.model().backend, p.values, p.size);
+    const StepRecord& record = trainer.step(false);
+    const auto after = test::to_host(trainer.model().backend, p.values, p.size);
+    convolutions.push_back(record.weight_gradients);
+    for (const Segment& segment : p.segments) {
+      const bool moved = !std::equal(before.begin() + segment.begin, before.begin() + segment.begin + segment.size,
+                                     after.begin() + segment.begin);
+      INFO(segment.name << ", step " << step);
+      CHECK(moved == (step < 10 * (0.3 + 0.7 * segment.layer / 3)));
+    }
+  }
+  CHECK(convolutions == std::vector<std::int64_t>{3, 3, 3, 2, 2, 2, 1, 1, 0, 0});
 }
 
 TEST_CASE("a loss that is not finite ends the run before the weights are touched", "[trainer]") {

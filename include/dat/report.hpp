@@ -63,6 +63,7 @@ struct RunFacts {
   std::string provenance_json;
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
+  std::vector<double> layer_costs;        ///< [layers] in the budget, in units of their mean
   int ranks = 1;
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;

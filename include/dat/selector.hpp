@@ -11,20 +11,32 @@
 namespace dat {
 
 struct SelectorOptions {
-  int layers = 0;                        ///< D
-  double budget = 0;                     ///< s: the mean number of active layers; p_min*D <= s <= D
-  double p_min = 0.1;                    ///< lowest inclusion probability
-  std::string bandit_loss = "selfnorm";  ///< of exp3: one of bandit_losses()
-  double bandit_rate = 0;                ///< of exp3: alpha_p; 0 = the loss's own default
+  int layers = 0;                         ///< D
+  double budget = 0;                      ///< B: the mean of the cost of the active layers; p_min*D <= B <= D
+  double p_min = 0.1;                     ///< lowest inclusion probability
+  std::string bandit_loss = "selfnorm";   ///< of exp3: one of bandit_losses()
+  double bandit_rate = 0;                 ///< of exp3: alpha_p; 0 = the loss's own default
+  std::vector<double> costs{};            ///< [layers] of each layer, as costs_of_mean_one; empty: 1 each
+  std::int64_t steps = 0;                 ///< of the whole run
+  double freeze_t0 = 0.8;                 ///< of freezeout: where in the run the first layer freezes, before the power
+  std::string freeze_schedule = "cubic";  ///< of freezeout: linear | squared | cubic
+  std::string freeze_lr = "scaled";       ///< of freezeout: scaled | unscaled | constant
+  double freeze_percentile = 50;          ///< of autofreeze
 };
+
+/// Costs in units of their mean, so that a budget of 40 of 54 layers is that share of what all layers cost together.
+/// A layer that costs next to nothing counts with 1e-6 of the mean. costs [layers], in any unit. Error(usage): one is
+/// negative or not finite, or all are zero.
+[[nodiscard]] std::vector<double> costs_of_mean_one(std::vector<double> costs);
 
 /// q = 1 - prod (1 - p_d): the probability that independent draws with p take any layer.
 [[nodiscard]] double probability_of_any(const std::vector<double>& p);
 
 /// Draws the active layers: each with its probability, independently; again where there is none, since the step would
 /// be lost. So layer d is drawn with probability p_d / q, q = probability_of_any(p) > 0, and scale_d = q / p_d has the
-/// mean 1. A pure function, which any rank can repeat. p [layers] in (0, 1]. Draws of different ranks are independent;
-/// one that is for all ranks is rank 0's. Allocates nothing where active.scale has [layers] already.
+/// mean 1. A layer with p = 0 is never drawn. A pure function, which any rank can repeat. p [layers] in [0, 1], one of
+/// them above 0. Draws of different ranks are independent; one that is for all ranks is rank 0's. Allocates nothing
+/// where active.scale has [layers] already.
 void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vector<double>& p, ActiveSet& active,
                  int rank = 0);
 
@@ -34,6 +46,13 @@ void draw_layers(std::uint64_t seed, std::uint64_t draw_number, const std::vecto
 class LayerSelector {
  public:
   virtual ~LayerSelector() = default;
+
+  /// Step number `step` of the run comes next, from 0. Called before every step, on every rank. Allocates nothing.
+  virtual void begin(std::int64_t /*step*/) {}
+
+  /// What the learning rate of each layer [layers] is multiplied by in the step that has begun; null: nothing. 0: the
+  /// layer stands still. It follows from the number of the step and the options, so every rank has the same.
+  [[nodiscard]] virtual const std::vector<double>* rates() const { return nullptr; }
 
   /// norms[d] = ||g_d||_2 of the raw gradient (not divided by p) of each active layer d; others are ignored. The
   /// gradient is the mean over the ranks, or this rank's own where each has a selector.
@@ -56,9 +75,20 @@ class LayerSelector {
 /// What bandit_rate = 0 stands for. Error(usage): no such bandit loss.
 [[nodiscard]] double default_bandit_rate(const std::string& bandit_loss);
 
-/// min D_KL(q || w) over sum q = budget, p_min <= q <= 1: q_d = clip(c*w_d, p_min, 1). Exact, in the log domain.
-/// log_w [D] -> q [D]. Error(usage) unless D*p_min <= budget <= D. `scratch` [2D] makes the call free of allocation.
-void project_kl(const std::vector<double>& log_w, double budget, double p_min, std::vector<double>& q,
-                std::vector<double>& scratch);
+/// The probabilities q_d = clip(c*w_d, p_min, 1) that meet the budget, sum cost_d*q_d = budget: c is the only unknown.
+/// They minimise sum a_d^2/q_d where w_d = a_d/sqrt(cost_d); with unit costs also D_KL(q || w). Exact, in the log
+/// domain.
+/// log_w [D], costs [D] above 0 or empty (1 each) -> q [D]. Error(usage) unless p_min * sum cost <= budget <= sum cost.
+/// `scratch` [2D] makes the call free of allocation.
+void clip_to_budget(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
+                    std::vector<double>& q, std::vector<double>& scratch);
+
+/// min D_KL(q || w) over sum cost_d*q_d = budget, p_min <= q <= 1: q_d = clip(w_d*exp(-lambda*cost_d), p_min, 1), with
+/// one lambda for all layers. (The derivative of sum q ln(q/w) - q + lambda*cost*q by q_d is ln(q_d/w_d) +
+/// lambda*cost_d; it vanishes where q_d is at no bound.) lambda by Newton's method between the two neighbouring values
+/// at which a layer reaches a bound. Where all costs are equal it is clip_to_budget, bit for bit. Arguments and errors
+/// as there.
+void project_kl(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
+                std::vector<double>& q, std::vector<double>& scratch);
 
 }  // namespace dat

@@ -285,7 +285,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
       const std::string header = nlohmann::ordered_json{{"kind", "run"},
                                                         {"format_version", kResultsFormat},
                                                         {"layer_name", facts_.layer_names},
-                                                        {"layer_elements", facts_.layer_sizes}}
+                                                        {"layer_elements", facts_.layer_sizes},
+                                                        {"layer_cost", facts_.layer_costs}}
                                      .dump() +
                                  "\n";
       line_.assign(header.begin(), header.end());

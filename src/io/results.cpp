@@ -58,6 +58,7 @@ void append(const json& record, History& history) {
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);
     record.at("layer_name").get_to(history.layer_names);
     record.at("layer_elements").get_to(history.layer_sizes);
+    history.layer_costs = record.value("layer_cost", std::vector<double>());
   } else {
     fail(ExitCode::data, "unknown kind '", kind, "'");
   }
@@ -189,6 +190,7 @@ void write_results(const RunFacts& facts, const History& history) {
 
     file.write_texts("jointspar/layer_name", history.layer_names);
     file.write("jointspar/layer_elements", {layers}, history.layer_sizes);
+    if (!history.layer_costs.empty()) file.write("jointspar/layer_cost", {layers}, history.layer_costs);
     file.write("jointspar/step", {rows}, steps);
     file.write("jointspar/p", {rows, layers}, history.p);
     file.write("jointspar/active", {rows, layers}, history.active);

@@ -1,13 +1,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 
 #include "dat/selector.hpp"
 
 namespace dat {
 
-/// Error(usage) where no probabilities in [p_min, 1] sum to the budget.
+/// Error(usage) where no probabilities in [p_min, 1] meet the budget. Costs have the mean 1 and change nothing in that.
 inline void check_budget(const SelectorOptions& options) {
+  assert(options.costs.empty() || std::ssize(options.costs) == options.layers);
   require(options.layers > 0, ExitCode::usage, "layers cannot be drawn where there is none");
   require(options.p_min > 0 && options.p_min <= 1, ExitCode::usage, "p_min = ", options.p_min, " is not in (0, 1]");
   require(options.budget <= options.layers, ExitCode::usage, "budget ", options.budget, " is more than the ",
@@ -19,7 +21,7 @@ inline void check_budget(const SelectorOptions& options) {
           " or lower p_min to at most ", options.budget / options.layers);
 }
 
-/// The probability of every layer while nothing is known of them.
+/// The probability of every layer while nothing is known of them. It meets the budget whatever the costs.
 [[nodiscard]] inline double equal_probability(const SelectorOptions& options) {
   return std::max(options.budget / options.layers, options.p_min);
 }

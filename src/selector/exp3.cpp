@@ -93,7 +93,7 @@ class Exp3Selector final : public LayerSelector {
       log_w_[d] = std::log(p_[d]);
       if (used(d)) log_w_[d] += rate_ * loss_.gain(norms[d], pi(d), draw);
     }
-    project_kl(log_w_, options_.budget, options_.p_min, p_, scratch_);
+    project_kl(log_w_, options_.costs, options_.budget, options_.p_min, p_, scratch_);
   }
 
   [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }

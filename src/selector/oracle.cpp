@@ -9,9 +9,9 @@ namespace dat {
 
 namespace {
 
-/// The best fixed probabilities, p_d = clip(c*||g_d||, p_min, 1) with sum p = budget: they minimise the variance of the
-/// sparsified gradient, sum ||g_d||^2/p_d, which a bandit can only approach. Here they follow from estimates, no
-/// bandit:
+/// The best fixed probabilities, p_d = clip(c*||g_d||/sqrt(cost_d), p_min, 1) with sum cost*p = budget: they minimise
+/// the variance of the sparsified gradient, sum ||g_d||^2/p_d, which a bandit can only approach. Here they follow from
+/// estimates, no bandit:
 /// ||g_d||^2 is an exponential average over the draws of layer d, of which the newest weighs kNewest. The first norm of
 /// a layer is its estimate as it is. A layer that has not been drawn yet counts with the largest of the estimates, so
 /// that it is drawn soon; while there is none at all, all probabilities are equal. A norm whose square is not finite is
@@ -25,6 +25,8 @@ class OracleSelector final : public LayerSelector {
     log_w_.resize(layers);
     scratch_.reserve(2 * layers);
     p_.assign(layers, equal_probability(options));
+    half_log_cost_.assign(layers, 0.0);
+    for (std::size_t d = 0; d < options.costs.size(); ++d) half_log_cost_[d] = 0.5 * std::log(options.costs[d]);
   }
 
   void learn(const ActiveSet& active, const std::vector<double>& norms) override {
@@ -56,14 +58,15 @@ class OracleSelector final : public LayerSelector {
     if (largest == kUnknown) return;
     for (std::size_t d = 0; d < p_.size(); ++d) {
       const double square = squares_[d] == kUnknown ? largest : squares_[d];
-      log_w_[d] = 0.5 * std::log(std::max(square, std::numeric_limits<double>::min()));  // zero has no logarithm
+      // Zero has no logarithm.
+      log_w_[d] = 0.5 * std::log(std::max(square, std::numeric_limits<double>::min())) - half_log_cost_[d];
     }
-    project_kl(log_w_, options_.budget, options_.p_min, p_, scratch_);
+    clip_to_budget(log_w_, options_.costs, options_.budget, options_.p_min, p_, scratch_);
   }
 
   SelectorOptions options_;
   std::vector<double> squares_;  ///< [layers] estimates of ||g||^2
-  std::vector<double> p_, log_w_, scratch_;
+  std::vector<double> half_log_cost_, p_, log_w_, scratch_;
 };
 
 }  // namespace

@@ -1,66 +1,63 @@
-#include <algorithm>
-#include <cassert>
 #include <cmath>
+#include <functional>
 
-#include "dat/selector.hpp"
+#include "breakpoints.hpp"
 
 namespace dat {
 
-namespace {
+void project_kl(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
+                std::vector<double>& q, std::vector<double>& scratch) {
+  const bool equal = std::adjacent_find(costs.begin(), costs.end(), std::not_equal_to<>()) == costs.end();
+  if (equal) return clip_to_budget(log_w, costs, budget, p_min, q, scratch);
+  check_constraint(log_w, costs, budget, p_min);
 
-// Room for the rounding of D*p_min; far below any difference that matters.
-constexpr double kSlack = 1e-12;
-
-double clip_exp(double x, double p_min) { return std::max(std::exp(std::min(x, 0.0)), p_min); }
-
-}  // namespace
-
-void project_kl(const std::vector<double>& log_w, double budget, double p_min, std::vector<double>& q,
-                std::vector<double>& scratch) {
-  const auto layers = static_cast<double>(log_w.size());
-  require(p_min > 0 && p_min <= 1, ExitCode::usage, "p_min = ", p_min, " is not in (0, 1]");
-  require(layers * p_min <= budget * (1 + kSlack) && budget <= layers, ExitCode::usage, "no probabilities in [", p_min,
-          ", 1] of ", log_w.size(), " layers sum to the budget ", budget, ": it must be in [", layers * p_min, ", ",
-          layers, "]");
-  assert(std::all_of(log_w.begin(), log_w.end(), [](double x) { return std::isfinite(x); }));
-
-  // q_d = clip(exp(log_w_d + lambda), p_min, 1), and its sum grows with lambda. Between two neighbouring breakpoints it
-  // is known which entries are clipped.
+  // q_d = clip(exp(log_w_d + cost_d*mu), p_min, 1) with mu = -lambda, and what they cost grows with mu.
   const double log_p_min = std::log(p_min);
+  const std::size_t layers = log_w.size();
+  const auto reaches_one = [&](std::size_t d) { return -log_w[d] / costs[d]; };
+  const auto leaves_floor = [&](std::size_t d) { return (log_p_min - log_w[d]) / costs[d]; };
   scratch.clear();
-  for (const double x : log_w) {
-    scratch.push_back(-x);
-    scratch.push_back(log_p_min - x);
+  for (std::size_t d = 0; d < layers; ++d) {
+    scratch.push_back(reaches_one(d));
+    scratch.push_back(leaves_floor(d));
   }
-  std::sort(scratch.begin(), scratch.end());
-  const auto above = std::partition_point(scratch.begin() + 1, scratch.end(), [&](double lambda) {
+  const Interval interval = bracket(scratch, budget, [&](double mu) {
     double total = 0;
-    for (const double x : log_w) total += clip_exp(x + lambda, p_min);
-    return total <= budget;
+    for (std::size_t d = 0; d < layers; ++d) total += costs[d] * clip_exp(log_w[d] + costs[d] * mu, p_min);
+    return total;
   });
-  const double below = *(above - 1);
-  const auto at_one = [&](double x) { return -x <= below; };
-  const auto at_floor = [&](double x) { return above != scratch.end() && log_p_min - x >= *above; };
+  const auto at_one = [&](std::size_t d) { return reaches_one(d) <= interval.below; };
+  const auto at_floor = [&](std::size_t d) { return leaves_floor(d) >= interval.above; };
 
-  // The others share what is left of the budget, in proportion to their weights.
+  // The others share what is left. Their logarithms are taken from the lower end of the interval on: sums of small
+  // numbers, however large log_w is.
   double left = budget;
-  double largest = -INFINITY;
-  for (const double x : log_w) {
-    if (at_one(x))
-      left -= 1;
-    else if (at_floor(x))
-      left -= p_min;
-    else
-      largest = std::max(largest, x);
+  for (std::size_t d = 0; d < layers; ++d) left -= at_one(d) ? costs[d] : at_floor(d) ? costs[d] * p_min : 0;
+  const auto weight = [&](std::size_t d, double delta) {
+    return std::exp(log_w[d] + costs[d] * interval.below + costs[d] * delta);
+  };
+  // The root of ln(sum cost*weight(delta)) - ln(left), which grows and is convex: from the upper end Newton's steps
+  // only go down. They end where rounding no longer lets them.
+  double delta = interval.above - interval.below, sum = 0;
+  for (bool closer = left > 0 && std::isfinite(delta); closer;) {
+    double slope = 0;
+    sum = 0;
+    for (std::size_t d = 0; d < layers; ++d) {
+      if (at_one(d) || at_floor(d)) continue;
+      sum += costs[d] * weight(d, delta);
+      slope += costs[d] * costs[d] * weight(d, delta);
+    }
+    const double next = std::max(0.0, delta - std::log(sum / left) * sum / slope);
+    closer = next < delta;
+    if (closer) delta = next;
   }
-  double sum = 0;
-  for (const double x : log_w)
-    if (!at_one(x) && !at_floor(x)) sum += std::exp(x - largest);
-  q.resize(log_w.size());
-  for (std::size_t d = 0; d < q.size(); ++d) {
-    const double x = log_w[d];
-    q[d] = at_one(x) ? 1 : at_floor(x) ? p_min : std::clamp(left * (std::exp(x - largest) / sum), p_min, 1.0);
-  }
+  // What rounding leaves is shared out, so that they meet the budget.
+  q.resize(layers);
+  for (std::size_t d = 0; d < layers; ++d)
+    q[d] = at_one(d)     ? 1
+           : at_floor(d) ? p_min
+           : sum > 0     ? std::clamp(weight(d, delta) * (left / sum), p_min, 1.0)
+                         : p_min;
 }
 
 }  // namespace dat

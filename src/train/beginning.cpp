@@ -50,16 +50,21 @@ const std::set<std::string> kFree = {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A later end of a run whose rate depends on its end is another run from here on.
+/// A later end of a run whose rates or layers depend on its end is another run from here on.
 void compare_ends(const TrainOptions& options, const std::string& earlier, const std::string& now,
                   std::vector<std::string>& warnings) {
   const auto before = lines_of(earlier), after = lines_of(now);
   for (const char* key : {"epochs", "max-steps"}) {
     const auto found = before.find(key);
-    if (found == before.end() || found->second == after.at(key) || options.schedule == "step") continue;
-    warnings.push_back(std::string("--") + key + " was " + found->second + " and is " + after.at(key) +
-                       " from here on: the learning rate of --schedule " + options.schedule +
-                       " depends on it, and the run is not the one that would have been planned so from the start");
+    if (found == before.end() || found->second == after.at(key)) continue;
+    const auto warn = [&](const std::string& what) {
+      warnings.push_back(std::string("--") + key + " was " + found->second + " and is " + after.at(key) +
+                         " from here on: " + what +
+                         " depends on it, and the run is not the one that would have been planned so from the start");
+    };
+    if (options.schedule != "step") warn("the learning rate of --schedule " + options.schedule);
+    if (options.selector == "freezeout" || options.selector == "autofreeze")
+      warn("what --selector " + options.selector + " freezes");
   }
 }
 

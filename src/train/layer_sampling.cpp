@@ -21,17 +21,53 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
       budget_(options.budget > 0 ? options.budget : model.parameters.layers() * 40.0 / 54.0),
+      name_(options.selector),
+      equal_({.layers = model.parameters.layers(),
+              .budget = budget_,
+              .p_min = options.p_min,
+              .bandit_loss = options.bandit_loss,
+              .bandit_rate = options.bandit_rate,
+              .costs = {},
+              .steps = plan.steps,
+              .freeze_t0 = options.freeze_t0,
+              .freeze_schedule = options.freeze_schedule,
+              .freeze_lr = options.freeze_lr,
+              .freeze_percentile = options.freeze_percentile}),
+      measured_(options.budget_unit == "seconds"),
       norms_(active_.scale.size(), std::numeric_limits<double>::quiet_NaN()) {
-  selector_ = selectors().at(options.selector)({.layers = model.parameters.layers(),
-                                                .budget = budget_,
-                                                .p_min = options.p_min,
-                                                .bandit_loss = options.bandit_loss,
-                                                .bandit_rate = options.bandit_rate});
+  if (options.budget_unit == "bytes")
+    costs_ = costs_of_mean_one({model.parameters.layer_sizes.begin(), model.parameters.layer_sizes.end()});
+  make_selector();
   const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
   const std::int64_t segments = std::ssize(model.parameters.segments);
   partial_ = static_cast<double*>(model.backend.allocate(bytes(chunks_.largest()), "gradient norms"));
   sums_ = static_cast<double*>(model.backend.allocate(bytes(segments), "gradient norms"));
   host_sums_ = static_cast<double*>(model.backend.allocate_pinned(bytes(segments), "gradient norms"));
+}
+
+void LayerSampling::make_selector() {
+  SelectorOptions options = equal_;
+  options.costs = costs_;
+  selector_ = selectors().at(name_)(options);
+}
+
+std::vector<double> LayerSampling::costs() const {
+  return costs_.empty() ? std::vector<double>(active_.scale.size(), 1.0) : costs_;
+}
+
+void LayerSampling::share_costs(const std::function<std::vector<double>()>& measure) {
+  if (!measured_) return;
+  std::int64_t known = costs_.empty() ? 0 : 1;
+  ranks_.broadcast(&known, sizeof known);
+  if (known == 0) costs_ = costs_of_mean_one(measure());
+  costs_.resize(active_.scale.size());
+  ranks_.broadcast(costs_.data(), costs_.size() * sizeof(double));
+  make_selector();
+  if (saved_.ranks > 0) take();
+}
+
+void LayerSampling::save_costs(Checkpoint& checkpoint) const {
+  if (measured_ && !costs_.empty()) checkpoint.doubles["layer_costs"] = costs_;
 }
 
 bool LayerSampling::draw_due(std::int64_t step) const {
@@ -41,6 +77,7 @@ bool LayerSampling::draw_due(std::int64_t step) const {
 bool LayerSampling::begin(std::int64_t step) {
   step_ = step;
   learned_ = false;
+  selector_->begin(step);
   return draw_due(step);
 }
 
@@ -75,6 +112,12 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
             .scale = doubles_of(checkpoint, "active_scale")};
   require(saved_.p.size() == saved_.ranks * p_.size() && saved_.scale.size() == saved_.p.size(), ExitCode::checkpoint,
           "the checkpoint has other layers than --network and --granularity say");
+  if (const auto costs = checkpoint.doubles.find("layer_costs"); measured_ && costs != checkpoint.doubles.end()) {
+    require(costs->second.size() == active_.scale.size(), ExitCode::checkpoint, "the checkpoint has the costs of ",
+            costs->second.size(), " layers, not of ", active_.scale.size());
+    costs_ = costs->second;
+    make_selector();
+  }
   take();
 }
 

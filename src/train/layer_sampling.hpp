@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -32,6 +33,10 @@ class LayerSampling : public MessagePart, public Stateful {
   virtual void require_agreement() const {}
   /// The selector learns from the norms of the gradient, where the next draw is due.
   void learn();
+  /// Sees to it that all ranks have the costs of layers that are measured (--budget-unit seconds): rank 0's, from the
+  /// checkpoint that it has been restored from, or else from `measure` now, which all ranks call. Comes before share().
+  /// **Collective.**
+  void share_costs(const std::function<std::vector<double>()>& measure);
 
   [[nodiscard]] const ActiveSet& active() const { return active_; }
   [[nodiscard]] const std::vector<double>& probabilities() const { return p_; }
@@ -39,6 +44,8 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] const std::vector<double>* norms() const { return learned_ ? &norms_ : nullptr; }
   [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
   [[nodiscard]] double budget() const { return budget_; }
+  /// [layers] in units of their mean.
+  [[nodiscard]] std::vector<double> costs() const;
 
   /// Takes up the draw in force and the selector's state of a rank with this number; where the checkpoint has those of
   /// fewer ranks, they begin again with the first.
@@ -51,6 +58,8 @@ class LayerSampling : public MessagePart, public Stateful {
     std::vector<double> selector, p, scale;
   };
 
+  /// Adds the costs to a checkpoint, where they cannot be known otherwise.
+  void save_costs(Checkpoint& checkpoint) const;
   /// Begins a step. Whether a draw is due.
   [[nodiscard]] bool begin(std::int64_t step);
   /// Whether this rank's selector learns from this step.
@@ -75,9 +84,14 @@ class LayerSampling : public MessagePart, public Stateful {
 
  private:
   [[nodiscard]] bool draw_due(std::int64_t step) const;
+  void make_selector();
 
   std::int64_t warmup_steps_, period_;
   double budget_;
+  const std::string name_;       ///< of the selector
+  const SelectorOptions equal_;  ///< of the selector, without costs
+  const bool measured_;          ///< the costs are seconds
+  std::vector<double> costs_;    ///< [layers]; empty: 1 each
   std::vector<double> norms_;
   bool learned_ = false;
   double* host_sums_;

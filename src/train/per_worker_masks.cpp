@@ -62,6 +62,7 @@ void PerWorkerMasks::save(Checkpoint& checkpoint) {
   checkpoint.doubles["p"] = ranks_.gather(p_);
   checkpoint.doubles["active_scale"] = ranks_.gather(std::vector<double>(active_.scale.begin(), active_.scale.end()));
   checkpoint.integers["masks"] = ranks_.size();
+  save_costs(checkpoint);
 }
 
 void PerWorkerMasks::restore(const Checkpoint& checkpoint) {

@@ -7,7 +7,14 @@ namespace dat {
 
 const ActiveSet& SharedMask::draw(std::int64_t step) {
   wrong_ = false;
-  if (!begin(step)) return active_;
+  if (begin(step)) draw_all(step);
+  if (const std::vector<double>* rates = selector_->rates())
+    for (std::size_t d = 0; d < rates->size(); ++d)
+      updated_.scale[d] = static_cast<float>(active_.scale[d] * (*rates)[d]);
+  return active_;
+}
+
+void SharedMask::draw_all(std::int64_t step) {
   const auto number = static_cast<std::uint64_t>(step);
   if (ranks_.root()) {
     p_ = selector_->probabilities();
@@ -15,13 +22,12 @@ const ActiveSet& SharedMask::draw(std::int64_t step) {
   }
   ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
   ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
-  if (ranks_.root()) return active_;
+  if (ranks_.root()) return;
   // The others repeat the draw. The step's second message brings what they find to all.
   wrong_ = !(probability_of_any(p_) > 0);
-  if (wrong_) return active_;
+  if (wrong_) return;
   draw_layers(seed_, number, p_, repeated_);
   wrong_ = repeated_.scale != active_.scale;
-  return active_;
 }
 
 void SharedMask::require_agreement() const {
@@ -41,6 +47,7 @@ void SharedMask::save(Checkpoint& checkpoint) {
   checkpoint.doubles["selector"] = selector_->state();
   checkpoint.doubles["p"] = p_;
   checkpoint.doubles["active_scale"] = {active_.scale.begin(), active_.scale.end()};
+  save_costs(checkpoint);
 }
 
 void SharedMask::share(Communicator& ranks) {

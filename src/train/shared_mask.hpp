@@ -8,11 +8,11 @@ namespace dat {
 class SharedMask final : public LayerSampling {
  public:
   SharedMask(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
-      : LayerSampling(ranks, options, plan, model), repeated_(active_) {}
+      : LayerSampling(ranks, options, plan, model), repeated_(active_), updated_(active_) {}
 
   const ActiveSet& draw(std::int64_t step) override;
   [[nodiscard]] std::span<const ActiveSet> brought() const override { return {&active_, 1}; }
-  [[nodiscard]] const ActiveSet& updated() const override { return active_; }
+  [[nodiscard]] const ActiveSet& updated() const override { return selector_->rates() != nullptr ? updated_ : active_; }
   void require_agreement() const override;
 
   [[nodiscard]] std::size_t places() const override { return 1; }
@@ -27,7 +27,10 @@ class SharedMask final : public LayerSampling {
  private:
   [[nodiscard]] bool learns() const override { return ranks_.root() && LayerSampling::learns(); }
 
+  void draw_all(std::int64_t step);
+
   ActiveSet repeated_;  ///< as this rank draws it from rank 0's probabilities
+  ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some
   bool wrong_ = false;  ///< they differ
   int wrong_ranks_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dat/error.hpp"
+#include "train/layer_costs.hpp"
 
 namespace dat {
 
@@ -212,6 +213,10 @@ void Trainer::restore(const Checkpoint& checkpoint) {
 }
 
 void Trainer::share_state() {
+  layers_->share_costs([this] {
+    return measure_layer_seconds(replica_, plan_, splits_.train->info(), static_cast<int>(loss_->passes().size()),
+                                 ranks_);
+  });
   for (Stateful* part : parts()) part->share(ranks_);
   ranks_.broadcast(&step_, sizeof step_);
 }

@@ -143,6 +143,7 @@ void Run::open_report() {
     facts.provenance_json = provenance();
     facts.layer_names = parameters.layer_names;
     facts.layer_sizes = parameters.layer_sizes;
+    facts.layer_costs = trainer_->layers().costs();
     facts.ranks = world_.size();
     facts.total_steps = plan.steps;
     facts.steps_per_epoch = plan.steps_per_epoch;

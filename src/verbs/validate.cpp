@@ -52,10 +52,26 @@ namespace {
   return 4 * elements;
 }
 
+/// What each layer counts in the budget; empty where that is 1.
+[[nodiscard]] std::string costs_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
+  if (options.budget_unit == "layers") return "";
+  std::ostringstream text;
+  text << "budget           " << trainer.layers().budget() << " of " << trainer.model().parameters.layers()
+       << ", in the mean of the layers' " << options.budget_unit;
+  if (options.budget_unit == "seconds")
+    text << " as measured now" << (ranks > 1 ? ", without those of the sum over the ranks" : "");
+  text << "\n" << std::fixed << std::setprecision(4);
+  const std::vector<double> costs = trainer.layers().costs();
+  for (std::size_t d = 0; d < costs.size(); ++d)
+    text << "  " << std::left << std::setw(36) << trainer.model().parameters.layer_names[d] << costs[d] << "\n";
+  return text.str();
+}
+
 [[nodiscard]] std::string text_of(const Command& command) {
   const TrainOptions& options = command.train;
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
+  trainer.share_state();
   const Model& model = trainer.model();
   const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
@@ -104,6 +120,7 @@ namespace {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  text << costs_text(trainer, options, ranks);
   for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
     text << "warning          " << line << "\n";
   return text.str();

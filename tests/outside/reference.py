@@ -234,7 +234,10 @@ def automatic(config, layers):
             "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "clamp-low": 0, "clamp-high": 10,
             "nesterov": False, "beta1": .9, "beta2": .999, "epsilon": 1e-6, "bias-correction": False,
             "trust-coefficient": 1e-3, "clip-norm": 0,
-            "importance": "inside", "budget": layers * 40 / 54, "p-min": .1, "bandit-loss": "selfnorm",
+            "importance": "outside" if config["selector"] == "freezeout" and config["freeze-lr"] != "constant"
+            else "inside",
+            "budget": layers * 40 / 54, "budget-unit": "layers", "p-min": .1, "bandit-loss": "selfnorm",
+            "freeze-t0": .8, "freeze-schedule": "cubic", "freeze-lr": "scaled", "freeze-percentile": 50,
             "bandit-rate": {"paper": 1e-5, "shiftfree": 1e-2, "shiftfree_normalised": 1, "minshift": 1e-3,
                             "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
@@ -275,6 +278,7 @@ class State:
     p: np.ndarray  # of the selector
     largest_norm: np.ndarray
     squares: np.ndarray  # of the oracle: averages of squared norms, -1 where a layer has not been drawn yet
+    freezing: np.ndarray  # of autofreeze: sums of norms, means of the interval before; interval, learned, first
     counts: np.ndarray  # of LAMB with bias correction: steps of each layer
     drawn_p: np.ndarray  # the probabilities from which the draw in force was made
     scale: np.ndarray  # 1/p of the active layers, else 0
@@ -332,6 +336,15 @@ class Reference:
         self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
                              None if config["attack-stop"] == "off" else config["attack-stop"])
         self.budget = config["budget"]
+        self.steps = (config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
+        if config["max-steps"] > 0:
+            self.steps = min(self.steps, config["max-steps"])
+        sizes = np.zeros(len(self.layers))
+        for name, shape in self.shapes.items():
+            sizes[self.layer[name]] += int(np.prod(shape))
+        # What layers count in the budget. Seconds are measured by the program: whoever compares sets them.
+        self.costs = {"layers": np.ones(len(sizes)), "bytes": sizes / sizes.mean(), "seconds": None}[
+            config["budget-unit"]]
 
     def logits(self, net, x):
         return self.network(net, x, self.config["width"], int(self.classes))
@@ -356,9 +369,11 @@ class Reference:
                      optimizer={array: {name: torch.zeros(shape) for name, shape in self.shapes.items()}
                                 for array in ARRAYS[self.config["optimizer"]]},
                      running=[running] * self.ranks,
-                     p=np.full((self.masks, 0 if self.selector == "all" else layers), self.equal_p()),
+                     p=np.full((self.masks, 0 if self.selector == "all" else layers), self.first_p()),
                      largest_norm=np.zeros(self.masks),
                      squares=np.full((self.masks, layers if self.selector == "oracle" else 0), -1.0),
+                     freezing=np.concatenate([np.zeros(layers), -np.ones(layers), np.zeros(3)]
+                                             if self.selector == "autofreeze" else [np.zeros(0)]),
                      counts=np.zeros(layers if self.config["bias-correction"] else 0),
                      drawn_p=np.ones((self.masks, layers)), scale=np.ones((self.masks, layers)), batches_tracked=0,
                      perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None)
@@ -381,15 +396,23 @@ class Reference:
             rows = lambda of: of[()].reshape(self.masks, -1)
             selector = rows(state["selector"])
             p, squares, largest = selector[:, :-1], selector[:, :0], np.zeros(self.masks)
+            freezing = np.zeros(0)
             if self.selector == "exp3":
                 largest = selector[:, -1]
             elif self.selector == "oracle":
                 p, squares = np.array([self.best_p(of) for of in selector]), selector
+            elif self.selector != "all":  # whatever else, p follows from the step, the budget, or what autofreeze knows
+                p = np.full((self.masks, len(self.layers)), self.first_p())
+                if self.selector == "autofreeze":
+                    freezing = selector[0]
+                    p[:, : int(freezing[-1])] = 0
+            if self.config["budget-unit"] == "seconds":
+                assert np.array_equal(state["layer_costs"][()], self.costs)
             return State(step=int(state.attrs["step"]),
                          parameters={name: tensor(file[f"param/{name}"]) for name in self.shapes},
                          optimizer={array: {name: tensor(of[name]) for name in self.shapes}
                                     for array, of in file["optim"].items()},
-                         running=running, p=p, squares=squares,
+                         running=running, p=p, squares=squares, freezing=freezing,
                          largest_norm=largest,
                          counts=state["optimizer"][()] if "optimizer" in state else np.zeros(0),
                          drawn_p=rows(state["p"]), scale=rows(state["active_scale"]),
@@ -543,7 +566,9 @@ class Reference:
         for attempt in itertools.count():
             u = uniform(words(self.seed, LAYER_DRAW, step, np.arange(len(p)) + (rank << 32), attempt)[0])
             if (u < p).any():
-                return np.where(u < p, 1 / self.inclusion(p), 0.0)
+                scale = np.zeros(len(p))
+                scale[u < p] = 1 / self.inclusion(p)[u < p]
+                return scale
 
     def learn(self, p, scale, norms, largest):
         """EXP3 on the norms of the drawn layers, projected. Returns p and the largest norm so far."""
@@ -565,26 +590,60 @@ class Reference:
                 shift = {"paper": (largest / p_min) ** 2, "shiftfree": 0.0, "minshift": squares[used].max()}[loss]
                 cost = (shift - squares) / pi
             log_w[used] -= rate * cost[used]
-        return self.project(log_w), largest
+        return self.meet_budget(log_w, self.costs), largest
 
-    def project(self, log_w):
-        """argmin of the KL divergence over {sum q = budget, p_min <= q <= 1}: clip(c w, p_min, 1); c by bisection."""
+    def meet_budget(self, log_w, slopes):
+        """clip(w exp(c slope), p_min, 1) with the c that meets sum cost q = budget, by bisection. With slope = cost it is
+        the argmin of the KL divergence from w under that constraint."""
         p_min = self.config["p-min"]
-        clipped = lambda c: np.exp(np.clip(log_w + c, np.log(p_min), 0))
-        low, high = np.log(p_min) - log_w.max() - 1, 1 - log_w.min()
+        clipped = lambda c: np.exp(np.clip(log_w + c * slopes, np.log(p_min), 0))
+        low, high = ((np.log(p_min) - log_w) / slopes).min() - 1, (-log_w / slopes).max() + 1
         for _ in range(200):
             middle = (low + high) / 2
-            low, high = (middle, high) if clipped(middle).sum() < self.budget else (low, middle)
+            low, high = (middle, high) if (self.costs * clipped(middle)).sum() < self.budget else (low, middle)
         return clipped(high)
 
     def equal_p(self):
         return max(self.budget / len(self.layers), self.config["p-min"])
 
+    def first_p(self):
+        return self.equal_p() if self.selector in ("exp3", "oracle", "uniform") else 1.0
+
+    def freezeout(self, step):
+        """FreezeOut's p and factors of the learning rate in a step: section 8 of the design."""
+        config, last = self.config, len(self.layers) - 1
+        t = np.array([config["freeze-t0"] + (1 - config["freeze-t0"]) * i / last for i in range(last)] + [1.0])
+        phi = t ** {"linear": 1, "squared": 2, "cubic": 3}[config["freeze-schedule"]]
+        p = (step < phi * self.steps).astype(float)
+        p[-1] = 1
+        if config["freeze-lr"] == "constant":
+            return p, np.ones(last + 1)
+        annealed = (1 + np.cos(np.pi * np.minimum(step / (phi * self.steps), 1))) / 2
+        return p, p * annealed / (phi if config["freeze-lr"] == "scaled" else 1)
+
+    def autofreeze(self, freezing, step):
+        """Its knowledge when a step begins: at the end of an interval, what rests from here on."""
+        layers = len(self.layers)
+        sums, before, (interval, learned, first) = freezing[:layers].copy(), freezing[layers:-3].copy(), freezing[-3:]
+        first = int(first)
+        now = step * 10 // self.steps
+        if now != interval and learned > 0:
+            mean, known = sums / learned, before[-1] >= 0
+            change = np.array([0 if a == b else np.inf if a == 0 else abs(a - b) / a
+                               for a, b in zip(before[first:], mean[first:])])
+            if known:
+                first += int(np.argmax(change >= np.percentile(change, self.config["freeze-percentile"])))
+            start = int(freezing[-1])
+            before[start:] = mean[start:]
+            sums, learned = np.zeros(layers), 0
+        return np.concatenate([sums, before, [now, learned, first]])
+
     def best_p(self, squares):
         """The oracle's probabilities: clip(c norm, p_min, 1). Layers without a norm count with the largest one."""
         if squares.max() < 0:
             return np.full(len(squares), self.equal_p())
-        return self.project(np.log(np.where(squares < 0, squares.max(), squares)) / 2)
+        norms = np.sqrt(np.where(squares < 0, squares.max(), squares))
+        return self.meet_budget(np.log(norms / np.sqrt(self.costs)), np.ones(len(squares)))
 
     def optimize(self, state, gradients, scale, lr, rounding):
         config, kind = self.config, self.config["optimizer"]
@@ -632,9 +691,15 @@ class Reference:
         """The state after one step, and its record."""
         t, epoch = state.step, state.step // self.steps_per_epoch
         record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t)}
-        drawn_p, scale = state.drawn_p, state.scale
+        drawn_p, scale, rates, freezing = state.drawn_p, state.scale, np.ones(len(self.layers)), state.freezing
+        p = state.p.copy()
+        if self.selector == "freezeout":
+            p[0], rates = self.freezeout(t)
+        elif self.selector == "autofreeze":
+            freezing = self.autofreeze(freezing, t)
+            p[0] = np.arange(len(self.layers)) >= freezing[-1]
         if self.draw_due(t):
-            drawn_p = np.ones((1, len(self.layers))) if self.selector == "all" else state.p
+            drawn_p = np.ones((1, len(self.layers))) if self.selector == "all" else p.copy()
             scale = drawn_p if self.selector == "all" else np.array(
                 [self.draw(t, p, rank) for rank, p in enumerate(drawn_p)])
         kept = state.perturbations
@@ -726,17 +791,18 @@ class Reference:
         record["weight_gradients"] = self.micro_batches * (2 if self.lam > 0 else 1) * sum(
             len(self.shapes[name]) == 4 for name in local[0])  # of convolutions, on rank 0
         # The mean over all ranks of what each brings; masks per worker: of g/pi with its own pi, or zero.
-        updated = scale[0]
+        updated = scale[0] * rates
+        drawn = scale[0]
         if self.config["mask"] == "per_worker":
-            updated = (scale > 0).any(0).astype(float)
+            drawn = updated = (scale > 0).any(0).astype(float)
             weighed = [{name: rounding.number(g * scale_of(rank)[self.layer[name]]) for name, g in local[rank].items()}
                        for rank in range(self.ranks)]
             sent = {"dense": self.shapes, "union": names_of(updated), "allgather": local[0]}[self.config["transport"]]
         else:
             weighed, sent = local, local[0]
-        gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks for name in names_of(updated)}
+        gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks for name in names_of(drawn)}
         record["bytes_sent"] = 4 * elements(sent) if self.ranks > 1 else 0
-        p, largest, squares_of, norms = state.p.copy(), state.largest_norm.copy(), state.squares.copy(), None
+        largest, squares_of, norms = state.largest_norm.copy(), state.squares.copy(), None
         for mask in range(self.masks if self.draw_due(t + 1) and t >= self.warmup_steps else 0):
             squares = np.zeros(len(self.layers))
             for name, g in (local[mask] if self.config["mask"] == "per_worker" else gradients).items():
@@ -750,9 +816,18 @@ class Reference:
                 average = np.where(before < 0, squares, .9 * before + .1 * squares)
                 squares_of[mask] = np.where(scale[mask] > 0, average, before)
                 p[mask] = self.best_p(squares_of[mask])
-        parameters, optimizer, counts = self.optimize(state, gradients, updated, record["lr"], rounding)
+            elif self.selector == "autofreeze":
+                freezing = freezing.copy()
+                freezing[: len(self.layers)] += np.sqrt(squares)
+                freezing[-2] += 1
+        if self.selector in ("freezeout", "autofreeze"):  # as a checkpoint has it: what the next step makes of it
+            p = np.full_like(p, 1.0)
+            if self.selector == "autofreeze":
+                p[:, : int(freezing[-1])] = 0
+        moved = {name: g for name, g in gradients.items() if updated[self.layer[name]] != 0}
+        parameters, optimizer, counts = self.optimize(state, moved, updated, record["lr"], rounding)
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
-                      largest_norm=largest, squares=squares_of, counts=counts, drawn_p=drawn_p, scale=scale,
+                      largest_norm=largest, squares=squares_of, freezing=freezing, counts=counts, drawn_p=drawn_p, scale=scale,
                       batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept)
         return after, record, norms
 

@@ -101,6 +101,21 @@ TABLE = [
                                  "--trust-coefficient 0.02"),
     ("oracle", 1, "4 6 9", "--selector oracle --budget 5 --optimizer sgd --lr 0.5"),
     ("oracle, two ranks", 2, "4 7", "--selector oracle --resample 2 --granularity module --budget 2 --batch 4"),
+    ("oracle in bytes", 1, "4 7", "--selector oracle --budget 5 --budget-unit bytes --optimizer sgd --lr 0.5"),
+    ("bandit in bytes", 2, "4 7", "--budget 5 --budget-unit bytes --p-min 0.05 --bandit-rate 0.5 --batch 4"),
+    ("bandit of lars in seconds", 2, "4 7", "--bandit-loss lars --budget 5 --budget-unit seconds --batch 4 "
+                                            "--optimizer sgd --lr 0.5"),
+    ("oracle in seconds, blocks", 1, "4 7", "--selector oracle --budget 3 --budget-unit seconds --granularity block "
+                                            "--resample 2 --optimizer lars"),
+    ("masks in seconds", 2, "4 7", "--mask per_worker --selector oracle --budget 4 --budget-unit seconds --batch 4"),
+    ("uniform", 2, "4 7", "--selector uniform --budget 4 --budget-unit bytes --batch 4 --optimizer sgd --lr 0.5"),
+    ("freezeout", 1, "5 9 12", "--selector freezeout --freeze-t0 0.5 --optimizer sgd --lr 0.5 --lambda 1"),
+    ("freezeout, lamb, two ranks", 2, "6 12", "--selector freezeout --freeze-t0 0.3 --freeze-schedule linear "
+                                              "--freeze-lr unscaled --bias-correction --batch 4 --clip-norm 1"),
+    ("freezeout, rates left alone", 1, "12", "--selector freezeout --freeze-t0 0.4 --freeze-schedule squared "
+                                             "--freeze-lr constant --granularity module --resample 2"),
+    ("autofreeze", 2, "9 12", "--selector autofreeze --batch 4 --optimizer sgd --lr 0.5"),
+    ("autofreeze, few", 1, "12", "--selector autofreeze --freeze-percentile 20 --granularity module --optimizer lars"),
     ("self-normalised", 1, STEPS, "--bandit-loss selfnorm --bandit-rate 0.5 --budget 4 --p-min 0.3"),
     ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --p-min 0.05 --bandit-rate 0.3 "
                                      "--optimizer sgd --lr 0.5"),
@@ -236,6 +251,8 @@ def compare(before, found, wanted):
     distance.equal("batches tracked", state.batches_tracked, right.batches_tracked)
     distance.add("norms", relative(state.largest_norm, right.largest_norm, right.largest_norm))
     distance.add("norms", relative(state.squares, right.squares, right.squares))
+    distance.add("norms", relative(state.freezing[:-3], right.freezing[:-3], right.freezing[:-3]))
+    distance.equal("interval, steps of it, first layer", state.freezing[-3:], right.freezing[-3:])
     distance.equal("steps of the layers", state.counts, right.counts)
     if (norms is None) != (right_norms is None):
         distance.unequal.append("norms: the bandit learned, or did not, against the reference")
@@ -323,7 +340,7 @@ def check_configuration(entry, program, folder, stop):
     try:
         for end in map(int, ends.split()):
             # Runs go on in one folder, where the schedule allows it.
-            out = f"{name}-{end}" if "--schedule" in options else name
+            out = f"{name}-{end}" if "--schedule" in options or "freeze" in options else name
             arguments = arguments_of(options)
             launch(program, ranks, ["train", "--out", out, "--checkpoint-every", "1", "--max-steps", str(end),
                                     *arguments])
@@ -337,6 +354,11 @@ def check_configuration(entry, program, folder, stop):
             run, = rows(out, "run")
             if run["layer_name"] != reference.layers:
                 raise Wrong(f"{name}: layers {run['layer_name']}, reference {reference.layers}")
+            if reference.costs is None:
+                reference.costs = np.array(run["layer_cost"])
+            sums = np.abs(reference.costs.mean() - 1), np.abs(reference.costs - run["layer_cost"]).max()
+            if max(sums) > 1e-12 or reference.costs.min() <= 0:
+                raise Wrong(f"{name}: costs {run['layer_cost']}, reference {reference.costs}")
             read = lambda step: reference.read_state(f"{out}/ckpt/step-{step:09d}.h5")
             for step in range(max(0, end - 2), end):
                 if step == 0:

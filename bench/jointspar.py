@@ -1,0 +1,329 @@
+"""What JointSpar and its rivals save and cost: jointspar.py savings|variance|table PROGRAM --data FILE [options]
+
+savings   Whole training runs in pairs, A B A B: all layers, and a budget of them. What a step of B takes less is compared
+          with what its own active sets say: the weight gradients and the bytes that its resting layers would have cost, by
+          `dat_hpc bench` under the same launcher (each convolution alone, the sum over the ranks). Measured / predicted is
+          1 where all that could be saved is. A budget of all layers shows what choosing costs.
+variance  Gradient norms of a trained network (a run of all layers writes them down), and arithmetic: bytes of a step and
+          variance of the estimator, sum g^2 (1/p - 1), of equal probabilities and of the best ones for budgets in layers,
+          bytes and seconds; and the bytes at which each of these has the variance of equal probabilities.
+table     One table of selectors and codecs at about equal bytes: accuracy of paired seeds against all layers, with a 95 %
+          interval of the mean difference (Student's t).
+
+--launcher is put before the program, for instance "mpirun -np 2" or the command that reaches nodes with a slow link. One
+rank sends nothing: then only `variance` tells anything of bytes.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+# Student's t, two-sided 95 %, by degrees of freedom from 1 on.
+T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+       2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+
+
+def interval(values):
+    """Mean and half the width of its 95 % interval."""
+    count = len(values)
+    if count < 2:
+        return statistics.fmean(values), float("nan")
+    t = T95[count - 2] if count - 2 < len(T95) else 1.96 + 2.5 / (count - 1)
+    return statistics.fmean(values), t * statistics.stdev(values) / math.sqrt(count)
+
+
+def start(arguments, words):
+    command = [*shlex.split(arguments.launcher), os.path.abspath(arguments.program), *map(str, words)]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           check=False)
+    if ended.returncode != 0:
+        sys.exit(f"{shlex.join(command)}\nended with {ended.returncode}:\n{ended.stdout}")
+    return ended.stdout
+
+
+def merged(*lists):
+    """Options and their values; of an option that is given again, the last."""
+    found = {}
+    for word in map(str, (word for words in lists for word in words)):
+        if word.startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
+
+
+class Run:
+    """A training run: its layers, and of each step what metrics.jsonl says."""
+
+    number = 0
+
+    def __init__(self, arguments, *words):
+        Run.number += 1
+        folder = f"{arguments.work}/{Run.number}"
+        data = ["--data", *arguments.data] if arguments.data else []
+        always = ["--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch, "--attack",
+                  arguments.attack, "--threads", arguments.threads, "--out", folder, "--quiet"]
+        start(arguments, ["train", *merged(data, always, words, shlex.split(arguments.options))])
+        with open(f"{folder}/metrics.jsonl") as file:
+            rows = [json.loads(line) for line in file]
+        run, = (row for row in rows if row["kind"] == "run")
+        self.names, self.sizes = run["layer_name"], np.array(run["layer_elements"], float)
+        self.costs = np.array(run["layer_cost"])
+        self.steps = [row for row in rows if row["kind"] == "step"]
+        self.evaluations = [row for row in rows if row["kind"] == "evaluation"]
+        self.active = np.array([[mark == "1" for mark in row["active"]] for row in self.steps])
+
+    def milliseconds(self, skip):
+        """Of each step but the first ones."""
+        parts = "data attack train reduce select update".split()
+        return np.array([1e3 * sum(row[f"t_{part}"] for part in parts) for row in self.steps[skip:]])
+
+    def bytes_of_a_step(self):
+        """Gradients that a rank sends; where there is one rank, what it would send."""
+        sent = statistics.fmean(row["bytes_sent"] for row in self.steps)
+        return sent or 4 * float((self.active @ self.sizes).mean())
+
+    def accuracy(self):
+        last = [row for row in self.evaluations if row["split"] == "test"][-1]
+        return 100 * last["clean_acc"], 100 * last["adv_acc"]
+
+
+# Savings.
+
+
+def layer_milliseconds(arguments, names, sizes):
+    """Of each layer: its weight gradient, in the mean over micro-batches and passes one of each step, and its part of the
+    sum over the ranks. A convolution is known by the number of its weights."""
+    folder = f"{arguments.work}/bench"
+    start(arguments, ["bench", "--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch,
+                      "--threads", arguments.threads, "--seconds", arguments.bench_seconds, "--out", folder])
+    with open(f"{folder}/bench.json") as file:
+        bench = json.load(file)
+    gradients = {}
+    for row in bench["layers"]:
+        shape = re.match(r"(\d+)-(\d+) (\d+)x\3/", row["name"])
+        if shape:
+            c_in, c_out, kernel = map(int, shape.groups())
+            gradients.setdefault(c_in * c_out * kernel * kernel, []).append(row["train_weight_gradient"]["median_ms"])
+    per_byte = 0
+    if bench["ranks"] > 1:
+        reduction = bench["sum_over_ranks"]
+        per_byte = reduction["gradients"]["median_ms"] / reduction["bytes"]
+    tensors = Run(arguments, "--selector", "all", "--granularity", "tensor", "--max-steps", 1)
+    conv = {name: statistics.fmean(gradients[int(size)]) for name, size in zip(tensors.names, tensors.sizes)
+            if int(size) in gradients and ("conv" in name or "shortcut" in name or "downsample" in name)}
+    weights = np.array([sum(ms for name, ms in conv.items() if name == of or name.startswith(of + "."))
+                        for of in names])
+    return weights, 4 * sizes * per_byte
+
+
+def savings(arguments):
+    common = ["--max-steps", arguments.warm + arguments.steps, "--eval-every", 0, "--limit-test", 16, "--checkpoint-every",
+              10**9, "--eval", "none", "--lambda", 0, "--warmup-epochs", 0, "--epochs", 10**6]
+    print(f"{'granularity':<12}{'budget':>7}{'all, ms':>10}{'saved, ms':>20}{'predicted':>11}{'(gradients, bytes)':>20}"
+          f"{'measured / predicted':>26}{'of the step':>20}", flush=True)
+    for granularity in arguments.granularity:
+        found = None
+        for share in arguments.budgets:
+            saved, predicted, parts, whole = [], [], [], []
+            for pair in range(arguments.pairs):
+                seed = ["--seed", pair + 1, "--granularity", granularity]
+                a = Run(arguments, *common, *seed, "--selector", "all")
+                if found is None:
+                    found = layer_milliseconds(arguments, a.names, a.sizes)
+                budget = len(a.names) * share / 54
+                b = Run(arguments, *common, *seed, "--selector", arguments.selector, "--budget", budget, "--budget-unit",
+                        arguments.unit, "--p-min", min(arguments.p_min, share / 54))
+                resting = ~b.active[arguments.warm:]
+                parts.append([(resting @ cost).mean() for cost in found])
+                predicted.append(sum(parts[-1]))
+                saved.append(a.milliseconds(arguments.warm).mean() - b.milliseconds(arguments.warm).mean())
+                whole.append(a.milliseconds(arguments.warm).mean())
+            mean, half = interval(saved)
+            ratio = [s / p for s, p in zip(saved, predicted)] if min(predicted) > 0 else None
+            text = "%6.2f +- %.2f" % interval(ratio) if ratio else "-"
+            loss = "%+.2f +- %.2f %%" % interval([100 * s / w for s, w in zip(saved, whole)])
+            gradient, message = np.mean(parts, axis=0)
+            print(f"{granularity:<12}{share:>4g}/54{statistics.fmean(whole):>10.2f}{mean:>12.2f} +- {half:<5.2f}"
+                  f"{statistics.fmean(predicted):>10.2f}{f'({gradient:.2f}, {message:.2f})':>20}{text:>26}{loss:>20}",
+                  flush=True)
+    print(f"{arguments.pairs} pairs of runs of {arguments.steps} steps; +-: 95 % of the mean")
+
+
+# Variance.
+
+
+def best(norms, costs, budget, p_min):
+    """clip(c norm/sqrt(cost), p_min, 1) with sum cost*p = budget; c by bisection."""
+    weights = np.maximum(norms, 1e-300) / np.sqrt(costs)
+    low, high = math.log(p_min) - math.log(weights.max()) - 1, 1 - math.log(weights.min())
+    for _ in range(200):
+        middle = (low + high) / 2
+        p = np.exp(np.clip(np.log(weights) + middle, math.log(p_min), 0))
+        low, high = (middle, high) if costs @ p < budget else (low, middle)
+    return p
+
+
+def variance(arguments):
+    run = Run(arguments, "--selector", "all", "--granularity", arguments.granularity[0], "--max-steps", arguments.steps,
+              "--eval-every", 0, "--warmup-epochs", 0, "--epochs", 10**6, "--limit-test", 1000)
+    last = np.array([row["norm"] for row in run.steps[-arguments.last:]], float)
+    squares = (last**2).mean(axis=0)
+    layers, sizes = len(run.names), run.sizes
+    timed = Run(arguments, "--selector", "uniform", "--budget-unit", "seconds", "--granularity", arguments.granularity[0],
+                "--max-steps", 1, "--limit-test", 1)
+    costs = {"layers": np.ones(layers), "bytes": sizes / sizes.mean(), "seconds": timed.costs}
+    spread = lambda p: float(squares @ (1 / p - 1))
+    moved = lambda p: 4 * float(sizes @ p)
+    budget = layers * arguments.budget / 54
+    equal = np.full(layers, budget / layers)
+    clean, attacked = run.accuracy()
+    print(f"{arguments.network}, width {arguments.width}, {layers} layers, after {arguments.steps} steps "
+          f"({clean:.1f} % clean, {attacked:.1f} % attacked); mean squares of the norms of the last {arguments.last} steps, "
+          f"p_min {arguments.p_min}")
+    print(f"{'probabilities':<28}{'budget':>8}{'bytes':>12}{'of uniform':>12}{'of all':>9}{'variance':>12}"
+          f"{'of uniform':>12}{'cost in seconds':>17}")
+
+    def line(name, used, p):
+        print(f"{name:<28}{used:>8.2f}{moved(p):>12.0f}{moved(p) / moved(equal):>12.3f}"
+              f"{moved(p) / (4 * sizes.sum()):>9.3f}{spread(p):>12.4g}{spread(p) / spread(equal):>12.3f}"
+              f"{float(costs['seconds'] @ p) / layers:>17.3f}")
+
+    line("uniform", budget, equal)
+    for unit, cost in costs.items():
+        line(f"best, in {unit}", budget, best(np.sqrt(squares), cost, budget, arguments.p_min))
+    print("at the variance of uniform:")
+    for unit, cost in costs.items():
+        low, high = arguments.p_min * layers, float(layers)
+        for _ in range(100):
+            middle = (low + high) / 2
+            p = best(np.sqrt(squares), cost, middle, arguments.p_min)
+            low, high = (middle, high) if spread(p) > spread(equal) else (low, middle)
+        line(f"best, in {unit}", high, best(np.sqrt(squares), cost, high, arguments.p_min))
+
+
+# Table.
+
+
+def freezeout_t0(sizes, steps, share, schedule):
+    """The t_0 at which FreezeOut sends this share of all bytes over a run, or the nearest that there is."""
+    power = {"linear": 1, "squared": 2, "cubic": 3}[schedule]
+    i = np.arange(len(sizes)) / (len(sizes) - 1)
+
+    def sent(t0):
+        phi = (t0 + (1 - t0) * i) ** power
+        return sizes @ np.minimum(np.ceil(phi * steps), steps) / steps / sizes.sum()
+
+    low, high = 1e-3, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sent(middle) < share else (low, middle)
+    return high
+
+
+def codecs_of(arguments):
+    text = subprocess.run([arguments.program, "train", "--help"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"--codec (\S+)", text)[1].split("|")
+
+
+def table(arguments):
+    first = Run(arguments, "--selector", "all", "--granularity", arguments.granularity[0], "--max-steps", 1,
+                "--limit-test", 1)
+    layers, share = len(first.names), arguments.share
+    budget = ["--budget", layers * share, "--p-min", min(arguments.p_min, share)]
+    steps = first.steps[0]["steps_per_epoch"] * arguments.epochs
+    t0 = freezeout_t0(first.sizes, steps, share, arguments.freeze_schedule)
+    rates = ["--lr-decay", 1] if arguments.flat else []
+    methods = {
+        "JointSpar, layers": ["--selector", "exp3", *budget],
+        "JointSpar, bytes": ["--selector", "exp3", "--budget-unit", "bytes", *budget],
+        "uniform": ["--selector", "uniform", *budget],
+        "oracle, layers": ["--selector", "oracle", *budget],
+        "oracle, bytes": ["--selector", "oracle", "--budget-unit", "bytes", *budget],
+        "FreezeOut": ["--selector", "freezeout", "--freeze-t0", f"{t0:.6f}", "--freeze-schedule",
+                      arguments.freeze_schedule, *rates],
+        "FreezeOut, rates kept": ["--selector", "freezeout", "--freeze-t0", f"{t0:.6f}", "--freeze-schedule",
+                                  arguments.freeze_schedule, "--freeze-lr", "constant"],
+        "AutoFreeze": ["--selector", "autofreeze", "--freeze-percentile", arguments.freeze_percentile],
+    }
+    for codec in codecs_of(arguments):
+        if codec != "float32":
+            methods[f"codec {codec}"] = ["--selector", "all", "--codec", codec]
+    if arguments.only:
+        methods = {name: words for name, words in methods.items() if any(word in name for word in arguments.only)}
+    common = ["--epochs", arguments.epochs, "--warmup-epochs", 0, "--eval-every", 0, "--granularity",
+              arguments.granularity[0]]
+    plain, rows = [], {name: [] for name in methods}
+    for seed in range(1, arguments.seeds + 1):
+        plain.append(Run(arguments, *common, "--seed", seed, "--selector", "all"))
+        for name, words in methods.items():
+            rows[name].append(Run(arguments, *common, "--seed", seed, *words))
+    clean, attacked = zip(*(run.accuracy() for run in plain))
+    whole = statistics.fmean(run.bytes_of_a_step() for run in plain)
+    print(f"{arguments.seeds} seeds, {arguments.epochs} epochs; all layers: {statistics.fmean(clean):.2f} % clean, "
+          f"{statistics.fmean(attacked):.2f} % attacked, {whole:.0f} bytes a step")
+    print(f"{'':<24}{'bytes of all':>13}{'clean, %':>10}{'minus all':>18}{'attacked, %':>13}{'minus all':>18}   no loss shown")
+    for name, runs in rows.items():
+        found = list(zip(*(run.accuracy() for run in runs)))
+        cells, good = "", True
+        for values, others, width in (found[0], clean, 10), (found[1], attacked, 13):
+            mean, half = interval([value - other for value, other in zip(values, others)])
+            cells += f"{statistics.fmean(values):>{width}.2f}{f'{mean:+.2f} +- {half:.2f}':>18}"
+            good &= abs(mean) <= half or (mean - half >= -0.5)
+        sent = statistics.fmean(run.bytes_of_a_step() for run in runs) / whole
+        print(f"{name:<24}{sent:>13.3f}{cells}   {'yes' if good else 'no'}", flush=True)
+    print("minus all: mean of the paired differences, with its 95 % interval; no loss shown: both intervals contain 0 or end "
+          "above -0.5 points")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["savings", "variance", "table"])
+    parser.add_argument("program")
+    parser.add_argument("--data", nargs="+", help="data files; none: the built-in set")
+    parser.add_argument("--launcher", default="", help='e.g. "mpirun -np 2"')
+    parser.add_argument("--network", default="preact_resnet18")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--attack", default="none")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--options", default="", help="further ones of dat_hpc train, for all runs")
+    parser.add_argument("--granularity", nargs="+", default=None)
+    parser.add_argument("--p-min", type=float, default=0.1)
+    parser.add_argument("--steps", type=int, default=None, help="of a run")
+    parser.add_argument("--keep", help="folder for the runs, which stay there; none: they are removed")
+    parser.add_argument("--pairs", type=int, default=20, help="savings")
+    parser.add_argument("--warm", type=int, default=2, help="savings: steps of a run that do not count")
+    parser.add_argument("--budgets", type=float, nargs="+", default=[54, 45, 40, 30], help="savings: of 54")
+    parser.add_argument("--selector", default="uniform", help="savings: who draws")
+    parser.add_argument("--unit", default="layers", help="savings: of the budget")
+    parser.add_argument("--bench-seconds", type=float, default=60, help="savings: of dat_hpc bench")
+    parser.add_argument("--budget", type=float, default=40, help="variance: that of equal probabilities, of 54")
+    parser.add_argument("--last", type=int, default=50, help="variance: steps whose norms count")
+    parser.add_argument("--epochs", type=int, default=10, help="table")
+    parser.add_argument("--seeds", type=int, default=5, help="table")
+    parser.add_argument("--share", type=float, default=0.5, help="table: bytes of a step, of those of all layers")
+    parser.add_argument("--freeze-schedule", default="cubic", help="table: of FreezeOut")
+    parser.add_argument("--freeze-percentile", type=float, default=50, help="table: of AutoFreeze")
+    parser.add_argument("--flat", action="store_true", help="table: FreezeOut with a constant rate to anneal from, as published")
+    parser.add_argument("--only", nargs="+", help="table: methods whose names contain one of these")
+    arguments = parser.parse_args()
+    arguments.granularity = arguments.granularity or (["tensor", "block"] if arguments.what == "savings" else ["tensor"])
+    arguments.steps = arguments.steps or {"savings": 10, "variance": 500, "table": 0}[arguments.what]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.work = arguments.keep or folder
+        os.makedirs(arguments.work, exist_ok=True)
+        {"savings": savings, "variance": variance, "table": table}[arguments.what](arguments)
+
+
+main()
