@@ -257,7 +257,7 @@ def compare(before, found, wanted):
         # A byte is a rounded number; one within 1e-3 of the edge may be rounded either way.
         distance.equal("perturbations further than a rounding off", int((off > .5 + 1e-3).sum()), 0,
                        decided=True)
-    distance.equal("attacks that have begun", state.begun is None, right.begun is None)
+    distance.equal("attacks that have begun", int(state.begun is not None), int(right.begun is not None))
     if state.begun is not None and right.begun is not None:
         # Sums of steps and clamped differences of numbers up to 1, in f32; a sign that turned is a whole step.
         off = max(float((found - right_one).abs().max()) for found, right_one in zip(state.begun, right.begun))
