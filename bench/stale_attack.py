@@ -72,8 +72,10 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="--attack-steps of the training")
     parser.add_argument("--alpha", default="2/255")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/stale_attack"))
-    parser.add_argument("options", nargs="*", help="for every run, behind --")
-    arguments = parser.parse_args()
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    arguments = parser.parse_args(words[:at])
+    arguments.options = words[at + 1:]
     numbers = [0] + [number for number in arguments.iterations if number != 0]
     found = {number: [] for number in numbers}
     for seed in range(1, arguments.seeds + 1):
