@@ -359,7 +359,7 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       INFO(line);
       // The rest depends on the machine or the network, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device", "threads", "resident", "budget"};
+      const std::vector<std::string> later = {"resume", "device", "threads", "resident", "budget", "bucket"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
