@@ -652,6 +652,9 @@ void describe(Options& options, TrainOptions& o) {
               kCount);
   options.add("--attack-reuse", o.attack_reuse,
               "the training pass is the last step of pgd as well, whose result --warm-start keeps: one pass less");
+  options.add("--stale-attack", o.stale_attack,
+              "first iterations of the next step's attack on the weights before the update, while gradients are summed",
+              kCount);
   options.add("--loss", o.loss, "what is minimised", one_of(losses().names()));
   options.add("--lambda", o.lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
               {.low = 0, .automatic = -1});
@@ -732,7 +735,7 @@ void describe(Options& options, TrainOptions& o) {
       "of --mask per_worker: sum all layers, or those that any rank has drawn; or all gather what each has drawn",
       one_of({"dense", "union", "allgather"}));
   options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
-  options.add("--bucket", o.bucket, "most gradients in one message", kPositive);
+  options.add("--bucket", o.bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
 
   options.group("Run");
   options.add("--out", o.out, "folder for results; none: runs/ and the time or Slurm job", {.label = "DIR"});
@@ -831,6 +834,11 @@ void resolve(TrainOptions& o) {
   const auto attack = attacks().at(o.attack)({.eps = o.eps, .alpha = o.alpha, .steps = o.attack_steps});
   o.alpha = attack->alpha();
   if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() ? "train" : "eval";
+  check(o.stale_attack == 0 || (o.attack == "pgd" && o.attack_bn == "eval" && o.attack_stop < 0 && o.warm_start == 0),
+        "--stale-attack works with --attack pgd and --attack-bn eval, without --attack-stop and without --warm-start; ",
+        "leave it off, or those");
+  check(o.stale_attack <= o.attack_steps, "--stale-attack ", o.stale_attack, " is more than the ", o.attack_steps,
+        " iterations of --attack-steps");
   if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
   if (o.eval_eps == 0) o.eval_eps = o.eps;
   if (o.eval_alpha == 0) {

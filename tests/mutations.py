@@ -33,6 +33,7 @@ PATIENCE = 3  # a test that takes so many times what it takes without a mutation
 TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner.cpp", "src/train/batch_statistics.cpp"
 LAYERS, UPDATE, EVALUATION = "src/train/layer_sampling.cpp", "src/train/weight_update.cpp", "src/assess/evaluation.cpp"
 CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
+PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_examples.cpp", "src/train/phase_timer.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
@@ -50,8 +51,23 @@ MUTATIONS = [
      "static_cast<float>((x > 0.0F) - (x <= 0.0F))", "unit:[attack]"),
     ("pgd: descends", PERTURB, "u.x[i] + u.eta[i] + u.alpha * sign(dx)", "u.x[i] + u.eta[i] - u.alpha * sign(dx)",
      "step:defaults"),
-    ("pgd: one step less", "src/attack/pgd.cpp", "for (int k = 0; k < steps_; ++k) o.gradient_step",
-     "for (int k = 1; k < steps_; ++k) o.gradient_step", "step:defaults"),
+    ("pgd: one step less", "src/attack/pgd.cpp", "for (int k = 0; k < steps; ++k) o.gradient_step",
+     "for (int k = 1; k < steps; ++k) o.gradient_step", "step:defaults"),
+    ("a begun attack makes all its steps again", "src/attack/pgd.cpp", "iterate(o, steps_ - done);", "iterate(o, steps_ - 0 * done);",
+     "unit:[attack]"),
+    ("a begun attack begins anew", LOCAL, "    objective.start = begun_;\n", "", "step:stale attack"),
+    ("a begun attack is not in the checkpoint", LOCAL, "if (begun_attack_.step >= 0) save_begun(checkpoint);", "", "mpi:2"),
+    ("a begun attack of rank 0 for all", LOCAL, "ranks_.send(restored_.data() + count * static_cast<std::size_t>(rank),",
+     "ranks_.send(restored_.data() + 0 * count * static_cast<std::size_t>(rank),", "mpi:2"),
+    ("begun in the images of evaluations", LOCAL, "kernels::Add<float>{objective.eta, nullptr, begun_, floats});\n",
+     "kernels::Add<float>{objective.eta, nullptr, begun_, 0 * floats});\n", "mpi:2"),
+    ("begun passes count for the step before", LOCAL, "  passes_before_ += begun_attack_.passes;", "  passes_before_ += 0;", "mpi:2"),
+    ("the last step begins another one", TRAINER, "if (step_ + 1 < plan_.steps) source_", "source_", "mpi:2"),
+    ("the next attack begins behind the update", TRAINER, "  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);\n  reducer_.finish();",
+     "  reducer_.finish();\n  update_.apply(layers_->updated(), step_);\n  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);",
+     "step:stale attack"),
+    ("another number of ranks takes a begun attack", LOCAL, "if (found->shape != shape || iterations != stale_ ||",
+     "if (found->shape.size() != shape.size() || iterations != stale_ ||", "mpi:2"),
     ("random start with time 0", PERTURB, "random_words(seed, purpose, time, static_cast",
      "random_words(seed, purpose, 0, static_cast", "step:defaults"),
     ("random start in half the ball", PERTURB, "(2.0F * uniform(words.v[j]) - 1.0F) * eps;",
@@ -94,8 +110,14 @@ MUTATIONS = [
      "statistics_.add(program, pass_++, 0 * share_,", "step:fgsm"),
     ("bandit fed squared norms", LAYERS, "for (double& norm : norms_) norm = std::sqrt(norm);", "",
      "step:defaults"),
-    ("norms before the reduction", TRAINER, "  reducer_.finish();\n  message_.sum();\n",
+    ("norms before the reduction", TRAINER, "  reducer_.finish();\n  timer_.end_sum(reducer_.seconds_under_way());\n  message_.sum();\n",
      "  message_.sum();\n  reducer_.finish();\n", "step:two ranks"),
+    ("hidden is what was under way", TIMER, "next->under_way - (exposed_ - exposed_before_)", "next->under_way", "unit:[phases]"),
+    ("what a step before has exposed is not hidden", TIMER, "    if (next->phase == Phase::other) exposed_before_ = exposed_;\n", "",
+     "unit:[phases]"),
+    ("evaluations are no phase", TRAINER, "  timer_.lap(Phase::evaluate);\n", "", "mpi:2"),
+    ("the clock of the phases begins with the first step", TIMER, "  last_ = backend_.stamp();\n", "", "mpi:2"),
+    ("draws are not counted", TRAINER, "source_.bytes_sent() + drawn_bytes_;", "source_.bytes_sent();", "mpi:2"),
     ("bandit learns a step early", LAYERS, "return draw_due(step_ + 1) &&", "return draw_due(step_) &&",
      "step:a draw an epoch"),
     ("bandit learns in the warm-up", LAYERS, "draw_due(step_ + 1) && step_ >= warmup_steps_;",
@@ -299,12 +321,17 @@ MUTATIONS = [
     ("zeros through any aggregator", REDUCER, "require(transport.empty() || aggregator_->is_mean(),", "require(true,",
      "unit:[reducer]"),
     # Communicator.
+    ("nobody moves on what is under way", PROGRESS, "    move_on();\n    lock.unlock();", "    lock.unlock();", "mpi:2"),
+    ("the thread does not wake up", PROGRESS, "    since_ = Clock::now();\n    wake_.notify_one();", "    since_ = Clock::now();", "mpi:2"),
+    ("two sums count twice", PROGRESS, "if (--under_way_ == 0) seconds_ +=", "if (--under_way_ >= 0) seconds_ +=", "mpi:2"),
+    ("bytes of a sum are not counted", COMMUNICATOR, "  give(count * std::int64_t{sizeof *data});\n  sum_in_place(data, count, MPI_FLOAT, group_);",
+     "  sum_in_place(data, count, MPI_FLOAT, group_);", "mpi:2"),
     ("a synchronous send does not wait", COMMUNICATOR, "MPI_Ssend(data,", "MPI_Send(data,", "mpi:2"),
     ("a group in the order of the ranks", COMMUNICATOR, "MPI_UNDEFINED : color, key, &group", "MPI_UNDEFINED : color, 0 * key, &group",
      "mpi:3"),
     ("a message of any length", COMMUNICATOR, "if (expected_ >= 0) check_length", "if (expected_ > 1000) check_length", "mpi:2"),
     ("a probe of one rank sees all", COMMUNICATOR, "from == kAny ? MPI_ANY", "from == kAny || tag == kAny ? MPI_ANY", "mpi:3"),
-    ("groups are never given back", COMMUNICATOR, "if (!alone()) MPI_Comm_free(&group_);", "", "mpi:2"),
+    ("groups are never given back", COMMUNICATOR, "  MPI_Comm_free(&group_);\n", "", "mpi:2"),
     # Handshake.
     ("handshake: the first 100 letters of a value", "src/communicate/handshake.cpp", "mine += one_line(name) + kBetween + one_line(value)",
      "mine += one_line(name) + kBetween + one_line(value).substr(0, 100)", "mpi:2"),

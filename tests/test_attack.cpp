@@ -134,6 +134,36 @@ TEST_CASE("PGD walks from the given start: box first, ball second, each step of 
     REQUIRE(std::abs(o.perturbed[i] - std::clamp(o.x[i] + eta[i], 0.0, 1.0)) <= (3 * kSteps + 1) * 0x1p-23);
 }
 
+TEST_CASE("PGD in two parts is PGD, bit for bit, wherever it is parted", "[attack]") {
+  for (const bool given : {false, true}) {
+    const auto attack = attacks().at("pgd")({.eps = 0.1, .alpha = 0.02, .steps = 5});
+    Shared<float> from;
+    const auto begun = [&] {
+      RandomObjective o(kImage);
+      if (from.empty()) from = shared(random_values(std::ssize(o.x), 77, -0.1F, 0.1F));
+      if (given) o.start = from.data();
+      return o;
+    };
+    RandomObjective whole = begun();
+    perturb(*attack, whole);
+    for (int done = 0; done <= 5; ++done) {
+      RandomObjective o = begun();
+      attack->begin(o, done);
+      kernel_backend().wait();
+      Shared<float> kept = o.perturbation;
+      std::fill(o.perturbation.begin(), o.perturbation.end(), -1.0F);
+      std::fill(o.perturbed.begin(), o.perturbed.end(), -1.0F);
+      o.start = kept.data();
+      attack->resume(o, done);
+      kernel_backend().wait();
+      CHECK(o.calls == 5);
+      CHECK(o.perturbation == whole.perturbation);
+      CHECK(o.perturbed == whole.perturbed);
+      CHECK(o.seen == whole.seen);
+    }
+  }
+}
+
 TEST_CASE("PGD's default step is 2/255, FGSM's 1.25 eps", "[attack]") {
   for (const auto& [name, eps, alpha] : {std::tuple{"pgd", 0.3, 2.0 / 255}, std::tuple{"fgsm", 0.3, 0.375}}) {
     RandomObjective o(kImage);

@@ -296,8 +296,9 @@ TEST_CASE("the resolved configuration restores every option") {
   // the early stop and the reuse of its last step, lars the options of the other optimizers; some
   // families have one member).
   const std::vector<std::string> excluded = {
-      "quiet",           "attack-stop",       "attack-reuse", "nesterov", "beta1",      "beta2", "epsilon",
-      "bias-correction", "trust-coefficient", "loss",         "codec",    "aggregator", "mask",  "transport"};
+      "quiet",      "attack-stop", "stale-attack",    "attack-reuse",      "nesterov", "beta1",
+      "beta2",      "epsilon",     "bias-correction", "trust-coefficient", "loss",     "codec",
+      "aggregator", "mask",        "transport"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
@@ -358,7 +359,7 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       INFO(line);
       // The rest depends on the machine or the network, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device", "threads", "resident", "budget"};
+      const std::vector<std::string> later = {"resume", "device", "threads", "resident", "budget", "bucket"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
@@ -635,6 +636,19 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--attack-stop", "1", "--attack", "fgsm"}), "--attack-stop works with --attack pgd"));
   CHECK(contains(refusal({"--attack-stop", "1", "--attack-bn", "train"}), "take --attack-bn eval"));
   CHECK(parse({"--attack-stop", "1", "--attack-bn", "eval"}).train.attack_stop == 1);
+  CHECK(parse({}).train.stale_attack == 0);
+  CHECK(parse({"--stale-attack", "3"}).train.stale_attack == 3);
+  for (const std::vector<std::string>& other : std::vector<std::vector<std::string>>{{"--attack", "fgsm"},
+                                                                                     {"--attack", "none"},
+                                                                                     {"--attack-bn", "train"},
+                                                                                     {"--attack-stop", "1"},
+                                                                                     {"--warm-start", "5"}}) {
+    std::vector<std::string> words{"--stale-attack", "3"};
+    words.insert(words.end(), other.begin(), other.end());
+    CHECK(contains(refusal(words), "--stale-attack works with --attack pgd"));
+  }
+  CHECK(parse({"--stale-attack", "10"}).train.stale_attack == 10);
+  CHECK(contains(refusal({"--stale-attack", "11"}), "more than the 10 iterations"));
   CHECK(contains(refusal({"--attack-reuse", "--warm-start", "5"}),
                  "--attack-reuse works with --attack pgd, --attack-bn"));
   CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"}),

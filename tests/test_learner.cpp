@@ -56,7 +56,8 @@ struct Fixture {
   explicit Fixture(const Loss& loss)
       : replica(small_replica()),
         statistics(*ranks, replica.model(), static_cast<int>(loss.passes().size()), false),
-        learner(replica, loss, kBatch, statistics, 0, [this](int segment) { finished.push_back(segment); }),
+        timer(replica.backend()),
+        learner(replica, loss, kBatch, statistics, 0, timer, [this](int segment) { finished.push_back(segment); }),
         message(*ranks, replica.backend()),
         active(ActiveSet::all(replica.model().parameters.layers())) {
     message.add(learner);
@@ -117,6 +118,7 @@ struct Fixture {
   Replica replica;
   BatchStatistics statistics;
   std::vector<int> finished;
+  PhaseTimer timer;
   Learner learner;
   StepMessage message;
   ActiveSet active;

@@ -17,7 +17,7 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
   CHECK(reducer.elements() > 0);
   CHECK(reducer.bytes_sent() == 0);
-  CHECK(reducer.seconds_waiting() == 0);
+  CHECK(reducer.seconds_under_way() == 0);
   const auto memory = f.backend->allocations();
   CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
 }

@@ -67,6 +67,12 @@ class Attack {
   virtual ~Attack() = default;
   /// Leaves the adversarial images in objective.x_adv. Allocates nothing; waits for nothing but for the early stop.
   virtual void perturb(Objective& objective) const = 0;
+  /// perturb() in two parts, for an attack that iterates: begin() starts as perturb() does and makes its first `steps`
+  /// iterations, which leave the perturbation in objective.eta; resume() takes it from objective.start and goes on
+  /// behind `done` iterations. What the network makes of the images may have changed in between. Error(usage): not this
+  /// attack.
+  virtual void begin(Objective& objective, int steps) const;
+  virtual void resume(Objective& objective, int done) const;
   /// One more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): not this attack.
   virtual void step(Objective& objective) const;
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.

@@ -12,6 +12,8 @@
 
 namespace dat {
 
+class Turn;
+
 /// A communication that was started and goes on beside the caller's work. It belongs to whoever holds it: its buffers
 /// must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
 /// anything under way, such as a new one or one that was moved from, is done.
@@ -25,7 +27,9 @@ class Request {
   Request() = default;
   ~Request() { forget(); }
   Request(Request&& other) noexcept
-      : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)), expected_(other.expected_) {}
+      : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)),
+        expected_(other.expected_),
+        place_(std::exchange(other.place_, -1)) {}
   Request& operator=(Request&& other) noexcept;
 
   /// Gives MPI the chance to move the communication on, and tells whether it is done. Error(communication).
@@ -36,14 +40,17 @@ class Request {
  private:
   friend class Communicator;
   void forget() noexcept;
-  void finish(int status, const MPI_Status& about, const char* call);
+  void finish(const Turn& turn, int status, const MPI_Status& about, const char* call);
+  void watch();
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
   int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
+  int place_ = -1;     ///< among those that are moved on beside other work; -1: it is none of them
 };
 
 /// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
-/// them, in the same order. Messages from rank to rank, at the end, are not. MPI is called by one thread.
+/// them, in the same order. Messages from rank to rank, at the end, are not. One thread of the program calls them;
+/// MPI is called by one thread at a time.
 ///
 /// A buffer that goes into a single message has at most 2^31 - 1 bytes; a longer one is refused with
 /// Error(communication), which is also what a failure of MPI becomes. Members that a training step calls allocate
@@ -97,6 +104,12 @@ class Communicator {
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
   void barrier();
 
+  /// Lets a thread move on, from now on, what the three calls below start, while the caller computes: without it, that
+  /// happens in test(), in wait() and in other members only. The thread sleeps while nothing is under way, and most of
+  /// the time otherwise. One for all groups of the process. False: MPI does not grant the calls of a second thread.
+  [[nodiscard]] bool move_on_beside();
+  /// Seconds of this process so far, during which anything that these calls have started was under way.
+  [[nodiscard]] double seconds_under_way() const;
   /// Starts what sum() does, of at most 2^28 numbers. The calls are collective, waiting for the request is not.
   [[nodiscard]] Request start_sum(float* data, std::int64_t count);
   /// Starts what all_gather() does with blocks of one size.
@@ -127,6 +140,10 @@ class Communicator {
   /// is none yet. Does not wait, and leaves the message to receive().
   [[nodiscard]] std::optional<Arrival> probe(int from, int tag);
 
+  /// Bytes that this rank has given to MPI for others, counted at the calls: of sums and gathered blocks its own, once
+  /// for all who get them; of broadcasts those of rank 0.
+  [[nodiscard]] std::int64_t bytes_given() const { return bytes_given_; }
+
   /// Ends all ranks of the run with this exit code. Never returns.
   [[noreturn]] void abort(int exit_code);
 
@@ -141,6 +158,7 @@ class Communicator {
  private:
   Communicator(MPI_Comm group, bool world);
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }
+  void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
 
@@ -148,6 +166,7 @@ class Communicator {
   bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
   std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
+  std::int64_t bytes_given_ = 0;
 };
 
 /// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.

@@ -31,6 +31,7 @@ struct TrainOptions {
   int attack_batch = 0;                  ///< images in a pass of the attack; never 0 in a parsed command
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
+  int stale_attack = 0;  ///< iterations of pgd that the next step's first micro-batch has on the old weights
   std::string loss = "cross_entropy";
   double lambda = -1;  ///< weight of the clean loss; never -1 in a parsed command
 
@@ -77,7 +78,7 @@ struct TrainOptions {
   std::string aggregator = "mean";  ///< how the gradients of all ranks become one
   std::string transport = "union";  ///< of masks per worker: dense | union | allgather
   bool overlap = false;             ///< send gradients while the backward pass runs
-  std::int64_t bucket = 8388608;    ///< elements of one message
+  std::int64_t bucket = 0;          ///< elements of one message; 0: 2^19 with overlap, else 2^23
 
   std::string out;                    ///< empty: the run names its folder by time or job
   std::int64_t max_steps = 0;         ///< 0: no limit

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,9 @@
 
 namespace dat {
 
+/// What a step's time goes to while the reducer has its part in it; `outside`: what the caller does in between.
+enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode };
+
 struct ReducerOptions {
   std::int64_t bucket_elements = 8 << 20;  ///< gradients of one message, which goes as soon as it is complete
   bool overlap = false;                    ///< start a message during the backward pass, as soon as it is complete
@@ -24,6 +28,8 @@ struct ReducerOptions {
   ///   union      the same of those layers only that any rank has drawn
   ///   allgather  each rank sends its own layers to all, and every rank adds them up in the order of the ranks
   std::string transport{};
+  /// Told that a stage ends with what is queued now; the stage before it has ended where this one was told of last.
+  std::function<void(ReducerStage)> ended = [](ReducerStage) {};
 };
 
 /// Makes one gradient of the gradients of all ranks, for the active layers: the codec writes their tensors into one
@@ -62,7 +68,8 @@ class GradientReducer {
   [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of this rank's layers, of this step
   /// Bytes of this rank's message of this step; one rank sends nothing.
   [[nodiscard]] std::int64_t bytes_sent() const { return ranks_.size() > 1 ? bytes_ : 0; }
-  [[nodiscard]] double seconds_waiting() const { return seconds_waiting_; }  ///< inside MPI, of this step
+  /// Seconds in which any message of this step was under way beside other work; after finish().
+  [[nodiscard]] double seconds_under_way() const { return ranks_.seconds_under_way() - under_way_before_; }
   /// The ranks that the aggregator holds guilty of false gradients in this step; on all ranks the same.
   [[nodiscard]] std::vector<int> accused() const { return aggregator_->accused(); }
   /// What the codec of this rank remembers from step to step; every rank has its own.
@@ -132,7 +139,7 @@ class GradientReducer {
   std::vector<std::int64_t> part_bytes_;  ///< [segments][messages_], by part
   std::vector<Blocks> blocks_;            ///< [segments], by part; none where messages have the same length
   std::int64_t step_ = 0, elements_ = 0, bytes_ = 0;
-  double seconds_waiting_ = 0;
+  double under_way_before_ = 0;
 };
 
 }  // namespace dat

@@ -9,11 +9,27 @@
 
 namespace dat {
 
-/// The lines of a training step, and what stands between steps. Seconds are booked under one of them.
-enum class Phase : std::uint8_t { data, attack, train, reduce, select, update, evaluate, checkpoint };
-constexpr int kPhases = 8;
-constexpr std::array<const char*, kPhases> kPhaseNames = {"data",   "attack", "train",    "reduce",
-                                                          "select", "update", "evaluate", "checkpoint"};
+/// The lines of a training step, what stands between steps (other, evaluate, checkpoint), and communication beside them
+/// (hidden), which ran while the others did: every second of a run is in one of the first kPhasesInSum.
+enum class Phase : std::uint8_t {
+  data,
+  attack,
+  forward,
+  backward,
+  encode,
+  exposed,
+  decode,
+  select,
+  update,
+  other,
+  evaluate,
+  checkpoint,
+  hidden
+};
+constexpr int kPhases = 13, kPhasesInSum = 12;
+constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack",     "forward", "backward", "encode",
+                                                          "exposed",  "decode",     "select",  "update",   "other",
+                                                          "evaluate", "checkpoint", "hidden"};
 
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
 struct StepRecord {
@@ -25,7 +41,7 @@ struct StepRecord {
   std::int64_t images = 0;                                                  ///< of all ranks
   std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
   std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
-  std::int64_t bytes_statistics = 0;  ///< batch-norm statistics, losses, flags; 0 with one rank
+  std::int64_t bytes_statistics = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
   std::int64_t active_elements = 0;
   std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included
   std::int64_t weight_gradients = 0;           ///< convolution weight-gradient primitives executed on rank 0
@@ -88,8 +104,8 @@ struct RunFacts {
 /// The last line of SUMMARY.txt.
 struct FinalResult {
   std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per attack
-  double time_s = 0, comm_s = 0;
-  bool valid = true;  ///< INVALID where an evaluation was skipped or a loss was not finite
+  double time_s = 0, comm_s = 0;              ///< comm_s: exposed
+  bool valid = true;                          ///< INVALID where an evaluation was skipped or a loss was not finite
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
 };

@@ -12,10 +12,8 @@ void Assessment::add(const std::string& split, const Dataset& images, const std:
 
 std::vector<EvaluationRecord> Assessment::run(std::uint64_t seed) {
   std::vector<EvaluationRecord> all;
-  seconds_ = 0;
   for (const auto& [split, evaluator] : evaluators_) {
     const EvaluationResult result = evaluator->run(attacks_, seed);
-    seconds_ += result.seconds;
     for (EvaluationRecord& record : result.records(attacks_)) {
       record.split = split;
       all.push_back(record);

@@ -20,14 +20,12 @@ class Assessment {
   /// A record for each set and attack, in the order in which the sets were added. Step, epoch and time are the
   /// caller's. **Collective.**
   [[nodiscard]] std::vector<EvaluationRecord> run(std::uint64_t seed);
-  [[nodiscard]] double seconds() const { return seconds_; }  ///< that the last run has taken
 
  private:
   Communicator& ranks_;
   Replica& replica_;
   const EvaluationAttacks& attacks_;
   std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< by split
-  double seconds_ = 0;
 };
 
 }  // namespace dat

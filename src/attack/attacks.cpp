@@ -48,6 +48,8 @@ void Objective::steps_until_fooled(int, int, float, float) {
   fail(ExitCode::usage, "the early stop of an attack needs samples that do not depend on each other");
 }
 
+void Attack::begin(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
+void Attack::resume(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
 void Attack::step(Objective&) const { fail(ExitCode::usage, "this attack has no single steps; take pgd"); }
 
 void pgd_step(Objective& o, float alpha, float eps) {

@@ -15,15 +15,15 @@ class Pgd final : public Attack {
         steps_(options.steps),
         stop_(options.stop) {}
 
-  void perturb(Objective& o) const override {
-    const std::int64_t n = o.n * o.layout.elements();
+  void perturb(Objective& o) const override { resume(o, 0); }
+  void begin(Objective& o, int steps) const override {
     start(o, eps_);
-    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
-    if (stop_ >= 0)
-      o.steps_until_fooled(steps_, stop_, alpha, eps);
-    else
-      for (int k = 0; k < steps_; ++k) o.gradient_step(alpha, eps);
-    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    iterate(o, steps);
+  }
+  void resume(Objective& o, int done) const override {
+    start(o, eps_);
+    iterate(o, steps_ - done);
+    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   void step(Objective& o) const override {
     pgd_step(o, static_cast<float>(alpha_), static_cast<float>(eps_));
@@ -33,6 +33,12 @@ class Pgd final : public Attack {
   [[nodiscard]] double alpha() const override { return alpha_; }
 
  private:
+  void iterate(Objective& o, int steps) const {
+    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
+    if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, eps);
+    for (int k = 0; k < steps; ++k) o.gradient_step(alpha, eps);
+  }
+
   double eps_, alpha_;
   int steps_, stop_;
 };

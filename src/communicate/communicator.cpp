@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 
+#include "communicate/progress.hpp"
 #include "dat/error.hpp"
 
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
@@ -17,22 +18,15 @@ namespace dat {
 
 namespace {
 
-void check(int status, const char* what) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  fail(ExitCode::communication, "MPI: ", what, " failed: ", std::string(text, static_cast<std::size_t>(length)));
-}
-
 /// Numbers of a sum that go at a time.
 constexpr std::int64_t kPiece = 1 << 28;
 
 template <class T>
 void sum_in_place(T* data, std::int64_t count, MPI_Datatype type, MPI_Comm group) {
+  const Turn turn;
   for (std::int64_t at = 0; at < count; at += kPiece) {
     const auto piece = static_cast<int>(std::min(kPiece, count - at));
-    check(MPI_Allreduce(MPI_IN_PLACE, data + at, piece, type, MPI_SUM, group), "MPI_Allreduce");
+    turn.check(MPI_Allreduce(MPI_IN_PLACE, data + at, piece, type, MPI_SUM, group), "MPI_Allreduce");
   }
 }
 
@@ -56,15 +50,16 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   }
 }
 
-void check_length(const MPI_Status& about, int expected) {
+void check_length(const Turn& turn, const MPI_Status& about, int expected) {
   int bytes = 0;
-  check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
+  turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
   require(bytes == expected, ExitCode::communication, "rank ", about.MPI_SOURCE, " has sent ", bytes,
           " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
 }
 
 /// Of all ranks of the run.
 [[noreturn]] void end_all(int exit_code) {
+  Progress::of_process().stop();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
@@ -75,45 +70,56 @@ Request& Request::operator=(Request&& other) noexcept {
   forget();
   handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
   expected_ = other.expected_;
+  place_ = std::exchange(other.place_, -1);
   return *this;
 }
 
 void Request::forget() noexcept {
-  if (handle_ == MPI_REQUEST_NULL || std::uncaught_exceptions() > 0) return;
+  if (handle_ == MPI_REQUEST_NULL) return;
+  Progress::of_process().stop();  // the buffers are about to go
+  if (std::uncaught_exceptions() > 0) return;
   std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
              stderr);
   end_all(static_cast<int>(ExitCode::communication));
 }
 
-void Request::finish(int status, const MPI_Status& about, const char* call) {
+void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
   handle_ = MPI_REQUEST_NULL;  // an error ends it, too
-  check(status, call);
-  if (expected_ >= 0) check_length(about, expected_);
+  if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
+  turn.check(status, call);
+  if (expected_ >= 0) check_length(turn, about, expected_);
+}
+
+void Request::watch() {
+  if (handle_ != MPI_REQUEST_NULL) place_ = Progress::of_process().watch(handle_);
 }
 
 bool Request::test() {
   if (handle_ == MPI_REQUEST_NULL) return true;
+  const Turn turn;
   int done = 0;
   MPI_Status about;
   const int status = MPI_Test(&handle_, &done, &about);
   if (status == MPI_SUCCESS && done == 0) return false;
-  finish(status, about, "MPI_Test");
+  finish(turn, status, about, "MPI_Test");
   return true;
 }
 
 void Request::wait() {
   if (handle_ == MPI_REQUEST_NULL) return;
+  const Turn turn;
   MPI_Status about;
   const int status = MPI_Wait(&handle_, &about);
-  finish(status, about, "MPI_Wait");
+  finish(turn, status, about, "MPI_Wait");
 }
 
 Communicator::Communicator(MPI_Comm group, bool world) : group_(group), world_(world) {
   if (alone()) return;
+  const Turn turn;
   MPI_Comm_rank(group, &rank_);
   MPI_Comm_size(group, &size_);
   MPI_Comm node = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  turn.check(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
   MPI_Comm_rank(node, &node_rank_);
   MPI_Comm_size(node, &node_size_);
   MPI_Comm_free(&node);
@@ -122,12 +128,21 @@ Communicator::Communicator(MPI_Comm group, bool world) : group_(group), world_(w
 }
 
 std::unique_ptr<Communicator> Communicator::world() {
-  int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");  // groups inherit it
-  // A duplicate: what other libraries of the process send over MPI_COMM_WORLD does not meet our messages.
+  // A ring, 2 (R - 1) / R times the bytes past each rank, is the least that a sum over one link a rank can take. Open
+  // MPI's own choice for MPI_Iallreduce sends more where R is no power of two, and with two ranks. Whoever has set this
+  // otherwise, by mpirun's --mca, too, keeps it; other libraries do not look.
+  setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);
   MPI_Comm group = MPI_COMM_NULL;
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &group), "MPI_Comm_dup");
+  {
+    const Turn turn;
+    int provided = 0;
+    turn.check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    Progress::of_process().allow(provided >= MPI_THREAD_SERIALIZED);
+    // Groups inherit it.
+    turn.check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    // A duplicate: what other libraries of the process send over MPI_COMM_WORLD does not meet our messages.
+    turn.check(MPI_Comm_dup(MPI_COMM_WORLD, &group), "MPI_Comm_dup");
+  }
   return std::unique_ptr<Communicator>(new Communicator(group, true));
 }
 
@@ -140,39 +155,60 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
           "; colours are numbers of at least 0, or kNoColor");
   if (alone()) return color == kNoColor ? nullptr : single();
   MPI_Comm group = MPI_COMM_NULL;
-  check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
+  {
+    const Turn turn;
+    turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
+  }
   return group == MPI_COMM_NULL ? nullptr : std::unique_ptr<Communicator>(new Communicator(group, false));
 }
 
 Communicator::~Communicator() {
-  if (!alone()) MPI_Comm_free(&group_);
+  if (alone()) return;
+  if (world_) Progress::of_process().stop();
+  const Turn turn;
+  MPI_Comm_free(&group_);
   if (world_) MPI_Finalize();
 }
 
 void Communicator::sum(float* data, std::int64_t count) {
-  if (!alone()) sum_in_place(data, count, MPI_FLOAT, group_);
+  if (alone()) return;
+  give(count * std::int64_t{sizeof *data});
+  sum_in_place(data, count, MPI_FLOAT, group_);
 }
 void Communicator::sum(double* data, std::int64_t count) {
-  if (!alone()) sum_in_place(data, count, MPI_DOUBLE, group_);
+  if (alone()) return;
+  give(count * std::int64_t{sizeof *data});
+  sum_in_place(data, count, MPI_DOUBLE, group_);
 }
 void Communicator::sum(std::int64_t* data, std::int64_t count) {
-  if (!alone()) sum_in_place(data, count, MPI_INT64_T, group_);
+  if (alone()) return;
+  give(count * std::int64_t{sizeof *data});
+  sum_in_place(data, count, MPI_INT64_T, group_);
 }
 
 std::int64_t Communicator::minimum(std::int64_t value) {
-  if (!alone()) check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MIN, group_), "MPI_Allreduce");
+  if (alone()) return value;
+  give(sizeof value);
+  const Turn turn;
+  turn.check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MIN, group_), "MPI_Allreduce");
   return value;
 }
 
 bool Communicator::agree(std::uint64_t value) {
   std::uint64_t bounds[2] = {value, ~value};
-  if (!alone()) check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_UINT64_T, MPI_MIN, group_), "MPI_Allreduce");
+  if (alone()) return true;
+  give(sizeof bounds);
+  const Turn turn;
+  turn.check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_UINT64_T, MPI_MIN, group_), "MPI_Allreduce");
   return bounds[0] == ~bounds[1];
 }
 
 void Communicator::broadcast(void* data, std::size_t bytes) {
   const int count = checked(bytes, "a broadcast");
-  if (!alone()) check(MPI_Bcast(data, count, MPI_BYTE, 0, group_), "MPI_Bcast");
+  if (alone()) return;
+  if (root()) give(count);
+  const Turn turn;
+  turn.check(MPI_Bcast(data, count, MPI_BYTE, 0, group_), "MPI_Bcast");
 }
 
 void Communicator::broadcast(std::string& text) {
@@ -186,7 +222,9 @@ std::vector<double> Communicator::gather(const std::vector<double>& values) {
   if (alone()) return values;
   std::vector<double> all(root() ? values.size() * static_cast<std::size_t>(size_) : 0);
   const auto count = static_cast<int>(values.size());
-  check(MPI_Gather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, 0, group_), "MPI_Gather");
+  if (!root()) give(std::ssize(values) * std::int64_t{sizeof(double)});
+  const Turn turn;
+  turn.check(MPI_Gather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, 0, group_), "MPI_Gather");
   return all;
 }
 
@@ -194,11 +232,13 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
   if (alone()) return {text};
   const int length = checked(text.size(), "a text");
   std::vector<int> lengths(root() ? static_cast<std::size_t>(size_) : 0), at(lengths.size());
-  check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, group_), "MPI_Gather");
+  if (!root()) give(std::int64_t{sizeof length} + length);
+  const Turn turn;
+  turn.check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, group_), "MPI_Gather");
   lay_out(lengths, at, "what all ranks say");
   std::string all(root() ? static_cast<std::size_t>(at.back() + lengths.back()) : 0, '\0');
-  check(MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), at.data(), MPI_CHAR, 0, group_),
-        "MPI_Gatherv");
+  turn.check(MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), at.data(), MPI_CHAR, 0, group_),
+             "MPI_Gatherv");
   std::vector<std::string> result;
   for (std::size_t rank = 0; rank < lengths.size(); ++rank)
     result.push_back(all.substr(static_cast<std::size_t>(at[rank]), static_cast<std::size_t>(lengths[rank])));
@@ -207,21 +247,20 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
 
 void Communicator::all_gather(const void* mine, void* all, std::size_t bytes) {
   const int count = checked(bytes, "a block to all ranks");
-  if (alone())
-    copy(mine, all, bytes);
-  else
-    check(MPI_Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_), "MPI_Allgather");
+  if (alone()) return copy(mine, all, bytes);
+  give(count);
+  const Turn turn;
+  turn.check(MPI_Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_), "MPI_Allgather");
 }
 
 void Communicator::all_gather(const void* mine, void* all, const std::vector<int>& bytes) {
   const int count = bytes[static_cast<std::size_t>(rank_)];
-  if (alone()) {
-    copy(mine, all, static_cast<std::size_t>(count));
-    return;
-  }
+  if (alone()) return copy(mine, all, static_cast<std::size_t>(count));
   lay_out(bytes, receive_at_, "blocks to all ranks: a message");
-  check(MPI_Allgatherv(mine, count, MPI_BYTE, all, bytes.data(), receive_at_.data(), MPI_BYTE, group_),
-        "MPI_Allgatherv");
+  give(count);
+  const Turn turn;
+  turn.check(MPI_Allgatherv(mine, count, MPI_BYTE, all, bytes.data(), receive_at_.data(), MPI_BYTE, group_),
+             "MPI_Allgatherv");
 }
 
 void Communicator::exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from) {
@@ -231,32 +270,44 @@ void Communicator::exchange(const void* send, const std::vector<int>& to, void* 
   }
   lay_out(to, send_at_, "an exchange");
   lay_out(from, receive_at_, "an exchange");
-  check(MPI_Alltoallv(send, to.data(), send_at_.data(), MPI_BYTE, receive, from.data(), receive_at_.data(), MPI_BYTE,
-                      group_),
-        "MPI_Alltoallv");
+  for (int rank = 0; rank < size_; ++rank)
+    if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  const Turn turn;
+  turn.check(MPI_Alltoallv(send, to.data(), send_at_.data(), MPI_BYTE, receive, from.data(), receive_at_.data(),
+                           MPI_BYTE, group_),
+             "MPI_Alltoallv");
 }
 
 void Communicator::barrier() {
-  if (!alone()) check(MPI_Barrier(group_), "MPI_Barrier");
+  if (alone()) return;
+  const Turn turn;
+  turn.check(MPI_Barrier(group_), "MPI_Barrier");
 }
 
 Request Communicator::start_sum(float* data, std::int64_t count) {
   require(count <= kPiece, ExitCode::communication, "a sum of ", count,
           " numbers beside other work is too long: ", kPiece, " is the most");
   Request request;
-  if (!alone())
-    check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
-          "MPI_Iallreduce");
+  if (alone()) return request;
+  give(count * std::int64_t{sizeof *data});
+  const Turn turn;
+  turn.check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
+             "MPI_Iallreduce");
+  request.watch();
   return request;
 }
 
 Request Communicator::start_all_gather(const void* mine, void* all, std::size_t bytes) {
   const int count = checked(bytes, "a block to all ranks");
   Request request;
-  if (alone())
+  if (alone()) {
     copy(mine, all, bytes);
-  else
-    check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
+    return request;
+  }
+  give(count);
+  const Turn turn;
+  turn.check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
+  request.watch();
   return request;
 }
 
@@ -264,12 +315,16 @@ Request Communicator::start_all_gather(const void* mine, void* all, const std::v
                                        const std::vector<int>& at) {
   const auto self = static_cast<std::size_t>(rank_);
   Request request;
-  if (alone())
+  if (alone()) {
     copy(mine, static_cast<char*>(all) + at[self], static_cast<std::size_t>(bytes[self]));
-  else
-    check(
-        MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
-        "MPI_Iallgatherv");
+    return request;
+  }
+  give(bytes[self]);
+  const Turn turn;
+  turn.check(
+      MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
+      "MPI_Iallgatherv");
+  request.watch();
   return request;
 }
 
@@ -280,47 +335,68 @@ int Communicator::message(std::size_t bytes, int other) const {
 }
 
 void Communicator::send(const void* data, std::size_t bytes, int to, int tag) {
-  check(MPI_Send(data, message(bytes, to), MPI_BYTE, to, tag, group_), "MPI_Send");
+  const int count = message(bytes, to);
+  give(count);
+  const Turn turn;
+  turn.check(MPI_Send(data, count, MPI_BYTE, to, tag, group_), "MPI_Send");
 }
 
 void Communicator::send_synchronously(const void* data, std::size_t bytes, int to, int tag) {
-  check(MPI_Ssend(data, message(bytes, to), MPI_BYTE, to, tag, group_), "MPI_Ssend");
+  const int count = message(bytes, to);
+  give(count);
+  const Turn turn;
+  turn.check(MPI_Ssend(data, count, MPI_BYTE, to, tag, group_), "MPI_Ssend");
 }
 
 Request Communicator::start_send(const void* data, std::size_t bytes, int to, int tag) {
   Request request;
-  check(MPI_Isend(data, message(bytes, to), MPI_BYTE, to, tag, group_, &request.handle_), "MPI_Isend");
+  const int count = message(bytes, to);
+  give(count);
+  const Turn turn;
+  turn.check(MPI_Isend(data, count, MPI_BYTE, to, tag, group_, &request.handle_), "MPI_Isend");
   return request;
 }
 
 void Communicator::receive(void* data, std::size_t bytes, int from, int tag) {
   const int expected = message(bytes, from);
+  const Turn turn;
   MPI_Status about;
-  check(MPI_Recv(data, expected, MPI_BYTE, from, tag, group_, &about), "MPI_Recv");
-  check_length(about, expected);
+  turn.check(MPI_Recv(data, expected, MPI_BYTE, from, tag, group_, &about), "MPI_Recv");
+  check_length(turn, about, expected);
 }
 
 Request Communicator::start_receive(void* data, std::size_t bytes, int from, int tag) {
   Request request;
   request.expected_ = message(bytes, from);
-  check(MPI_Irecv(data, request.expected_, MPI_BYTE, from, tag, group_, &request.handle_), "MPI_Irecv");
+  const Turn turn;
+  turn.check(MPI_Irecv(data, request.expected_, MPI_BYTE, from, tag, group_, &request.handle_), "MPI_Irecv");
   return request;
 }
 
 std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
   if (alone()) return std::nullopt;
+  const Turn turn;
   int arrived = 0, bytes = 0;
   MPI_Status about;
-  check(MPI_Iprobe(from == kAny ? MPI_ANY_SOURCE : from, tag == kAny ? MPI_ANY_TAG : tag, group_, &arrived, &about),
-        "MPI_Iprobe");
+  turn.check(
+      MPI_Iprobe(from == kAny ? MPI_ANY_SOURCE : from, tag == kAny ? MPI_ANY_TAG : tag, group_, &arrived, &about),
+      "MPI_Iprobe");
   if (arrived == 0) return std::nullopt;
-  check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
+  turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
   return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
 }
 
 void Communicator::abort(int exit_code) {
   if (alone()) std::_Exit(exit_code);
   end_all(exit_code);
+}
+
+bool Communicator::move_on_beside() { return alone() || Progress::of_process().start(); }
+
+double Communicator::seconds_under_way() const {
+  if (alone()) return 0;
+  const Turn turn;
+  return Progress::of_process().seconds_under_way();
 }
 
 std::string Communicator::library_version() {

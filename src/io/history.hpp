@@ -10,8 +10,9 @@
 
 namespace dat {
 
-constexpr std::array<const char*, kPhases> kPhaseSeries = {"t_data",   "t_attack", "t_train",    "t_reduce",
-                                                           "t_select", "t_update", "t_evaluate", "t_checkpoint"};
+constexpr std::array<const char*, kPhases> kPhaseSeries = {
+    "t_data",   "t_attack", "t_forward", "t_backward", "t_encode",     "t_exposed", "t_decode",
+    "t_select", "t_update", "t_other",   "t_evaluate", "t_checkpoint", "t_hidden"};
 
 /// Calls field(name, value, unit) for each number or word of a record: the one list behind metrics.jsonl, its reader
 /// and results.h5. `Record` may be const.

@@ -435,10 +435,11 @@ void draw_progress(Plots& plots, const Run& run) {
           kKeyBelow + "plot " + joined(loss) + "\nunset multiplot\n");
 }
 
-constexpr std::array<const char*, kPhases> kPhaseColours = {kGrey, kOrange, kBlue, "#f0e442",
-                                                            kPink, kGreen,  kSky,  kYellow};
+constexpr std::array<const char*, kPhasesInSum> kPhaseColours = {
+    kGrey, kOrange, kBlue, "#003f5c", kYellow, "#a00000", "#f0e442", kPink, kGreen, "#dddddd", kSky, "#8c6bb1"};
 
-/// Stacked bars of rows of seconds by phase, with those names; `axes`: more of the script.
+/// Stacked bars of rows of seconds by phase, with those names; `axes`: more of the script. What is hidden has no place
+/// in a bar, but one in the table beside it.
 void draw_phase_bars(Plots& plots, const std::string& title, const std::vector<std::array<double, kPhases>>& rows,
                      const std::vector<std::string>& names, const std::string& bar,
                      const std::array<std::string, kPhases>& keys, const std::string& axes) {
@@ -451,7 +452,7 @@ void draw_phase_bars(Plots& plots, const std::string& title, const std::vector<s
   const std::size_t every = (rows.size() + 15) / 16;  // more names have no place
   const std::string marks =
       every > 1 ? "xtic(int($0) % " + std::to_string(every) + " == 0 ? strcol(1) : '')" : "xtic(1)";
-  for (std::size_t phase = 0; phase < kPhases; ++phase)
+  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
     if (std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row[phase] > 0; }))
       bars.push_back("'phases.csv' every ::1 using " + std::to_string(phase + 2) + ":" + marks + " lc rgb '" +
                      kPhaseColours[phase] + "' title " + quoted(keys[phase]));
@@ -468,7 +469,7 @@ void draw_phases(Plots& plots, const Run& run) {
   std::vector<std::string> names;
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) names.push_back(std::to_string(rank));
   // The shares are those of the summary.
-  const double total = std::accumulate(seconds[0].begin(), seconds[0].end(), 0.0);
+  const double total = std::accumulate(seconds[0].begin(), seconds[0].begin() + kPhasesInSum, 0.0);
   std::array<std::string, kPhases> keys;
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
     char share[64];

@@ -179,7 +179,7 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
     passes += static_cast<double>(r.attack_passes);
   }
   double total = 0, training = 0;
-  for (std::size_t phase = 0; phase < kPhases; ++phase) {
+  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) {
     total += seconds[phase];
     if (phase < static_cast<std::size_t>(Phase::evaluate)) training += seconds[phase];
   }
@@ -213,9 +213,11 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
   for (const std::string& split : splits) text += evaluation_table(history, split);
   if (total > 0) {
     text += formatted("\n%-12s%12s%10s\n", "phase", "seconds", "share");
-    for (std::size_t phase = 0; phase < kPhases; ++phase)
+    for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
       text += formatted("%-12s%12.2f%8.1f %%\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
     text += formatted("%-12s%12.2f\n", "sum, rank 0", total);
+    if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden > 0)
+      text += formatted("%-12s%12.2f  of communication beside them\n", "hidden", hidden);
   }
   text += "\n";
   if (!result.weights_hash.empty()) text += formatted("%-16s", "weights") + result.weights_hash + "\n";

@@ -114,8 +114,8 @@ void TrainingStep::run() {
     return sum;
   };
   attack_ms = ms({Phase::data, Phase::attack});
-  train_ms = ms({Phase::train});
-  reduce_ms = ms({Phase::reduce});
+  train_ms = ms({Phase::forward, Phase::backward});
+  reduce_ms = ms({Phase::encode, Phase::exposed, Phase::decode});
   update_ms = ms({Phase::select, Phase::update});
 }
 

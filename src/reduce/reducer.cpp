@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -11,22 +10,6 @@
 #include "gradients.hpp"
 
 namespace dat {
-
-namespace {
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& total_;
-  std::chrono::steady_clock::time_point start_;
-};
-
-}  // namespace
 
 GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
                                  std::unique_ptr<Codec> codec, std::unique_ptr<Aggregator> aggregator,
@@ -52,6 +35,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
   require(transport.empty() || aggregator_->is_mean(), ExitCode::usage,
           "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
           "layer for gradients; choose it, or --mask shared");
+  if (options.overlap && !unchanged_) (void)ranks.move_on_beside();
   const auto segments = parameters.segments.size();
   part_of_.resize(segments);
   parts_.reserve(segments);
@@ -99,7 +83,7 @@ const ActiveSet& GradientReducer::layers_of(std::span<const ActiveSet> layers, s
 void GradientReducer::begin(std::span<const ActiveSet> layers, std::int64_t step) {
   assert(std::ssize(layers) == (options_.transport.empty() ? 1 : ranks_.size()));
   step_ = step;
-  seconds_waiting_ = 0;
+  under_way_before_ = ranks_.seconds_under_way();
   lay_out(layers);
   if (unchanged_) return;
   for (std::size_t m = 0; m < messages_.size(); ++m) {
@@ -206,13 +190,13 @@ void GradientReducer::ready(int segment) {
   if (--part.missing > 0 || unchanged_) return;
   encode(part);
   if (!options_.overlap) return;
-  const Stopwatch watch(seconds_waiting_);
   for (Part& one : parts_)
     if (!one.sent) {
       if (one.missing > 0 || !backend_.arrived(one.ticket)) break;  // all ranks send in the same order
       give(one);
     }
   move_on();
+  options_.ended(ReducerStage::communicate);
 }
 
 /// MPI gets the chance to move on what is under way.
@@ -221,11 +205,13 @@ void GradientReducer::move_on() {
 }
 
 void GradientReducer::encode(Part& part) {
+  options_.ended(ReducerStage::outside);
   const Bucket mine = bucket(part, own_);
   if (mine.bytes > 0) codec_->encode(mine, gradients_, message_ + part.begin);
   part.ticket = staged_ && mine.bytes > 0 ? backend_.fetch(host_message_ + part.begin, message_ + part.begin,
                                                            static_cast<std::size_t>(mine.bytes))
                                           : backend_.mark();
+  options_.ended(ReducerStage::encode);
 }
 
 void GradientReducer::give(Part& part) {
@@ -272,18 +258,17 @@ void GradientReducer::decode(const Part& part) {
 
 void GradientReducer::finish() {
   if (unchanged_) return;
-  {
-    const Stopwatch watch(seconds_waiting_);
-    for (Part& part : parts_) {
-      if (part.sent) continue;
-      while (options_.overlap && !backend_.arrived(part.ticket)) move_on();
-      backend_.wait_for(part.ticket);
-      give(part);
-    }
-    for (Part& part : parts_) part.request.wait();
+  for (Part& part : parts_) {
+    if (part.sent) continue;
+    while (options_.overlap && !backend_.arrived(part.ticket)) move_on();
+    backend_.wait_for(part.ticket);
+    give(part);
   }
+  for (Part& part : parts_) part.request.wait();
+  options_.ended(ReducerStage::communicate);
   for (const Part& part : parts_) decode(part);
   if (!summed_) aggregator_->aggregate(chunks_, decoded_, parameters_.size, gradients_);
+  options_.ended(ReducerStage::decode);
 }
 
 }  // namespace dat

@@ -123,6 +123,7 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
     if (!elsewhere || result.own) throw;
     throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
   }
+  if (!trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");

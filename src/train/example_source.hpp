@@ -29,6 +29,9 @@ class ExampleSource : public Stateful {
   /// The step's next micro-batch, valid until the next call; null: there is no further one. All micro-batches of a step
   /// have the same size. Queues work, and waits only where an attack does.
   virtual const Examples* next() = 0;
+  /// After the last micro-batch of a step: does, with the weights as they are, what step number `step`, the next one,
+  /// may have of its work before its weights are there. Nothing, where none of it may be done so.
+  virtual void look_ahead(std::int64_t /*step*/) {}
   /// The learner has queued its work on the examples; their image gradient is there where it was wanted.
   virtual void trained() = 0;
   /// Bytes that have gone from this rank to others for the sake of this step's examples.

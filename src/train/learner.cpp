@@ -10,13 +10,14 @@
 namespace dat {
 
 Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
-                 std::function<void(int)> ready)
+                 PhaseTimer& timer, std::function<void(int)> ready)
     : replica_(replica),
       loss_(loss),
       passes_(loss_.passes()),
       batch_(batch),
       statistics_(statistics),
       first_pass_(first_pass),
+      timer_(timer),
       ready_(std::move(ready)),
       logits_(passes_.size()),
       kept_(passes_.size()) {
@@ -65,6 +66,7 @@ void Learner::train(const Examples& examples, const ActiveSet& active, float* gr
     loss_.differentiate(k, logits_, examples.batch);
     statistics_.add(network, first_pass_ + static_cast<int>(k),
                     static_cast<float>(examples.count) / static_cast<float>(examples.batch), examples.begins_step());
+    timer_.lap(Phase::forward);
     const bool last = examples.ends_step() && k + 1 == passes_.size();
     network.backward(input(examples, k),
                      {.weights = &active,
@@ -72,6 +74,7 @@ void Learner::train(const Examples& examples, const ActiveSet& active, float* gr
                       .accumulate = !(examples.begins_step() && k == 0),
                       .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
                       .ready = last ? &ready_ : nullptr});
+    timer_.lap(Phase::backward);
   }
 }
 

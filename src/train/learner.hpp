@@ -8,6 +8,7 @@
 #include "replica/replica.hpp"
 #include "train/batch_statistics.hpp"
 #include "train/example_source.hpp"
+#include "train/phase_timer.hpp"
 
 namespace dat {
 
@@ -16,7 +17,7 @@ class Learner final : public MessagePart {
  public:
   /// first_pass: number of the loss's first pass among those that enter the statistics. ready: told of each segment of
   /// the gradient that is complete, in the step's last pass.
-  Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
+  Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready);
 
   /// Adds the gradient of these examples, for the weights of the active layers, to `gradients` [parameters.size], or
@@ -46,6 +47,7 @@ class Learner final : public MessagePart {
   std::int64_t batch_;  ///< most images of a step
   BatchStatistics& statistics_;
   int first_pass_;
+  PhaseTimer& timer_;
   std::function<void(int)> ready_;
   std::vector<Logits> logits_;  ///< [passes]
   std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where the loss is joint

@@ -9,8 +9,9 @@
 
 namespace dat {
 
-/// Where the time of a run goes. Within a step, phases end where the device passes a stamp; nothing waits for that:
-/// what a step's last phases have cost may be known a step later. Phases of a step add up to its time.
+/// Where the time of a run goes. A phase ends where the device passes a stamp, and the next one begins there: so phases
+/// add up to the time since start(). Nothing waits for a stamp: what a step's last phases have cost may be known a step
+/// later.
 class PhaseTimer final : public Stateful {
  public:
   explicit PhaseTimer(Backend& backend) : backend_(backend) {}
@@ -19,16 +20,16 @@ class PhaseTimer final : public Stateful {
   void start();
   /// Seconds since the run's first start, without the time between its parts.
   [[nodiscard]] double wall_time() const;
-  /// Seconds of the gradients' reduction so far.
-  [[nodiscard]] double reduction_time() const { return reduction_; }
+  /// Seconds of exposed communication so far.
+  [[nodiscard]] double exposed_time() const { return exposed_; }
 
-  void begin_step();
-  /// The phase that has lasted since the last lap, or since the step began, ends with what is queued now.
+  /// The phase that has lasted since the last lap ends with what is queued now.
   void lap(Phase phase);
-  /// Seconds by phase that have become known since the last step's end: those of this step and what was booked.
+  /// The sum of the gradients has ended with the last lap, and was under way for so many seconds: what of that the
+  /// step's laps have not exposed so far was hidden.
+  void end_sum(double seconds_under_way);
+  /// Seconds by phase that have become known since the last step's end.
   [[nodiscard]] std::array<double, kPhases> end_step();
-  /// Time of the host between steps.
-  void book(Phase phase, double seconds);
 
   /// Seconds by phase since the last call; waits for the device.
   [[nodiscard]] std::array<double, kPhases> take();
@@ -39,17 +40,20 @@ class PhaseTimer final : public Stateful {
   void share(Communicator& ranks) override;
 
  private:
+  static constexpr double kNoSum = -1;
   struct Lap {
-    int phase;  ///< that ends here; -1: none, a step begins
+    Phase phase;  ///< that ends here
     Backend::Ticket stamp;
+    double under_way = kNoSum;  ///< of the sum that ends here
   };
-  void mark(int phase);
+  void add(Phase phase, double seconds, std::array<double, kPhases>& to);
   /// Adds the laps that the device has passed to `seconds` and to the totals.
   void collect(std::array<double, kPhases>& seconds);
 
   Backend& backend_;
   std::chrono::steady_clock::time_point started_;
-  double earlier_ = 0, reduction_ = 0;     ///< earlier_: of the parts of the run before this one
+  double earlier_ = 0, exposed_ = 0;       ///< earlier_: of the parts of the run before this one
+  double exposed_before_ = 0;              ///< exposed_ when the step began
   std::array<double, kPhases> carried_{};  ///< for the next step's record
   std::array<double, kPhases> since_take_{};
   std::vector<Lap> laps_;  ///< not passed yet

@@ -67,6 +67,7 @@ class Trainer {
  private:
   [[nodiscard]] std::vector<Stateful*> parts() { return {&update_, &statistics_, layers_.get(), &source_, &timer_}; }
   void require_good_step() const;
+  void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients);
 
   Communicator& ranks_;
@@ -92,7 +93,9 @@ class Trainer {
   bool resident_ = false;  ///< the training set is in the device's memory
   std::int64_t step_ = 0;
   StepRecord record_;
-  double bytes_ = 0;  ///< sent, since gather_times()
+  double bytes_ = 0;              ///< sent, since gather_times()
+  std::int64_t drawn_bytes_ = 0;  ///< sent for the draw of layers, in this step
+  Phase around_reducer_ = Phase::select;
 };
 
 }  // namespace dat

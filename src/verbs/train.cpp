@@ -156,6 +156,10 @@ void Run::open_report() {
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes);
     for (const std::string& warning : beginning_.warnings) report_->warning(warning);
     for (const std::string& warning : trainer_->evaluation_attacks().warnings()) report_->warning(warning);
+    if (options_.overlap && !ranks_->move_on_beside())
+      report_->warning(
+          "this MPI does not let a second thread call it: with --overlap, gradients move on between layers "
+          "only, not inside them");
     for (const std::string& line : advice(options_, plan.batch, choose_threads(0, world_.node_size())))
       report_->warning(line);
     std::ostringstream line;
@@ -181,7 +185,7 @@ void Run::open_report() {
 }
 
 void Run::save(bool as_best) {
-  const auto begin = std::chrono::steady_clock::now();
+  trainer_->timer().lap(Phase::other);
   const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
   Checkpoint state = trainer_->capture();
   together(world_, [&] {
@@ -201,8 +205,7 @@ void Run::save(bool as_best) {
     else
       checkpoints_->save(trainer_->steps_done(), state);
   });
-  trainer_->timer().book(Phase::checkpoint,
-                         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  trainer_->timer().lap(Phase::checkpoint);
 }
 
 std::vector<EvaluationRecord> Run::evaluate() {
@@ -256,7 +259,7 @@ void Run::finish() {
     std::erase_if(evaluations, [](const EvaluationRecord& record) { return record.split != "test"; });
     report_->finish({.evaluations = evaluations,
                      .time_s = training_seconds,
-                     .comm_s = trainer_->timer().reduction_time(),
+                     .comm_s = trainer_->timer().exposed_time(),
                      .valid = valid,
                      .weights_hash = trainer_->weights_hash(),
                      .remarks = {}});

@@ -117,23 +117,24 @@ class Results(common.TestCase):
             self.assertRegex(file.read(), r"attack passes +1\.\d+ per image of at most 2: \d+\.\d % saved\n")
 
     def test_times_add_up(self):
-        """On steps of some 10 ms: what is booked under no phase is a small constant for a step."""
+        """Every second is in one phase: what is missing is what follows the last stamp that a record knows of."""
         found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 3, "--checkpoint-every", 4, ranks=2,
                                network="preact_resnet18")
         phases = [name for name in found if name.startswith("history/step/t_")]
-        self.assertEqual(len(phases), 8)
+        self.assertEqual(len(phases), 13)
+        phases.remove("history/step/t_hidden")
         booked, wall = sum(found[name] for name in phases).sum(), found["history/step/wall_time"][-1]
         self.assertLessEqual(booked, wall)
-        self.assertGreaterEqual(booked, 0.9 * wall)
+        self.assertGreaterEqual(booked, 0.98 * wall)  # the last step's update is known after it
         self.assertTrue((np.diff(found["history/step/wall_time"]) > 0).all())
         # By rank: the same, with what follows the last step.
         by_rank = sum(found[name.replace("history/step", "ranks")] for name in phases)
         self.assertEqual(by_rank.shape, (len(found["ranks/step"]), 2))
         np.testing.assert_array_equal(found["ranks/step"], [4, 8, 9, 9])
         total = by_rank.sum(0)
-        self.assertTrue((total >= 0.9 * wall).all(), (total, wall))
+        self.assertTrue((total >= 0.99 * wall).all(), (total, wall))
         for name in phases:
-            if not name.endswith(("_evaluate", "_checkpoint")):
+            if not name.endswith(("_evaluate", "_checkpoint", "_other", "_update")):
                 rank_0 = found[name.replace("history/step", "ranks")][:, 0]
                 np.testing.assert_allclose(rank_0.sum(), found[name].sum(), err_msg=name)
 
@@ -143,7 +144,8 @@ class Results(common.TestCase):
         for _ in range(2):  # the second one evaluates and writes its results again
             found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, ranks=2)
         by_rank = {name[len("ranks/t_"):]: values.sum(0) for name, values in found.items() if name.startswith("ranks/t_")}
-        self.assertEqual(len(by_rank), 8)
+        self.assertEqual(len(by_rank), 13)
+        del by_rank["hidden"]
         total = sum(by_rank.values())[0]
         with open("run/SUMMARY.txt") as file:
             table = {words[0]: words[1:] for words in map(str.split, file) if len(words) == 4 and words[-1] == "%"}

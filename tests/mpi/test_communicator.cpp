@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "allocations.hpp"
@@ -386,4 +387,79 @@ TEST_CASE("A request that is destroyed while it is under way ends all ranks", "[
     (void)world().start_receive(&byte, 1, 1, 0);
   }
   world().barrier();
+}
+
+TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is known", "[communicator][progress]") {
+  CHECK(world().move_on_beside());
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  };
+  constexpr std::int64_t kCount = 1 << 20;
+  std::vector<float> a(kCount, static_cast<float>(world().rank() + 1)), b(a);
+  world().barrier();
+  const double before = world().seconds_under_way();
+  const auto begin = Clock::now();
+  Request first = world().start_sum(a.data(), kCount), second = world().start_sum(b.data(), kCount);
+  // The time stands still when both are done. Without a thread it goes on until somebody tests them.
+  double last = -1, now = world().seconds_under_way();
+  while (last != now && seconds_since(begin) < 60) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    last = std::exchange(now, world().seconds_under_way());
+  }
+  CHECK(last == now);
+  // Two at a time count once.
+  CHECK(now - before <= seconds_since(begin));
+  if (world().size() > 1) CHECK(now > before);
+  first.wait();
+  CHECK(second.test());
+  CHECK(world().seconds_under_way() == now);
+  const auto sum = static_cast<float>(world().size() * (world().size() + 1) / 2);
+  CHECK(a == std::vector<float>(kCount, sum));
+  CHECK(b == a);
+  CHECK(Communicator::single()->move_on_beside());
+  CHECK(Communicator::single()->seconds_under_way() == 0);
+}
+
+TEST_CASE("Requests that one is waited for, one moved and one tested leave nothing under way",
+          "[communicator][progress]") {
+  (void)world().move_on_beside();
+  std::vector<std::vector<float>> buffers(40, std::vector<float>(5000, 1.0F));
+  std::vector<Request> requests;
+  for (auto& buffer : buffers) requests.push_back(world().start_sum(buffer.data(), std::ssize(buffer)));  // moves them
+  for (std::size_t k = 0; k < requests.size(); ++k)
+    if (k % 2 == 0)
+      requests[k].wait();
+    else
+      while (!requests[k].test()) {
+      }
+  const double now = world().seconds_under_way();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK(world().seconds_under_way() == now);
+  for (const auto& buffer : buffers) CHECK(buffer.front() == static_cast<float>(world().size()));
+}
+
+TEST_CASE("Bytes are counted where they are given to MPI", "[communicator]") {
+  const std::int64_t others = world().size() > 1 ? 1 : 0;
+  const auto given = [&](auto&& call) {
+    const std::int64_t before = world().bytes_given();
+    call();
+    return world().bytes_given() - before;
+  };
+  std::vector<float> numbers(7, 1.0F);
+  std::vector<double> doubles(7, 1.0);
+  std::vector<float> all(numbers.size() * static_cast<std::size_t>(world().size()));
+  const std::vector<int> bytes(static_cast<std::size_t>(world().size()), 8);
+  CHECK(given([&] { world().sum(numbers.data(), 7); }) == others * 28);
+  CHECK(given([&] { world().sum(doubles.data(), 5); }) == others * 40);
+  CHECK(given([&] { (void)world().minimum(3); }) == others * 8);
+  CHECK(given([&] { world().broadcast(numbers.data(), 12); }) == (world().root() ? others * 12 : 0));
+  CHECK(given([&] { (void)world().gather(doubles); }) == (world().root() ? 0 : 56));
+  CHECK(given([&] { world().all_gather(numbers.data(), all.data(), 28); }) == others * 28);
+  CHECK(given([&] { world().all_gather(numbers.data(), all.data(), bytes); }) == others * 8);
+  std::vector<float> received(2 * bytes.size());
+  CHECK(given([&] { world().exchange(all.data(), bytes, received.data(), bytes); }) == 8 * (world().size() - 1));
+  CHECK(given([&] { world().start_sum(numbers.data(), 7).wait(); }) == others * 28);
+  CHECK(given([&] { world().start_all_gather(numbers.data(), all.data(), 28).wait(); }) == others * 28);
+  CHECK(given([&] { world().barrier(); }) == 0);
 }

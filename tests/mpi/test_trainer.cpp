@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 
@@ -373,4 +375,189 @@ TEST_CASE("A steady step with masks per worker allocates nothing", "[masks][cpu]
     INFO(transport);
     CHECK(during == 0);
   }
+}
+
+TEST_CASE("What a step reports as sent is what was given to MPI", "[trainer]") {
+  for (const std::string mask : {"shared", "per_worker"})
+    for (const std::string transport : {"dense", "union", "allgather"})
+      for (const bool overlap : {false, true}) {
+        TrainOptions options = per_worker(transport);
+        options.mask = mask;
+        options.overlap = overlap;
+        options.bucket = overlap ? 700 : 0;
+        Trainer trainer(world(), options);
+        trainer.share_state();
+        trainer.start();
+        for (int step = 0; step < 3; ++step) {
+          const std::int64_t before = world().bytes_given();
+          const StepRecord& record = trainer.step(false);
+          INFO(mask << ", " << transport << (overlap ? ", overlapped" : ""));
+          CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_statistics);
+          CHECK((record.bytes_sent > 0) == (world().size() > 1));
+        }
+      }
+}
+
+TEST_CASE("The phases of every rank add up to its time", "[phases]") {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  };
+  for (const bool overlap : {false, true}) {
+    TrainOptions options = options_of("lamb");
+    options.attack = overlap ? "none" : "pgd";
+    options.epochs = 8;
+    options.lambda = 0.5;
+    options.micro_batch = 8;
+    options.overlap = overlap;
+    options.bucket = 700;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    const auto begin = Clock::now();
+    double evaluating = 0, saving = 0, steps = 0;
+    for (int k = 0; k < 12; ++k) {
+      const StepRecord& record = trainer.step(false);
+      for (int phase = 0; phase < kPhasesInSum; ++phase) steps += record.seconds[static_cast<std::size_t>(phase)];
+      if (k == 4) {
+        const auto then = Clock::now();
+        (void)trainer.evaluate();
+        evaluating = seconds_since(then);
+      }
+      if (k == 7) {
+        const auto then = Clock::now();
+        trainer.timer().lap(Phase::other);
+        (void)trainer.capture();
+        trainer.timer().lap(Phase::checkpoint);
+        saving = seconds_since(then);
+      }
+    }
+    trainer.timer().lap(Phase::other);
+    const double wall = seconds_since(begin);
+    const std::array<double, kPhases> seconds = trainer.timer().take();
+    const auto of = [&](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; };
+    double sum = 0;
+    for (int phase = 0; phase < kPhasesInSum; ++phase) sum += seconds[static_cast<std::size_t>(phase)];
+    INFO(world().rank() << (overlap ? ", overlapped" : ""));
+    CHECK(std::abs(sum - wall) <= 0.01 * wall);
+    // The lines of the steps lack what follows the last step's.
+    CHECK((steps <= sum && steps >= 0.9 * sum));
+    // Beside the phase itself, a few calls of the clock: a tenth is for a machine that does something else.
+    CHECK((of(Phase::evaluate) <= evaluating && of(Phase::evaluate) >= 0.9 * evaluating));
+    CHECK((of(Phase::checkpoint) <= saving && of(Phase::checkpoint) >= 0.9 * saving));
+    for (const Phase phase :
+         {Phase::data, Phase::attack, Phase::forward, Phase::backward, Phase::select, Phase::update})
+      CHECK(of(phase) > 0);
+    for (const Phase phase : {Phase::encode, Phase::decode}) CHECK((of(phase) > 0) == (world().size() > 1));
+    if (!overlap || world().size() == 1) CHECK(of(Phase::hidden) == 0);
+    CHECK(of(Phase::hidden) <= wall);
+  }
+}
+
+namespace {
+
+/// Epochs of four steps, the last of 5 images a rank, and two micro-batches, where there are so many.
+[[nodiscard]] TrainOptions stale_run(int iterations) {
+  TrainOptions options = options_of("sgd");
+  options.lr = 0.1;
+  options.batch = 8;
+  options.micro_batch = 4;
+  options.limit_train = 28 * world().size();
+  options.limit_test = 12;
+  options.epochs = 2;
+  options.attack_steps = 3;
+  options.stale_attack = iterations;
+  options.overlap = true;
+  options.bucket = 700;
+  return options;
+}
+
+struct Trained {
+  std::string weights;
+  std::vector<Checkpoint> states;
+  std::vector<std::int64_t> passes;
+};
+
+/// The whole run, or what is left of it behind `from`; with a look at the network between steps, or without.
+[[nodiscard]] Trained train(const TrainOptions& options, const Checkpoint* from, bool evaluate) {
+  Trainer trainer(world(), options);
+  if (from != nullptr && world().root()) trainer.restore(*from);
+  trainer.share_state();
+  trainer.start();
+  Trained result;
+  while (trainer.steps_done() < trainer.plan().steps) {
+    result.passes.push_back(trainer.step(false).attack_passes);
+    if (evaluate && trainer.steps_done() % 3 != 0) (void)trainer.evaluate();
+    result.states.push_back(trainer.capture());
+  }
+  result.weights = trainer.weights_hash();
+  return result;
+}
+
+[[nodiscard]] bool has_begun(const Checkpoint& state) {
+  return std::any_of(state.arrays.begin(), state.arrays.end(),
+                     [](const Checkpoint::Array& array) { return array.name == "attack/begun"; });
+}
+
+}  // namespace
+
+TEST_CASE("An attack that has begun on the old weights goes on from any checkpoint bit for bit", "[stale]") {
+  const std::string exact = train(stale_run(0), nullptr, false).weights;
+  for (const int iterations : {1, 3}) {
+    INFO(iterations << " iterations");
+    const TrainOptions options = stale_run(iterations);
+    const Trained straight = train(options, nullptr, true);
+    CHECK(straight.weights != exact);
+    // Evaluations in between change nothing.
+    CHECK(train(options, nullptr, false).weights == straight.weights);
+    CHECK(straight.passes == train(stale_run(0), nullptr, false).passes);
+    const std::size_t steps = straight.states.size();
+    for (std::size_t k = 0; k < steps; ++k) {
+      // The last step is followed by none.
+      if (world().root()) CHECK(has_begun(straight.states[k]) == (k + 1 < steps));
+      if (k + 1 == steps) continue;
+      const Trained rest = train(options, &straight.states[k], false);
+      INFO("after step " << k + 1);
+      CHECK(rest.weights == straight.weights);
+      CHECK(std::equal(rest.passes.begin(), rest.passes.end(), straight.passes.end() - std::ssize(rest.passes)));
+    }
+  }
+}
+
+TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[stale]") {
+  const Trained straight = train(stale_run(2), nullptr, false);
+  for (const int iterations : {0, 1, 2}) {
+    Trainer trainer(world(), stale_run(iterations));
+    if (world().root()) {
+      trainer.restore(straight.states[1]);
+      CHECK(trainer.examples().dropped().empty() == (iterations == 2));
+    }
+    trainer.share_state();
+    trainer.start();
+    CHECK(std::isfinite(trainer.step(false).loss_adv));
+  }
+  if (world().root() && world().size() > 1) {
+    const auto alone = Communicator::single();
+    Trainer trainer(*alone, stale_run(2));
+    trainer.restore(straight.states[1]);
+    CHECK(trainer.examples().dropped().find(std::to_string(world().size()) + " ranks") != std::string::npos);
+    trainer.share_state();
+    trainer.start();
+    CHECK(std::isfinite(trainer.step(false).loss_adv));
+  }
+  world().barrier();
+}
+
+TEST_CASE("A steady step that begins the next one's attack allocates nothing", "[stale][cpu]") {
+  if (test::test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  Trainer trainer(world(), stale_run(1));
+  trainer.share_state();
+  trainer.start();
+  for (int k = 0; k < 4; ++k) (void)trainer.step(false);  // all sizes of a batch have come
+  ignore_library_allocations = true;
+  const std::int64_t before = allocations;
+  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  const std::int64_t during = allocations - before;
+  ignore_library_allocations = false;
+  CHECK(during == 0);
 }

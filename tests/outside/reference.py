@@ -242,7 +242,8 @@ def automatic(config, layers):
                             "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
-            "granularity": "tensor", "mask": "shared", "transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off", "attack-reuse": False}
+            "granularity": "tensor", "mask": "shared", "transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off",
+            "attack-reuse": False, "stale-attack": 0}
 
 
 class Data:
@@ -284,6 +285,7 @@ class State:
     scale: np.ndarray  # 1/p of the active layers, else 0
     batches_tracked: int
     perturbations: np.ndarray = None
+    begun: list = None  # of each rank: the perturbation of the next step's first images after --stale-attack iterations
 
 
 @dataclasses.dataclass
@@ -330,6 +332,9 @@ class Reference:
         self.micro_batch = self.batch // self.micro_batches
         self.steps_per_epoch = -(-self.per_rank // self.batch)
         self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch
+        self.steps = (config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
+        if config["max-steps"] > 0:
+            self.steps = min(self.steps, config["max-steps"])
 
         name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
         self.batch_statistics = config["attack-bn"] == "train"
@@ -417,7 +422,8 @@ class Reference:
                          counts=state["optimizer"][()] if "optimizer" in state else np.zeros(0),
                          drawn_p=rows(state["p"]), scale=rows(state["active_scale"]),
                          batches_tracked=int(state.attrs["batches_tracked"]),
-                         perturbations=state["perturbations"][()] if "perturbations" in state else None)
+                         perturbations=state["perturbations"][()] if "perturbations" in state else None,
+                         begun=list(tensor(file["attack/begun"])) if "attack" in file else None)
 
     # Samples.
 
@@ -717,7 +723,7 @@ class Reference:
                  for rank in range(self.ranks)]
         passes = [{} for _ in range(self.ranks)]  # per rank: {pass: {norm: [mean, variance]}}
         totals = {"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0}
-        attack_passes = 0
+        attack_passes, stale = 0, self.config["stale-attack"]
 
         def add_statistics(rank, number, statistics, part):
             of = passes[rank].setdefault(number, {name: [0.0, 0.0] for name in self.norms})
@@ -750,11 +756,14 @@ class Reference:
                 y, column, inside = crops
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
-                eta = self.random_start(ATTACK_START, epoch, ids, x.shape, self.eps)
+                eta, attack = self.random_start(ATTACK_START, epoch, ids, x.shape, self.eps), self.attack
+                if m == 0 and state.begun is not None:
+                    eta, attack = state.begun[rank], dataclasses.replace(attack, steps=attack.steps - stale)
+                    attack_passes += stale * self.micro_batch
                 if kept is not None:
                     eta = self.recall(eta, x, np.floor(kept[ids] + .5), crops)
                 net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
-                x_adv, eta, paid, found = self.perturb(self.attack, net, x, labels, eta, rounding)
+                x_adv, eta, paid, found = self.perturb(attack, net, x, labels, eta, rounding)
                 attack_passes += paid
                 for number, statistics in enumerate(found):
                     add_statistics(rank, number, statistics, part)
@@ -771,6 +780,19 @@ class Reference:
             # All ranks have started by now. Of a sample that comes twice, the last one is kept.
             for ids, *rest in stored:
                 kept[ids] = self.remember(np.floor(kept[ids] + .5), *rest)
+
+        # What the next step's first micro-batch has of its attack by now: of a run that goes on, with these weights.
+        begun = None
+        if stale > 0 and t + 1 < self.steps:
+            begun, epoch = [], (t + 1) // self.steps_per_epoch
+            for rank, (ids, *_) in enumerate(self.samples(t + 1)):
+                y, column, inside = self.crops(ids, epoch)
+                pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
+                x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
+                eta = self.random_start(ATTACK_START, epoch, ids, x.shape, self.eps)
+                net = Net(rounding, state.parameters, state.running[rank], False)
+                begun.append(self.perturb(dataclasses.replace(self.attack, steps=stale), net, x,
+                                          torch.from_numpy(self.train.labels[ids]), eta, rounding)[1])
 
         running = []
         for rank in range(self.ranks):
@@ -828,7 +850,7 @@ class Reference:
         parameters, optimizer, counts = self.optimize(state, moved, updated, record["lr"], rounding)
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
                       largest_norm=largest, squares=squares_of, freezing=freezing, counts=counts, drawn_p=drawn_p, scale=scale,
-                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept)
+                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept, begun=begun)
         return after, record, norms
 
     # Evaluation.

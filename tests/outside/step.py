@@ -63,6 +63,9 @@ TABLE = [
     ("warm start, fgsm", 1, "5", "--warm-start 4 --attack fgsm"),
     ("reuse", 1, "1 5", "--warm-start 3 --attack-reuse --attack-bn train --lambda 1"),
     ("reuse, two ranks", 2, "5 7", "--warm-start 3 --attack-reuse --attack-bn train --batch 4"),
+    ("stale attack", 1, STEPS, "--stale-attack 2 --attack-steps 3 --optimizer sgd --lr 0.5"),
+    ("stale attack, two ranks", 2, "5 8", "--stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 "
+                                          "--overlap --bucket 700"),
     ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
     ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
     ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
@@ -265,6 +268,11 @@ def compare(before, found, wanted):
         # A byte is a rounded number; one within 1e-3 of the edge may be rounded either way.
         distance.equal("perturbations further than a rounding off", int((off > .5 + 1e-3).sum()), 0,
                        decided=True)
+    distance.equal("attacks that have begun", int(state.begun is not None), int(right.begun is not None))
+    if state.begun is not None and right.begun is not None:
+        # Sums of steps and clamped differences of numbers up to 1, in f32; a sign that turned is a whole step.
+        off = max(float((found - right_one).abs().max()) for found, right_one in zip(state.begun, right.begun))
+        distance.equal("begun perturbations", off, 0, 16 * UNIT, decided=True)
     for key, value in right_record.items():
         if key.startswith("loss") and value is not None:
             distance.add("losses", relative(record[key], value, value))
