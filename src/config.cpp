@@ -22,6 +22,7 @@
 #include "dat/loss.hpp"
 #include "dat/network.hpp"
 #include "dat/optimizer.hpp"
+#include "dat/sampler.hpp"
 #include "dat/selector.hpp"
 
 namespace dat {
@@ -576,6 +577,7 @@ class Options {
 
 const Rule kPath{.label = "PATH"};
 const Rule kPaths{.label = "PATH..."};
+const Rule kMix{.label = "pool|balanced:SHARE"};
 const Rule kCount{.low = 0};     // 0 has a meaning of its own
 const Rule kPositive{.low = 1};  // whole numbers
 const Rule kEps{.low = 0, .high = 1, .above = true};
@@ -621,7 +623,13 @@ void describe(Options& options, TrainOptions& o) {
   options.group("Data");
   options.add("--data", o.data, "files made by 'dat_hpc data', together one pool; none: a built-in synthetic set",
               kPaths);
-  options.add("--limit-train", o.limit_train, "train on the first N images only; 0: all", kCount);
+  options.add(
+      "--mix", o.mix,
+      "batches from one pool; or this share of each from the first file, the rest from the others, and an epoch "
+      "is one pass over the first",
+      kMix);
+  options.add("--limit-train", o.limit_train, "train on the first N images (balanced: of the first file) only; 0: all",
+              kCount);
   options.add("--limit-test", o.limit_test, "evaluate on the first N images only; 0: all", kCount);
   options.add("--holdout", o.holdout,
               "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
@@ -798,6 +806,10 @@ void resolve(TrainOptions& o) {
   check(o.epochs + o.warmup_epochs > 0, "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");
   check(o.micro_batch == 0 || o.batch % o.micro_batch == 0, "--batch ", o.batch, " is no multiple of --micro-batch ",
         o.micro_batch, "; choose a divisor of the batch");
+  if (const double share = read_mix(o.mix); share < 1) {
+    check(o.data.size() >= 2, "--mix ", o.mix, " needs --data with the labelled file and at least one more");
+    (void)Mix(1, 1, share, o.micro_batch > 0 ? o.micro_batch : o.batch);
+  }
   check(o.clamp_low <= o.clamp_high, "--clamp-low ", o.clamp_low, " is above --clamp-high ", o.clamp_high,
         "; swap or change them");
   check(o.epsilon <= 1e-3, "--epsilon ", number_text(o.epsilon), " is more than 1e-3: it is a part of lamb's step; ",
@@ -884,7 +896,7 @@ const char* const kVerbs =
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
-    "  data convert      a folder of binary image records -> a data file\n"
+    "  data convert      binary image records or arrays of NumPy -> a data file\n"
     "  data synthetic    write a synthetic data file\n"
     "  data inspect      describe data files\n"
     "  plot              draw the results of runs\n"
@@ -930,13 +942,17 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
   if (verb == "convert") {
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
-    Options options("data convert", "Makes a data file from a folder of binary records, e.g. CIFAR-10's.");
-    options.add("FOLDER", o.folder, "with data_batch_*.bin and test_batch.bin");
+    Options options("data convert", "Makes a data file from binary records, e.g. CIFAR-10's, or from arrays of NumPy.");
+    options.add("SOURCE", o.source,
+                "a folder with data_batch_*.bin and test_batch.bin, or a .pickle, .npz or .npy file of images");
     options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
-    options.add("--size", o.size, "height and width of the images in pixels", size);
+    options.add("--labels", o.labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
+                kPath);
+    options.add("--size", o.size, "height and width of records' images in pixels; auto: 32",
+                {.low = 4, .high = 4096, .automatic = 0});
     options.add("--label-bytes", o.label_bytes, "bytes before the pixels; the last one is the label",
                 {.low = 1, .high = 16});
-    options.add("--classes", o.classes, "auto: as many as the folder names, else 10",
+    options.add("--classes", o.classes, "auto: as many as the folder names, else 10; of arrays: as the labels say",
                 {.low = 2, .high = 256, .automatic = 0});
     options.parse(arguments, command);
   } else if (verb == "synthetic") {

@@ -165,6 +165,8 @@ TEST_CASE("the resolved configuration restores every option") {
   const Command command = parse({"--data",
                                  "a b.h5",
                                  "quote\"back\\slash#,.h5",
+                                 "--mix",
+                                 "balanced:0.25",
                                  "--limit-train",
                                  "11",
                                  "--limit-test",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -114,7 +115,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
   }
   write_bytes(folder / "test_batch.bin", record(100, 9, 1, size));
   ConvertOptions options;
-  options.folder = folder.path();
+  options.source = folder.path();
   options.output = folder / "data.h5";
   options.size = size;
   convert_dataset(options);
@@ -144,7 +145,7 @@ TEST_CASE("Records with two label bytes, up to 256 classes and named classes pas
   for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
   write_bytes(folder / "fine_label_names.txt", names + "\n");
   ConvertOptions options;
-  options.folder = folder.path();
+  options.source = folder.path();
   options.output = folder / "data.h5";
   options.size = 4;
   options.label_bytes = 2;
@@ -163,7 +164,7 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
   write_bytes(folder / "data_batch_2.bin", good);
   write_bytes(folder / "test_batch.bin", good);
   ConvertOptions options;
-  options.folder = folder.path();
+  options.source = folder.path();
   options.output = output / "data.h5";
   options.size = 8;
   const auto error = [&] { return error_of([&] { convert_dataset(options); }); };
@@ -194,8 +195,8 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
     CHECK(contains(error(), "names 2 classes, but 10"));
   }
   SECTION("no folder") {
-    options.folder = folder / "nothing";
-    CHECK(contains(error(), "there is no such folder"));
+    options.source = folder / "nothing";
+    CHECK(contains(error(), "there is no such folder or file"));
   }
   CHECK(error().substr(0, 3) == "3: ");
   CHECK(output.names().empty());
@@ -537,6 +538,170 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
   CHECK(few.steps() == 1);
 }
 
+TEST_CASE(
+    "Balanced batches hold their share of the labelled set in every micro-batch, and each labelled image an epoch") {
+  struct Case {
+    std::int64_t labelled, extra;
+    double share;
+    int ranks, batch, micro_batch;
+  };
+  // Sets that fill their groups and such that do not, several epochs of one permutation of the extra set and several
+  // turns of it in one epoch, a batch above the set.
+  for (const Case& c : {Case{96, 300, 0.5, 2, 16, 8}, Case{83, 1000, 0.25, 3, 8, 8}, Case{50, 7, 0.5, 2, 8, 4},
+                        Case{40, 90, 0.3, 1, 20, 10}, Case{27, 100, 0.75, 2, 64, 16}, Case{10, 200, 1.0 / 3, 4, 6, 3}}) {
+    INFO(c.labelled << " + " << c.extra << ", share " << c.share << ", " << c.ranks << " ranks, batch " << c.batch
+                    << " in " << c.micro_batch);
+    const Mix mix(c.labelled, c.extra, c.share, c.micro_batch);
+    CHECK(std::abs(c.share * mix.group - mix.labelled_of_group) < 1e-9);
+    CHECK(std::gcd(mix.group, mix.labelled_of_group) == 1);
+    Sampler alone(mix, 1, 0, c.ranks * c.batch, c.micro_batch, 7);
+    std::vector<Sampler> ranks;
+    for (int rank = 0; rank < c.ranks; ++rank)
+      ranks.emplace_back(mix, c.ranks, rank, c.batch, c.micro_batch, std::uint64_t{7});
+    const EpochPlan& plan = ranks[0].plan();
+    const std::int64_t all = plan.per_rank * c.ranks;
+    const std::int64_t labelled_entries = all / mix.group * mix.labelled_of_group,
+                       extra_entries = all - labelled_entries;
+    const std::int64_t epochs = std::max<std::int64_t>(1, c.extra / extra_entries);
+    std::vector<int> of_permutation(static_cast<std::size_t>(c.extra), 0);
+    std::vector<std::int64_t> before;
+    for (std::uint32_t epoch = 0; epoch < 2 * epochs; ++epoch) {
+      std::vector<std::int64_t> whole(static_cast<std::size_t>(c.ranks * c.batch)), mine(whole), seen;
+      std::vector<int> times(static_cast<std::size_t>(c.labelled), 0);
+      if (epoch % epochs == 0) std::fill(of_permutation.begin(), of_permutation.end(), 0);
+      alone.shuffle(epoch);
+      for (Sampler& sampler : ranks) sampler.shuffle(epoch);
+      for (std::int64_t step = 0; step < plan.steps(); ++step) {
+        const int count = alone.batch(step, whole.data());
+        const int part = count / c.ranks, size = part / plan.micro_batches;
+        REQUIRE(size * plan.micro_batches * c.ranks == count);
+        std::int64_t labelled = 0;
+        for (int rank = 0; rank < c.ranks; ++rank) {
+          REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
+          for (int m = 0; m < plan.micro_batches; ++m) {
+            std::int64_t of_micro_batch = 0;
+            for (int i = 0; i < size; ++i) {
+              const std::int64_t sample = mine[static_cast<std::size_t>(m * size + i)];
+              REQUIRE((sample >= 0 && sample < mix.samples()));
+              CHECK(sample == whole[static_cast<std::size_t>((m * c.ranks + rank) * size + i)]);
+              seen.push_back(sample);
+              if (sample < c.labelled) {
+                ++of_micro_batch;
+                ++times[static_cast<std::size_t>(sample)];
+              } else {
+                ++of_permutation[static_cast<std::size_t>(sample - c.labelled)];
+              }
+            }
+            CHECK(of_micro_batch * mix.group == std::int64_t{size} * mix.labelled_of_group);
+            labelled += of_micro_batch;
+          }
+        }
+        CHECK(labelled * mix.group == std::int64_t{count} * mix.labelled_of_group);  // of the global batch
+      }
+      // Each labelled image once, and no more of them again than fill the last groups of the last micro-batches.
+      CHECK(std::ssize(seen) == all);
+      CHECK(std::accumulate(times.begin(), times.end(), std::int64_t{0}) == labelled_entries);
+      CHECK(*std::min_element(times.begin(), times.end()) >= 1);
+      CHECK(labelled_entries - c.labelled <
+            std::int64_t{c.ranks} * plan.micro_batches * mix.labelled_of_group + mix.labelled_of_group);
+      // The extra ones once in the epochs of a permutation, or as often as it takes.
+      const auto [least, most] = std::minmax_element(of_permutation.begin(), of_permutation.end());
+      CHECK(*most <= (epochs > 1 ? 1 : (extra_entries + c.extra - 1) / c.extra));
+      CHECK(*least >= (epochs > 1 ? 0 : extra_entries / c.extra));
+      CHECK(seen != before);
+      before = seen;
+    }
+    // The middle of an epoch, without its beginning.
+    Sampler later(mix, c.ranks, 0, c.batch, c.micro_batch, 7);
+    later.shuffle(1);
+    ranks[0].shuffle(0);
+    ranks[0].shuffle(1);
+    std::vector<std::int64_t> one(static_cast<std::size_t>(c.batch)), other(one);
+    const int count = later.batch(plan.steps() - 1, one.data());
+    CHECK(ranks[0].batch(plan.steps() - 1, other.data()) == count);
+    CHECK(one == other);
+  }
+}
+
+TEST_CASE("A pool is a mix of one set: the same samples in the same places") {
+  Sampler pool(83, 2, 1, 16, 8, 7), mixed(Mix(83), 2, 1, 16, 8, 7);
+  std::vector<std::int64_t> one(16), other(16);
+  for (std::uint32_t epoch = 0; epoch < 2; ++epoch) {
+    pool.shuffle(epoch);
+    mixed.shuffle(epoch);
+    for (std::int64_t step = 0; step < pool.plan().steps(); ++step) {
+      CHECK(pool.batch(step, one.data()) == mixed.batch(step, other.data()));
+      CHECK(one == other);
+    }
+  }
+}
+
+TEST_CASE("--mix takes pool, balanced and a share that the micro-batch can hold; the rest is a usage error") {
+  CHECK(read_mix("pool") == 1);
+  CHECK(read_mix("balanced:0.5") == 0.5);
+  CHECK(read_mix("balanced:3/4") == 0.75);
+  for (const char* wrong : {"", "balanced", "balanced:", "balanced:0", "balanced:1", "balanced:1.5", "balanced:-0.5",
+                            "balanced:1/0", "balanced:0.5x", "balanced:nan", "pool:0.5"}) {
+    const std::string error = error_of([&] { static_cast<void>(read_mix(wrong)); });
+    CAPTURE(wrong, error);
+    CHECK(contains(error, "2: --mix is pool or balanced:SHARE"));
+  }
+  const auto error = [](std::int64_t labelled, std::int64_t extra, double share, int micro_batch) {
+    return error_of([&] { static_cast<void>(Mix(labelled, extra, share, micro_batch)); });
+  };
+  CHECK(error(10, 10, 1.0 / 3, 129) == "none");
+  CHECK(
+      contains(error(10, 10, 0.3, 128), "2: a micro-batch of 128 images cannot hold the share 0.3 of --mix: that are"));
+  CHECK(contains(error(10, 10, 0.3, 128), "such as 38/128"));
+  CHECK(contains(error(10, 10, 0.001, 128), "such as 1/128"));
+  CHECK(contains(error(10, 0, 0.5, 128), "10 labelled and 0 extra images"));
+}
+
+TEST_CASE(
+    "Labelled images alone are limited and kept aside where batches are balanced; extra sets need no test images") {
+  const TemporaryFolder folder;
+  {
+    Hdf5File labelled = Hdf5File::create(folder / "labelled.h5", 0);
+    write_split(labelled, "train", {{5, 6, 6, 3}, {0, 1, 2, 0, 1}});
+    write_split(labelled, "test", {{2, 6, 6, 3}, {0, 1}});
+    for (const char* name : {"extra.h5", "more.h5"}) {
+      Hdf5File extra = Hdf5File::create(folder / name, 0);
+      write_split(extra, "train", {{4, 6, 6, 3}, {2, 2, 0, 3}});
+    }
+  }
+  const std::vector<std::string> paths = {folder / "labelled.h5", folder / "extra.h5", folder / "more.h5"};
+  const auto all = [&] { return open_dataset(paths, "train", 0); };
+  CHECK(all()->size() == 13);
+  CHECK(all()->first_file() == 5);
+  CHECK(open_dataset(paths, "train", 3)->first_file() == 3);
+  const auto labels = [](const Dataset& set) {
+    std::vector<int> found;
+    for (std::int64_t i = 0; i < set.size(); ++i) found.push_back(set.label(i));
+    return found;
+  };
+  const auto limited = first_of_first_file(all(), 2);
+  CHECK(labels(*limited) == std::vector<int>{0, 1, 2, 2, 0, 3, 2, 2, 0, 3});
+  CHECK(limited->first_file() == 2);
+  CHECK(first_of_first_file(all(), 5)->size() == 13);
+  const auto kept = held_out(all(), 5, 2, 7, true), aside = held_out(all(), 5, 2, 7, false);
+  CHECK(kept->size() == 11);
+  CHECK(kept->first_file() == 3);
+  CHECK(aside->size() == 2);
+  CHECK(aside->first_file() == 2);
+  for (int i = 3; i < 11; ++i) CHECK(pixels_of(*kept, i) == pixels_of(*all(), i + 2));
+  CHECK(contains(error_of([&] { static_cast<void>(held_out(all(), 5, 5, 7, true)); }),
+                 "leaves nothing of 5 labelled training images"));
+
+  const auto test = open_dataset(paths, "test", 0);
+  CHECK(test->size() == 2);
+  CHECK(test->info().classes == 4);  // those of the training sets, too
+  CHECK(open_dataset({paths[1], paths[0]}, "test", 0)->size() == 2);
+  CHECK(contains(error_of([&] {
+                   (void)open_dataset({paths[1], paths[2]}, "test", 0);
+                 }),
+                 "more.h5: there is no dataset /test/images"));
+}
+
 TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
   const auto data = synthetic_dataset({.classes = 2, .size = 8, .train = 17, .test = 2, .seed = 1}, "train");
   constexpr int kRanks = 3;
@@ -558,6 +723,37 @@ TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
     const HostBatch& one = quiet.next();
     CHECK(one.everyone.empty());
     CHECK(one.ids == batches[1]->ids);
+  }
+}
+
+TEST_CASE("A batch is read in the order of the file, and lies in the order of the draw") {
+  struct Watched final : Dataset {
+    std::unique_ptr<Dataset> set;
+    mutable std::vector<std::int64_t> order;
+    [[nodiscard]] const DatasetInfo& info() const override { return set->info(); }
+    [[nodiscard]] std::int64_t size() const override { return set->size(); }
+    [[nodiscard]] std::uint8_t label(std::int64_t index) const override { return set->label(index); }
+    void read(std::int64_t index, std::uint8_t* pixels) const override {
+      order.push_back(index);
+      set->read(index, pixels);
+    }
+  };
+  Watched data;
+  data.set = synthetic_dataset({.classes = 2, .size = 8, .train = 64, .test = 2, .seed = 1}, "train");
+  HostBatch batch;
+  {
+    Loader loader(data, 1, 0, {.batch = 32, .micro_batch = 8, .mix = Mix(40, 24, 0.5, 8), .seed = 7});
+    batch = loader.next();
+  }  // its thread may have read the next one, too
+  REQUIRE(data.order.size() >= 32);
+  CHECK(std::is_sorted(data.order.begin(), data.order.begin() + 32));
+  CHECK(!std::is_sorted(batch.ids.begin(), batch.ids.end()));
+  for (std::size_t k = 0; k < 32; ++k) {
+    CHECK(batch.labels[k] == data.label(batch.ids[k]));
+    CHECK(std::equal(batch.pixels.begin() + static_cast<std::ptrdiff_t>(192 * k),
+                     batch.pixels.begin() + static_cast<std::ptrdiff_t>(192 * (k + 1)),
+                     pixels_of(*data.set, batch.ids[k]).begin()));
+    CHECK((batch.ids[k] < 40) == (k % 2 == 0));  // groups of a labelled and an extra image
   }
 }
 
@@ -691,8 +887,8 @@ TEST_CASE("images kept aside are a part of the set, the rest is what remains, bo
     return image;
   };
   const auto whole = synthetic_dataset(options, "train");
-  const auto kept = held_out(synthetic_dataset(options, "train"), 20, 7, true);
-  const auto aside = held_out(synthetic_dataset(options, "train"), 20, 7, false);
+  const auto kept = held_out(synthetic_dataset(options, "train"), 50, 20, 7, true);
+  const auto aside = held_out(synthetic_dataset(options, "train"), 50, 20, 7, false);
   REQUIRE(kept->size() == 30);
   REQUIRE(aside->size() == 20);
   std::int64_t a = 0, b = 0;
@@ -706,12 +902,12 @@ TEST_CASE("images kept aside are a part of the set, the rest is what remains, bo
   CHECK(a == 30);
   CHECK(b == 20);
   // Another seed keeps others aside; nothing is left of a set that is kept aside whole.
-  const auto other = held_out(synthetic_dataset(options, "train"), 20, 8, false);
+  const auto other = held_out(synthetic_dataset(options, "train"), 50, 20, 8, false);
   bool differs = false;
   for (std::int64_t i = 0; i < 20; ++i) differs |= pixels(*other, i) != pixels(*aside, i);
   CHECK(differs);
-  CHECK_THROWS_AS(held_out(synthetic_dataset(options, "train"), 50, 7, true), Error);
-  const auto first = first_of(held_out(synthetic_dataset(options, "train"), 20, 7, false), 3);
+  CHECK_THROWS_AS(held_out(synthetic_dataset(options, "train"), 50, 50, 7, true), Error);
+  const auto first = first_of(held_out(synthetic_dataset(options, "train"), 50, 20, 7, false), 3);
   REQUIRE(first->size() == 3);
   CHECK(pixels(*first, 2) == pixels(*aside, 2));
   CHECK(first_of(synthetic_dataset(options, "train"), 0)->size() == 50);

@@ -12,6 +12,7 @@ namespace dat {
 /// "auto" is the sentinel given here.
 struct TrainOptions {
   std::vector<std::string> data;  ///< files of one pool; empty: the built-in synthetic set
+  std::string mix = "pool";       ///< pool | balanced:SHARE, as read_mix takes it
   std::int64_t limit_train = 0;   ///< first N samples; 0: all
   std::int64_t limit_test = 0;
   std::int64_t holdout = 0;  ///< training images that are kept aside to choose the best checkpoint by

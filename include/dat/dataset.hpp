@@ -29,6 +29,8 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// How many samples are those of the first file. They come first.
+  [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   [[nodiscard]] virtual std::uint8_t label(std::int64_t index) const = 0;
   /// Pixels [size][size][channels] of one sample. Thread-safe. Error(data) where the file has become short.
   virtual void read(std::int64_t index, std::uint8_t* pixels) const = 0;
@@ -37,8 +39,8 @@ class Dataset {
 /// Opens `/split/images` uint8 [n,s,s,c] and `/split/labels` integer [n] of all files (data/README.md). The classes are
 /// those named in a file; where no file names any, the highest label of all splits + 1. Error(data): a file is missing,
 /// no HDF5, damaged (files made by write_synthetic and convert_dataset are sealed: file.hpp), has no such split, has
-/// other shapes or types than said, labels out of range, or files that do not fit together. limit > 0: the first
-/// `limit` samples only.
+/// other shapes or types than said, labels out of range, or files that do not fit together. Of several files, those
+/// without test images add none to "test". limit > 0: the first `limit` samples only.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit);
 
@@ -47,10 +49,13 @@ class Dataset {
 /// start reads much more than 200 MB of CIFAR's images. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
-/// A set without `count` of its samples that are drawn at random, a function of the seed (kept: true), or just those
-/// (kept: false); in both cases in the order of the whole. Error(usage): nothing would be left.
-[[nodiscard]] std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t count, std::uint64_t seed,
-                                                bool kept);
+/// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or
+/// just those (kept: false); in both cases in the order of the whole. Error(usage): nothing would be left.
+[[nodiscard]] std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t among, std::int64_t count,
+                                                std::uint64_t seed, bool kept);
+
+/// A set with the first `count` samples of its first file, and all of the others; 0, or more than there are: all.
+[[nodiscard]] std::unique_ptr<Dataset> first_of_first_file(std::unique_ptr<Dataset> whole, std::int64_t count);
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
 [[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
@@ -67,13 +72,16 @@ struct SyntheticOptions {
 /// Writes the synthetic set as a data file. Error(io).
 void write_synthetic(const SyntheticOptions&, const std::string& path);
 
-/// Converts a folder of binary records (CIFAR-10: `data_batch_*.bin`, `test_batch.bin`; label bytes, then CHW pixels)
-/// to a data file. Error(data): a missing, short or damaged record file, a label >= classes. Error(io).
+/// Converts what others have to a data file: a folder of binary records (CIFAR-10: `data_batch_*.bin`,
+/// `test_batch.bin`; label bytes, then CHW pixels), or images and labels as arrays of NumPy, in a pickle, an .npz or
+/// two .npy files. Arrays become the split "train" and name no classes. No more than a block of images is in memory.
+/// Error(data): a missing, short or damaged file, a label >= classes, an unknown layout; see io/arrays.hpp. Error(io).
 struct ConvertOptions {
-  std::string folder, output;
-  int size = 32;        ///< height = width
-  int label_bytes = 1;  ///< the last one counts (CIFAR-100: 2)
-  int classes = 0;      ///< 0: from batches.meta.txt (fine_label_names.txt), else 10
+  std::string source, output;
+  std::string labels;   ///< the .npy file of the labels, where `source` is that of the images
+  int size = 0;         ///< height = width of records; 0: 32. Arrays know theirs
+  int label_bytes = 1;  ///< of records: the last one counts (CIFAR-100: 2)
+  int classes = 0;      ///< 0: of records those of batches.meta.txt (fine_label_names.txt), else 10; of arrays any
 };
 void convert_dataset(const ConvertOptions&);
 

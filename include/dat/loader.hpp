@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -25,10 +26,11 @@ struct HostBatch {
 
 struct LoaderOptions {
   int batch = 1, micro_batch = 1;
-  bool augment = true;    ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
-  bool pixels = true;     ///< read the pixels; false: the ids say enough
-  bool everyone = false;  ///< name the samples of all ranks
-  int warmup_epochs = 0;  ///< they share the shuffle of the first epoch, as in DAT
+  std::optional<Mix> mix{};  ///< of the dataset; none: one pool
+  bool augment = true;       ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
+  bool pixels = true;        ///< read the pixels; false: the ids say enough
+  bool everyone = false;     ///< name the samples of all ranks
+  int warmup_epochs = 0;     ///< they share the shuffle of the first epoch, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
 };
@@ -48,6 +50,7 @@ class Loader {
 
  private:
   void fill(HostBatch& batch, std::int64_t step);
+  void read(HostBatch& batch);
   void work();
 
   const Dataset& dataset_;
@@ -56,6 +59,7 @@ class Loader {
   Sampler sampler_;
   std::int64_t shuffled_ = -1;
   std::vector<std::int64_t> indices_;
+  std::vector<int> order_;  ///< [batch] places in the batch, by the place in the file
   HostBatch batches_[2];
   std::mutex mutex_;
   std::condition_variable changed_;

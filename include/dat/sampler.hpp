@@ -1,17 +1,40 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace dat {
+
+/// How batches are mixed from a labelled set, samples [0, labelled), and extra ones behind it, [labelled, labelled +
+/// extra). Images are dealt out in groups, the first ones of which are labelled; a pool has groups of one image.
+struct Mix {
+  /// One pool.
+  Mix(std::int64_t samples) : labelled(samples) {}
+  /// Every micro-batch takes `share` of its images, 0 < share < 1, from the labelled set and the others from the extra
+  /// ones (Carmon, Raghunathan, Schmidt, Duchi, Liang, "Unlabeled Data Improves Adversarial Robustness", NeurIPS 2019,
+  /// and its code, SemiSupervisedSampler; Rebuffi et al., "Data Augmentation Can Improve Robustness", NeurIPS 2021). A
+  /// group is the smallest one with this share. Error(usage): the micro-batch holds no such share, or a set is empty.
+  Mix(std::int64_t labelled, std::int64_t extra, double share, int micro_batch);
+
+  std::int64_t labelled, extra = 0;
+  int group = 1, labelled_of_group = 1;
+
+  [[nodiscard]] std::int64_t samples() const { return labelled + extra; }
+};
+
+/// The share of labelled images that --mix asks for: "pool" is 1, "balanced:SHARE" a number or a fraction between 0 and
+/// 1. Error(usage): something else.
+[[nodiscard]] double read_mix(const std::string& word);
 
 /// How an epoch is shared out among ranks, steps and micro-batches. With M = ranks * (batch / micro_batch), the epoch
 /// has the next multiple of M entries, the first samples coming again at its end. So every step of every rank, the last
 /// and shorter one too, has the same number of micro-batches, all of one size. A batch larger than a rank's share is
 /// cut to it: its micro-batches become smaller, and fewer only where there would be less than one image for each.
+/// Of a mix the same holds for its groups; an epoch has as many as give each labelled image once.
 struct EpochPlan {
-  /// micro_batch: a divisor of `batch`, or 0: the whole batch.
-  EpochPlan(std::int64_t samples, int ranks, int batch, int micro_batch);
+  /// micro_batch: a divisor of `batch`, or 0: the whole batch; a multiple of the mix's group.
+  EpochPlan(const Mix& mix, int ranks, int batch, int micro_batch);
 
   std::int64_t per_rank;  ///< samples of one rank, those that come again included: a multiple of micro_batches
   int micro_batches;      ///< of a step
@@ -29,9 +52,13 @@ struct EpochPlan {
 ///
 /// A batch is dealt out to its micro-batches like cards, so that micro-batch m of all ranks' micro-batches holds the
 /// entries congruent to m: R ranks with one micro-batch see what 1 rank with R micro-batches sees.
+///
+/// In a mix, groups are dealt out. The labelled images of group g are entries g a, g a + 1, ... of their permutation, a
+/// in each group. The extra ones have a permutation of their own, which lasts for as many epochs as it fills; each
+/// takes the next part of it, wrapped around only where the extra set is too small for one epoch.
 class Sampler {
  public:
-  Sampler(std::int64_t samples, int ranks, int rank, int batch, int micro_batch, std::uint64_t seed);
+  Sampler(const Mix& mix, int ranks, int rank, int batch, int micro_batch, std::uint64_t seed);
 
   [[nodiscard]] const EpochPlan& plan() const { return plan_; }
 
@@ -43,15 +70,19 @@ class Sampler {
   int batch(std::int64_t step, int rank, std::int64_t* indices) const;
 
  private:
-  EpochPlan plan_;
-  std::int64_t samples_;
-  int ranks_, rank_;
-  std::uint64_t seed_;
   struct Card {
     std::uint64_t key;
     std::int64_t sample;
   };
-  std::vector<Card> deck_;
+  void draw(std::vector<Card>& deck, std::int64_t first, std::uint32_t number) const;
+
+  Mix mix_;
+  EpochPlan plan_;
+  int ranks_, rank_;
+  std::uint64_t seed_;
+  std::int64_t extra_entries_;                        ///< of an epoch
+  std::int64_t extra_first_ = 0, extra_number_ = -1;  ///< where the epoch begins in which permutation
+  std::vector<Card> deck_, extra_;
 };
 
 }  // namespace dat

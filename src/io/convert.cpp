@@ -10,6 +10,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "io/arrays.hpp"
 #include "io/data_file.hpp"
 
 namespace dat {
@@ -70,13 +71,13 @@ std::vector<std::string> names_in_folder(const fs::path& folder) {
 }
 
 std::vector<std::string> class_names(const ConvertOptions& options) {
-  std::vector<std::string> names = names_in_folder(options.folder);
+  std::vector<std::string> names = names_in_folder(options.source);
   const int classes = options.classes > 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
   if (names.empty()) {
     const bool cifar10 = classes == 10 && options.size == 32 && options.label_bytes == 1;
     names = cifar10 ? kCifar10Names : numbered_classes(classes);
   }
-  require(static_cast<int>(names.size()) == classes, ExitCode::data, options.folder, ": names ", names.size(),
+  require(static_cast<int>(names.size()) == classes, ExitCode::data, options.source, ": names ", names.size(),
           " classes, but ", classes, " were asked for");
   return names;
 }
@@ -124,18 +125,14 @@ void convert_split(const ConvertOptions& options, const std::vector<fs::path>& f
   writer.end();
 }
 
-}  // namespace
-
-void convert_dataset(const ConvertOptions& options) {
+void convert_records(const ConvertOptions& options) {
+  require(options.labels.empty(), ExitCode::usage, "--labels is for a .npy file of images, and ", options.source,
+          " is a folder; leave it off");
   require(options.size >= 1 && options.size <= 4096, ExitCode::usage, "the image size must be 1 to 4096, not ",
           options.size);
   require(options.label_bytes >= 1 && options.label_bytes <= 16, ExitCode::usage,
           "the label bytes of a record must be 1 to 16, not ", options.label_bytes);
-  require(options.classes == 0 || (options.classes >= 2 && options.classes <= 256), ExitCode::usage,
-          "there can be 2 to 256 classes, not ", options.classes);
-  std::error_code error;
-  require(fs::is_directory(options.folder, error), ExitCode::data, options.folder, ": there is no such folder");
-  const std::vector<fs::path> train = training_files(options.folder), test = test_files(options.folder);
+  const std::vector<fs::path> train = training_files(options.source), test = test_files(options.source);
   DatasetInfo info;
   info.size = options.size;
   info.class_names = class_names(options);
@@ -150,6 +147,49 @@ void convert_dataset(const ConvertOptions& options) {
     convert_split(options, test, info.classes, "test", writer);
     writer.close();
   });
+}
+
+void convert_arrays(const ConvertOptions& options) {
+  const auto file = open_bytes(options.source);
+  const auto labels_file = options.labels.empty() ? nullptr : open_bytes(options.labels);
+  const ImageArrays arrays = find_images(*file, labels_file.get());
+  require(options.size == 0 || options.size == arrays.size, ExitCode::data, options.source, ": has images of ",
+          arrays.size, " x ", arrays.size, ", not of ", options.size, "; leave --size off");
+  require(options.label_bytes == 1, ExitCode::usage, "--label-bytes is for a folder of binary records, and ",
+          options.source, " is a file; leave it off");
+  const std::vector<std::uint8_t> labels = read_labels(arrays, options.classes > 0 ? options.classes : 256);
+  DatasetInfo info;  // without names: those of the labelled set hold
+  info.size = arrays.size;
+  info.channels = arrays.channels;
+  const std::string source = "arrays " + arrays.images.name + " and " + arrays.labels.name + " of " +
+                             fs::path(options.source).filename().string();
+  write_sealed(options.output, [&](const std::string& temporary) {
+    DataFileWriter writer(temporary, info, source);
+    writer.begin("train", arrays.count);
+    auto next = labels.begin();
+    read_images(arrays, [&](const std::vector<std::uint8_t>& pixels) {
+      const auto end = next + std::ssize(pixels) / static_cast<std::int64_t>(info.image_bytes());
+      writer.add(pixels, {next, end});
+      next = end;
+    });
+    writer.end();
+    writer.close();
+  });
+}
+
+}  // namespace
+
+void convert_dataset(const ConvertOptions& options) {
+  require(options.classes == 0 || (options.classes >= 2 && options.classes <= 256), ExitCode::usage,
+          "there can be 2 to 256 classes, not ", options.classes);
+  std::error_code error;
+  const auto kind = fs::status(options.source, error).type();
+  require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,
+          ": there is no such folder or file");
+  if (kind == fs::file_type::regular) return convert_arrays(options);
+  ConvertOptions records = options;
+  if (records.size == 0) records.size = 32;
+  convert_records(records);
 }
 
 }  // namespace dat

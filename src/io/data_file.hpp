@@ -18,7 +18,7 @@ constexpr std::int64_t kDatasetFormat = 1;
 [[nodiscard]] Hdf5File open_data_file(const std::string& path);
 
 /// Writes a data file split by split, block by block: no more than a block is in memory. For the inside of
-/// write_sealed. Error(io).
+/// write_sealed. Without class names the file names none. Error(io).
 class DataFileWriter {
  public:
   DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source);

@@ -47,6 +47,7 @@ class FileDataset : public Dataset {
 
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  std::int64_t first_file() const override { return parts_.size() > 1 ? std::min(parts_[1].begin, size()) : size(); }
   std::uint8_t label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
 
   void read(std::int64_t index, std::uint8_t* pixels) const override {
@@ -146,7 +147,8 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
   DatasetInfo info;
   std::vector<Part> parts;
   std::vector<std::uint8_t> labels;
-  std::string named_by;  // the file that named the classes
+  std::string named_by;   // the file that named the classes
+  std::string shaped_by;  // the first one that was taken
   int highest = 1;
   for (const std::string& path : paths) {
     const Hdf5File file = open_data_file(path);
@@ -160,16 +162,20 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
       info.class_names = std::move(*names);
       named_by = path;
     }
-    Split wanted = check_split(file, split, classes);
-    highest = std::max<int>(highest, *std::max_element(wanted.labels.begin(), wanted.labels.end()));
     for (const char* name : kSplits) {
       if (name == split || !file.has(name)) continue;
       const Split other = check_split(file, name, classes);
       highest = std::max<int>(highest, *std::max_element(other.labels.begin(), other.labels.end()));
     }
+    // Sets of extra images have none to test with. That no file has any is found at the last one.
+    const bool may_lack = split == "test" && (&path != &paths.back() || !parts.empty());
+    if (may_lack && !file.has(split) && file.has("train")) continue;
+    Split wanted = check_split(file, split, classes);
+    highest = std::max<int>(highest, *std::max_element(wanted.labels.begin(), wanted.labels.end()));
     require(parts.empty() || (wanted.size == info.size && wanted.channels == info.channels), ExitCode::data, path,
-            ": has images of ", wanted.size, " x ", wanted.size, " x ", wanted.channels, ", but ", paths.front(),
-            " of ", info.size, " x ", info.size, " x ", info.channels);
+            ": has images of ", wanted.size, " x ", wanted.size, " x ", wanted.channels, ", but ", shaped_by, " of ",
+            info.size, " x ", info.size, " x ", info.channels);
+    if (parts.empty()) shaped_by = path;
     info.size = wanted.size;
     info.channels = wanted.channels;
 
@@ -199,7 +205,7 @@ DataFileWriter::DataFileWriter(const std::string& path, const DatasetInfo& info,
     : file_(Hdf5File::create(path)), info_(info) {
   file_.set_text("/", "filetype", "dataset");
   file_.set_integer("/", "format_version", kDatasetFormat);
-  file_.set_texts("/", "class_names", info.class_names);
+  if (!info.class_names.empty()) file_.set_texts("/", "class_names", info.class_names);
   file_.set_text("/", "source", source);
 }
 

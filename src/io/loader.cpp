@@ -1,5 +1,8 @@
 #include "dat/loader.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include "dat/random.hpp"
 
 namespace dat {
@@ -8,12 +11,14 @@ Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions&
     : dataset_(dataset),
       options_(options),
       ranks_(ranks),
-      sampler_(dataset.size(), ranks, rank, options.batch, options.micro_batch, options.seed),
+      sampler_(options.mix.value_or(Mix(dataset.size())), ranks, rank, options.batch, options.micro_batch,
+               options.seed),
       produced_(options.first_step),
       consumed_(options.first_step) {
   const auto batch = static_cast<std::size_t>(options.batch);
   const std::size_t bytes = dataset.info().image_bytes();
   indices_.resize(batch);
+  order_.resize(batch);
   for (HostBatch& b : batches_) {
     if (options.pixels) b.pixels.resize(batch * bytes);
     b.labels.resize(batch);
@@ -43,11 +48,10 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
   batch.count = sampler_.batch(step % steps, indices_.data());
   for (int rank = 0; options_.everyone && rank < ranks_; ++rank)
     (void)sampler_.batch(step % steps, rank, batch.everyone.data() + std::ptrdiff_t{rank} * batch.count);
-  const std::size_t bytes = dataset_.info().image_bytes();
+  if (options_.pixels) read(batch);
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];
-    if (options_.pixels) dataset_.read(sample, batch.pixels.data() + k * bytes);
     batch.labels[k] = dataset_.label(sample);
     batch.ids[k] = sample;
     batch.crops[k] = {};
@@ -59,6 +63,20 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
       return static_cast<std::int8_t>(static_cast<int>(word % (2 * kPadding + 1)) - kPadding);
     };
     batch.crops[k] = {shift(words.v[0]), shift(words.v[1]), static_cast<std::int8_t>(words.v[2] & 1U)};
+  }
+}
+
+// In the order of the file: a disk that turns, and a file system that fetches more than was asked for, like it better.
+void Loader::read(HostBatch& batch) {
+  const std::size_t bytes = dataset_.info().image_bytes();
+  const auto end = order_.begin() + batch.count;
+  std::iota(order_.begin(), end, 0);
+  std::sort(order_.begin(), end, [this](int a, int b) {
+    return indices_[static_cast<std::size_t>(a)] < indices_[static_cast<std::size_t>(b)];
+  });
+  for (auto at = order_.begin(); at != end; ++at) {
+    const auto k = static_cast<std::size_t>(*at);
+    dataset_.read(indices_[k], batch.pixels.data() + k * bytes);
   }
 }
 

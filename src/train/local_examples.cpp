@@ -19,6 +19,7 @@ LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const T
       dataset_(images),
       loading_{.batch = plan.batch,
                .micro_batch = plan.micro_batch,
+               .mix = plan.mix,
                .augment = options.augment,
                .everyone = options.warm_start > 0,
                .warmup_epochs = options.warmup_epochs,
@@ -36,6 +37,7 @@ LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const T
                                     WarmStartOptions{.samples = images.size(),
                                                      .layout = replica.images().layout,
                                                      .micro_batch = plan.micro_batch,
+                                                     .repeats = plan.mix.extra > 0,
                                                      .eps = options.eps,
                                                      .reset_steps = options.warm_start * plan.steps_per_epoch});
   if (stale_ > 0) begun_ = replica.backend().allocate_floats(begun_floats(plan.micro_batch), "images");

@@ -6,13 +6,14 @@
 
 namespace dat {
 
-Plan::Plan(const TrainOptions& options, std::int64_t training_images, int ranks_that_train)
+Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_that_train)
     : Plan(options, training_images, ranks_that_train,
            EpochPlan(training_images, ranks_that_train, options.batch, options.micro_batch)) {}
 
-Plan::Plan(const TrainOptions& options, std::int64_t training_images, int ranks_that_train, const EpochPlan& epoch)
+Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_that_train, const EpochPlan& epoch)
     : ranks(ranks_that_train),
-      images(training_images),
+      mix(training_images),
+      images(training_images.samples()),
       images_of_a_rank(epoch.per_rank),
       batch(epoch.batch),
       micro_batches(epoch.micro_batches),
@@ -27,6 +28,17 @@ Plan::Plan(const TrainOptions& options, std::int64_t training_images, int ranks_
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)) {
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
+}
+
+std::string Plan::mix_text() const {
+  if (mix.extra == 0) return "";
+  const std::int64_t labelled = std::int64_t{batch} / mix.group * mix.labelled_of_group;
+  const std::int64_t extra = images_of_a_rank * ranks / mix.group * (mix.group - mix.labelled_of_group);
+  const std::int64_t epochs_of_extra = mix.extra / extra;
+  return std::to_string(labelled) + " of " + std::to_string(batch) + " images from the " +
+         std::to_string(mix.labelled) + " labelled ones, the others from " + std::to_string(mix.extra) +
+         " extra ones, " + std::to_string(extra) + " in an epoch" +
+         (epochs_of_extra > 1 ? ": once in " + std::to_string(epochs_of_extra) + " epochs" : "");
 }
 
 std::string Plan::text() const { return plan_text(steps, steps_per_epoch, epochs, warmup_epochs); }

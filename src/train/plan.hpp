@@ -12,10 +12,10 @@ namespace dat {
 /// Made once, from the options, the number of training images and that of the ranks that train.
 class Plan {
  public:
-  /// Error(usage): as EpochPlan.
-  Plan(const TrainOptions& options, std::int64_t training_images, int ranks);
+  Plan(const TrainOptions& options, const Mix& training_images, int ranks);
 
   int ranks;
+  Mix mix;                        ///< of the training set
   std::int64_t images;            ///< of the training set
   std::int64_t images_of_a_rank;  ///< in an epoch, those that come again to fill up its last step included
   int batch;                      ///< images of one rank and step: --batch, or its share of the set where that is less
@@ -28,11 +28,13 @@ class Plan {
   std::int64_t draw_period;  ///< steps between draws of layers (--resample)
 
   [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }
+  /// Labelled and extra images of a batch, for people; empty for a pool.
+  [[nodiscard]] std::string mix_text() const;
   /// "512 steps, 16 epochs of 32 steps (1 warm-up)".
   [[nodiscard]] std::string text() const;
 
  private:
-  Plan(const TrainOptions& options, std::int64_t training_images, int ranks, const EpochPlan& epoch);
+  Plan(const TrainOptions& options, const Mix& training_images, int ranks, const EpochPlan& epoch);
 };
 
 }  // namespace dat

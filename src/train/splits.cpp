@@ -24,10 +24,21 @@ std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::stri
     if (limit > 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
     whole = synthetic_dataset(set, of);
   } else {
-    whole = open_dataset(options.data, of, limit);
+    const bool balanced = read_mix(options.mix) < 1;
+    if (balanced && of == "test") return open_dataset({options.data.front()}, of, limit);
+    whole = open_dataset(options.data, of, balanced ? 0 : limit);
+    if (balanced) whole = first_of_first_file(std::move(whole), limit);
   }
   if (of == "test" || options.holdout == 0) return whole;
-  return held_out(std::move(whole), options.holdout, options.seed, split == "train");
+  const std::int64_t among = read_mix(options.mix) < 1 ? whole->first_file() : whole->size();
+  return held_out(std::move(whole), among, options.holdout, options.seed, split == "train");
+}
+
+Mix mix_of(const TrainOptions& options, const Dataset& train) {
+  const double share = read_mix(options.mix);
+  if (share == 1) return train.size();
+  return {train.first_file(), train.size() - train.first_file(), share,
+          options.micro_batch > 0 ? options.micro_batch : options.batch};
 }
 
 Splits open_splits(const TrainOptions& options) {

@@ -5,6 +5,7 @@
 
 #include "dat/config.hpp"
 #include "dat/dataset.hpp"
+#include "dat/sampler.hpp"
 
 namespace dat {
 
@@ -16,6 +17,8 @@ struct Splits {
 
 /// What --data says, or the built-in synthetic set; cut as the options say. Error(data), Error(io).
 [[nodiscard]] Splits open_splits(const TrainOptions& options);
+/// How --mix puts batches together from the training images. Error(usage): as Mix.
+[[nodiscard]] Mix mix_of(const TrainOptions& options, const Dataset& train);
 /// One of them: train (without what is held out), holdout, test.
 [[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split);
 

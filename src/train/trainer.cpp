@@ -69,7 +69,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
     : ranks_(ranks),
       options_(options),
       splits_(std::move(splits)),
-      plan_(options, splits_.train->size(), ranks.size()),
+      plan_(options, mix_of(options, *splits_.train), ranks.size()),
       attack_(attack_of(options)),
       evaluation_attacks_(evaluation_of(options)),
       replica_(replica_of(options, plan_, splits_.train->info(), ranks,

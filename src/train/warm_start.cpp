@@ -28,8 +28,9 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
       eps_(static_cast<float>(options.eps)) {
   const std::int64_t ranks = world.size(), n = options.micro_batch;
   const std::int64_t mine = owned(options.samples, world.rank(), world.size());
-  // An epoch has each sample once, and a micro-batch of all ranks at most `ranks` of them again (dat/sampler.hpp).
-  most_lent_ = std::min(ranks * n, mine + ranks);
+  // An epoch of a pool has each sample once, and a micro-batch of all ranks at most `ranks` of them again
+  // (dat/sampler.hpp).
+  most_lent_ = options.repeats ? ranks * n : std::min(ranks * n, mine + ranks);
   require(std::max(most_lent_, n) * image_bytes_ <= std::numeric_limits<int>::max(), ExitCode::usage,
           "--warm-start would send messages above 2 GiB; choose a smaller --micro-batch");
   state_.resize(static_cast<std::size_t>(mine * image_bytes_));

@@ -16,6 +16,7 @@ struct WarmStartOptions {
   std::int64_t samples = 0;      ///< of the training set
   Layout layout;                 ///< of images on the device
   int micro_batch = 1;           ///< most samples of one attack
+  bool repeats = false;          ///< an epoch may have samples any number of times
   double eps = 0;                ///< radius of the attack
   std::int64_t reset_steps = 1;  ///< at multiples of it everything is forgotten: those attacks start at random
 };

@@ -80,6 +80,7 @@ struct Setting {
   if (!options.data.empty()) {  // what the training kept aside, or left out, is not in there
     wanted.data = options.data;
     wanted.holdout = wanted.limit_train = 0;
+    wanted.mix = "pool";
   }
   require(options.split != "holdout" || wanted.holdout > 0, ExitCode::usage, path,
           options.data.empty() ? " kept nothing aside in its training; take --split test"

@@ -176,7 +176,8 @@ void Run::open_report() {
     if (options_.verbose)
       for (const std::string& implementation : trainer_->replica().implementations())
         report_->message("  " + implementation);
-    report_->message("run folder " + folder_ + ", " + plan.text() + beginning_.what);
+    report_->message("run folder " + folder_ + ", " + plan.text() +
+                     (plan.mix_text().empty() ? "" : "; " + plan.mix_text()) + beginning_.what);
   });
   evaluation_due_ = beginning_.evaluation_due;
   world_.broadcast(&evaluation_due_, sizeof evaluation_due_);

@@ -76,7 +76,7 @@ namespace {
   const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
   const Dataset &train = *trainer.splits().train, &test = *trainer.splits().test;
-  const Plan plan(options, train.size(), ranks);
+  const Plan plan(options, mix_of(options, train), ranks);
   Backend& backend = trainer.replica().backend();
 
   std::map<std::string, std::size_t> memory;
@@ -102,6 +102,7 @@ namespace {
        << " million multiply-adds per image\n"
        << "data             " << train.size() << " training and " << test.size() << " test images, "
        << train.info().classes << " classes, " << train.info().size << "x" << train.info().size << "\n"
+       << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
        << "ranks            " << ranks << ", batch " << plan.batch << " each, micro-batch " << plan.micro_batch << "\n"
        << "length           " << plan.text() << "\n"
        << "attack           " << trainer.attack().gradient_evaluations() << " passes forward and back per image"

@@ -1,11 +1,17 @@
 """Images of any size and number of classes come through the same code."""
 
 import os
+import pickle
+import shutil
+import sys
 
 import h5py
 import numpy as np
 
 import common
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
+import extra_set  # noqa: E402
 
 TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1,
          "--attack-steps", 1, "--eval-every", 0, "--eval-attack-steps", 1]
@@ -122,6 +128,143 @@ class Own(common.TestCase):
         self.assertEqual(sum(row["images"] for row in common.rows("limited", "step")), 24)
         self.assertEqual(common.rows("limited", "evaluation")[-1]["images"], 5)
         self.assertEqual(common.state("limited")["param/linear.weight"].shape[0], 4)
+
+
+class Arrays(common.TestCase):
+    """Sets of extra images as Python users have them, element by element."""
+
+    def convert(self, source, images, labels, *options):
+        ended = common.run("data", "convert", source, "out.h5", *options)
+        self.assertEqual(ended.code, 0, ended.text)
+        with h5py.File("out.h5") as file:
+            np.testing.assert_array_equal(file["train/images"], images)
+            np.testing.assert_array_equal(file["train/labels"], labels)
+            self.assertEqual(file["train/images"].dtype, np.uint8)
+            self.assertEqual(list(file), ["train"])
+            self.assertNotIn("class_names", file.attrs)
+        self.assertRegex(common.run("data", "inspect", "out.h5").text, "\\(as recorded\\)")
+
+    def test_pickles(self):
+        pixels, labels = extra_set.images(3000, 32)  # more than a block of 4 MiB
+        for protocol in range(2, 6):
+            with self.subTest(protocol):
+                extra_set.write_pickle("set.pickle", extra_set.carmon(pixels, labels), protocol)
+                self.convert("set.pickle", pixels, labels)
+        extra_set.write_python2("set.pickle", extra_set.carmon(pixels[:50], labels[:50]))
+        self.convert("set.pickle", pixels[:50], labels[:50], "--classes", 10)
+
+    def test_types_and_layouts(self):
+        pixels, labels = extra_set.images(40, 12)
+        turned = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+        for kind in "<i8", ">i8", "<i4", ">i2", "|i1", "|u1", "<u4", ">u8":
+            with self.subTest(kind):
+                extra_set.write_pickle("set.pickle", {"data": turned, "labels": labels.astype(kind)}, 2 + len(kind) % 4)
+                self.convert("set.pickle", pixels, labels)
+                np.savez_compressed("set.npz", image=pixels, label=labels.astype(kind))
+                self.convert("set.npz", pixels, labels)
+        np.savez("set.npz", other=np.zeros(3), images=turned, targets=labels[:, None])
+        self.convert("set.npz", pixels, labels)
+        np.save("images.npy", pixels)
+        np.save("labels.npy", labels)
+        self.convert("images.npy", pixels, labels, "--labels", "labels.npy")
+        extra_set.write_pickle("set.pickle", {"image": pixels, "label": labels.tolist()}, 4)
+        self.convert("set.pickle", pixels, labels)
+
+    def test_refusals(self):
+        pixels, labels = extra_set.images(40, 12)
+
+        class Call:
+            def __reduce__(self):
+                return os.mkdir, ("pwned",)
+
+        def refuse(pattern, value, *options):
+            extra_set.write_pickle("set.pickle", value, 4)
+            self.refuse(3, pattern, "data", "convert", "set.pickle", "out.h5", *options)
+            self.assertFalse(os.path.exists("out.h5"))
+
+        refuse(r"byte \d+: wants posix.mkdir, which is no part of an array", {"data": pixels, "labels": Call()})
+        self.assertFalse(os.path.exists("pwned"))
+        refuse("wants collections.OrderedDict", {"data": pixels, "x": __import__("collections").OrderedDict()})
+        refuse("write the pseudo-labels without the images", {"extrapolated_targets": labels})
+        refuse("holds x, y$", {"x": pixels, "y": labels})
+        refuse("has both label and labels", {"data": pixels, "label": labels, "labels": labels})
+        refuse(r"data is float32 \[40, 12, 12, 3\], but images must be uint8", {"data": pixels.astype("f4"), "label": labels})
+        refuse("labels must be integers", {"data": pixels, "label": labels.astype(float)})
+        refuse("images must be square", {"data": pixels.reshape(40, -1), "label": labels})
+        refuse("Fortran's order", {"data": np.asfortranarray(pixels), "label": labels})
+        refuse("one label for each of the 40 images", {"data": pixels, "label": labels[1:]})
+        refuse("label -1 of image 3 is not in 0..255", {"data": pixels, "label": np.where(np.arange(40) == 3, -1, labels)})
+        refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
+        refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
+        refuse("no dictionary of arrays", [pixels, labels])
+        with open("set.pickle", "wb") as file:
+            file.write(pickle.dumps(extra_set.carmon(pixels, labels), 4)[:10000])
+        self.refuse(3, r"set.pickle: byte 2: needs \d+ more bytes, the file has 9989", "data", "convert", "set.pickle", "out.h5")
+        with open("set.txt", "w") as file:
+            file.write("text")
+        self.refuse(3, "neither a folder of binary records nor a pickle", "data", "convert", "set.txt", "out.h5")
+        self.refuse(3, "no such folder or file", "data", "convert", "none", "out.h5")
+        self.assertEqual([name for name in os.listdir() if name.startswith((".out", "out"))], [])
+
+
+class Balanced(common.TestCase):
+    """--mix balanced: the labelled file's share in each batch."""
+
+    def setUp(self):
+        super().setUp()
+        train, test = images(1, 24, 16, 4), images(2, 9, 16, 4)
+        write_own("labelled.h5", train, test)
+        extra = images(3, 50, 16, 4)
+        np.savez("extra.npz", image=extra[0], label=extra[1])
+        self.assertEqual(common.run("data", "convert", "extra.npz", "extra.h5").code, 0)
+        self.options = [*TRAIN, "--data", "labelled.h5", "extra.h5", "--mix", "balanced:0.5"]
+
+    def test_an_epoch_is_one_pass_over_the_labelled_set(self):
+        ended = self.train("run", *self.options, "--epochs", 2)
+        self.assertIn("4 of 8 images from the 24 labelled ones, the others from 50 extra ones, 24 in an epoch: once in 2 "
+                      "epochs", ended.text)
+        steps = common.rows("run", "step")
+        self.assertEqual([row["images"] for row in steps], [8] * 12)
+        self.assertEqual([row["epoch"] for row in steps], [0] * 6 + [1] * 6)
+        self.assertEqual(common.rows("run", "evaluation")[-1]["images"], 9)
+        plan = common.run("validate", *self.options, "--holdout", 4, "--limit-train", 20)
+        self.assertRegex(plan.text, "mix +4 of 8 images from the 16 labelled ones")
+        self.assertIn("66 training and 9 test images", plan.text)
+
+    def test_ranks_and_micro_batches_see_the_same(self):
+        self.train("two", *self.options, "--attack", "none", "--bn-statistics", "average", ranks=2)
+        self.assertEqual([row["images"] for row in common.rows("two", "step")], [16] * 3)
+
+    def test_a_restart_in_the_middle_of_an_epoch_gives_the_bits_of_an_unbroken_run(self):
+        more = ["--epochs", 3, "--warm-start", 2]
+        self.train("straight", *self.options, *more, ranks=2)
+        for steps in 2, 5:
+            self.train("broken", *self.options, *more, "--max-steps", steps, ranks=2)
+        self.train("broken", *self.options, *more, ranks=2)
+        self.assert_same(common.state("broken"), common.state("straight"))
+
+    def test_refusals(self):
+        def refuse(code, pattern, *options):
+            self.refuse(code, pattern, "validate", *self.options, *options)
+
+        refuse(2, "--mix is pool or balanced:SHARE", "--mix", "balanced")
+        refuse(2, "--mix is pool or balanced:SHARE", "--mix", "balanced:1")
+        refuse(2, "a micro-batch of 2 images cannot hold the share 0.25", "--mix", "balanced:0.25", "--micro-batch", 2)
+        refuse(2, "needs --data with the labelled file and at least one more", "--data", "labelled.h5")
+        refuse(2, "leaves nothing of 24 labelled training images", "--holdout", 24)
+        shutil.copy("extra.h5", "more.h5")
+        refuse(3, "there is no dataset /test/images", "--data", "extra.h5", "more.h5")
+        write_own("large.h5", images(1, 8, 20, 4), images(1, 8, 20, 4))
+        refuse(3, "large.h5: has images of 20 x 20", "--data", "labelled.h5", "large.h5")
+        for name, classes in ("labelled.h5", "abcd"), ("more.h5", "abce"):
+            with h5py.File(name, "r") as file:
+                arrays = {key: file[key][()] for key in ("train/images", "train/labels", "test/images", "test/labels")
+                          if key in file}
+            with h5py.File(f"named-{name}", "w") as file:
+                for key, values in arrays.items():
+                    file[key] = values
+                file.attrs["class_names"] = list(classes)
+        refuse(3, "has other class names than", "--data", "named-labelled.h5", "named-more.h5")
 
 
 class BuiltIn(common.TestCase):

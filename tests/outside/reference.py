@@ -8,6 +8,7 @@ each of these decisions goes through a `Rounding`, which writes them down and ca
 
 import copy
 import dataclasses
+import fractions
 import itertools
 import json
 
@@ -255,6 +256,11 @@ class Data:
             with h5py.File(path, "r") as file:
                 parts.append((file[f"{split}/images"][()], file[f"{split}/labels"][()]))
         limit = config[f"limit-{split}"] or None
+        if config["mix"] != "pool":  # the first file alone has test images, and is limited
+            parts = parts[:1] if split == "test" else parts
+            parts[0] = parts[0][0][:limit], parts[0][1][:limit]
+            limit = None
+        self.first_file = len(parts[0][0])
         self.images = np.concatenate([images for images, _ in parts])[:limit]
         self.labels = np.concatenate([labels for _, labels in parts])[:limit].astype(np.int64)
 
@@ -264,6 +270,7 @@ class Data:
     def part(self, chosen):
         part = copy.copy(self)
         part.images, part.labels = self.images[chosen], self.labels[chosen]
+        part.first_file = int(np.sum(chosen[:self.first_file]))
         return part
 
 
@@ -309,8 +316,8 @@ class Reference:
         self.splits = {"test": Data(config, "test")}
         self.classes = 1 + max(self.train.labels.max(), self.splits["test"].labels.max())
         if config["holdout"] > 0:
-            order = self.shuffled(HELD_OUT, 0)
-            aside = np.isin(np.arange(len(order)), order[: config["holdout"]])
+            order = self.shuffled(HELD_OUT, 0, 0, self.labelled())
+            aside = np.isin(np.arange(len(self.train)), order[: config["holdout"]])
             self.splits["holdout"], self.train = self.train.part(aside), self.train.part(~aside)
         self.network = NETWORKS[config["network"]]
         shapes = Shapes()
@@ -325,9 +332,15 @@ class Reference:
 
         # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
         # share is cut to it, and has smaller micro-batches; fewer only where there are more of them than images.
-        self.micro_batches = min(config["batch"] // config["micro-batch"], -(-len(self.train) // ranks))
+        # All this in groups of images, of one in a pool.
+        self.group = self.labelled_of_group = 1
+        if config["mix"] != "pool":
+            share = fractions.Fraction(config["mix"].split(":")[1])
+            self.group, self.labelled_of_group = share.denominator, share.numerator
+        groups = -(-self.labelled() // self.labelled_of_group)
+        self.micro_batches = min(config["batch"] // config["micro-batch"], -(-groups // ranks))
         multiple = ranks * self.micro_batches
-        self.per_rank = -(-len(self.train) // multiple) * self.micro_batches
+        self.per_rank = -(-groups // multiple) * self.micro_batches * self.group
         self.batch = min(config["batch"], self.per_rank)
         self.micro_batch = self.batch // self.micro_batches
         self.steps_per_epoch = -(-self.per_rank // self.batch)
@@ -427,18 +440,30 @@ class Reference:
 
     # Samples.
 
-    def shuffled(self, purpose, time):
-        keys = words(self.seed, purpose, time, np.arange(len(self.train)), 0)
-        return np.argsort(keys[0] << np.uint64(32) | keys[1], kind="stable")
+    def labelled(self):
+        """How many samples, the first ones, are the labelled set; of a pool all."""
+        return len(self.train) if self.config["mix"] == "pool" else self.train.first_file
+
+    def shuffled(self, purpose, time, first, end):
+        keys = words(self.seed, purpose, time, np.arange(first, end), 0)
+        return first + np.argsort(keys[0] << np.uint64(32) | keys[1], kind="stable")
 
     def samples(self, step):
         """The samples of a step, [ranks][micro-batches][size]."""
         epoch = step // self.steps_per_epoch
         shuffle = max(0, epoch - self.config["warmup-epochs"])
-        order = np.resize(self.shuffled(SHUFFLE, shuffle), self.per_rank * self.ranks)  # wraps around
-        first = step % self.steps_per_epoch * self.batch * self.ranks
-        cards = order[first:first + self.batch * self.ranks]
-        return [[cards[rank::self.ranks][m::self.micro_batches] for m in range(self.micro_batches)]
+        groups, labelled = self.per_rank * self.ranks // self.group, self.labelled()
+        order = np.resize(self.shuffled(SHUFFLE, shuffle, 0, labelled), groups * self.labelled_of_group)  # wraps around
+        order = order.reshape(groups, -1)
+        if self.group > 1:
+            extra, wanted = len(self.train) - labelled, groups * (self.group - self.labelled_of_group)
+            epochs = max(1, extra // wanted)  # of one permutation
+            others = self.shuffled(SHUFFLE, shuffle // epochs, labelled, len(self.train))
+            others = np.resize(others[shuffle % epochs * wanted:], wanted) if epochs > 1 else np.resize(others, wanted)
+            order = np.concatenate([order, others.reshape(groups, -1)], axis=1)
+        first, batch = step % self.steps_per_epoch * self.batch * self.ranks // self.group, self.batch // self.group
+        cards = order[first:first + batch * self.ranks]
+        return [[cards[rank::self.ranks][m::self.micro_batches].ravel() for m in range(self.micro_batches)]
                 for rank in range(self.ranks)]
 
     def crops(self, samples, epoch):

@@ -147,6 +147,9 @@ TABLE = [
     ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
     ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
+    ("balanced", 1, "1 6 7 13", "--data 8.h5 8x.h5 --mix balanced:0.5 --attack-steps 1 --optimizer sgd --lr 0.5"),
+    ("balanced, two ranks", 2, "5 7", "--data 8.h5 8x.h5 --mix balanced:1/4 --micro-batch 4 --holdout 3 --warm-start 2 "
+                                      "--attack-steps 1 --optimizer sgd --lr 0.5"),
     ("batch above the data", 2, "1 3", "--batch 20 --warmup-epochs 1"),
     ("micro-batches above the data", 2, "3", "--limit-train 5 --batch 8 --micro-batch 2 --lambda 1"),
     ("resnet18", 1, "2", "--network resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
@@ -164,11 +167,13 @@ class Wrong(Exception):
     pass
 
 
-def write_data(path, size):
+def write_data(path, size, train=40, test=12):
     """Images in four classes, each with a shade of its own, and a fair share of black and white."""
     random = np.random.default_rng(3)
     with h5py.File(path, "w") as file:
-        for split, count in ("train", 40), ("test", 12):
+        for split, count in ("train", train), ("test", test):
+            if count == 0:
+                continue
             labels = random.integers(0, 4, count)
             labels[:4] = range(4)
             shade = random.integers(-60, 60, (4, 1, 1, 3)) if split == "train" else shade
@@ -431,6 +436,7 @@ def main():
     program, wrong = os.path.abspath(arguments.program), []
     try:
         write_data(f"{folder}/8.h5", 8)
+        write_data(f"{folder}/8x.h5", 8, train=60, test=0)
         write_data(f"{folder}/16.h5", 16)
         print(HEAD, flush=True)
         with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace dat {
+
+/// Bytes that can be read at any place: those of a file, or of memory in tests.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  /// What messages call it.
+  [[nodiscard]] virtual const std::string& name() const = 0;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Reads `bytes` bytes from `offset` on. Error(data): they are not all there, or the system cannot read them.
+  virtual void read(std::int64_t offset, void* to, std::int64_t bytes) const = 0;
+};
+
+/// The bytes of a file. Error(data): it is missing, or no file.
+[[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::string& path);
+
+/// Bytes that come one after the other.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  /// The next `bytes` bytes. Error(data): there are no more, or they are damaged.
+  virtual void read(void* to, std::int64_t bytes) = 0;
+};
+
+/// A part of a source, which it must not outlive.
+class PartStream final : public ByteStream {
+ public:
+  PartStream(const ByteSource& source, std::int64_t offset, std::int64_t bytes)
+      : source_(source), at_(offset), end_(offset + bytes) {}
+  void read(void* to, std::int64_t bytes) override;
+
+ private:
+  const ByteSource& source_;
+  std::int64_t at_, end_;
+};
+
+}  // namespace dat

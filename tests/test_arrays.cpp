@@ -1,0 +1,322 @@
+// Pickles, .npz and .npy: what users have, and what nobody should have.
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/random.hpp"
+#include "data_path.hpp"
+#include "io/arrays.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+class MemoryBytes final : public ByteSource {
+ public:
+  explicit MemoryBytes(std::string bytes) : bytes_(std::move(bytes)) {}
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(bytes_); }
+  void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
+    // The reader has to know what is there: beyond it, this is a fault of the reader.
+    if (offset < 0 || bytes < 0 || offset > size() || bytes > size() - offset)
+      throw std::out_of_range("beyond the end");
+    std::copy_n(bytes_.begin() + offset, bytes, static_cast<char*>(to));
+  }
+
+ private:
+  std::string bytes_, name_ = "memory";
+};
+
+const std::vector<std::string> kFiles = {"p2.pickle",      "p3.pickle",     "p4.pickle",   "p5.pickle",
+                                         "python2.pickle", "numpy2.pickle", "list.pickle", "scalars.pickle",
+                                         "stored.npz",     "deflated.npz",  "zip64.npz"};
+
+std::string golden(const std::string& name) { return read_bytes(test::data_path("golden/extra_set/" + name)); }
+
+struct Contents {
+  std::vector<std::uint8_t> labels, pixels;
+};
+
+/// All that is in a file of arrays.
+Contents contents(const std::string& bytes, int classes = 256) {
+  const MemoryBytes source(bytes);
+  const ImageArrays arrays = find_images(source, nullptr);
+  Contents all;
+  all.labels = read_labels(arrays, classes);
+  read_images(arrays, [&](const std::vector<std::uint8_t>& pixels) {
+    all.pixels.insert(all.pixels.end(), pixels.begin(), pixels.end());
+  });
+  return all;
+}
+
+/// "code: message" of what goes wrong, or "none".
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+std::string error_in(const std::string& bytes) {
+  return error_of([&] { static_cast<void>(contents(bytes)); });
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// As extra_set.py makes them.
+Contents expected() {
+  Contents all;
+  for (int sample = 0; sample < 6; ++sample) {
+    all.labels.push_back(static_cast<std::uint8_t>((3 * sample + 1) % 10));
+    for (int y = 0; y < 4; ++y)
+      for (int x = 0; x < 4; ++x)
+        for (int channel = 0; channel < 3; ++channel)
+          all.pixels.push_back(static_cast<std::uint8_t>(sample * 89 + channel * 61 + y * 17 + x * 3));
+  }
+  return all;
+}
+
+void replace(std::string& bytes, const std::string& old, const std::string& with) {
+  const std::size_t at = bytes.find(old);
+  REQUIRE(at != std::string::npos);
+  bytes.replace(at, old.size(), with);
+}
+
+}  // namespace
+
+TEST_CASE("Pickles of each protocol and Python, .npz and .npy hold the images and labels that were written",
+          "[arrays]") {
+  const Contents right = expected();
+  for (const std::string& name : kFiles) {
+    CAPTURE(name);
+    const Contents found = contents(golden(name));
+    CHECK(found.labels == right.labels);
+    CHECK(found.pixels == right.pixels);
+  }
+  const TemporaryFolder folder;
+  convert_dataset({.source = test::data_path("golden/extra_set/images.npy"),
+                   .output = folder / "set.h5",
+                   .labels = test::data_path("golden/extra_set/labels.npy")});
+  const auto set = open_dataset({folder / "set.h5"}, "train", 0);
+  REQUIRE(set->size() == 6);
+  CHECK(set->info().classes == 8);  // the file names none: the highest label is 7
+  std::vector<std::uint8_t> pixels(48);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    set->read(i, pixels.data());
+    CHECK(std::equal(pixels.begin(), pixels.end(), right.pixels.begin() + 48 * i));
+    CHECK(set->label(i) == right.labels[static_cast<std::size_t>(i)]);
+  }
+  CHECK(contains(inspect_dataset(folder / "set.h5"), "6 images of 4 x 4 x 3, 8 classes"));
+}
+
+TEST_CASE("Nothing in a pickle is executed: every name and operation that is no part of an array is refused",
+          "[arrays]") {
+  using std::string_literals::operator""s;
+  const auto refused = [](const std::string& bytes, const std::string& reason) {
+    const std::string error = error_in(bytes);
+    CAPTURE(error, reason);
+    CHECK(error.substr(0, 3) == "3: ");
+    CHECK(contains(error, reason));
+  };
+  refused("\x80\x02"s + "cos\nsystem\nX\x0b\0\0\0touch pwned\x85R."s, "byte 2: wants os.system, which is no part");
+  refused("\x80\x02"s + "cposix\nsystem\nU\x05touch\x85R."s, "wants posix.system");
+  refused("\x80\x04\x8c\x08"s + "builtins\x8c\x04"s + "eval\x93\x8c\x01"s + "1\x85R."s, "byte 18: wants builtins.eval");
+  refused("\x80\x02"s + "cnumpy\nload\n."s, "wants numpy.load");
+  refused("\x80\x02"s + "c\x1b[31m\nx\n."s, "wants ?[31m.x");
+  refused("\x80\x02(S'ls'\nios\nsystem\n."s, "byte 3: has the operation 0x53");
+  refused("\x80\x02(ios\nsystem\n."s, "has the operation 0x69");                 // INST
+  refused("\x80\x02(cnumpy\nndarray\no."s, "has the operation 0x6f");            // OBJ
+  refused("\x80\x02"s + "cnumpy\nndarray\n)\x81."s, "has the operation 0x81");   // NEWOBJ
+  refused("\x80\x04"s + "cnumpy\nndarray\n)}\x92."s, "has the operation 0x92");  // NEWOBJ_EX
+  refused("\x80\x02\x82\x01."s, "has the operation 0x82");                       // EXT1
+  refused("\x80\x02Pid\n."s, "has the operation 0x50");                          // PERSID
+  refused("\x80\x05\x97."s, "out-of-band");
+  refused("\x80\x02"s + "cnumpy\nndarray\n)R."s, "makes an array in an unknown way");
+  refused("\x80\x02}cnumpy\nndarray\n)Rb."s, "makes an array in an unknown way");
+  refused("\x80\x02]N\x85"s + "b."s, "no state that is known");
+  refused("\x80\x02]."s, "holds no dictionary");
+  refused("\x80\x02}."s, "has no images under the names in use (data, image, images); it holds nothing");
+  refused("\x80\x06}."s, "is of protocol 6");
+  refused("(dp0\n."s, "neither a folder of binary records nor a pickle");
+  refused("\x80\x02"s + "R."s, "byte 2: takes an object where none is");
+  refused("\x80\x02h\x07."s, "refers to object 7");
+  refused("\x80\x02"s + "e."s, "ends a group that has not begun");
+  refused("\x80\x02(}e."s, "takes an object where none is");
+  refused("\x80\x02}(Nu."s, "a key without a value");
+  refused("\x80\x02X\xff\xff\xff\x7f"s + "ab."s, "needs 2147483647 more bytes, the file has 3");
+  refused("\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xff"s + "ab."s, "needs 18446744073709551615 more bytes");
+  refused("\x80\x02"s, "ends at byte 2 in the middle of the pickle");
+  refused("\x80\x02"s + "c" + std::string(300, 'x') + "\ny\n."s, "a name of more than 256 bytes");
+}
+
+TEST_CASE("Deep, cyclic and endless pickles cost no stack and little memory", "[arrays]") {
+  using std::string_literals::operator""s;
+  const auto refused = [](const std::string& bytes, const std::string& reason) {
+    const std::string error = error_in(bytes);
+    CAPTURE(error, reason);
+    CHECK(contains(error, reason));
+  };
+  refused("\x80\x02)"s + std::string(1000000, '\x85') + "."s, "holds no dictionary");
+  refused("\x80\x02]q\0h\0a."s, "holds no dictionary");                              // in itself
+  refused("\x80\x02}q\0X\4\0\0\0datah\0sX\5\0\0\0labelh\0s."s, "data is no array");  // in itself
+  refused("\x80\x02"s + std::string(5000000, 'N') + "."s, "holds more than 2097152 objects");
+  refused("\x80\x02"s + std::string(5000000, '(') + "."s, "begins more than 2097152 groups");
+  refused("\x80\x04N"s + std::string(5000000, '\x94') + "."s, "remembers more than 2097152 objects");
+}
+
+TEST_CASE("An unknown layout, another type and labels that do not fit are refused with what was found", "[arrays]") {
+  const auto changed = [](const std::string& name, const std::string& old, const std::string& with) {
+    std::string bytes = golden(name);
+    replace(bytes, old, with);
+    return error_in(bytes);
+  };
+  const auto npy = [](std::string header, std::size_t bytes) {
+    header += '\n';
+    return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header +
+           std::string(bytes, '\1');
+  };
+  CHECK(contains(changed("p4.pickle",
+                         "\x8c\x04"
+                         "data",
+                         "\x8c\x04"
+                         "dota"),
+                 "the names in use (data, image, images); it holds dota, extrapolated_targets, ti_index"));
+  CHECK(contains(changed("p4.pickle",
+                         "\x8c\x04"
+                         "data",
+                         "\x8c\x04"
+                         "dota"),
+                 "without the images: add these as 'data'"));
+  CHECK(contains(changed("p4.pickle", "extrapolated", "interpolated"), "has no labels under the names in use"));
+  CHECK(contains(changed("stored.npz", "<i4", "<f4"), "label is float32 [6], but labels must be integers"));
+  CHECK(contains(changed("stored.npz", "<i4", ">i4"), "its checksum is another"));
+  CHECK(contains(changed("p3.pickle", "u1q", "i1q"), "data is int8 [6, 4, 4, 3], but images must be uint8"));
+  CHECK(
+      contains(changed("p3.pickle", "i8q", "f8q"), "extrapolated_targets is float64 [6], but labels must be integers"));
+  CHECK(contains(changed("p3.pickle", "u1q", "O1q"), "data is type O1 [6, 4, 4, 3]"));
+  // Shape (6, 4, 4, 3) of the images: K 6 K 4 K 4 K 3.
+  const std::string shape = std::string("K\6K\4K\4K\3", 8);
+  CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\4K\3K\4", 8)), "images must be square"));
+  CHECK(contains(changed("p3.pickle", shape, std::string("K\4K\4K\6K\3", 8)), "images must be square"));
+  CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\3K\4K\4", 8)), "none"));  // as well as channels first
+  CHECK(contains(changed("p3.pickle", shape, std::string("K\7K\4K\4K\3", 8)), "has 288 bytes from byte"));
+  CHECK(contains(changed("p3.pickle", shape, std::string("M\xff\xffM\xff\xff", 6) + std::string("K\3")), "but uint8"));
+  CHECK(contains(error_of([] { static_cast<void>(contents(golden("p4.pickle"), 7)); }),
+                 "3: memory: label 7 of image 2 is not in 0..6"));
+
+  const auto pair = [](const std::string& images, const std::string& labels) {
+    const MemoryBytes first(images), second(labels);
+    return error_of([&] { (void)read_labels(find_images(first, &second), 10); });
+  };
+  const std::string images = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 4, 3), }", 96);
+  CHECK(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }", 2)) == "none");
+  CHECK(contains(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", 3)),
+                 "one label for each of the 2 images"));
+  CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", 5)), "5 bytes"));
+  CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", 4)), "label 257"));
+  CHECK(
+      contains(pair(images, npy("{'descr': [('a', '<i2')], 'fortran_order': False, 'shape': (2,), }", 4)), "records"));
+  CHECK(contains(pair(images, npy("{'descr': '<i2', 'shape': (2,), }", 4)), "incomplete header"));
+  CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2", 4)), "cut off"));
+  CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (4611686018427387904,), }", 4)),
+                 "impossible size"));
+  CHECK(contains(pair(npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 4, 4, 3), }", 96), images),
+                 "Fortran's order"));
+  CHECK(contains(error_in(images), "name the other one with --labels"));
+  CHECK(contains(pair(images, "\x93NUMPY\1"), "too short for a .npy file"));
+}
+
+TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
+  const std::string good = golden("deflated.npz");
+  const std::size_t end = good.rfind("PK\5\6"), directory = good.find("PK\1\2");
+  REQUIRE(end != std::string::npos);
+  REQUIRE(directory != std::string::npos);
+  const auto with = [&](std::size_t at, const std::string& bytes) {
+    std::string changed = good;
+    changed.replace(at, bytes.size(), bytes);
+    return error_in(changed);
+  };
+  CHECK(error_in(good) == "none");
+  CHECK(contains(with(directory + 10, "\1"), "image.npy is packed by method 1; known are 0"));
+  CHECK(contains(with(directory + 8, "\1"), "image.npy is encrypted"));
+  CHECK(contains(with(directory + 24, "\xff\xff\xff\x7f"), "image.npy claims 2147483647 bytes, packed in"));
+  CHECK(contains(with(directory + 24, "\xff"), "image.npy: holds"));
+  CHECK(contains(with(directory + 16, "\1\2\3\4"), "is damaged: its checksum is another"));
+  CHECK(contains(with(directory + 42, "\1"), "no header at byte 1"));
+  CHECK(contains(with(end + 10, "\xff\xff"), "has a directory of 65535 entries"));
+  CHECK(contains(with(end + 10, "\3"), "has a directory that is cut off"));
+  CHECK(contains(with(end + 16, "\xff\xff\xff"), "refers to byte 16777215"));
+  CHECK(contains(with(end, "XX"), "has no directory at its end: it is cut off, or no .npz file"));
+  CHECK(contains(error_in(good.substr(0, good.size() - 30)), "has no directory at its end"));
+  CHECK(contains(error_in(good.substr(0, 2)), "too short for an .npz file"));
+}
+
+// What a reader may take is in proportion to the file, not to what the file claims. Fixed: blocks of 64 KiB for a
+// pickle's operations, its text and zlib's input, zlib's own 44 KiB, each for at most four streams; the error's text.
+// In proportion: a pickle's object takes 56 bytes for each byte in the file, twice as much while the list of them
+// grows, and deflated images 1032 at most, held three times (as read, reordered, in this test).
+TEST_CASE("Ten thousand damaged pickles and archives are read or refused, with memory in proportion to the file",
+          "[arrays]") {
+  std::vector<std::string> files;
+  for (const std::string& name : kFiles) files.push_back(golden(name));
+  constexpr std::size_t kFixed = 2 << 20;
+  int refused = 0, read = 0;
+  for (std::uint32_t trial = 0; trial < 10000; ++trial) {
+    const std::size_t which = trial % files.size();
+    std::string bytes = files[which];
+    const Philox4 words = random_words(1, Purpose::synthetic_data, 0, trial, 0);
+    const auto at = [&](std::uint32_t word) { return static_cast<std::size_t>(word % bytes.size()); };
+    switch (trial / files.size() % 4) {
+      case 0:  // bits
+        for (std::uint32_t i = 0; i <= words.v[0] % 4; ++i) {
+          const Philox4 flip = random_words(2, Purpose::synthetic_data, i, trial, 0);
+          bytes[at(flip.v[0])] = static_cast<char>(bytes[at(flip.v[0])] ^ (1 << (flip.v[1] % 8)));
+        }
+        break;
+      case 1:  // bytes, often those of large numbers
+        for (std::uint32_t i = 0; i <= words.v[0] % 4; ++i) {
+          const Philox4 change = random_words(3, Purpose::synthetic_data, i, trial, 0);
+          bytes[at(change.v[0])] = static_cast<char>(change.v[1] % 2 == 0 ? 0xff : change.v[2]);
+        }
+        break;
+      case 2:  // an end
+        bytes.resize(at(words.v[0]));
+        break;
+      default: {  // a piece of itself elsewhere
+        const std::string piece = bytes.substr(at(words.v[0]), 1 + words.v[1] % 64);
+        bytes.insert(at(words.v[2]), piece);
+      }
+    }
+    const std::size_t before = allocated_bytes;
+    std::string problem;
+    try {
+      static_cast<void>(contents(bytes));
+      ++read;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) problem = error.what();
+      ++refused;
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    const std::size_t taken = allocated_bytes - before;
+    const std::size_t growth = files[which].starts_with("PK") ? 3 * 1032 : 256;
+    if (!problem.empty() || taken > kFixed + growth * bytes.size()) {
+      CAPTURE(trial, which, problem, taken, bytes.size());
+      CHECK(false);
+    }
+  }
+  // Most changes hit pixels, which pickles do not check; most cuts and pieces hit the structure.
+  CHECK(refused > 4000);
+  CHECK(read > 1000);
+}
