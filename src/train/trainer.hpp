@@ -6,6 +6,7 @@
 
 #include "assess/assessment.hpp"
 #include "dat/reducer.hpp"
+#include "train/codec_state.hpp"
 #include "train/layer_sampling.hpp"
 #include "train/learner.hpp"
 #include "train/local_examples.hpp"
@@ -59,12 +60,13 @@ class Trainer {
   [[nodiscard]] const Attack& attack() const { return *attack_; }
   [[nodiscard]] const LocalExamples& examples() const { return source_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
+  [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
 
  private:
-  [[nodiscard]] std::vector<Stateful*> parts() { return {&update_, &statistics_, layers_.get(), &source_, &timer_}; }
+  [[nodiscard]] std::vector<Stateful*> parts() { return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_}; }
   void require_good_step() const;
   const StepRecord& record(std::int64_t weight_gradients);
 
@@ -82,6 +84,7 @@ class Trainer {
   LocalExamples source_;
   std::unique_ptr<LayerSampling> layers_;
   GradientReducer reducer_;
+  CodecState codec_state_;
   Learner learner_;
   WeightUpdate update_;
   StopVote vote_;
