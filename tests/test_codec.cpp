@@ -36,6 +36,13 @@ std::vector<float> pass(ReductionCase& f, const Way& way, const std::vector<floa
   return f.reduce(reducer, ActiveSet::all(f.model.parameters.layers()), step, gradient);
 }
 
+ActiveSet layer_alone(const Parameters& p, int layer) {
+  ActiveSet active = ActiveSet::all(p.layers());
+  std::fill(active.scale.begin(), active.scale.end(), 0.0F);
+  active.scale[static_cast<std::size_t>(layer)] = 1;
+  return active;
+}
+
 const Segment& named(const Parameters& p, const std::string& name) {
   return *std::find_if(p.segments.begin(), p.segments.end(), [&](const Segment& one) { return one.name == name; });
 }
@@ -113,9 +120,7 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
   std::map<int, int> first, second, last;
   constexpr int kDraws = 4000;
   GradientReducer reducer = f.reducer({.codec_transport = "gather"}, "int8");
-  ActiveSet only = ActiveSet::all(f.model.parameters.layers());
-  for (int d = 0; d < f.model.parameters.layers(); ++d)
-    only.scale[static_cast<std::size_t>(d)] = d == bias.layer ? 1.0F : 0.0F;
+  const ActiveSet only = layer_alone(f.model.parameters, bias.layer);
   for (int step = 0; step < kDraws; ++step) {
     const auto result = f.reduce(reducer, only, step, gradient);
     const auto level = [&](std::size_t k) {
@@ -273,8 +278,7 @@ TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two step
   }
 }
 
-TEST_CASE("ATOMO: a matrix of few atoms comes through whole, and the variance is that of the probabilities",
-          "[codec]") {
+TEST_CASE("ATOMO: a matrix of few atoms comes through whole; others are chosen by the best probabilities", "[codec]") {
   const auto single = Communicator::single();
   ReductionCase f(*single);
   const Parameters& p = f.model.parameters;
@@ -307,7 +311,7 @@ TEST_CASE("ATOMO: a matrix of few atoms comes through whole, and the variance is
   std::int64_t wrong = 0;
   GradientReducer reducer = f.reducer({}, "atomo");
   for (int draw = 0; draw < kDraws; ++draw) {
-    const auto result = f.reduce(reducer, ActiveSet::all(p.layers()), draw, gradient);
+    const auto result = f.reduce(reducer, layer_alone(p, linear.layer), draw, gradient);
     int atoms = 0;
     for (std::size_t row = 0; row < classes; ++row) {
       const double value = result[begin + row * cols + 2 * row];
