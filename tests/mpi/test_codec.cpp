@@ -274,6 +274,13 @@ TrainOptions with_codec(const Way& way, const std::string& mask) {
   options.mask = mask;
   options.bucket = 3000;
   options.epochs = 4;
+  options.attack = "none";
+  options.lambda = 0;
+  options.batch = 4;
+  options.micro_batch = 4;
+  options.limit_train = 64;
+  options.limit_test = 16;
+  options.threads = 1;
   return options;
 }
 
