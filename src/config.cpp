@@ -737,6 +737,13 @@ void describe(Options& options, TrainOptions& o) {
 
   options.group("Reduction");
   options.add("--codec", o.codec, "how gradients become messages between ranks", one_of(codecs().names()));
+  options.add("--codec-transport", o.codec_transport,
+              "how messages meet; auto: sum float32, powersgd; gather int8, terngrad, atomo; two_sided bf16, f16",
+              one_of({"auto", "sum", "gather", "two_sided"}));
+  options.add("--codec-rank", o.codec_rank,
+              "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3", kAutoCount);
+  options.add("--codec-clip", o.codec_clip,
+              "terngrad: largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount);
   options.add("--aggregator", o.aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()));
   options.add(
       "--transport", o.transport,
@@ -883,6 +890,10 @@ void resolve(TrainOptions& o) {
   only_for("autofreeze", "--freeze-percentile", o.freeze_percentile != plain.freeze_percentile);
   // The layers' learning rates go the way of 1/p, which is 1 there: they multiply the step.
   if (o.selector == "freezeout" && o.freeze_lr != "constant") o.importance = "outside";
+  check(o.codec_rank == 0 || o.codec == "powersgd" || o.codec == "atomo",
+        "--codec-rank works with --codec powersgd or ", "atomo, not with ", o.codec, "; leave it off");
+  check(o.codec_clip == plain.codec_clip || o.codec == "terngrad",
+        "--codec-clip works with --codec terngrad, not with ", o.codec, "; leave it off");
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
   if (o.micro_batch == 0) o.micro_batch = o.batch;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

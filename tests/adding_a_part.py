@@ -161,9 +161,9 @@ namespace {
 class Unsummed final : public Codec {
  public:
   explicit Unsummed(Backend& backend) : backend_(backend) {}
-  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const override { return 4 * elements; }
+  [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 * tensor.size; }
   [[nodiscard]] bool exact() const override { return true; }
-  [[nodiscard]] bool summable() const override { return false; }
+  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather}; }
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});

@@ -52,10 +52,9 @@ class Coarse final : public Codec {
  public:
   Coarse(Backend& backend, const Parameters& parameters, const CodecOptions& options)
       : backend_(backend), parameters_(parameters), options_(options) {
-    std::int64_t chunks = 0, bytes_of_all = 0;
+    std::int64_t chunks = 0;
     for (const Segment& segment : parameters.segments) {
       chunks += (segment.size + kChunk - 1) / kChunk;
-      bytes_of_all += bytes(segment.size);
     }
     const auto doubles = [&](std::int64_t count) {
       return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count) * sizeof(double), "test"));
@@ -65,9 +64,9 @@ class Coarse final : public Codec {
     residual_ = backend.allocate_floats(parameters.size, "test");
   }
 
-  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const override { return 4 + (elements + 3) / 4 * 4; }
+  [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 + (tensor.size + 3) / 4 * 4; }
   [[nodiscard]] bool exact() const override { return false; }
-  [[nodiscard]] bool summable() const override { return false; }
+  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather}; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     sum(backend_.device(), bucket.chunks, kernels::SquaredNorm{gradients}, partial_, sums_);
@@ -103,7 +102,9 @@ class Coarse final : public Codec {
     backend_.copy_to_device(gradients, values.data(), values.size() * sizeof(float));
   }
 
-  [[nodiscard]] std::vector<State> state() const override { return {{"residual", residual_}}; }
+  [[nodiscard]] std::vector<State> state() const override {
+    return {{.name = "residual", .data = residual_, .count = parameters_.size, .own = true}};
+  }
 
  private:
   struct Places {
@@ -166,7 +167,8 @@ struct ReductionCase {
         gradients(backend->allocate_floats(model.parameters.size, "test")) {}
 
   [[nodiscard]] std::unique_ptr<Codec> codec(const std::string& name) {
-    const CodecOptions options{.seed = 5, .rank = group.rank()};
+    CodecOptions options = codec_options;
+    options.rank = sender < 0 ? group.rank() : sender;
     if (name == "coarse") return std::make_unique<Coarse>(*backend, model.parameters, options);
     return codecs().at(name)(*backend, model.parameters, options);
   }
@@ -211,6 +213,8 @@ struct ReductionCase {
   }
 
   Communicator& group;
+  CodecOptions codec_options{.seed = 5};
+  int sender = -1;  ///< whose message the codec makes; -1: this rank's
   std::unique_ptr<Backend> backend;
   Model model;
   float* gradients;

@@ -278,7 +278,9 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "--graphs",
                                  "off",
                                  "--codec",
-                                 "float32",
+                                 "int8",
+                                 "--codec-transport",
+                                 "two_sided",
                                  "--aggregator",
                                  "mean",
                                  "--overlap",
@@ -298,9 +300,9 @@ TEST_CASE("the resolved configuration restores every option") {
   // the early stop and the reuse of its last step, lars the options of the other optimizers; some
   // families have one member).
   const std::vector<std::string> excluded = {
-      "quiet",      "attack-stop", "stale-attack",    "attack-reuse",      "nesterov", "beta1",
-      "beta2",      "epsilon",     "bias-correction", "trust-coefficient", "loss",     "codec",
-      "aggregator", "mask",        "transport"};
+      "quiet",   "attack-stop",     "stale-attack",      "attack-reuse", "nesterov",   "beta1",      "beta2",
+      "epsilon", "bias-correction", "trust-coefficient", "loss",         "codec-rank", "codec-clip", "aggregator",
+      "mask",    "transport"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
@@ -311,7 +313,7 @@ TEST_CASE("the resolved configuration restores every option") {
     CHECK(a != b);
     ++options;
   }
-  CHECK(options >= 46);
+  CHECK(options >= 48);
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {
@@ -411,6 +413,17 @@ TEST_CASE("codec and aggregator stand in the resolved configuration") {
   const std::string toml = parse({}).resolved_toml;
   CHECK(contains(toml, "\ncodec = \"float32\"\n"));
   CHECK(contains(toml, "\naggregator = \"mean\"\n"));
+}
+
+TEST_CASE("options of one codec are refused with another") {
+  CHECK(parse({"--codec", "powersgd", "--codec-rank", "4"}).train.codec_rank == 4);
+  CHECK(parse({"--codec", "atomo", "--codec-rank", "auto"}).train.codec_rank == 0);
+  CHECK(parse({"--codec", "terngrad", "--codec-clip", "0"}).train.codec_clip == 0);
+  CHECK(
+      contains(refusal({"--codec", "int8", "--codec-rank", "4"}), "--codec-rank works with --codec powersgd or atomo"));
+  CHECK(contains(refusal({"--codec-clip", "3"}), "--codec-clip works with --codec terngrad, not with float32"));
+  CHECK(contains(refusal({"--codec-transport", "ring"}), "one of auto, sum, gather, two_sided"));
+  CHECK(contains(refusal({"--codec-rank", "0"}), "--codec-rank"));
 }
 
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {

@@ -10,7 +10,8 @@
 namespace dat {
 
 /// Everything that a run needs to go on bit for bit, independent of the number of ranks. One HDF5 file:
-/// /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /state/* for the rest.
+/// /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /codec/ARRAY in memory's order, /state/*
+/// for the rest.
 struct Checkpoint {
   struct Array {
     std::string name;  ///< path in the file, e.g. "param/layer1.0.conv1.weight"

@@ -12,21 +12,36 @@ namespace dat {
 
 class Backend;
 
-/// Tensors whose gradients travel together, in one message: those of the active layers among the segments
-/// first .. end - 1. Each tensor's message has a place of its own in it.
+/// How the messages of all ranks meet.
+enum class Transport : std::uint8_t {
+  sum,       ///< MPI adds them up: messages are made of floats, and a sum of messages stands for the sum of gradients
+  gather,    ///< every rank gets all of them, decodes them, and aggregates for itself
+  two_sided  ///< each rank gets its share of all of them, and sends the mean, encoded once more, to all
+};
+
+/// Tensors whose gradients travel together, in one message: those of the active layers among the tensors
+/// first .. end - 1. Each tensor's message has a place of its own in it. With Transport::two_sided a "tensor" is what
+/// one rank has to average of a tensor of the network, a run of its elements.
 struct Bucket {
-  int first = 0, end = 0;  ///< segments
+  int first = 0, end = 0;  ///< tensors
   std::int64_t step = 0;   ///< of the training: with seed and rank, the key of counted random numbers
-  /// The tensors' elements, for the loops of kernels/launch.hpp; results of `sum` begin with segment `first`.
+  /// Counts the messages of a step: from 0 to Codec::rounds() - 1; with Transport::two_sided, the mean's have number 1.
+  int round = 0;
+  /// The tensors' elements, for the loops of kernels/launch.hpp; results of `sum` begin with tensor `first`.
   Chunks chunks{};
-  const std::int64_t* element = nullptr;  ///< [all segments], on the device: the tensor's first element
-  const std::int64_t* byte = nullptr;     ///< [all segments], on the device: the first byte of its message
+  const std::int64_t* element = nullptr;  ///< [all tensors], on the device: the tensor's first element
+  const std::int64_t* size = nullptr;     ///< [all tensors], on the device: its elements
+  const std::int64_t* byte = nullptr;     ///< [all tensors], on the device: the first byte of its message
   std::int64_t bytes = 0;                 ///< of the whole message
+  /// Room for one `sum`, on the device: partial [chunks.count][kSums], sums [end - first][kSums].
+  double *partial = nullptr, *sums = nullptr;
 };
 
 struct CodecOptions {
   std::uint64_t seed = 1;  ///< of random numbers
   int rank = 0;            ///< of those that send to each other
+  int factors = 0;         ///< columns of powersgd's factors, atoms of atomo; 0: the codec's own
+  double clip = 2.5;       ///< terngrad: largest gradient, in standard deviations of its tensor; 0: any
 };
 
 /// How gradients become a message, and a message gradients. All work is queued on the device, through the loops of
@@ -35,26 +50,30 @@ class Codec {
  public:
   virtual ~Codec() = default;
 
-  /// Bytes of the message of a tensor with so many elements: a multiple of 4, and the same whatever the values are, so
-  /// that no rank need tell the others how long its messages are. A message that may be shorter has its length in it.
-  [[nodiscard]] virtual std::int64_t bytes(std::int64_t elements) const = 0;
+  /// Bytes of a tensor's message in this round: a multiple of 4, and the same whatever the values are, so that no rank
+  /// need tell the others how long its messages are. A message that may be shorter has its length in it.
+  [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
   /// Whether decoding what was encoded brings back every bit.
   [[nodiscard]] virtual bool exact() const = 0;
-  /// Whether messages are made of floats, and the sum of the ranks' messages decodes to the sum of their gradients.
-  [[nodiscard]] virtual bool summable() const = 0;
+  /// How its messages may meet, the way that is taken by default first.
+  [[nodiscard]] virtual std::vector<Transport> transports() const = 0;
+  /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the
+  /// last decoding leaves the result. More than one goes with Transport::sum alone.
+  [[nodiscard]] virtual int rounds() const { return 1; }
 
   /// Writes the messages of the bucket's tensors. gradients: the whole flat block [parameters.size]; message: the
-  /// bucket's; both on the device. Called once a step for every tensor that takes part in it.
+  /// bucket's; both on the device. Called once a step and round for every tensor that takes part in it.
   virtual void encode(const Bucket& bucket, const float* gradients, void* message) = 0;
   /// Sets the bucket's elements of `gradients` to `factor` times what any rank's message stands for, or a sum of
-  /// messages. The other elements are left alone.
+  /// messages. The other elements are left alone. In a round that is not the last one it may leave all of them alone.
   virtual void decode(const Bucket& bucket, const void* message, float factor, float* gradients) = 0;
 
-  /// What this rank remembers from step to step, such as what compression has left out so far: flat arrays
-  /// [parameters.size] in the layout of the gradients, on the device. Every rank has its own.
+  /// What is remembered from step to step, such as what compression has left out so far: floats on the device.
   struct State {
     std::string name;
-    float* data;
+    float* data;  ///< [count]
+    std::int64_t count;
+    bool own;  ///< every rank has its own; else all have the same
   };
   [[nodiscard]] virtual std::vector<State> state() const { return {}; }
 };

@@ -104,7 +104,7 @@ class Communicator {
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
   void barrier();
 
-  /// Lets a thread move on, from now on, what the three calls below start, while the caller computes: without it, that
+  /// Lets a thread move on, from now on, what the calls below start, while the caller computes: without it, that
   /// happens in test(), in wait() and in other members only. The thread sleeps while nothing is under way, and most of
   /// the time otherwise. One for all groups of the process. False: MPI does not grant the calls of a second thread.
   [[nodiscard]] bool move_on_beside();
@@ -118,6 +118,10 @@ class Communicator {
   /// the same `bytes` and `at` [size()], which must stay as they are until the request is done.
   [[nodiscard]] Request start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
                                          const std::vector<int>& at);
+  /// Starts what exchange() does: what rank r gets stands at `send` + to_at[r], what it has for this rank goes to
+  /// `receive` + from_at[r]. The arrays must stay as they are until the request is done.
+  [[nodiscard]] Request start_exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at,
+                                       void* receive, const std::vector<int>& from, const std::vector<int>& from_at);
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody

@@ -75,11 +75,14 @@ struct TrainOptions {
   std::string freeze_lr = "scaled";       ///< freezeout: scaled | unscaled | constant
   double freeze_percentile = 50;          ///< autofreeze
 
-  std::string codec = "float32";    ///< how gradients become messages
-  std::string aggregator = "mean";  ///< how the gradients of all ranks become one
-  std::string transport = "union";  ///< of masks per worker: dense | union | allgather
-  bool overlap = false;             ///< send gradients while the backward pass runs
-  std::int64_t bucket = 0;          ///< elements of one message; 0: 2^19 with overlap, else 2^23
+  std::string codec = "float32";         ///< how gradients become messages
+  std::string codec_transport = "auto";  ///< auto (the codec's own) | sum | gather | two_sided
+  int codec_rank = 0;                    ///< columns of powersgd's factors, atoms of atomo; 0: the codec's own
+  double codec_clip = 2.5;               ///< of terngrad, in standard deviations; 0: none
+  std::string aggregator = "mean";       ///< how the gradients of all ranks become one
+  std::string transport = "union";       ///< of masks per worker: dense | union | allgather
+  bool overlap = false;                  ///< send gradients while the backward pass runs
+  std::int64_t bucket = 0;               ///< elements of one message; 0: 2^19 with overlap, else 2^23
 
   std::string out;                    ///< empty: the run names its folder by time or job
   std::int64_t max_steps = 0;         ///< 0: no limit

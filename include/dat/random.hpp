@@ -16,7 +16,8 @@ enum class Purpose : std::uint32_t {
   evaluation_start = 5,
   layer_draw = 6,
   synthetic_data = 7,
-  held_out = 8
+  held_out = 8,
+  gradient_codec = 9
 };
 
 struct Philox4 {

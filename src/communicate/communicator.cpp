@@ -328,6 +328,24 @@ Request Communicator::start_all_gather(const void* mine, void* all, const std::v
   return request;
 }
 
+Request Communicator::start_exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at,
+                                     void* receive, const std::vector<int>& from, const std::vector<int>& from_at) {
+  Request request;
+  if (size_ == 1) {
+    copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
+         static_cast<std::size_t>(to[0]));
+    return request;
+  }
+  for (int rank = 0; rank < size_; ++rank)
+    if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  const Turn turn;
+  turn.check(MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
+                            group_, &request.handle_),
+             "MPI_Ialltoallv");
+  request.watch();
+  return request;
+}
+
 int Communicator::message(std::size_t bytes, int other) const {
   require(other >= 0 && other < size_ && other != rank_, ExitCode::communication, "rank ", rank_, " of ", size_,
           " has no message to or from rank ", other, ": there is no such other rank");

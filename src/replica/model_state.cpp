@@ -31,7 +31,8 @@ void load_network(const Checkpoint& checkpoint, Model& model) {
   for (const Norm& norm : model.graph.norms)
     for (const char* name : {".running_mean", ".running_var"}) known.insert("bn/" + norm.name + name);
   for (const Checkpoint::Array& array : checkpoint.arrays)
-    require(array.name.starts_with("optim/") || array.name.starts_with("attack/") || known.contains(array.name),
+    require(array.name.starts_with("optim/") || array.name.starts_with("attack/") || array.name.starts_with("codec/") ||
+                known.contains(array.name),
             ExitCode::checkpoint, "the checkpoint's array ", array.name,
             " is none of the network's; it belongs to another network");
   load_segments(checkpoint, "param", model, model.parameters.values);

@@ -82,15 +82,18 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       source_(ranks, *splits_.train, options, plan_, *attack_, replica_, attack_passes_ > 0 ? &statistics_ : nullptr,
               timer_),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
-      reducer_(replica_.backend(), ranks, replica_.model().parameters, replica_.model().parameters.gradients,
-               codecs().at(options.codec)(replica_.backend(), replica_.model().parameters,
-                                          {.seed = options.seed, .rank = ranks.rank()}),
-               aggregators().at(options.aggregator)(replica_.backend(), replica_.model().parameters,
-                                                    {.ranks = ranks.size()}),
-               {.bucket_elements = bucket_of(options),
-                .overlap = options.overlap,
-                .transport = options.mask == "per_worker" ? options.transport : "",
-                .ended = [this](ReducerStage stage) { reducer_ended(stage); }}),
+      reducer_(
+          replica_.backend(), ranks, replica_.model().parameters, replica_.model().parameters.gradients,
+          codecs().at(options.codec)(
+              replica_.backend(), replica_.model().parameters,
+              {.seed = options.seed, .rank = ranks.rank(), .factors = options.codec_rank, .clip = options.codec_clip}),
+          aggregators().at(options.aggregator)(replica_.backend(), replica_.model().parameters,
+                                               {.ranks = ranks.size()}),
+          {.bucket_elements = bucket_of(options),
+           .overlap = options.overlap,
+           .transport = options.mask == "per_worker" ? options.transport : "",
+           .codec_transport = options.codec_transport}),
+      codec_state_(ranks, replica_.backend(), reducer_),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
                [this](int segment) {
                  layers_->weigh(segment);
@@ -251,7 +254,7 @@ void Trainer::share_state() {
 std::int64_t Trainer::checkpoint_bytes() const {
   const auto arrays = static_cast<std::int64_t>(1 + update_.optimizer().state().size());
   return static_cast<std::int64_t>(sizeof(float)) * (arrays * model().parameters.size + 2 * model().graph.statistics) +
-         source_.warm_start_bytes() + source_.begun_bytes();
+         codec_state_.bytes() + source_.warm_start_bytes() + source_.begun_bytes();
 }
 
 void Trainer::check_replicas() {

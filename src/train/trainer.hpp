@@ -7,6 +7,7 @@
 #include "assess/assessment.hpp"
 #include "dat/reducer.hpp"
 #include "replica/model_state.hpp"
+#include "train/codec_state.hpp"
 #include "train/layer_sampling.hpp"
 #include "train/learner.hpp"
 #include "train/local_examples.hpp"
@@ -60,12 +61,15 @@ class Trainer {
   [[nodiscard]] const Attack& attack() const { return *attack_; }
   [[nodiscard]] const LocalExamples& examples() const { return source_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
+  [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
 
  private:
-  [[nodiscard]] std::vector<Stateful*> parts() { return {&update_, &statistics_, layers_.get(), &source_, &timer_}; }
+  [[nodiscard]] std::vector<Stateful*> parts() {
+    return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_};
+  }
   void require_good_step() const;
   void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients);
@@ -84,6 +88,7 @@ class Trainer {
   LocalExamples source_;
   std::unique_ptr<LayerSampling> layers_;
   GradientReducer reducer_;
+  CodecState codec_state_;
   Learner learner_;
   WeightUpdate update_;
   StopVote vote_;

@@ -41,15 +41,19 @@ namespace {
   const std::vector<double>& p = trainer.layers().selector().probabilities();
   const bool of_any = options.mask == "per_worker" && options.transport == "union";
   const bool of_all = options.mask == "per_worker" && options.transport == "dense";
-  double elements = 0;
+  std::vector<double> sent(p.size());
   for (std::size_t d = 0; d < p.size(); ++d) {
     const double drawn = p[d] / probability_of_any(p);
-    elements += (of_all   ? 1
-                 : of_any ? 1 - std::pow(1 - drawn, ranks)
-                          : drawn) *
-                static_cast<double>(trainer.model().parameters.layer_sizes[d]);
+    sent[d] = of_all ? 1 : of_any ? 1 - std::pow(1 - drawn, ranks) : drawn;
   }
-  return 4 * elements;
+  return trainer.reducer().bytes_sent(sent, ranks);
+}
+
+/// What the messages of all ranks are to be called.
+[[nodiscard]] const char* name_of_messages(Transport transport) {
+  return transport == Transport::sum      ? "all-reduce       "
+         : transport == Transport::gather ? "all-gather       "
+                                          : "two-sided        ";
 }
 
 /// What each layer counts in the budget; empty where that is 1.
@@ -85,6 +89,11 @@ namespace {
     memory[allocation.purpose] += allocation.bytes;
     total += allocation.bytes;
   }
+  // Here is one rank: messages of several take more.
+  const GradientReducer& reducer = trainer.reducer();
+  const auto more = static_cast<std::size_t>(reducer.memory(ranks) - reducer.memory(1));
+  memory["gradient messages of " + std::to_string(ranks) + " ranks"] = more;
+  total += more;
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.examples().warm_start_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(train.size());
@@ -108,9 +117,10 @@ namespace {
        << "attack           " << trainer.attack().gradient_evaluations() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
-       << (options.mask == "per_worker" && options.transport == "allgather" ? "all-gather       " : "all-reduce       ")
-       << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
-       << megabytes(4.0 * static_cast<double>(model.parameters.size)) << " with all layers active\n"
+       << name_of_messages(reducer.transport()) << megabytes(bytes_per_step(trainer, options, ranks))
+       << " per step on average, "
+       << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
+       << " with all layers active\n"
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
        << ", the last three are kept\n"
        << warm_start.str() << "memory per rank  " << megabytes(static_cast<double>(total)) << " ("

@@ -114,6 +114,23 @@ int MPI_Allgatherv(const void* from, int from_count, MPI_Datatype from_type, voi
   return status;
 }
 
+int MPI_Alltoallv(const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
+                  const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group) {
+  int ranks = 0, sent = 0, received = 0;
+  PMPI_Comm_size(group, &ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    sent = std::max(sent, from_at[rank] + from_counts[rank]);
+    received = std::max(received, to_at[rank] + to_counts[rank]);
+  }
+  Staged source(from, size_of(from_type) * static_cast<std::size_t>(sent)),
+      target(to, size_of(to_type) * static_cast<std::size_t>(received));
+  count("MPI_Alltoallv", source, target);
+  const int status = PMPI_Alltoallv(source.data(), from_counts, from_at, from_type, target.data(), to_counts, to_at,
+                                    to_type, group);
+  target.bring_back();
+  return status;
+}
+
 int MPI_Iallreduce(const void* from, void* to, int count_of, MPI_Datatype type, MPI_Op op, MPI_Comm group,
                    MPI_Request* request) {
   require_host("MPI_Iallreduce", from, to);
@@ -130,5 +147,12 @@ int MPI_Iallgatherv(const void* from, int from_count, MPI_Datatype from_type, vo
                     const int* at, MPI_Datatype to_type, MPI_Comm group, MPI_Request* request) {
   require_host("MPI_Iallgatherv", from, to);
   return PMPI_Iallgatherv(from, from_count, from_type, to, to_counts, at, to_type, group, request);
+}
+
+int MPI_Ialltoallv(const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
+                   const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group,
+                   MPI_Request* request) {
+  require_host("MPI_Ialltoallv", from, to);
+  return PMPI_Ialltoallv(from, from_counts, from_at, from_type, to, to_counts, to_at, to_type, group, request);
 }
 }

@@ -334,6 +334,40 @@ class Perturbations(Restart):
         self.refuse(2, "warm-start \\(was 0, is 2\\)", "--out", "without", *self.WARM)
 
 
+class Codecs(Restart):
+    """What the codec of the gradients remembers belongs to the state of each rank."""
+
+    def test_survive_a_kill_and_a_stop(self):
+        for name, *codec in (("int8",), ("int8", "--codec-transport", "two_sided", "--overlap", "--bucket", 700),
+                             ("powersgd", "--mask", "per_worker", "--overlap", "--bucket", 700)):
+            with self.subTest(codec):
+                shutil.rmtree("straight", ignore_errors=True)
+                codec = ["--codec", name, *codec]
+                self.straight(*codec)
+                kept = common.state("straight")
+                self.assertEqual("codec/powersgd_error" in kept, name == "powersgd")
+                if name == "powersgd":
+                    self.assertEqual(kept["codec/powersgd_error"].shape[0], 2)
+                    self.assertTrue((kept["codec/powersgd_error"][0] != kept["codec/powersgd_error"][1]).any())
+                folder = "-".join(map(str, codec))
+                running = launch(folder, *codec)
+                try:
+                    self.assertTrue(running.wait_for(lambda: common.steps_written(folder) >= 14))
+                finally:
+                    running.end()
+                self.finish(folder, *codec)
+                self.go(folder + "-stopped", *codec, "--max-steps", 11)
+                self.finish(folder + "-stopped", *codec)
+
+    def test_go_on_with_other_ranks(self):
+        batch = ["train", *TRAIN, *EPOCHS, "--codec", "powersgd", "--batch", 8, "--out", "run"]
+        for ranks, steps in (2, 8), (3, 7), (1, 19):
+            ended = common.run(*batch, "--max-steps", steps, ranks=ranks)
+            self.assertEqual(ended.code, 0, ended.text)
+        self.assertEqual(common.state("run")["codec/powersgd_error"].shape[0], 1)
+        self.refuse(2, "codec-rank", "--out", "run", "--codec", "powersgd", "--codec-rank", 3)
+
+
 class OtherRanks(Restart):
     def test_go_on_at_the_same_place(self):
         """From 2 ranks to 1 with the same batch: an epoch then has 16 steps, of which the first 8 are done."""

@@ -167,6 +167,7 @@ TEST_CASE("Ranks with layers of their own: the mean over all of them, in any tra
     for (const std::string codec : {"float32", "coarse"})
       for (const bool overlap : {false, true})
         for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{8} << 20}) {
+          if (transport == "dense" && codec == "coarse") continue;  // it remembers, and is refused
           GradientReducer reducer =
               f.reducer({.bucket_elements = bucket, .overlap = overlap, .transport = transport}, codec);
           // What a codec that is not exact leaves out comes later: only its first step has a plain bound.

@@ -17,6 +17,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+import codecs_of_gradients
+from random_numbers import uniform, uniforms, words
+
 torch.set_default_dtype(torch.float64)
 
 UNIT = 2.0**-24  # half the distance of neighbouring f32 numbers, relative to them
@@ -60,42 +63,10 @@ class Rounding:
         return x * self.decide(x.detach() > 0)
 
 
-# Random numbers. docs/design.md, section 10, has the table of counters.
+# Random numbers: what they are for.
 
 INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, ATTACK_START, EVALUATION_START, LAYER_DRAW = range(1, 7)
 HELD_OUT = 8
-
-
-def philox(counter, key):
-    """Philox4x32-10 (Salmon et al., SC 2011) on arrays of 32-bit words held in uint64."""
-    low = np.uint64(0xFFFFFFFF)
-    c, k = [np.asarray(word, np.uint64) for word in counter], [np.uint64(word) for word in key]
-    for _ in range(10):
-        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        c = [(b >> np.uint64(32)) ^ c[1] ^ k[0], b & low, (a >> np.uint64(32)) ^ c[3] ^ k[1], a & low]
-        k = [(k[0] + np.uint64(0x9E3779B9)) & low, (k[1] + np.uint64(0xBB67AE85)) & low]
-    return c
-
-
-def words(seed, purpose, time, number, index):
-    """The four words of each counter, [4, ...]. `number` and `index` may be arrays."""
-    number, index = np.broadcast_arrays(np.asarray(number, np.uint64), np.asarray(index, np.uint64))
-    high = np.uint64(purpose << 24) ^ (number >> np.uint64(32))
-    return np.stack(philox([index, number & np.uint64(0xFFFFFFFF), np.full_like(index, time), high],
-                           [seed & 0xFFFFFFFF, seed >> 32]))
-
-
-def uniform(word):
-    """In [0, 1), 24 bits."""
-    return (word >> np.uint64(8)) / 2.0**24
-
-
-def uniforms(seed, purpose, time, number, count):
-    """`count` numbers in [0, 1): element i is word i mod 4 of index i / 4."""
-    return uniform(words(seed, purpose, time, number, np.arange((count + 3) // 4)).T.ravel()[:count])
-
-
-assert [int(word) for word in philox([0] * 4, [0] * 2)] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 
 
 # Networks: docs/design.md, section 3, and He et al.
@@ -293,6 +264,7 @@ class State:
     batches_tracked: int
     perturbations: np.ndarray = None
     begun: list = None  # of each rank: the perturbation of the next step's first images after --stale-attack iterations
+    codec: dict = None  # arrays of the gradients' codec
 
 
 @dataclasses.dataclass
@@ -394,7 +366,8 @@ class Reference:
                                              if self.selector == "autofreeze" else [np.zeros(0)]),
                      counts=np.zeros(layers if self.config["bias-correction"] else 0),
                      drawn_p=np.ones((self.masks, layers)), scale=np.ones((self.masks, layers)), batches_tracked=0,
-                     perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None)
+                     perturbations=np.zeros_like(self.train.images) if self.config["warm-start"] else None,
+                     codec=codecs_of_gradients.first_state(self.config, self.shapes, self.ranks))
 
     def read_state(self, path):
         """A checkpoint: docs/manual.md."""
@@ -436,7 +409,9 @@ class Reference:
                          drawn_p=rows(state["p"]), scale=rows(state["active_scale"]),
                          batches_tracked=int(state.attrs["batches_tracked"]),
                          perturbations=state["perturbations"][()] if "perturbations" in state else None,
-                         begun=list(tensor(file["attack/begun"])) if "attack" in file else None)
+                         begun=list(tensor(file["attack/begun"])) if "attack" in file else None,
+                         codec={name: of[()].astype(np.float64) for name, of in file["codec"].items()}
+                         if "codec" in file else None)
 
     # Samples.
 
@@ -847,8 +822,15 @@ class Reference:
             sent = {"dense": self.shapes, "union": names_of(updated), "allgather": local[0]}[self.config["transport"]]
         else:
             weighed, sent = local, local[0]
-        gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks for name in names_of(drawn)}
-        record["bytes_sent"] = 4 * elements(sent) if self.ranks > 1 else 0
+        codec = state.codec
+        if self.config["codec"] == "float32":
+            gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks
+                         for name in names_of(drawn)}
+            bytes_sent = 4 * elements(sent)
+        else:
+            gradients, codec, bytes_sent = codecs_of_gradients.mean_of_ranks(
+                self.config, self.shapes, weighed, names_of(drawn), codec, t, rounding)
+        record["bytes_sent"] = bytes_sent if self.ranks > 1 else 0
         largest, squares_of, norms = state.largest_norm.copy(), state.squares.copy(), None
         for mask in range(self.masks if self.draw_due(t + 1) and t >= self.warmup_steps else 0):
             squares = np.zeros(len(self.layers))
@@ -875,7 +857,7 @@ class Reference:
         parameters, optimizer, counts = self.optimize(state, moved, updated, record["lr"], rounding)
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
                       largest_norm=largest, squares=squares_of, freezing=freezing, counts=counts, drawn_p=drawn_p, scale=scale,
-                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept, begun=begun)
+                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept, begun=begun, codec=codec)
         return after, record, norms
 
     # Evaluation.

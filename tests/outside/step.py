@@ -141,6 +141,21 @@ TABLE = [
                                        "--bucket 700 --batch 4 --optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02"),
     ("masks of one rank", 1, "4 7", "--mask per_worker --budget 5 --optimizer sgd --lr 0.5"),
     ("masks of three ranks", 3, "4 7", "--mask per_worker --transport allgather --budget 3 --batch 3 --lambda 1"),
+    ("int8", 1, STEPS, "--codec int8 --optimizer sgd --lr 0.5"),
+    ("int8, two ranks", 2, STEPS, "--codec int8 --batch 4 --lambda 1 --bucket 3000 --overlap --optimizer lars"),
+    ("int8, two-sided", 2, STEPS, "--codec int8 --codec-transport two_sided --batch 4 --bucket 3000 --optimizer sgd "
+                                  "--lr 0.5 --budget 6"),
+    ("int8, masks", 2, "4 7", "--codec int8 --codec-transport two_sided --mask per_worker --budget 5 --batch 4 "
+                              "--optimizer sgd --lr 0.5"),
+    ("int8, three ranks", 3, "4", "--codec int8 --codec-transport two_sided --batch 3 --overlap --optimizer sgd --lr 0.5"),
+    ("terngrad", 2, STEPS, "--codec terngrad --batch 4 --optimizer sgd --lr 0.1"),
+    ("terngrad, not clipped", 2, "4", "--codec terngrad --codec-clip 0 --codec-transport two_sided --batch 4 "
+                                      "--optimizer sgd --lr 0.1"),
+    ("powersgd", 1, STEPS, "--codec powersgd --optimizer sgd --lr 0.1"),
+    ("powersgd, two ranks", 2, STEPS, "--codec powersgd --codec-rank 4 --batch 4 --bucket 3000 --overlap --optimizer sgd "
+                                      "--lr 0.1 --budget 6"),
+    ("powersgd, masks", 2, "4 7", "--codec powersgd --mask per_worker --budget 5 --batch 4 "
+                                  "--optimizer sgd --lr 0.1"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
     ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
@@ -268,6 +283,8 @@ def compare(before, found, wanted):
         distance.equal("layers with a norm", np.sign(norms), np.sign(right_norms))
         for norm, right_norm in zip(norms, right_norms):
             distance.add("norms", relative(norm, right_norm, right_norm))
+    for name, array in (right.codec or {}).items():
+        distance.add("optimizer", relative(state.codec[name], array, array))
     if right.perturbations is not None:
         off = np.abs(state.perturbations - right.perturbations)
         # A byte is a rounded number; one within 1e-3 of the edge may be rounded either way.

@@ -413,7 +413,7 @@ def laws(slot, here):
         return {"CUDNN_LOGLEVEL_DBG": "1", "CUDNN_LOGDEST_DBG": slot.results / f"cudnn_{name}.txt"}
 
     tests = {"golden": "[golden]", "network": "[network]", "attack": "[attack]", "trainer": "[trainer]",
-             "optimizer": "[optimizer]~[cpu],[parameters]", "reducer": "[reducer]"}
+             "optimizer": "[optimizer]~[cpu],[parameters]", "reducer": "[reducer]~[cpu],[codec]"}
     slot.run([
         *(laws_of(here, f"laws_{name}", tags + "~[cpu]", 200, log(name)) for name, tags in tests.items()),
         Part("mpi_2_ranks", [here.program("mpiexec"), "-n", "2", here.program("dat_mpi_tests")], 200, read_catch(2),

@@ -11,11 +11,13 @@ class Float32 final : public Codec {
  public:
   explicit Float32(Backend& backend) : backend_(backend) {}
 
-  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const override {
-    return elements * std::int64_t{sizeof(float)};
+  [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override {
+    return tensor.size * std::int64_t{sizeof(float)};
   }
   [[nodiscard]] bool exact() const override { return true; }
-  [[nodiscard]] bool summable() const override { return true; }
+  [[nodiscard]] std::vector<Transport> transports() const override {
+    return {Transport::sum, Transport::gather, Transport::two_sided};
+  }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,

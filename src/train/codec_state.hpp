@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dat/reducer.hpp"
+#include "train/stateful.hpp"
+
+namespace dat {
+
+/// What the codec of the gradients remembers. A checkpoint has every rank's own arrays, [ranks][count] each, so that a
+/// run goes on bit for bit. With another number of ranks than were saved, each rank takes the mean of what they had:
+/// the mean over the ranks, which is what gradients lack so far, stays. A checkpoint without the codec's arrays, of a
+/// run with another codec, leaves what the codec begins with.
+class CodecState final : public Stateful {
+ public:
+  CodecState(Communicator& ranks, Backend& backend, const GradientReducer& reducer)
+      : ranks_(ranks), backend_(backend), reducer_(reducer) {}
+
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+  void digest(Digest& digest) const override;
+  [[nodiscard]] std::int64_t bytes() const;  ///< in a checkpoint
+
+ private:
+  Communicator& ranks_;
+  Backend& backend_;
+  const GradientReducer& reducer_;
+  std::vector<std::vector<float>> restored_;  ///< rank 0: of each state with arrays of each rank, those of all
+};
+
+}  // namespace dat

@@ -1,0 +1,370 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "reduction_case.hpp"
+#include "small_run.hpp"
+#include "train/trainer.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+struct Way {
+  std::string codec, transport;
+};
+
+const std::vector<Way> kWays = {{"float32", "sum"},     {"float32", "gather"},     {"float32", "two_sided"},
+                                {"bf16", "two_sided"},  {"bf16", "gather"},        {"f16", "two_sided"},
+                                {"f16", "gather"},      {"int8", "gather"},        {"int8", "two_sided"},
+                                {"terngrad", "gather"}, {"terngrad", "two_sided"}, {"atomo", "gather"},
+                                {"powersgd", "sum"}};
+
+std::string text(const Way& way) { return way.codec + ", " + way.transport; }
+
+/// Elements of the share of each rank: runs of groups of four.
+std::vector<std::int64_t> shares_of(std::int64_t size) {
+  std::vector<std::int64_t> all;
+  const std::int64_t groups = (size + 3) / 4, ranks = world().size();
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    all.push_back(std::min(size, groups * (rank + 1) / ranks * 4) - std::min(size, groups * rank / ranks * 4));
+  return all;
+}
+
+/// Bytes of a message of so many elements, by hand.
+std::int64_t bytes_of(const std::string& codec, std::int64_t size) {
+  if (size == 0) return 0;
+  return codec == "float32"    ? 4 * size
+         : codec == "int8"     ? 4 + (size + 3) / 4 * 4
+         : codec == "terngrad" ? 4 + (size + 15) / 16 * 4
+                               : (size + 1) / 2 * 4;
+}
+
+std::vector<float> mean_of(const std::vector<std::vector<float>>& all) {
+  std::vector<float> mean = all.front();
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    for (std::size_t rank = 1; rank < all.size(); ++rank) mean[i] += all[rank][i];
+    mean[i] *= 1.0F / static_cast<float>(all.size());
+  }
+  return mean;
+}
+
+}  // namespace
+
+TEST_CASE("Codecs: gathered messages give the mean of what each is alone", "[codec]") {
+  ReductionCase f(world());
+  const auto single = Communicator::single();
+  ReductionCase alone(*single);
+  const ActiveSet active = random_active(f.model.parameters.layers(), 2, 0.8F);
+  for (const Way& way : kWays) {
+    if (way.transport != "gather") continue;
+    for (const bool overlap : {false, true}) {
+      GradientReducer reducer =
+          f.reducer({.bucket_elements = 3000, .overlap = overlap, .codec_transport = "gather"}, way.codec);
+      const auto ours = f.reduce(reducer, active, 3);
+      std::vector<std::vector<float>> parts;
+      for (alone.sender = 0; alone.sender < world().size(); ++alone.sender) {
+        GradientReducer one = alone.reducer({.codec_transport = "gather"}, way.codec);
+        parts.push_back(alone.reduce(one, active, 3, f.gradient_of(alone.sender, 3)));
+      }
+      const auto expected = mean_of(parts), mine = f.gradient_of(world().rank(), 3);
+      std::int64_t wrong = 0;
+      for (const Segment& segment : f.model.parameters.segments)
+        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+          const auto i = static_cast<std::size_t>(j);
+          wrong += ours[i] != (active.active(segment.layer) ? expected[i] : mine[i]);
+        }
+      INFO(text(way) << (overlap ? ", overlapped" : ""));
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the bytes by hand", "[codec]") {
+  ReductionCase f(world());
+  f.codec_options.clip = 0;
+  const Parameters& p = f.model.parameters;
+  const std::int64_t ranks = world().size(), me = world().rank();
+  for (const Way& way : kWays)
+    for (const bool overlap : {false, true})
+      for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{3000}, std::int64_t{8} << 20}) {
+        GradientReducer reducer =
+            f.reducer({.bucket_elements = bucket, .overlap = overlap, .codec_transport = way.transport}, way.codec);
+        const ActiveSet active = random_active(p.layers(), 4, 0.7F);
+        const auto ours = f.reduce(reducer, active, 1);
+        INFO(text(way) << ", buckets of " << bucket << (overlap ? ", overlapped" : ""));
+        std::vector<std::vector<float>> gradients;
+        for (int rank = 0; rank < ranks; ++rank) gradients.push_back(f.gradient_of(rank, 1));
+        const auto mean = mean_of(gradients), mine = f.gradient_of(world().rank(), 1);
+        std::int64_t wrong = 0, sent = 0, received = 0;
+        double common = 0;
+        for (const Segment& segment : p.segments) {
+          const bool is_active = active.active(segment.layer);
+          double largest = 0;
+          std::vector<double> norms;
+          for (const auto& gradient : gradients) {
+            double squares = 0;
+            for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+              const double g = gradient[static_cast<std::size_t>(j)];
+              squares += g * g;
+              largest = std::max(largest, std::abs(g));
+            }
+            norms.push_back(std::sqrt(squares));
+          }
+          double norm = 0;
+          for (const double one : norms) norm += one / static_cast<double>(ranks);
+          for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+            const auto i = static_cast<std::size_t>(j);
+            common += is_active ? static_cast<double>(j % 97 + 1) * ours[i] : 0;
+            if (!is_active) {
+              wrong += ours[i] != mine[i];
+              continue;
+            }
+            // A level of the norm, and one of the mean's; the scale, and the mean's, which is of signs times scales;
+            // half a unit in the last place of each and of the mean. Elsewhere no plain bound.
+            const double bound = way.codec == "int8"       ? 2.2 * norm / 127
+                                 : way.codec == "terngrad" ? 2 * largest
+                                 : way.codec == "bf16"     ? 2 * 0x1p-8
+                                 : way.codec == "f16"      ? 2 * 0x1p-11
+                                 : way.codec == "float32"  ? 4 * 0x1p-24 * static_cast<double>(ranks)
+                                                           : 1e9;
+            wrong += !(std::abs(double(ours[i]) - mean[i]) <= bound * 1.001);
+          }
+          if (!is_active || way.codec == "atomo" || way.codec == "powersgd") continue;
+          const std::int64_t whole = bytes_of(way.codec, segment.size);
+          if (way.transport == "sum") {
+            sent += whole;
+            received += whole;
+          } else if (way.transport == "gather") {
+            sent += whole;
+            received += (ranks - 1) * whole;
+          } else {
+            const auto shares = shares_of(segment.size);
+            std::int64_t all = 0;
+            for (const std::int64_t share : shares) all += bytes_of(way.codec, share);
+            const std::int64_t own = bytes_of(way.codec, shares[static_cast<std::size_t>(me)]);
+            sent += all - own + own;
+            received += (ranks - 1) * own + all - own;
+          }
+        }
+        CHECK(wrong == 0);
+        double others = common;
+        world().broadcast(&others, sizeof others);
+        CHECK(others == common);
+        if (way.codec != "atomo" && way.codec != "powersgd") {
+          CHECK(reducer.bytes_sent() == (ranks > 1 ? sent : 0));
+          CHECK(reducer.bytes_received() == (ranks > 1 ? received : 0));
+        } else if (ranks > 1) {
+          CHECK(reducer.bytes_sent() > 0);
+          CHECK(reducer.bytes_sent() < 4 * reducer.elements());
+        }
+        std::vector<double> drawn(active.scale.size());
+        for (std::size_t d = 0; d < drawn.size(); ++d) drawn[d] = active.scale[d] != 0 ? 1 : 0;
+        if (ranks > 1)
+          CHECK(reducer.bytes_sent(drawn, static_cast<int>(ranks)) == static_cast<double>(reducer.bytes_sent()));
+      }
+}
+
+TEST_CASE("PowerSGD: ranks find what one finds for their mean, and keep what it lacks", "[codec]") {
+  ReductionCase f(world());
+  const auto single = Communicator::single();
+  ReductionCase alone(*single);
+  const Parameters& p = f.model.parameters;
+  const ActiveSet all = ActiveSet::all(p.layers());
+  GradientReducer reducer = f.reducer({.bucket_elements = 3000}, "powersgd");
+  GradientReducer one = alone.reducer({}, "powersgd");
+  std::vector<float> before(static_cast<std::size_t>(p.size), 0.0F);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto mine = f.gradient_of(world().rank(), step);
+    const auto ours = f.reduce(reducer, all, step, mine);
+    std::vector<std::vector<float>> gradients;
+    for (int rank = 0; rank < world().size(); ++rank) gradients.push_back(f.gradient_of(rank, step));
+    const auto expected = alone.reduce(one, all, step, mean_of(gradients));
+    const auto error = to_host(*f.backend, reducer.state().front().data, p.size);
+    double off = 0, size = 0;
+    std::int64_t wrong = 0;
+    for (const Segment& segment : p.segments)
+      for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+        const auto i = static_cast<std::size_t>(j);
+        off += std::pow(double(ours[i]) - expected[i], 2);
+        size += std::pow(double(expected[i]), 2);
+        if (segment.shape.size() == 1) continue;
+        const double input = double(mine[i]) + before[i];
+        wrong +=
+            std::abs(double(ours[i]) + error[i] - input) > 0x1p-24 * (std::abs(input) + std::abs(error[i])) * 1.0001;
+      }
+    CHECK(wrong == 0);
+    // f32 sums of P, whose columns have a condition of some ten, go through the orthonormal P to the result.
+    CHECK(std::sqrt(off) < 1e-5 * std::sqrt(size));
+    before = error;
+  }
+}
+
+TEST_CASE("Codecs with masks of each rank's own: the mean counts zeros, in every transport that goes", "[codec]") {
+  ReductionCase f(world());
+  const Parameters& p = f.model.parameters;
+  std::vector<ActiveSet> layers;
+  for (int rank = 0; rank < world().size(); ++rank)
+    layers.push_back(random_active(p.layers(), 10 + static_cast<std::uint32_t>(rank), 0.5F));
+  for (const Way& way : kWays)
+    for (const std::string masks : {"dense", "union", "allgather"}) {
+      if (masks == "allgather" && way.transport != "gather") continue;
+      if (masks == "dense" && way.codec == "powersgd") continue;  // refused
+      GradientReducer reducer =
+          f.reducer({.bucket_elements = 3000, .transport = masks, .codec_transport = way.transport}, way.codec);
+      const auto ours = f.reduce(reducer, layers, 1, f.gradient_of(world().rank(), 1));
+      INFO(text(way) << ", " << masks);
+      std::int64_t wrong = 0;
+      double common = 0;
+      for (const Segment& segment : p.segments) {
+        int count = 0;
+        for (const ActiveSet& of : layers) count += of.active(segment.layer) ? 1 : 0;
+        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+          const auto i = static_cast<std::size_t>(j);
+          double mean = 0;
+          for (int rank = 0; rank < world().size(); ++rank)
+            if (layers[static_cast<std::size_t>(rank)].active(segment.layer))
+              mean += double(f.gradient_of(rank, 1)[i]) / world().size();
+          if (count > 0) common += static_cast<double>(j % 89 + 1) * ours[i];
+          const double level = std::sqrt(static_cast<double>(segment.size)) / 127;
+          if (count > 0 && (way.codec == "bf16" || way.codec == "f16" || way.codec == "float32"))
+            wrong += !(std::abs(ours[i] - mean) <= 2 * 0x1p-8 * 1.001);
+          if (count > 0 && way.codec == "int8") wrong += !(std::abs(ours[i] - mean) <= 2.2 * level);
+          if (j % 50 != 0) j += 30;  // some of them: gradient_of() is slow
+        }
+      }
+      CHECK(wrong == 0);
+      double others = common;
+      world().broadcast(&others, sizeof others);
+      CHECK(others == common);
+    }
+}
+
+TEST_CASE("A steady step of any codec allocates nothing", "[codec][cpu]") {
+  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  ReductionCase f(world());
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  const ActiveSet some = random_active(f.model.parameters.layers(), 3, 0.6F);
+  for (const Way& way : kWays)
+    for (const bool overlap : {false, true}) {
+      GradientReducer reducer =
+          f.reducer({.bucket_elements = 1000, .overlap = overlap, .codec_transport = way.transport}, way.codec);
+      f.run(reducer, all, 0);
+      const std::int64_t before = allocations;
+      f.run(reducer, some, 1);
+      f.run(reducer, all, 2);
+      const std::int64_t during = allocations - before;
+      INFO(text(way) << (overlap ? ", overlapped" : ""));
+      CHECK(during == 0);
+    }
+}
+
+namespace {
+
+TrainOptions with_codec(const Way& way, const std::string& mask) {
+  TrainOptions options = small_run();
+  options.codec = way.codec;
+  options.codec_transport = way.transport;
+  options.mask = mask;
+  options.bucket = 3000;
+  options.epochs = 4;
+  options.attack = "none";
+  options.lambda = 0;
+  options.batch = 4;
+  options.micro_batch = 4;
+  options.limit_train = 64;
+  options.limit_test = 16;
+  options.threads = 1;
+  return options;
+}
+
+/// Of rank 0's checkpoint; empty elsewhere.
+std::vector<float> array_of(const Checkpoint& checkpoint, const std::string& name) {
+  for (const Checkpoint::Array& array : checkpoint.arrays)
+    if (array.name == name) return array.values;
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("A restored run with any codec and either mask goes on bit for bit", "[codec]") {
+  for (const Way& way : {Way{"int8", "gather"}, Way{"int8", "two_sided"}, Way{"powersgd", "sum"},
+                         Way{"terngrad", "auto"}, Way{"atomo", "auto"}, Way{"bf16", "auto"}, Way{"f16", "auto"}})
+    for (const std::string mask : {"shared", "per_worker"}) {
+      if (mask == "per_worker" && way.codec != "powersgd" && way.codec != "int8") continue;
+      const TrainOptions options = with_codec(way, mask);
+      Trainer straight(world(), options);
+      straight.share_state();
+      straight.start();
+      for (int k = 0; k < 4; ++k) (void)straight.step(false);
+      const Checkpoint state = straight.capture();
+      for (int k = 0; k < 3; ++k) (void)straight.step(false);
+      Trainer resumed(world(), options);
+      if (world().root()) resumed.restore(state);
+      resumed.share_state();
+      resumed.check_replicas();
+      resumed.start();
+      for (int k = 0; k < 3; ++k) (void)resumed.step(false);
+      INFO(text(way) << ", " << mask);
+      CHECK(resumed.weights_hash() == straight.weights_hash());
+      const Checkpoint one = resumed.capture(), other = straight.capture();
+      if (way.codec != "powersgd" || !world().root()) continue;
+      for (const std::string name : {"codec/powersgd_error", "codec/powersgd_q"}) {
+        CHECK(array_of(one, name) == array_of(other, name));
+        CHECK(!array_of(one, name).empty());
+      }
+    }
+}
+
+TEST_CASE("Errors of other ranks: each takes the mean of what there was; without any, none", "[codec]") {
+  const TrainOptions options = with_codec({"powersgd", "sum"}, "shared");
+  Trainer many(world(), options);
+  many.share_state();
+  many.start();
+  for (int k = 0; k < 3; ++k) (void)many.step(false);
+  const Checkpoint state = many.capture();
+  if (world().root()) {
+    const auto alone = Communicator::single();
+    Trainer one(*alone, options);
+    one.restore(state);
+    one.share_state();
+    const auto of_all = array_of(state, "codec/powersgd_error"), now = array_of(one.capture(), "codec/powersgd_error");
+    const std::size_t size = now.size();
+    CHECK(of_all.size() == size * static_cast<std::size_t>(world().size()));
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      double mean = 0;
+      for (std::size_t rank = 0; rank < static_cast<std::size_t>(world().size()); ++rank)
+        mean += of_all[rank * size + i] / static_cast<double>(world().size());
+      wrong += std::abs(now[i] - mean) > 0x1p-24 * std::abs(mean);
+    }
+    CHECK(wrong == 0);
+    CHECK(array_of(one.capture(), "codec/powersgd_q") == array_of(state, "codec/powersgd_q"));
+
+    Checkpoint without = state;
+    std::erase_if(without.arrays, [](const Checkpoint::Array& array) { return array.name.starts_with("codec/"); });
+    Trainer other(*alone, options);
+    other.restore(without);
+    other.share_state();
+    const auto none = array_of(other.capture(), "codec/powersgd_error");
+    CHECK(std::all_of(none.begin(), none.end(), [](float value) { return value == 0; }));
+
+    TrainOptions wide = options;
+    wide.codec_rank = 3;
+    Trainer wider(*alone, wide);
+    ExitCode code = ExitCode::done;
+    try {
+      wider.restore(state);
+    } catch (const Error& error) {
+      code = error.code();
+    }
+    CHECK(code == ExitCode::checkpoint);
+  }
+  world().barrier();
+}
