@@ -19,6 +19,7 @@ part() {
 }
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/outside/step.py "$program"
+part "$python" tests/forecast.py "$program" --full
 part python3 tests/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse

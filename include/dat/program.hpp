@@ -135,6 +135,14 @@ class TrainingProgram {
   /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
 
+  /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's alone, the least of some
+  /// runs. Those of a batch norm come with the gradient of its input and cost next to nothing. It computes on numbers
+  /// that mean nothing: the results of forward() and backward() are void then, and so is `gradients`
+  /// [parameters.size].
+  ///
+  /// @param x  [n] images in image_layout, f32, on the device.
+  [[nodiscard]] std::vector<double> weight_gradient_seconds(const float* x, float* gradients);
+
   [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 
 #include "dat/program.hpp"
 #include "network/training_lowering.hpp"
@@ -169,6 +170,48 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
       if (!operation.weights_first()) backward_weights(operation, wanted);
     }
   }
+}
+
+std::vector<double> TrainingProgram::weight_gradient_seconds(const float* x, float* gradients) {
+  constexpr int kRuns = 5;
+  constexpr double kEnough = 1e-3;  // seconds by the clock
+  Backend& backend = model_.backend;
+  const Counters before = backend.counters;
+  const ActiveSet all = ActiveSet::all(model_.parameters.layers());
+  const std::vector<float> dlogits(static_cast<std::size_t>(std::int64_t{n_} * model_.graph.nodes.back().c),
+                                   1.0F / static_cast<float>(n_));
+  forward(x);
+  backend.copy_to_device(dlogits_, dlogits.data(), dlogits.size() * sizeof(float));
+  backward(x, {.weights = &all, .gradients = gradients});
+
+  const auto seconds_of = [&](TrainingOperation& operation, const WantedGradients& wanted) {
+    const auto time = [&](int calls) {
+      backend.wait();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int k = 0; k < calls; ++k) operation.backward_weights(wanted);
+      backend.wait();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
+    };
+    double least = time(1);
+    const int calls = std::clamp(static_cast<int>(kEnough / least), 1, 100);
+    for (int run = 0; run < kRuns; ++run) least = std::min(least, time(calls));
+    return least;
+  };
+  std::vector<double> seconds(all.scale.size(), 0.0);
+  for (const Step& step : steps_) {
+    const Node& node = step.operation->node();
+    const auto add = [&](int number, float* WantedGradients::*place) {
+      if (number < 0) return;
+      const Segment& segment = model_.parameters.segments[static_cast<std::size_t>(number)];
+      WantedGradients wanted{.image = x};
+      wanted.*place = gradients + segment.begin;
+      seconds[static_cast<std::size_t>(segment.layer)] += seconds_of(*step.operation, wanted);
+    };
+    add(node.weight, &WantedGradients::dw);
+    add(node.bias, &WantedGradients::dbias);
+  }
+  backend.counters = before;
+  return seconds;
 }
 
 }  // namespace dat
