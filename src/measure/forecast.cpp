@@ -155,7 +155,8 @@ std::vector<double> budget_in_bytes(const Calibration& calibration, double budge
   const std::vector<std::int64_t>& bytes = calibration.codec("float32").bytes;
   const auto layers = static_cast<double>(bytes.size());
   const double mean = std::accumulate(bytes.begin(), bytes.end(), 0.0) / layers;
-  require(budget >= p_min * layers && budget <= layers, ExitCode::usage, "--budget ", budget,
+  constexpr double kRounding = 1e-12;
+  require(budget >= p_min * layers * (1 - kRounding) && budget <= layers, ExitCode::usage, "--budget ", budget,
           " mean layers is not from ", p_min * layers, " (all with --p-min) to ", layers);
   std::vector<double> p(bytes.size());
   // The cost rises with c: its root by halving, down to the last bits.
