@@ -714,8 +714,9 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
     csv.row(row);
   }
   std::ostringstream body;
-  body << "set logscale xy\nset xtics 2\nset xlabel " << quoted(chart.x_label) << "\nset ylabel "
-       << quoted(chart.y_label) << "\nset grid lc rgb '#dddddd' lt 1\nset key outside bottom center horizontal\nplot ";
+  body << "set logscale xy\nset autoscale xfix\nset xtics 2\nset ytics 2\nset xlabel " << quoted(chart.x_label)
+       << "\nset ylabel " << quoted(chart.y_label)
+       << "\nset grid lc rgb '#dddddd' lt 1\nset key outside bottom center vertical maxrows 4\nplot ";
   // A pair of lines to a colour: what is compared, dashed, and the best of it.
   constexpr std::array<const char*, 6> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
   for (std::size_t line = 0; line < lines; ++line)
@@ -725,7 +726,7 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
   body << "\n";
   Plots plots(folder, chart.name, "svg");
   plots.write(picture + ".csv", csv.text());
-  plots.script(picture, chart.title, "1000,720", body.str());
+  plots.script(picture, chart.title, "1000,760", body.str());
   return plots.draw().front();
 }
 
