@@ -914,6 +914,7 @@ const char* const kVerbs =
     "  bench             how fast this machine is: ceilings, layers, step, all-reduce\n"
     "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
     "  slurm             print a batch script that trains with these options\n"
+    "  forecast          step time against ranks, network, codec and budget: what pays\n"
     "\n"
     "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
     "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
@@ -1019,6 +1020,60 @@ Command parse_bench(const std::vector<std::string>& arguments) {
   return command;
 }
 
+Command parse_forecast(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::forecast};
+  ForecastOptions& o = command.forecast;
+  Options options("forecast",
+                  "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.");
+  options.group("Calibration");
+  options.add("--calibration", o.calibration,
+              "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
+  options.add("--network", o.network, "architecture; images are drawn, 32x32 in 10 classes",
+              one_of(networks().names()));
+  options.add("--width", o.width, "base channels", kPositive);
+  options.add("--batch", o.batch, "images per rank and step", kPositive);
+  options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
+  options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
+  options.add("--lambda", o.lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
+              {.low = 0, .automatic = -1});
+  add_attack_precision(options, o);
+  describe_device(options, o);
+  options.add("--seconds", o.seconds, "to spend after planning; each figure is measured at least a few times",
+              {.low = 0, .above = true});
+  options.group("Forecast");
+  options.add("--ranks", o.ranks, "numbers of ranks, each with its own batch",
+              {.label = "N,...", .low = 1, .high = 1 << 20, .commas = true});
+  options.add("--ranks-per-node", o.ranks_per_node, "that share a node's link", {.low = 1, .high = 1 << 20});
+  options.add("--bandwidth", o.bandwidth,
+              "networks, e.g. 10gbit (line rate), 1.2GB/s (what arrives), measured; none: 1, 10, 25 and 100gbit, and "
+              "measured where it was",
+              {.label = "RATE,...", .commas = true});
+  options.add("--latency", o.latency, "of a message in microseconds, one or one for each; none: as measured, or 30",
+              {.label = "NUMBER,...", .low = 0, .high = 1e7, .commas = true});
+  options.add("--codec", o.codec, "compared with float32; none: all", {.label = "NAME,...", .commas = true});
+  options.add("--budget", o.budget, "of JointSpar, compared with all layers; none: 40/54 of them",
+              {.label = "NUMBER,...", .low = 0, .above = true, .commas = true});
+  options.add("--budget-unit", o.budget_unit, "a budget counts layers, or bytes in units of their mean",
+              one_of({"layers", "bytes"}));
+  options.add("--p-min", o.p_min, "lowest probability of a layer, of budgets in bytes", kEps);
+  options.add("--algorithm", o.algorithm, "of sums over the ranks", one_of({"ring", "tree"}));
+  options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
+  options.add("--bucket", o.bucket, "most gradients in one message", kPositive);
+  options.add("--stale-attack", o.stale_attack, "iterations of the next attack that run while the sum is under way",
+              kCount);
+  options.add("--jitter", o.jitter, "standard deviation of a rank's computing time, as a part of it",
+              {.low = 0, .high = 1});
+  options.add("--out", o.out, "folder for calibration.json, forecast.json and a picture; none: the table is all",
+              {.label = "DIR"});
+  options.parse(arguments, command);
+  if (command.verb != Command::Verb::forecast) return command;
+  if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
+  require(o.latency.size() <= 1 || o.latency.size() == o.bandwidth.size(), ExitCode::usage, "--latency takes one ",
+          "number, or one for each --bandwidth, not ", o.latency.size());
+  require(!o.ranks.empty(), ExitCode::usage, "--ranks names no number");
+  return command;
+}
+
 Command parse_doctor(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::doctor};
   Options options("doctor",
@@ -1085,6 +1140,7 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "bench") return parse_bench(arguments);
   if (verb == "doctor") return parse_doctor(arguments);
   if (verb == "slurm") return parse_slurm(arguments);
+  if (verb == "forecast") return parse_forecast(arguments);
   if (verb == "help") {  // "help data convert" is "data convert --help"
     std::vector<const char*> words = {"dat_hpc"};
     for (const std::string& argument : arguments) words.push_back(argument.c_str());
@@ -1092,7 +1148,7 @@ Command parse_command_line(int argc, const char* const* argv) {
     return parse_command_line(static_cast<int>(words.size()), words.data());
   }
   const std::string guess =
-      hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "slurm", "help"});
+      hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "slurm", "forecast", "help"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};

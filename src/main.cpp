@@ -22,6 +22,8 @@ int run(const dat::Command& command, int argc, char** argv) {
       return dat::run_bench(command, argc, argv);
     case Verb::doctor:
       return dat::run_doctor(command, argc, argv);
+    case Verb::forecast:
+      return dat::run_forecast(command, argc, argv);
     case Verb::validate:
       return dat::run_validation(command, argc, argv);
     case Verb::data_convert:

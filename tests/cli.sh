@@ -45,7 +45,7 @@ if "$program" --version | grep -q 'Open MPI'; then
 fi
 
 check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
-for verb in train eval validate plot bench doctor slurm 'data convert' 'data synthetic' 'data inspect'; do
+for verb in train eval validate plot bench doctor slurm forecast 'data convert' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
 done
@@ -77,6 +77,33 @@ done
 refuse 2 "'--seconds' must be a number .* above 0" bench --seconds 0
 check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /dev/null/out' env -u OMPI_MCA_pml "$program" \
   bench --device cpu --network small_cnn --width 16 --batch 8 --out /dev/null/out
+
+check 'forecast' 0 '^1gbit: 30\.0 us, 117\.7 MB/s' '' env -u OMPI_MCA_pml "$program" forecast --device cpu --network small_cnn \
+  --width 16 --batch 8 --attack-steps 2 --seconds 2 --ranks 1,2,8 --bandwidth 1gbit,10gbit --out forecast
+for part in '^small_cnn, width 16, batch 8 a rank' '^codec float32 ' '^10gbit: ' '^      8 '; do
+  grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: forecast prints no '$part'" >&2; }
+done
+# Another question to the same calibration: the same answer where the question is the same, and no MPI.
+sed -n '/^10gbit/,/^$/p' out.txt | head -n 5 >first.txt
+check 'forecast from a calibration' 0 '^10gbit: ' '' "$program" forecast --calibration forecast/calibration.json \
+  --ranks 1,2,8 --bandwidth 10gbit
+sed -n '/^10gbit/,/^$/p' out.txt | head -n 5 | cmp -s - first.txt ||
+  { failed=$((failed + 1)) && echo 'FAILED: the same calibration gives another forecast' >&2; }
+check 'forecast with everything' 0 '^2GB/s: 5\.0 us' '' "$program" forecast --calibration forecast/calibration.json --overlap \
+  --ranks 6 --ranks-per-node 2 --bandwidth 2GB/s --latency 5 --algorithm tree --jitter 0.05 --stale-attack 1 --bucket 1000 \
+  --budget 5,6 --budget-unit bytes --codec float32
+refuse 2 "--bandwidth takes numbers with gbit" forecast --calibration forecast/calibration.json --bandwidth fast
+refuse 2 "has measured no network" forecast --calibration forecast/calibration.json --bandwidth measured
+refuse 2 "the calibration has no codec 'zip'; it has float32" forecast --calibration forecast/calibration.json --codec zip
+refuse 2 "--budget 1000 is not above 0" forecast --calibration forecast/calibration.json --budget 1000
+refuse 2 "--latency takes one number, or one for each" forecast --latency 1,2,3 --bandwidth 1gbit,10gbit
+refuse 2 "'--ranks' must be a whole number of at least 1" forecast --ranks 0
+refuse 3 "cannot read the calibration 'none.json'" forecast --calibration none.json
+head -c 1000 forecast/calibration.json >cut.json
+refuse 3 "cut.json is not JSON, or cut off" forecast --calibration cut.json
+sed 's/"rounds": 1/"rounds": -1/' forecast/calibration.json >bad.json
+refuse 3 "bad.json: codecs\[0\]: rounds must be a whole number from 1 to 16" forecast --calibration bad.json
+refuse 9 'cannot create the folder /dev/null/out' forecast --calibration forecast/calibration.json --out /dev/null/out
 
 refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
 refuse 2 "unknown option '--learning-rate'; did you mean '--lr'\?" --learning-rate 0.1

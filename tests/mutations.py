@@ -37,6 +37,7 @@ PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_exampl
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
+FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
@@ -519,6 +520,44 @@ MUTATIONS = [
      "if (!plain.empty()) return", "slurm:Printed"),
     ("slurm: memory of one rank", SLURM_VERB, "memory.bytes * job.ranks_per_node", "memory.bytes", "slurm:Printed"),
     ("slurm: steps of one rank", SLURM_VERB, "splits.train->size(), ranks);", "splits.train->size(), 1);", "slurm:Printed"),
+    # The model of a step.
+    ("forecast: a ring goes around once", FORECAST, "(2 * to_neighbour(c, part) + part / c.reduction)",
+     "(to_neighbour(c, part) + part / c.reduction)", "unit:[forecast]"),
+    ("forecast: a sum without adding", FORECAST, "(2 * to_neighbour(c, part) + part / c.reduction)",
+     "(2 * to_neighbour(c, part))", "unit:[forecast]"),
+    ("forecast: a tree sends all of it each time", FORECAST, "distance *= 2, part /= 2)", "distance *= 2)",
+     "unit:[forecast]"),
+    ("forecast: ranks beyond a power of two are free", FORECAST, "inner < c.ranks ? 2 * to_neighbour",
+     "inner > c.ranks ? 2 * to_neighbour", "unit:[forecast]"),
+    ("forecast: ranks of a node have a link each", FORECAST, "c.between.seconds(c.ranks_per_node * bytes)",
+     "c.between.seconds(bytes)", "unit:[forecast]"),
+    ("forecast: messages leave beside each other", FORECAST, "wire = std::max(wire, now) + message;",
+     "wire = std::max(wire, now + message);", "unit:[forecast]"),
+    ("forecast: messages leave before their layers", FORECAST, "wire = std::max(wire, now) + message;",
+     "wire += message;", "unit:[forecast]"),
+    ("forecast: encoding delays nothing", FORECAST, "    now += encode;\n", "", "unit:[forecast]"),
+    ("forecast: buckets without bound", FORECAST, "d > 0 && in_bucket + elements >", "d > layers && in_bucket + elements >",
+     "unit:[forecast]"),
+    ("forecast: one pass of many is shorter", FORECAST, "calibration.backward_passes * (pass - saved)",
+     "calibration.backward_passes * pass - saved", "unit:[forecast]"),
+    ("forecast: layers that are not drawn save nothing", FORECAST, "saved += (1 - p(d)) *", "saved += 0 *",
+     "unit:[forecast]"),
+    ("forecast: gathered messages are decoded once", FORECAST, "MessageTransport::gather ? ranks :",
+     "MessageTransport::gather ? 1 :", "unit:[forecast]"),
+    ("forecast: a stale attack covers everything", FORECAST, "std::min(step.exposed, iterations *",
+     "std::max(step.exposed, iterations *", "unit:[forecast]"),
+    ("forecast: the second message is free", FORECAST, "step.exposed += seconds_of_sum(cluster,",
+     "step.exposed += 0 * seconds_of_sum(cluster,", "unit:[forecast]"),
+    ("forecast: the slowest rank is like the others", FORECAST, "expected_maximum(cluster.ranks);",
+     "expected_maximum(1);", "unit:[forecast]"),
+    ("forecast: a budget in bytes by size", FORECAST, "std::clamp(c / std::sqrt(of_layer), p_min, 1.0)",
+     "std::clamp(c / of_layer, p_min, 1.0)", "unit:[forecast]"),
+    ("forecast: large messages count more in the fit", FORECAST, "const double weight = 1 / (y[k] * y[k]);",
+     "const double weight = 1;", "unit:[forecast]"),
+    ("calibration: parts may exceed the whole", "src/measure/calibration.cpp",
+     "backward * c.backward_passes <= c.backward *", "backward <= c.backward *", "unit:[forecast]"),
+    ("calibration: names are printed as they are", "src/measure/calibration.cpp", "return c > 0x20 && c < 0x7f;",
+     "return c < 0x7f;", "unit:[forecast]"),
 ]
 
 # Why a survivor is no gap in the tests.

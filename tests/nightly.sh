@@ -26,6 +26,7 @@ if command -v sinfo >/dev/null && sinfo >/dev/null 2>&1; then
 else
   echo "== no Slurm here: tests/slurm_cycles.py is not run"
 fi
+part "$python" tests/forecast.py "$program" --full
 part python3 tests/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse

@@ -186,4 +186,15 @@ struct BarChart {
 /// Error(device) as plot_run.
 [[nodiscard]] std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart);
 
+/// Lines over a logarithmic axis.
+struct LineChart {
+  std::string name, title, x_label, y_label;
+  std::vector<std::string> lines;
+  std::vector<double> x;       ///< powers of two are marked
+  std::vector<double> values;  ///< [x][lines], above 0; NaN: none
+};
+
+/// As draw_bars.
+[[nodiscard]] std::string draw_lines(const std::string& folder, const std::string& picture, const LineChart& chart);
+
 }  // namespace dat

@@ -704,4 +704,31 @@ std::string draw_bars(const std::string& folder, const std::string& picture, con
   return plots.draw().front();
 }
 
+std::string draw_lines(const std::string& folder, const std::string& picture, const LineChart& chart) {
+  std::vector<std::string> columns = {"x"};
+  columns.insert(columns.end(), chart.lines.begin(), chart.lines.end());
+  Csv csv(columns);
+  const std::size_t lines = chart.lines.size();
+  for (std::size_t k = 0; k < chart.x.size(); ++k) {
+    std::vector<double> row = {chart.x[k]};
+    for (std::size_t line = 0; line < lines; ++line) row.push_back(chart.values[k * lines + line]);
+    csv.row(row);
+  }
+  std::ostringstream body;
+  body << "set logscale xy\nset autoscale xfix\nset xtics 2\nset ytics 2\nset xlabel " << quoted(chart.x_label)
+       << "\nset ylabel " << quoted(chart.y_label)
+       << "\nset grid lc rgb '#dddddd' lt 1\nset key outside bottom center vertical maxrows 4\nplot ";
+  // A pair of lines to a colour: what is compared, dashed, and the best of it.
+  constexpr std::array<const char*, 6> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+  for (std::size_t line = 0; line < lines; ++line)
+    body << (line == 0 ? "" : ", ") << quoted(picture + ".csv") << " every ::1 using 1:" << line + 2
+         << " with linespoints pt 7 ps 0.5 lw 2 " << (line % 2 == 0 ? "dt 2" : "dt 1") << " lc rgb '"
+         << kColours[line / 2 % kColours.size()] << "' title " << quoted(chart.lines[line]);
+  body << "\n";
+  Plots plots(folder, chart.name, "svg");
+  plots.write(picture + ".csv", csv.text());
+  plots.script(picture, chart.title, "1000,760", body.str());
+  return plots.draw().front();
+}
+
 }  // namespace dat

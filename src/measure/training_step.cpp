@@ -59,12 +59,13 @@ class DrawnImages final : public Dataset {
   all.augment = false;
   all.network = options.network;
   all.width = options.width;
+  all.attack = options.attack;
   all.attack_steps = options.attack_steps;
   all.eps = kEps;
-  all.alpha = kAlpha;
+  if (options.attack == "pgd") all.alpha = kAlpha;
   all.attack_precision = options.attack_precision;
   all.attack_batch = options.attack_batch;
-  all.lambda = 0;
+  all.lambda = options.lambda;
   all.optimizer = "sgd";
   all.weight_decay = 0;
   all.milestones = {};
@@ -73,6 +74,8 @@ class DrawnImages final : public Dataset {
   all.batch = options.batch;
   all.micro_batch = options.micro_batch;
   all.selector = "all";
+  all.overlap = options.overlap;
+  all.bucket = options.bucket;
   all.device = options.device;
   all.threads = options.threads;
   all.math = options.math;
@@ -128,8 +131,8 @@ TrainingStep::Losses TrainingStep::check() {
   load();
   const double clean = loss(false, nullptr), attacked = loss(true, nullptr);
   const double trained = trainer_.step(false).loss_adv;
-  require(std::isfinite(clean) && attacked > clean, ExitCode::numerical, "the training step is wrong: clean loss ",
-          clean, ", attacked ", attacked, ", in training ", trained);
+  require(std::isfinite(clean) && (attacked > clean || options_.attack == "none"), ExitCode::numerical,
+          "the training step is wrong: clean loss ", clean, ", attacked ", attacked, ", in training ", trained);
   return {clean, attacked, trained};
 }
 
@@ -174,7 +177,9 @@ nlohmann::ordered_json TrainingStep::about() {
           {"width", options_.width},
           {"batch", options_.batch},
           {"micro_batch", options_.micro_batch},
+          {"attack", options_.attack},
           {"steps", options_.attack_steps},
+          {"lambda", options_.lambda},
           {"device", backend().description()},
           {"math", cpu ? "f32" : options_.math},
           {"attack_precision", options_.attack_precision},

@@ -14,16 +14,20 @@ struct StepOptions {
   int width = 64, batch = 64;  ///< images of a rank
   int micro_batch = 0;         ///< images that are attacked and trained on at a time; 0: all of them
   int attack_batch = 0;        ///< images per pass of the attack; 0: the micro-batch
-  int attack_steps = 10;
+  std::string attack = "pgd";
+  int attack_steps = 10;  ///< of pgd
+  double lambda = 0;      ///< weight of the loss on clean images
+  bool overlap = false;   ///< send gradients while the backward pass runs
+  std::int64_t bucket = 8 << 20;
   std::string device = "auto";
   int threads = 2;
   std::string math = "tf32";
   std::string attack_precision = "f32";
 };
 
-/// The step of a training run, on images that are drawn: PGD with running statistics, one pass with batch statistics on
-/// the adversarial images, the reduction, SGD (lr 0.01, momentum 0.9). The scripts in bench/peers do it on the same
-/// weights, images and labels (inputs.py).
+/// The step of a training run, on images that are drawn: by default PGD with running statistics, one pass with batch
+/// statistics on the adversarial images, the reduction, SGD (lr 0.01, momentum 0.9). The scripts in bench/peers do it
+/// on the same weights, images and labels (inputs.py).
 class TrainingStep {
  public:
   /// Error(usage): sizes that do not divide each other; Error as of the backend.
@@ -40,8 +44,8 @@ class TrainingStep {
   struct Losses {
     double clean, attacked, trained;
   };
-  /// Error(numerical) unless the attack raises the loss and a step leaves finite numbers: no timing of wrong work. The
-  /// first call warms up, too. **Collective.**
+  /// Error(numerical) unless the attack, where there is one, raises the loss and a step leaves finite numbers: no
+  /// timing of wrong work. The first call warms up, too. **Collective.**
   Losses check();
 
   /// What the same network computes elsewhere, for a comparison: after three passes in training mode, so that running

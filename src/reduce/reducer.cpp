@@ -477,6 +477,7 @@ void GradientReducer::go_on(Part& part) {
   } else {
     decode(part);
   }
+  options_.ended(ReducerStage::decode);
   ++part.round;
   part.sent = false;
   encode(part);

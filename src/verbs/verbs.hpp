@@ -17,6 +17,9 @@ namespace dat {
 [[nodiscard]] int run_bench(const Command& command, int argc, char** argv);
 /// `doctor`: what this machine and this launch offer, and what is wrong with it, for a person. **Collective.**
 [[nodiscard]] int run_doctor(const Command& command, int argc, char** argv);
+/// `forecast`: step time against ranks, network, codec and budget, from a calibration that is measured (**collective**)
+/// or read.
+[[nodiscard]] int run_forecast(const Command& command, int argc, char** argv);
 /// `validate`: plans the run on one rank and says what it will need. Error as `train` would end with.
 [[nodiscard]] int run_validation(const Command& command, int argc, char** argv);
 /// `slurm`: prints a batch script that trains with the given options.

@@ -1,0 +1,167 @@
+// Times steps of all ranks of a launch, one line of JSON: those of a training run, or steps whose computing is a delay
+// and whose communication is real. See bench/README.md.
+
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "command_line.hpp"
+#include "dat/reducer.hpp"
+#include "measure/calibration.hpp"
+#include "measure/forecast.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[nodiscard]] double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// The tensors of a calibration, whose layers stand in the order in which gradients are finished, last layer first.
+[[nodiscard]] dat::Parameters parameters_of(const dat::Calibration& calibration) {
+  dat::Parameters parameters;
+  for (auto layer = calibration.layers.rbegin(); layer != calibration.layers.rend(); ++layer) {
+    const int elements = static_cast<int>(layer->elements);
+    parameters.segments.push_back({.name = layer->name,
+                                   .shape = {elements},
+                                   .module = layer->name,
+                                   .block = layer->name,
+                                   .begin = parameters.size,
+                                   .size = layer->elements});
+    parameters.size += layer->elements;
+  }
+  dat::assign_layers(parameters, dat::Granularity::tensor);
+  return parameters;
+}
+
+/// Computing that takes as long as it is told, without a core: so more ranks than cores can "compute" at once. Work
+/// that is done in between, on the gradients, is added to it, as in a step.
+class Delay {
+ public:
+  void begin() { until_ = Clock::now(); }
+  void compute(double seconds) {
+    until_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    std::this_thread::sleep_until(until_);
+  }
+  template <class F>
+  void work(const F& f) {
+    const Clock::time_point before = Clock::now();
+    f();
+    until_ += Clock::now() - before;
+  }
+
+ private:
+  Clock::time_point until_;
+};
+
+class DelayedStep {
+ public:
+  DelayedStep(dat::Communicator& world, const dat::Calibration& calibration, const std::string& codec,
+              const dat::ReducerOptions& options)
+      : world_(world),
+        calibration_(calibration),
+        backend_(dat::make_backend({.device = "cpu", .threads = 1})),
+        parameters_(parameters_of(calibration)),
+        statistics_(static_cast<std::size_t>(calibration.statistics) / sizeof(double)) {
+    parameters_.gradients = backend_->allocate_floats(parameters_.size, "gradients");
+    const std::vector<float> ones(static_cast<std::size_t>(parameters_.size), 1.0F);
+    backend_->copy_to_device(parameters_.gradients, ones.data(), ones.size() * sizeof(float));
+    reducer_ = std::make_unique<dat::GradientReducer>(
+        *backend_, world, parameters_, parameters_.gradients,
+        dat::codecs().at(codec)(*backend_, parameters_, {.rank = world.rank()}),
+        dat::aggregators().at("mean")(*backend_, parameters_, {.ranks = world.size()}), options);
+    all_.push_back(dat::ActiveSet::all(parameters_.layers()));
+  }
+
+  /// Seconds of it that were spent behind the backward pass, until the gradients were there.
+  double run() {
+    const double pass = calibration_.backward / calibration_.backward_passes;
+    double of_layers = 0;
+    delay_.begin();
+    delay_.work([&] { reducer_->begin(all_, step_++); });
+    delay_.compute(calibration_.data + calibration_.attack + calibration_.forward +
+                   (calibration_.backward_passes - 1) * pass);
+    for (std::size_t d = 0; d < calibration_.layers.size(); ++d) {
+      delay_.compute(calibration_.layers[d].backward);
+      of_layers += calibration_.layers[d].backward;
+      delay_.work([&] { reducer_->ready(static_cast<int>(calibration_.layers.size() - 1 - d)); });
+    }
+    delay_.compute(std::max(0.0, pass - of_layers));
+    const Clock::time_point end = Clock::now();
+    reducer_->finish();
+    world_.sum(statistics_.data(), std::ssize(statistics_));
+    const double behind = seconds_since(end);
+    delay_.begin();
+    delay_.compute(calibration_.select + calibration_.update);
+    return behind;
+  }
+
+ private:
+  dat::Communicator& world_;
+  const dat::Calibration& calibration_;
+  std::unique_ptr<dat::Backend> backend_;
+  dat::Parameters parameters_;
+  std::vector<double> statistics_;
+  std::unique_ptr<dat::GradientReducer> reducer_;
+  std::vector<dat::ActiveSet> all_;
+  Delay delay_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  dat::StepOptions options{.network = "preact_resnet18", .batch = 16, .attack = "fgsm", .threads = 1};
+  int steps = 10;
+  std::string delay, codec = "float32";
+  CLI::App app("Times steps of all ranks of a launch: one line of JSON, from rank 0", "bench_scaling");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--delay", delay, "a calibration.json: computing is a delay of that length; none: it is done");
+  app.add_option("--codec", codec, "with --delay: how gradients become messages");
+  app.add_option("--repeat", steps, "steps, behind two that do not count");
+  app.add_flag("--overlap", options.overlap, "send gradients while the backward pass runs");
+  app.add_option("--bucket", options.bucket, "most gradients in one message");
+  app.add_option("--network", options.network);
+  app.add_option("--width", options.width, "channels of the first stage");
+  app.add_option("--batch", options.batch, "images of a rank");
+  app.add_option("--attack", options.attack);
+  app.add_option("--steps", options.attack_steps, "of pgd");
+  app.add_option("--lambda", options.lambda, "weight of the loss on clean images");
+  app.add_option("--device", options.device, "auto, cpu or cuda");
+  app.add_option("--threads", options.threads, "of the CPU");
+  const auto world = dat::Communicator::world();
+  const int code = dat::bench::run_program(app, argc, argv, [&] {
+    std::vector<double> seconds, behind;
+    const auto measure = [&](const std::function<double()>& step) {
+      for (int k = 0; k < 2; ++k) static_cast<void>(step());
+      world->barrier();
+      for (int k = 0; k < steps; ++k) {
+        const Clock::time_point begin = Clock::now();
+        behind.push_back(step());
+        seconds.push_back(seconds_since(begin));
+      }
+    };
+    if (delay.empty()) {
+      dat::TrainingStep step(*world, options);
+      static_cast<void>(step.check());
+      measure([&] {
+        step.run();
+        return 1e-3 * step.reduce_ms;
+      });
+    } else {
+      const dat::Calibration calibration = dat::read_calibration(delay);
+      DelayedStep step(*world, calibration, codec, {.bucket_elements = options.bucket, .overlap = options.overlap});
+      measure([&] { return step.run(); });
+    }
+    if (world->root())
+      std::cout << nlohmann::ordered_json{{"ranks", world->size()},
+                                          {"ranks_per_node", world->node_size()},
+                                          {"computing", delay.empty() ? "done" : "delay"},
+                                          {"seconds", seconds},
+                                          {"behind_the_backward_pass", behind}}
+                << std::endl;
+  });
+  if (code != 0 && world->size() > 1) world->abort(code);
+  return code;
+}

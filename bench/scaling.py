@@ -1,0 +1,199 @@
+"""Strong and weak scaling: steps of all ranks, measured beside what `dat_hpc forecast` says of them. See bench/README.md.
+
+Where a launch has more ranks (times threads) than --cores, their computing is a delay of the calibrated length: the
+communication is real, the computing is not, and tables and picture say so. On a cluster, where every rank has its cores,
+give --cores 0: then all of it is done.
+"""
+
+import argparse
+import csv
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+import launch
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", help="folder with dat_hpc and bench/bench_scaling")
+    launch.add_launcher_options(parser)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--rates", nargs="+", default=["1gbit"], help="{rate} of --prepare")
+    parser.add_argument("--cores", type=int, default=os.cpu_count(),
+                        help="of this machine, where all nodes are on it; 0: every rank has its own [%(default)s]")
+    parser.add_argument("--network", default="preact_resnet18")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=8, help="images of a rank, weak scaling [%(default)s]")
+    parser.add_argument("--total", type=int, default=32, help="images of all ranks, strong scaling [%(default)s]")
+    parser.add_argument("--attack", default="fgsm")
+    parser.add_argument("--overlap", action="store_true")
+    parser.add_argument("--repeat", type=int, default=8, help="steps of a launch")
+    parser.add_argument("--seconds", type=float, default=15, help="of a calibration")
+    parser.add_argument("--out", default="scaling", help="folder for tables, picture and calibrations")
+    return parser.parse_args()
+
+
+class Study:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.launcher = launch.Launcher(arguments.launcher, arguments.prepare)
+        self.calibrations, self.links = {}, {}
+        os.makedirs(arguments.out, exist_ok=True)
+
+    def forecast(self, *words):
+        return [f"{self.arguments.build}/dat_hpc", "forecast", *words, *(["--overlap"] if self.arguments.overlap else [])]
+
+    def calibrate(self, name, batch, seconds, ranks=1, nodes=1, rate="none"):
+        folder = f"{self.arguments.out}/{name}"
+        self.launcher.run(self.forecast("--network", self.arguments.network, "--width", self.arguments.width, "--batch",
+                                        batch, "--attack", self.arguments.attack, "--threads", 1, "--seconds", seconds,
+                                        "--ranks", 1, "--out", folder), ranks, nodes, rate)
+        return launch.read_json(f"{folder}/calibration.json")
+
+    def computing(self, batch):
+        """Of one rank alone."""
+        if batch not in self.calibrations:
+            self.calibrations[batch] = self.calibrate(f"batch{batch}", batch, self.arguments.seconds)
+        return self.calibrations[batch]
+
+    def network(self, nodes, rate):
+        """Links and sums of two ranks: on one node, or on two."""
+        key = (min(nodes, 2), rate if nodes > 1 else "none")
+        if key not in self.links:
+            name = "within" if nodes == 1 else f"between_{rate}"
+            found = self.calibrate(name, 2, self.arguments.seconds, 2, *key)
+            self.links[key] = found["network"]
+        return self.links[key]
+
+    def predict(self, batch, ranks, nodes, rate):
+        calibration = dict(self.computing(batch))
+        network = dict(self.network(nodes, rate))
+        if nodes > 1 and ranks > nodes:
+            network["within"] = self.network(1, "none")["within"]
+        calibration["network"] = network
+        folder = f"{self.arguments.out}/{nodes}nodes_{ranks}ranks_batch{batch}_{rate}"
+        os.makedirs(folder, exist_ok=True)
+        path = f"{folder}/calibration.json"
+        with open(path, "w") as file:
+            json.dump(calibration, file)
+        done = subprocess.run([str(word) for word in self.forecast(
+            "--calibration", path, "--ranks", ranks, "--ranks-per-node", ranks // nodes, "--codec", "float32",
+            "--bandwidth", "measured", "--out", folder)], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stderr)
+        row = launch.read_json(f"{folder}/forecast.json")["networks"][0]["rows"][0]
+        return path, row["choices"][0]["step"]
+
+    def measure(self, kind, batch, ranks, nodes, rate):
+        path, predicted = self.predict(batch, ranks, nodes, rate)
+        delayed = self.arguments.cores and ranks > self.arguments.cores
+        words = ["--delay", path] if delayed else []
+        program = [f"{self.arguments.build}/bench/bench_scaling", "--network", self.arguments.network, "--width",
+                   self.arguments.width, "--batch", batch, "--attack", self.arguments.attack, "--repeat",
+                   self.arguments.repeat, *words, *(["--overlap"] if self.arguments.overlap else [])]
+        text = self.launcher.run(program, ranks, nodes, rate)
+        line = json.loads(text[text.index("{"):].splitlines()[0])
+        seconds = line["seconds"]
+        measured = statistics.median(seconds)
+        return {"scaling": kind, "rate": rate if nodes > 1 else "shared memory", "nodes": nodes, "ranks": ranks,
+                "batch": batch, "computing": "delay" if delayed else "done", "measured_ms": 1e3 * measured,
+                "least_ms": 1e3 * min(seconds), "most_ms": 1e3 * max(seconds), "predicted_ms": 1e3 * predicted,
+                "error_percent": 100 * (predicted / measured - 1), "images_per_s": ranks * batch / measured}
+
+    def rows(self):
+        a = self.arguments
+        for rate in a.rates:
+            for nodes in a.nodes:
+                if nodes == 1 and rate != a.rates[0]:
+                    continue
+                for ranks in a.ranks:
+                    if ranks % nodes:
+                        continue
+                    yield self.measure("weak", a.batch, ranks, nodes, rate)
+                    if a.total % ranks == 0:
+                        yield self.measure("strong", a.total // ranks, ranks, nodes, rate)
+
+
+def draw(rows, out, overlap):
+    """Measured points and predicted lines, by nodes; delayed ones are open."""
+    if shutil.which("gnuplot") is None:
+        return None
+    pieces, script = [], []
+    colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
+    for kind in ("weak", "strong"):
+        lines = []
+        for number, (rate, nodes) in enumerate(sorted({(row["rate"], row["nodes"]) for row in rows})):
+            chosen = [row for row in rows if (row["scaling"], row["rate"], row["nodes"]) == (kind, rate, nodes)]
+            if not chosen:
+                continue
+            name = f"${kind}{number}"
+            pieces.append(f"{name} << EOD\n" + "".join(
+                f"{row['ranks']} {row['predicted_ms']} {row['measured_ms'] if row['computing'] == 'done' else 'NaN'} "
+                f"{row['measured_ms'] if row['computing'] == 'delay' else 'NaN'}\n" for row in chosen) + "EOD\n")
+            colour = colours[number % len(colours)]
+            title = f"{nodes} node{'s' if nodes > 1 else ''}, {rate}"
+            lines += [f"{name} using 1:2 with lines lc rgb '{colour}' title '{title}: predicted'",
+                      f"{name} using 1:3 with points pt 7 lc rgb '{colour}' title 'measured'",
+                      f"{name} using 1:4 with points pt 6 lc rgb '{colour}' title 'measured, computing is a delay'"]
+        script.append(f"set title '{kind} scaling, {'overlapped' if overlap else 'not overlapped'}'\nplot " +
+                      ", \\\n  ".join(lines) + "\n")
+    text = ("set terminal svg size 1200,700 font 'Helvetica,14' background 'white' noenhanced\nset output 'scaling.svg'\n"
+            "set logscale xy 2\nset xlabel 'ranks'\nset ylabel 'ms of a step'\nset grid lc rgb '#dddddd' lt 1\n"
+            "set key outside bottom center vertical maxrows 6\n" + "".join(pieces) + "set multiplot layout 1,2\n" +
+            "".join(script) + "unset multiplot\n")
+    with open(f"{out}/scaling.gp", "w") as file:
+        file.write(text)
+    done = subprocess.run(["gnuplot", "--default-settings", "scaling.gp"], cwd=out)
+    return f"{out}/scaling.svg" if done.returncode == 0 else None
+
+
+def main():
+    arguments = parse()
+    study = Study(arguments)
+    lines = []
+
+    def say(text):
+        print(text, flush=True)
+        lines.append(text + "\n")
+
+    say(f"{arguments.network}, width {arguments.width}, attack {arguments.attack}, "
+        f"{'overlapped' if arguments.overlap else 'not overlapped'}. Computing 'delay': more ranks than the {arguments.cores}"
+        " cores, so that\ncomputing is a delay of the calibrated length and only the communication is real.\n")
+    say(f"{'scaling':8}{'network':>15}{'nodes':>6}{'ranks':>6}{'batch':>6}{'computing':>10}{'measured, ms':>13}"
+        f"{'least - most':>20}{'predicted':>11}{'error':>8}{'images/s':>10}")
+    rows = []
+    for row in study.rows():
+        rows.append(row)
+        between = f"{row['least_ms']:.1f} - {row['most_ms']:.1f}"
+        say(f"{row['scaling']:8}{row['rate']:>15}{row['nodes']:6}{row['ranks']:6}{row['batch']:6}{row['computing']:>10}"
+            f"{row['measured_ms']:13.1f}{between:>20}{row['predicted_ms']:11.1f}{row['error_percent']:7.1f}%"
+            f"{row['images_per_s']:10.1f}")
+    errors = [abs(row["error_percent"]) for row in rows]
+    say(f"\nmedian error of the prediction {statistics.median(errors):.1f} %, of {len(rows)} launches")
+    with open(f"{arguments.out}/scaling.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    for algorithm in ("ring", "tree"):
+        calibration = f"{arguments.out}/batch{arguments.batch}/calibration.json"
+        done = subprocess.run([str(word) for word in study.forecast("--calibration", calibration, "--algorithm", algorithm,
+                                                                    "--codec", "float32")],
+                              capture_output=True, text=True)
+        table = done.stdout[done.stdout.index("A model"):]
+        say(f"\nWeak scaling beyond, {algorithm}. {table}")
+    with open(f"{arguments.out}/scaling.txt", "w") as file:
+        file.writelines(lines)
+    picture = draw(rows, arguments.out, arguments.overlap)
+    for path in (f"{arguments.out}/scaling.txt", f"{arguments.out}/scaling.csv", picture):
+        if path:
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// A way from rank to rank: a message of n bytes takes latency + n / bandwidth seconds.
+struct Link {
+  double latency = 0;                                          ///< seconds
+  double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes a second, each way
+  [[nodiscard]] double seconds(double bytes) const { return latency + bytes / bandwidth; }
+};
+
+/// How the messages of all ranks meet, by the names of the option --codec-transport.
+enum class MessageTransport : std::uint8_t { sum, gather, two_sided };
+
+/// What a step of a training run is made of, as one rank has measured it: what forecasts are made from. Seconds are
+/// those of a rank and step unless something else is said.
+struct Calibration {
+  /// A tensor of the network. In the order in which the last backward pass finishes their gradients.
+  struct Layer {
+    std::string name{};
+    std::int64_t elements = 1;
+    double backward = 0;         ///< of one backward pass, since the gradient before this one was finished
+    double weight_gradient = 0;  ///< of these, what is saved where the layer does not take part; at most `backward`
+  };
+  struct Codec {
+    std::string name{};
+    MessageTransport transport = MessageTransport::sum;
+    int rounds = 1;                     ///< messages of a step, with transport `sum`
+    bool exact = false;                 ///< one rank has nothing to encode
+    double encode = 0, decode = 0;      ///< seconds of an element, all rounds
+    std::vector<std::int64_t> bytes{};  ///< [layers] of the message, as MPI gets it, all rounds
+  };
+
+  nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< what was measured, for people
+  int ranks = 1;                                                    ///< that measured
+  int batch = 1;                                                    ///< images of a rank
+  double data = 0, attack = 0, forward = 0, backward = 0, select = 0, update = 0;
+  int attack_iterations = 1;    ///< of which `attack` consists
+  int backward_passes = 1;      ///< of which `backward` consists
+  std::int64_t statistics = 0;  ///< bytes of the step's second message, which is summed behind the gradients
+  std::vector<Layer> layers;
+  std::vector<Codec> codecs;            ///< float32 is one of them
+  std::optional<Link> between, within;  ///< ranks of different nodes, and of one node; empty: not measured
+  double reduction = std::numeric_limits<double>::infinity();  ///< bytes a second that a rank adds up in a sum
+
+  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] double compute() const { return data + attack + forward + backward + select + update; }
+  /// Error(usage): there is no such codec; the message names those there are.
+  [[nodiscard]] const Codec& codec(const std::string& name) const;
+};
+
+[[nodiscard]] nlohmann::ordered_json to_json(const Calibration& calibration);
+/// What to_json has made. The text is not trusted: every type, size and range is checked. `where` names it in messages.
+/// Error(data).
+[[nodiscard]] Calibration calibration_from(const std::string& text, const std::string& where);
+/// The same of a file of at most 8 MB. Error(data).
+[[nodiscard]] Calibration read_calibration(const std::string& path);
+
+}  // namespace dat
