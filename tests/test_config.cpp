@@ -109,7 +109,7 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(eval.eval.split == "train");
   const Command convert = parse({"data", "convert", "in", "out.h5", "--label-bytes", "2", "--classes", "100"});
   CHECK(convert.verb == Verb::data_convert);
-  CHECK(convert.convert.folder == "in");
+  CHECK(convert.convert.source == "in");
   CHECK(convert.convert.output == "out.h5");
   CHECK(convert.convert.label_bytes == 2);
   CHECK(convert.convert.classes == 100);
@@ -361,9 +361,10 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
     std::istringstream lines(parse(arguments).resolved_toml);
     for (std::string line; std::getline(lines, line);) {
       INFO(line);
-      // The rest depends on the machine or the network, or is a mode.
+      // The rest depends on the machine, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device", "threads", "resident", "budget", "bucket"};
+      const std::vector<std::string> later = {"resume", "device", "threads",    "resident",
+                                              "budget", "bucket", "codec-rank", "codec-transport"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }

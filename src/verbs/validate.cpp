@@ -92,7 +92,7 @@ namespace {
   // Here is one rank: messages of several take more.
   const GradientReducer& reducer = trainer.reducer();
   const auto more = static_cast<std::size_t>(reducer.memory(ranks) - reducer.memory(1));
-  memory["gradient messages of " + std::to_string(ranks) + " ranks"] = more;
+  memory["messages of " + std::to_string(ranks) + " ranks"] = more;
   total += more;
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.examples().warm_start_bytes(); all > 0) {
