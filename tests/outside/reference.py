@@ -223,12 +223,12 @@ class Data:
 
     def __init__(self, config, split):
         parts = []
-        for path in config["data"]:
+        balanced = config["mix"] != "pool"  # the first file alone has test images, and is limited
+        for path in config["data"][:1] if balanced and split == "test" else config["data"]:
             with h5py.File(path, "r") as file:
                 parts.append((file[f"{split}/images"][()], file[f"{split}/labels"][()]))
         limit = config[f"limit-{split}"] or None
-        if config["mix"] != "pool":  # the first file alone has test images, and is limited
-            parts = parts[:1] if split == "test" else parts
+        if balanced:
             parts[0] = parts[0][0][:limit], parts[0][1][:limit]
             limit = None
         self.first_file = len(parts[0][0])
