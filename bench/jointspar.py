@@ -281,7 +281,7 @@ def table(arguments):
             good &= abs(mean) <= half or (mean - half >= -0.5)
         sent = statistics.fmean(run.bytes_of_a_step() for run in runs) / whole
         print(f"{name:<24}{sent:>13.3f}{cells}   {'yes' if good else 'no'}", flush=True)
-    print("minus all: mean of the paired differences, with its 95 % interval; no loss shown: both intervals contain 0 or end "
+    print("minus all: mean of the paired differences, with its 95 % interval; no loss shown: both intervals contain 0 or lie "
           "above -0.5 points")
 
 

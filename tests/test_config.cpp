@@ -297,12 +297,29 @@ TEST_CASE("the resolved configuration restores every option") {
   CHECK(parse_train_options(parse({}).resolved_toml, "text") == parse({}).train);
 
   // The proof that each option took part: every line differs from the defaults' (quiet excludes verbose, fgsm
-  // the early stop and the reuse of its last step, lars the options of the other optimizers; some
-  // families have one member).
-  const std::vector<std::string> excluded = {
-      "quiet",   "attack-stop",     "stale-attack",      "attack-reuse", "nesterov",   "beta1",      "beta2",
-      "epsilon", "bias-correction", "trust-coefficient", "loss",         "codec-rank", "codec-clip", "aggregator",
-      "mask",    "transport"};
+  // the early stop and the reuse of its last step, lars the options of the other optimizers, all those of other
+  // selectors; some families have one member).
+  const std::vector<std::string> excluded = {"quiet",
+                                             "attack-stop",
+                                             "stale-attack",
+                                             "attack-reuse",
+                                             "nesterov",
+                                             "beta1",
+                                             "beta2",
+                                             "epsilon",
+                                             "bias-correction",
+                                             "trust-coefficient",
+                                             "loss",
+                                             "codec-rank",
+                                             "codec-clip",
+                                             "aggregator",
+                                             "mask",
+                                             "transport",
+                                             "budget-unit",
+                                             "freeze-t0",
+                                             "freeze-schedule",
+                                             "freeze-lr",
+                                             "freeze-percentile"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
@@ -640,6 +657,14 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--freeze-lr", "constant"}), "works with --selector freezeout"));
   CHECK(contains(refusal({"--freeze-percentile", "20"}), "works with --selector autofreeze"));
   CHECK(contains(refusal({"--selector", "freezeout", "--freeze-t0", "0"}), "above 0"));
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--budget-unit", "bytes"},
+           {"--selector", "freezeout", "--freeze-t0", "0.5", "--freeze-schedule", "squared", "--freeze-lr", "unscaled"},
+           {"--selector", "autofreeze", "--freeze-percentile", "20"}}) {
+    const Command command = parse(words);
+    CHECK(parse_file(command.resolved_toml).train == command.train);
+    CHECK(command.train != plain);
+  }
   const TrainOptions freezeout =
       parse({"--selector", "freezeout", "--freeze-t0", "0.5", "--freeze-schedule", "squared"}).train;
   CHECK(freezeout.freeze_t0 == 0.5);

@@ -112,42 +112,68 @@ void measure_passes(TrainingStep& step, double seconds, Calibration& c, std::vec
   c.backward = passes * pass;
 }
 
+[[nodiscard]] MessageTransport transport_of(const Codec& codec) {
+  switch (codec.transports().front()) {
+    case Transport::sum:
+      return MessageTransport::sum;
+    case Transport::gather:
+      return MessageTransport::gather;
+    default:
+      return MessageTransport::two_sided;
+  }
+}
+
 void measure_codec(Backend& backend, const Parameters& parameters, const std::vector<int>& order,
                    const std::string& name, double seconds, Calibration& c) {
   const std::unique_ptr<Codec> codec = codecs().at(name)(backend, parameters, {});
   const std::size_t segments = parameters.segments.size();
-  Calibration::Codec cost{.name = name,
-                          .transport = codec->summable() ? MessageTransport::sum : MessageTransport::gather,
-                          .exact = codec->exact()};
-  std::vector<std::int64_t> element, byte;
-  std::int64_t bytes = 0;
-  for (const Segment& segment : parameters.segments) {
-    element.push_back(segment.begin);
-    byte.push_back(bytes);
-    bytes += codec->bytes(segment.size);
+  const int rounds = codec->rounds();
+  Calibration::Codec cost{.name = name, .transport = transport_of(*codec), .rounds = rounds, .exact = codec->exact()};
+  for (const int segment : order) {
+    std::int64_t bytes = 0;
+    for (int round = 0; round < rounds; ++round)
+      bytes += codec->bytes(parameters.segments[static_cast<std::size_t>(segment)], round);
+    cost.bytes.push_back(bytes);
   }
-  for (const int segment : order)
-    cost.bytes.push_back(codec->bytes(parameters.segments[static_cast<std::size_t>(segment)].size));
   const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
     auto* device = static_cast<std::int64_t*>(backend.allocate(segments * sizeof(std::int64_t), "codec"));
     backend.copy_to_device(device, numbers.data(), segments * sizeof(std::int64_t));
     return device;
   };
+  const auto doubles = [&](std::int64_t items) {
+    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(items * kSums) * sizeof(double), "codec"));
+  };
+  std::vector<std::int64_t> element, size;
+  for (const Segment& segment : parameters.segments) {
+    element.push_back(segment.begin);
+    size.push_back(segment.size);
+  }
   ChunkTable table(backend, parameters);
-  const Bucket bucket{.first = 0,
-                      .end = static_cast<int>(segments),
-                      .step = 0,
-                      .chunks = table.select(ActiveSet::all(parameters.layers())),
-                      .element = on_device(element),
-                      .byte = on_device(byte),
-                      .bytes = bytes};
-  void* const message = backend.allocate(static_cast<std::size_t>(bytes), "codec");
+  Bucket bucket{.first = 0,
+                .end = static_cast<int>(segments),
+                .step = 0,
+                .chunks = table.select(ActiveSet::all(parameters.layers())),
+                .element = on_device(element),
+                .size = on_device(size),
+                .partial = doubles(table.largest()),
+                .sums = doubles(static_cast<std::int64_t>(segments))};
   const auto elements = static_cast<double>(parameters.size);
-  cost.encode =
-      least_seconds(backend, seconds / 2, [&] { codec->encode(bucket, parameters.gradients, message); }) / elements;
-  cost.decode =
-      least_seconds(backend, seconds / 2, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) /
-      elements;
+  const double share = seconds / (2 * rounds);
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::int64_t> byte;
+    bucket.bytes = 0;
+    for (const Segment& segment : parameters.segments) {
+      byte.push_back(bucket.bytes);
+      bucket.bytes += codec->bytes(segment, round);
+    }
+    bucket.round = round;
+    bucket.byte = on_device(byte);
+    void* const message = backend.allocate(static_cast<std::size_t>(bucket.bytes), "codec");
+    cost.encode +=
+        least_seconds(backend, share, [&] { codec->encode(bucket, parameters.gradients, message); }) / elements;
+    cost.decode +=
+        least_seconds(backend, share, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) / elements;
+  }
   c.codecs.push_back(std::move(cost));
 }
 
