@@ -150,6 +150,8 @@ def main():
         lines.append(f"{row['regime']:8}{row['variant']:18}{row['pairs']:6}{1e-6 * row['bytes']:11.3f}"
                      f"{100 * row['bytes'] / full if full else 0:7.1f}%{row['C_ms']:9.1f}{row['C_s_per_50000_images']:10.1f}"
                      f"{row['step_ms']:10.1f}{gains[0]:>24}{gains[1]:>24}  {row['published']}")
+    if min(row["pairs"] for row in rows) < 6:
+        lines += ["", "Fewer than six pairs: instead of the interval stand the lowest and the highest ratio."]
     lines += ["", "Also published: JointSpar against full precision 1.9x (CIFAR-10) and 1.4x (CIFAR-100), 64 GPUs on 16 "
               "nodes;", "on one GPU without attack 10,213 s and, in the mean over budgets and p_min, 8,503 s: 1.20x (TU Delft)."]
     print("\n".join(lines))

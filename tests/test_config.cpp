@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -148,6 +149,50 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(contains(refusal({"bensh"}), "did you mean 'bench'?"));
   CHECK(parse({"--version"}).verb == Verb::version);
   CHECK(parse({"plot", "--version"}).verb == Verb::version);
+}
+
+TEST_CASE("forecast has its own options") {
+  std::istringstream words(
+      "forecast --calibration c.json --network small_cnn --width 16 --batch 8 --attack fgsm --attack-steps 3 "
+      "--lambda 0.5 --attack-precision f16 --device cpu --threads 2 --math f32 --seconds 5 --ranks 2,4 --ranks 8 "
+      "--ranks-per-node 2 --bandwidth 1gbit,2GB/s --latency 50,2.5 --codec float32 --budget 40,30.5 --budget-unit "
+      "bytes "
+      "--p-min 0.2 --algorithm tree --overlap --bucket 1000 --stale-attack 2 --jitter 0.1 --out dir");
+  const Command all = parse({std::istream_iterator<std::string>(words), {}});
+  CHECK(all.verb == Command::Verb::forecast);
+  CHECK(all.forecast == ForecastOptions{.calibration = "c.json",
+                                        .network = "small_cnn",
+                                        .width = 16,
+                                        .batch = 8,
+                                        .attack = "fgsm",
+                                        .attack_steps = 3,
+                                        .lambda = 0.5,
+                                        .attack_precision = "f16",
+                                        .device = "cpu",
+                                        .threads = 2,
+                                        .math = "f32",
+                                        .seconds = 5,
+                                        .ranks = {2, 4, 8},
+                                        .ranks_per_node = 2,
+                                        .bandwidth = {"1gbit", "2GB/s"},
+                                        .latency = {50, 2.5},
+                                        .codec = {"float32"},
+                                        .budget = {40, 30.5},
+                                        .budget_unit = "bytes",
+                                        .p_min = 0.2,
+                                        .algorithm = "tree",
+                                        .overlap = true,
+                                        .bucket = 1000,
+                                        .stale_attack = 2,
+                                        .jitter = 0.1,
+                                        .out = "dir"});
+  CHECK(parse({"forecast"}).forecast == ForecastOptions{.lambda = 1});
+  CHECK(parse({"forecast", "--attack", "none"}).forecast.lambda == 0);
+  CHECK(parse({"help", "forecast"}).text == parse({"forecast", "--help"}).text);
+  CHECK(contains(refusal({"forecast", "--latency", "1,2"}), "--latency takes one number, or one for each"));
+  CHECK(contains(refusal({"forecast", "--algorithm", "star"}), "must be one of ring, tree"));
+  CHECK(contains(refusal({"forecast", "--jitter", "2"}), "'--jitter' must be a number"));
+  CHECK(contains(refusal({"forcast"}), "did you mean 'forecast'?"));
 }
 
 TEST_CASE("numbers may be fractions, on the command line and in the file") {

@@ -146,7 +146,7 @@ struct BenchOptions {
 
 /// Options of `forecast`.
 struct ForecastOptions {
-  std::string calibration;  ///< file; empty: measured now, with the options up to `seconds`
+  std::string calibration{};  ///< file; empty: measured now, with the options up to `seconds`
   std::string network = "preact_resnet18";
   int width = 64;
   int batch = 64;  ///< images per rank
@@ -172,7 +172,7 @@ struct ForecastOptions {
   std::int64_t bucket = 8388608;  ///< elements of one message
   int stale_attack = 0;           ///< iterations
   double jitter = 0;              ///< standard deviation of computing times, as a part of them
-  std::string out;                ///< empty: nothing is written
+  std::string out{};              ///< empty: nothing is written
 
   friend bool operator==(const ForecastOptions&, const ForecastOptions&) = default;
 };

@@ -280,12 +280,14 @@ void average(Communicator& world, Calibration& c) {
 void measure_network(Communicator& world, TrainingStep& step, double seconds, Calibration& c) {
   constexpr std::int64_t kMost = 1 << 25;  // numbers: 134 MB
   std::vector<float> buffer(static_cast<std::size_t>(std::min(c.elements(), kMost)), 1.0F);
-  const bool one_node = world.node_size() == world.size();
-  double shares = world.node_size() > 1 && !one_node ? 3 : 2;
-  // Ranks come in blocks by nodes: 0 and 1 are neighbours where any are, 0 and the last one are not if any are not.
-  if (world.node_size() > 1) c.within = measure_link(world, 1, buffer, seconds / shares);
-  if (!one_node) c.between = measure_link(world, world.size() - 1, buffer, seconds / shares);
-  const Line sum = measure_sums(world, step.options().overlap, buffer, seconds / shares);
+  // The first rank beside another one on a node, and the first one of another node than rank 0's.
+  const auto first = [&](bool is_one) { return static_cast<int>(world.minimum(is_one ? world.rank() : world.size())); };
+  const int neighbour = first(world.node_rank() == 1), stranger = first(world.rank() > 0 && world.node_rank() == 0);
+  const int links = (neighbour < world.size() ? 1 : 0) + (stranger < world.size() ? 1 : 0);
+  const double of_each = seconds / (1 + links);
+  if (neighbour < world.size()) c.within = measure_link(world, neighbour, buffer, of_each);
+  if (stranger < world.size()) c.between = measure_link(world, stranger, buffer, of_each);
+  const Line sum = measure_sums(world, step.options().overlap, buffer, of_each);
   explain_sums(sum, world.size(), c.between ? *c.between : *c.within, c.reduction);
 }
 
