@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dat/codec.hpp"
+#include "launch.hpp"
 #include "measure/forecast.hpp"
 #include "measure/repeat.hpp"
 
