@@ -914,7 +914,7 @@ const char* const kVerbs =
     "  bench             how fast this machine is: ceilings, layers, step, all-reduce\n"
     "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
     "  slurm             print a batch script that trains with these options\n"
-    "  forecast          step time against ranks, network, codec and budget: what pays\n"
+    "  forecast          step time against ranks, network, codec, budget: what pays\n"
     "\n"
     "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
     "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
