@@ -24,6 +24,7 @@ class DatHpc(CMakePackage, CudaPackage):
     depends_on("nlohmann-json@3:")
     depends_on("openssl")
     depends_on("xxhash")
+    depends_on("zlib-api")
     depends_on("gnuplot", type="run")
     depends_on("catch2", type="test")
     depends_on("cuda@12:", when="+cuda")

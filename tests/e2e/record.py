@@ -24,15 +24,17 @@ class Results(common.TestCase):
         names = [name.decode() for name in found["jointspar/layer_name"]]
         return found, names
 
-    def assert_bytes(self, found, ranks=2):
-        """A step sends the gradients of the active layers, 4 bytes each, and of no other. One rank sends nothing."""
+    def assert_bytes(self, found, draws=0, ranks=2):
+        """A step sends the gradients of the active layers, 4 bytes each, and of no other. Rank 0 alone tells the others
+        what was drawn: p as double and the factors as float. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
         np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
         self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
         sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
-        np.testing.assert_array_equal(found["ranks/bytes"].sum(0), sent)
+        told = draws * len(found["jointspar/layer_name"]) * (8 + 4)
+        np.testing.assert_array_equal(found["ranks/bytes"].sum(0), [sent] + [sent - told] * (ranks - 1))
 
     def assert_weight_gradients(self, found, names, passes):
         """An inactive convolution's weight gradient is not computed."""
@@ -57,7 +59,7 @@ class Results(common.TestCase):
     def test_layers_drawn_at_each_step(self):
         found, names = self.record("--batch", 8, "--warmup-epochs", 1, "--epochs", 4, "--budget", 6, "--p-min", 0.2,
                                    "--lambda", 1)
-        self.assert_bytes(found)
+        self.assert_bytes(found, draws=12)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 3)
         self.assert_probabilities(found, 6, 0.2, warmup=3)
         # Norms are those of active layers, and every step after the warm-up is one from which the bandit learns.
@@ -68,7 +70,7 @@ class Results(common.TestCase):
         found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample",
                                    3, "--lambda", 0, network="preact_resnet18")
         self.assertEqual(len(names), 54)
-        self.assert_bytes(found)
+        self.assert_bytes(found, draws=4)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 20)
         self.assert_probabilities(found, 40, 0.1, warmup=0)
         drawn = found["jointspar/active"]
@@ -81,7 +83,7 @@ class Results(common.TestCase):
         for granularity, layers in ("module", 4), ("block", 4):
             found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--granularity", granularity)
             self.assertEqual(len(names), layers)
-            self.assert_bytes(found)
+            self.assert_bytes(found, draws=3)
             os.rename("run", granularity)
 
     def test_one_rank_sends_nothing(self):
@@ -94,7 +96,7 @@ class Results(common.TestCase):
     def test_all_layers(self):
         found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all",
                                    "--lambda", 0)
-        self.assert_bytes(found)
+        self.assert_bytes(found, draws=6)
         self.assert_weight_gradients(found, names, passes=1)
         self.assertTrue((found["jointspar/active"] == 1).all() and (found["jointspar/p"] == 1).all())
         self.assertEqual(set(found["history/step/active_elements"]), {found["jointspar/layer_elements"].sum()})
