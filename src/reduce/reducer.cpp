@@ -311,7 +311,7 @@ void GradientReducer::lay_out(std::span<const ActiveSet> layers) {
     }
     everyone += part.bytes_of_everyone;
   }
-  if (separate_) lay_out_blocks();
+  if (separate_ && !unchanged_) lay_out_blocks();
   if (share_) lay_out_shares();
 }
 

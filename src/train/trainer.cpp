@@ -92,7 +92,8 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
           {.bucket_elements = bucket_of(options),
            .overlap = options.overlap,
            .transport = options.mask == "per_worker" ? options.transport : "",
-           .codec_transport = options.codec_transport}),
+           .codec_transport = options.codec_transport,
+           .ended = [this](ReducerStage stage) { reducer_ended(stage); }}),
       codec_state_(ranks, replica_.backend(), reducer_),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
                [this](int segment) {

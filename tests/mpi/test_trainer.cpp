@@ -427,7 +427,7 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
       if (k == 7) {
         const auto then = Clock::now();
         trainer.timer().lap(Phase::other);
-        (void)trainer.capture();
+        for (int again = 0; again < 20; ++again) (void)trainer.capture();
         trainer.timer().lap(Phase::checkpoint);
         saving = seconds_since(then);
       }
@@ -442,9 +442,13 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
     CHECK(std::abs(sum - wall) <= 0.01 * wall);
     // The lines of the steps lack what follows the last step's.
     CHECK((steps <= sum && steps >= 0.9 * sum));
-    // Beside the phase itself, a few calls of the clock: a tenth is for a machine that does something else.
-    CHECK((of(Phase::evaluate) <= evaluating && of(Phase::evaluate) >= 0.9 * evaluating));
-    CHECK((of(Phase::checkpoint) <= saving && of(Phase::checkpoint) >= 0.9 * saving));
+    // Beside the phase itself, a few calls of the clock: a tenth is for a machine that does something else, and a
+    // millisecond for what takes hardly longer. A GPU's stamps know half a microsecond.
+    const auto within = [&](Phase phase, double around) {
+      return of(phase) <= around + 1e-6 && of(phase) >= 0.9 * around - 1e-3;
+    };
+    CHECK(within(Phase::evaluate, evaluating));
+    CHECK(within(Phase::checkpoint, saving));
     for (const Phase phase :
          {Phase::data, Phase::attack, Phase::forward, Phase::backward, Phase::select, Phase::update})
       CHECK(of(phase) > 0);
