@@ -203,10 +203,12 @@ TEST_CASE("Buckets leave when their layers are done, one after the other", "[for
   CHECK(step(1e8, 1, 100).hidden == Approx(0.280));
   // Encoding delays what comes behind it: a's message leaves at 80 + 3, b's after 130 + 9, c's after 170 + 21; the pass
   // ends at 221; messages of 10, 20 and 40 ms.
-  const StepForecast coded =
-      forecast_step(c, flat(2, 0, 1e8), {.codec = "bytes", .bucket_elements = 1, .overlap = true});
-  CHECK(coded.encode == Approx(0.021));
-  CHECK(coded.exposed == Approx(0.191 + 0.040 - 0.221));
+  const auto coded = [&](double bandwidth) {
+    return forecast_step(c, flat(2, 0, bandwidth), {.codec = "bytes", .bucket_elements = 1, .overlap = true});
+  };
+  CHECK(coded(1e8).encode == Approx(0.021));
+  CHECK(coded(1e8).exposed == Approx(0.191 + 0.040 - 0.221));
+  CHECK(coded(1e7).exposed == Approx(0.083 + 0.700 - 0.221));  // ten times as long: one behind the other from a's on
 }
 
 TEST_CASE("Layers that are drawn with a probability count by it", "[forecast]") {
