@@ -112,16 +112,16 @@ class DelayedStep {
 }  // namespace
 
 int main(int argc, char** argv) {
-  dat::StepOptions options{.network = "preact_resnet18", .batch = 16, .attack = "fgsm", .threads = 1};
+  dat::StepOptions options{.network = "preact_resnet18", .batch = 16, .attack = "fgsm", .bucket = 0, .threads = 1};
   int steps = 10;
   std::string delay, codec = "float32";
   CLI::App app("Times steps of all ranks of a launch: one line of JSON, from rank 0", "bench_scaling");
   app.option_defaults()->always_capture_default();
   app.add_option("--delay", delay, "a calibration.json: computing is a delay of that length; none: it is done");
-  app.add_option("--codec", codec, "with --delay: how gradients become messages");
+  app.add_option("--codec", codec, "with --delay: how gradients become messages; NAME or NAME/TRANSPORT");
   app.add_option("--repeat", steps, "steps, behind two that do not count");
   app.add_flag("--overlap", options.overlap, "send gradients while the backward pass runs");
-  app.add_option("--bucket", options.bucket, "most gradients in one message");
+  app.add_option("--bucket", options.bucket, "most gradients in one message; 0: 2^19 with --overlap, else 2^23");
   app.add_option("--network", options.network);
   app.add_option("--width", options.width, "channels of the first stage");
   app.add_option("--batch", options.batch, "images of a rank");
@@ -132,6 +132,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "of the CPU");
   const auto world = dat::Communicator::world();
   const int code = dat::bench::run_program(app, argc, argv, [&] {
+    if (options.bucket == 0) options.bucket = options.overlap ? 1 << 19 : 1 << 23;
     std::vector<double> seconds, behind;
     const auto measure = [&](const std::function<double()>& step) {
       for (int k = 0; k < 2; ++k) static_cast<void>(step());
@@ -151,7 +152,11 @@ int main(int argc, char** argv) {
       });
     } else {
       const dat::Calibration calibration = dat::read_calibration(delay);
-      DelayedStep step(*world, calibration, codec, {.bucket_elements = options.bucket, .overlap = options.overlap});
+      const std::size_t slash = codec.find('/');
+      DelayedStep step(*world, calibration, codec.substr(0, slash),
+                       {.bucket_elements = options.bucket,
+                        .overlap = options.overlap,
+                        .codec_transport = slash == std::string::npos ? "auto" : codec.substr(slash + 1)});
       measure([&] { return step.run(); });
     }
     if (world->root())

@@ -1058,7 +1058,7 @@ Command parse_forecast(const std::vector<std::string>& arguments) {
   options.add("--p-min", o.p_min, "lowest probability of a layer, of budgets in bytes", kEps);
   options.add("--algorithm", o.algorithm, "of sums over the ranks", one_of({"ring", "tree"}));
   options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
-  options.add("--bucket", o.bucket, "most gradients in one message", kPositive);
+  options.add("--bucket", o.bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
   options.add("--stale-attack", o.stale_attack, "iterations of the next attack that run while the sum is under way",
               kCount);
   options.add("--jitter", o.jitter, "standard deviation of a rank's computing time, as a part of it",
@@ -1068,6 +1068,7 @@ Command parse_forecast(const std::vector<std::string>& arguments) {
   options.parse(arguments, command);
   if (command.verb != Command::Verb::forecast) return command;
   if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
+  if (o.bucket == 0) o.bucket = o.overlap ? 1 << 19 : 1 << 23;
   require(o.latency.size() <= 1 || o.latency.size() == o.bandwidth.size(), ExitCode::usage, "--latency takes one ",
           "number, or one for each --bandwidth, not ", o.latency.size());
   require(!o.ranks.empty(), ExitCode::usage, "--ranks names no number");

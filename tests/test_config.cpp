@@ -186,7 +186,8 @@ TEST_CASE("forecast has its own options") {
                                         .stale_attack = 2,
                                         .jitter = 0.1,
                                         .out = "dir"});
-  CHECK(parse({"forecast"}).forecast == ForecastOptions{.lambda = 1});
+  CHECK(parse({"forecast"}).forecast == ForecastOptions{.lambda = 1, .bucket = 1 << 23});
+  CHECK(parse({"forecast", "--overlap"}).forecast.bucket == 1 << 19);
   CHECK(parse({"forecast", "--attack", "none"}).forecast.lambda == 0);
   CHECK(parse({"help", "forecast"}).text == parse({"forecast", "--help"}).text);
   CHECK(contains(refusal({"forecast", "--latency", "1,2"}), "--latency takes one number, or one for each"));

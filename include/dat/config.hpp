@@ -169,10 +169,10 @@ struct ForecastOptions {
   double p_min = 0.1;
   std::string algorithm = "ring";  ///< ring | tree
   bool overlap = false;
-  std::int64_t bucket = 8388608;  ///< elements of one message
-  int stale_attack = 0;           ///< iterations
-  double jitter = 0;              ///< standard deviation of computing times, as a part of them
-  std::string out{};              ///< empty: nothing is written
+  std::int64_t bucket = 0;  ///< elements of one message; 0: as train; never 0 in a parsed command
+  int stale_attack = 0;     ///< iterations
+  double jitter = 0;        ///< standard deviation of computing times, as a part of them
+  std::string out{};        ///< empty: nothing is written
 
   friend bool operator==(const ForecastOptions&, const ForecastOptions&) = default;
 };

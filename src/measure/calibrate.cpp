@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dat/codec.hpp"
+#include "dat/reducer.hpp"
 #include "launch.hpp"
 #include "measure/forecast.hpp"
 #include "measure/repeat.hpp"
@@ -113,36 +113,19 @@ void measure_passes(TrainingStep& step, double seconds, Calibration& c, std::vec
   c.backward = passes * pass;
 }
 
-[[nodiscard]] MessageTransport transport_of(const Codec& codec) {
-  switch (codec.transports().front()) {
-    case Transport::sum:
-      return MessageTransport::sum;
-    case Transport::gather:
-      return MessageTransport::gather;
-    default:
-      return MessageTransport::two_sided;
-  }
-}
-
+/// One codec, once for each way in which its messages may meet: encoding and decoding cost the same.
 void measure_codec(Backend& backend, const Parameters& parameters, const std::vector<int>& order,
                    const std::string& name, double seconds, Calibration& c) {
   const std::unique_ptr<Codec> codec = codecs().at(name)(backend, parameters, {});
   const std::size_t segments = parameters.segments.size();
   const int rounds = codec->rounds();
-  Calibration::Codec cost{.name = name, .transport = transport_of(*codec), .rounds = rounds, .exact = codec->exact()};
-  for (const int segment : order) {
-    std::int64_t bytes = 0;
-    for (int round = 0; round < rounds; ++round)
-      bytes += codec->bytes(parameters.segments[static_cast<std::size_t>(segment)], round);
-    cost.bytes.push_back(bytes);
-  }
-  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
-    auto* device = static_cast<std::int64_t*>(backend.allocate(segments * sizeof(std::int64_t), "codec"));
-    backend.copy_to_device(device, numbers.data(), segments * sizeof(std::int64_t));
+  const auto device_numbers = [&](const std::vector<std::int64_t>& numbers) {
+    auto* device = static_cast<std::int64_t*>(backend.allocate(numbers.size() * sizeof(std::int64_t), "codec"));
+    backend.copy_to_device(device, numbers.data(), numbers.size() * sizeof(std::int64_t));
     return device;
   };
-  const auto doubles = [&](std::int64_t items) {
-    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(items * kSums) * sizeof(double), "codec"));
+  const auto device_doubles = [&](std::int64_t count) {
+    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "codec"));
   };
   std::vector<std::int64_t> element, size;
   for (const Segment& segment : parameters.segments) {
@@ -152,30 +135,37 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
   ChunkTable table(backend, parameters);
   Bucket bucket{.first = 0,
                 .end = static_cast<int>(segments),
-                .step = 0,
                 .chunks = table.select(ActiveSet::all(parameters.layers())),
-                .element = on_device(element),
-                .size = on_device(size),
-                .partial = doubles(table.largest()),
-                .sums = doubles(static_cast<std::int64_t>(segments))};
+                .element = device_numbers(element),
+                .size = device_numbers(size),
+                .partial = device_doubles(table.largest()),
+                .sums = device_doubles(static_cast<std::int64_t>(segments))};
+  Calibration::Codec cost{
+      .name = name, .rounds = rounds, .exact = codec->exact(), .bytes = std::vector<std::int64_t>(segments, 0)};
   const auto elements = static_cast<double>(parameters.size);
-  const double share = seconds / (2 * rounds);
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::int64_t> byte;
+    bucket.round = round;
     bucket.bytes = 0;
     for (const Segment& segment : parameters.segments) {
       byte.push_back(bucket.bytes);
       bucket.bytes += codec->bytes(segment, round);
     }
-    bucket.round = round;
-    bucket.byte = on_device(byte);
+    for (std::size_t k = 0; k < segments; ++k)
+      cost.bytes[k] += codec->bytes(parameters.segments[static_cast<std::size_t>(order[k])], round);
+    bucket.byte = device_numbers(byte);
     void* const message = backend.allocate(static_cast<std::size_t>(bucket.bytes), "codec");
+    const double of_one = seconds / (2 * rounds);
     cost.encode +=
-        least_seconds(backend, share, [&] { codec->encode(bucket, parameters.gradients, message); }) / elements;
+        least_seconds(backend, of_one, [&] { codec->encode(bucket, parameters.gradients, message); }) / elements;
     cost.decode +=
-        least_seconds(backend, share, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) / elements;
+        least_seconds(backend, of_one, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) / elements;
   }
-  c.codecs.push_back(std::move(cost));
+  for (const Transport transport : codec->transports()) {
+    cost.transport = transport;
+    if (transport != codec->transports().front()) cost.name = name + "/" + name_of(transport);
+    c.codecs.push_back(cost);
+  }
 }
 
 /// From computing times of this rank to the means over the ranks. Sums of parts stay sums of parts.

@@ -98,7 +98,7 @@ class Place {
   const std::string transport = place.at("transport").text();
   const auto known = std::find(kTransports.begin(), kTransports.end(), transport);
   place.at("transport").check(known != kTransports.end(), "must be sum, gather or two_sided");
-  codec.transport = static_cast<MessageTransport>(known - kTransports.begin());
+  codec.transport = static_cast<Transport>(known - kTransports.begin());
   codec.rounds = static_cast<int>(place.at("rounds").integer(1, 16));
   codec.exact = place.at("exact").boolean();
   codec.encode = place.at("encode").number(0, 1);

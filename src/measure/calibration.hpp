@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "dat/codec.hpp"
+
 namespace dat {
 
 /// A way from rank to rank: a message of n bytes takes latency + n / bandwidth seconds.
@@ -15,9 +17,6 @@ struct Link {
   double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes a second, each way
   [[nodiscard]] double seconds(double bytes) const { return latency + bytes / bandwidth; }
 };
-
-/// How the messages of all ranks meet, by the names of the option --codec-transport.
-enum class MessageTransport : std::uint8_t { sum, gather, two_sided };
 
 /// What a step of a training run is made of, as one rank has measured it: what forecasts are made from. Seconds are
 /// those of a rank and step unless something else is said.
@@ -30,8 +29,8 @@ struct Calibration {
     double weight_gradient = 0;  ///< of these, what is saved where the layer does not take part; at most `backward`
   };
   struct Codec {
-    std::string name{};
-    MessageTransport transport = MessageTransport::sum;
+    std::string name{};  ///< of --codec; with a transport that is not the codec's first, "NAME/TRANSPORT"
+    Transport transport = Transport::sum;
     int rounds = 1;                     ///< messages of a step, with transport `sum`
     bool exact = false;                 ///< one rank has nothing to encode
     double encode = 0, decode = 0;      ///< seconds of an element, all rounds

@@ -39,11 +39,11 @@ namespace {
 /// Of a message of so many bytes that all ranks have, the way its codec wants it to travel.
 [[nodiscard]] double seconds_of(const Calibration::Codec& codec, const Cluster& c, double bytes) {
   switch (codec.transport) {
-    case MessageTransport::sum:
+    case Transport::sum:
       return codec.rounds * seconds_of_sum(c, bytes / codec.rounds);
-    case MessageTransport::gather:
+    case Transport::gather:
       return seconds_of_gather(c, bytes);
-    case MessageTransport::two_sided:
+    case Transport::two_sided:
       return seconds_of_exchange(c, bytes) + seconds_of_gather(c, bytes / c.ranks);
   }
   return 0;
@@ -133,10 +133,10 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
   double all = 0;
   for (std::size_t d = 0; d < layers; ++d) all += p(d) * static_cast<double>(calibration.layers[d].elements);
   if (coded) {
-    const bool two_sided = codec.transport == MessageTransport::two_sided;
+    const bool two_sided = codec.transport == Transport::two_sided;
     // Two-sided: what all ranks have of this rank's part is decoded, the mean of it encoded, and all means decoded.
     if (two_sided) step.encode += codec.encode * all / ranks;
-    const double decodes = codec.transport == MessageTransport::gather ? ranks : two_sided ? 2 : 1;
+    const double decodes = codec.transport == Transport::gather ? ranks : two_sided ? 2 : 1;
     step.decode = decodes * codec.decode * all;
   }
   step.straggling = choice.jitter * (step.data + step.attack + step.forward + step.backward + step.encode) *

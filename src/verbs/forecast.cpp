@@ -151,16 +151,10 @@ struct Row {
 
 [[nodiscard]] ordered_json to_json(const Candidate& candidate, const StepForecast& step, double gain) {
   ordered_json json{{"name", candidate.name}, {"codec", candidate.choice.codec}};
-  json["seconds"] = {{"data", step.data},
-                     {"attack", step.attack},
-                     {"forward", step.forward},
-                     {"backward", step.backward},
-                     {"encode", step.encode},
-                     {"exposed", step.exposed},
-                     {"straggling", step.straggling},
-                     {"decode", step.decode},
-                     {"select", step.select},
-                     {"update", step.update}};
+  json["seconds"] = {
+      {"data", step.data},     {"attack", step.attack},   {"forward", step.forward},       {"backward", step.backward},
+      {"encode", step.encode}, {"exposed", step.exposed}, {"straggling", step.straggling}, {"decode", step.decode},
+      {"select", step.select}, {"update", step.update}};
   json["hidden"] = step.hidden;
   json["message_bytes"] = step.bytes;
   json["step"] = step.seconds();
@@ -331,7 +325,8 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
     if (world.root()) make_folder(o.out);
     for (const std::string& word : o.bandwidth)
       if (word != kMeasured) static_cast<void>(bandwidth_from(word));  // a wrong word must not cost a minute
-    for (const std::string& name : o.codec) static_cast<void>(codecs().at(name));
+    // A codec, or one with a transport: int8/two_sided.
+    for (const std::string& name : o.codec) static_cast<void>(codecs().at(name.substr(0, name.find('/'))));
     step = std::make_unique<TrainingStep>(world, step_options);
   });
   for (const std::string& notice : device_notices(world, step->backend(), o.device))
