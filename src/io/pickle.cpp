@@ -30,7 +30,7 @@ constexpr KnownName kKnown[] = {
     {"_codecs", "encode", Known::encode},
 };
 
-using Id = std::uint32_t;
+using NodeId = std::uint32_t;
 
 /// An object. Those that hold others name them, so that neither depth nor cycles cost anything.
 struct Node {
@@ -38,7 +38,8 @@ struct Node {
   Kind kind = Kind::other;
   std::int64_t value = 0;   ///< integer, truth value; the Known; where bytes, text and latin1 begin in the file
   std::int64_t length = 0;  ///< of these, in bytes; latin1: of its UTF-8
-  std::vector<Id> items{};  ///< dict: key, value, ...; dtype: name, byte order; array: shape, dtype, elements, order
+  std::vector<NodeId>
+      items{};  ///< dict: key, value, ...; dtype: name, byte order; array: shape, dtype, elements, order
 };
 
 /// Reads `count` bytes that were written as text (protocol 2): Latin-1, as UTF-8 of `bytes` bytes.
@@ -110,13 +111,13 @@ class Pickle final : public ArrayFile {
 
   [[nodiscard]] std::vector<std::string> names() const override {
     std::vector<std::string> names;
-    const std::vector<Id>& items = nodes_[dict_].items;
+    const std::vector<NodeId>& items = nodes_[dict_].items;
     for (std::size_t i = 0; i < items.size(); i += 2) names.push_back(word(items[i]));
     return names;
   }
 
   [[nodiscard]] StoredArray array(const std::string& name) const override {
-    const std::vector<Id>& items = nodes_[dict_].items;
+    const std::vector<NodeId>& items = nodes_[dict_].items;
     for (std::size_t i = items.size(); i > 0; i -= 2)  // of equal keys the last one counts
       if (word(items[i - 2]) == name) return array_of(name, nodes_[items[i - 1]]);
     fail(ExitCode::data, source_.name(), ": has no array ", name);
@@ -165,37 +166,37 @@ class Pickle final : public ArrayFile {
   }
 
   // The stack.
-  void push(Id id) {
+  void push(NodeId id) {
     check_here(++pushed_ <= kMost, "holds more than ", kMost, " objects; images and labels as arrays of NumPy are few");
     stack_.push_back(id);
   }
   void push(Node node) {
     nodes_.push_back(std::move(node));
-    push(static_cast<Id>(nodes_.size() - 1));
+    push(static_cast<NodeId>(nodes_.size() - 1));
   }
   void push_bytes(Node::Kind kind, int width) {
     const std::uint64_t length = number(width);
     push({.kind = kind, .value = skip(length), .length = static_cast<std::int64_t>(length)});
   }
-  Id top() const {
+  NodeId top() const {
     check_here(!stack_.empty() && stack_.size() > (marks_.empty() ? 0 : marks_.back()),
                "takes an object where none is");
     return stack_.back();
   }
-  Id pop() {
-    const Id id = top();
+  NodeId pop() {
+    const NodeId id = top();
     stack_.pop_back();
     return id;
   }
-  std::vector<Id> pop_to_mark() {
+  std::vector<NodeId> pop_to_mark() {
     check_here(!marks_.empty(), "ends a group that has not begun");
-    std::vector<Id> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
+    std::vector<NodeId> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
     return items;
   }
-  std::vector<Id> pop_some(int count) {
-    std::vector<Id> items(static_cast<std::size_t>(count));
+  std::vector<NodeId> pop_some(int count) {
+    std::vector<NodeId> items(static_cast<std::size_t>(count));
     for (int i = count; i-- > 0;) items[static_cast<std::size_t>(i)] = pop();
     return items;
   }
@@ -215,7 +216,7 @@ class Pickle final : public ArrayFile {
   }
 
   /// A short string.
-  [[nodiscard]] std::string word(Id id) const {
+  [[nodiscard]] std::string word(NodeId id) const {
     const Node& node = nodes_[id];
     if ((node.kind != Node::Kind::text && node.kind != Node::Kind::bytes) ||
         node.length > static_cast<std::int64_t>(kLongestWord))
@@ -336,26 +337,26 @@ class Pickle final : public ArrayFile {
         push({.kind = Kind::tuple, .items = pop_to_mark()});
         break;
       case 'a': {  // APPEND
-        const Id item = pop();
+        const NodeId item = pop();
         container(Kind::list).items.push_back(item);
         break;
       }
       case 'e': {  // APPENDS
-        const std::vector<Id> items = pop_to_mark();
-        std::vector<Id>& all = container(Kind::list).items;
+        const std::vector<NodeId> items = pop_to_mark();
+        std::vector<NodeId>& all = container(Kind::list).items;
         all.insert(all.end(), items.begin(), items.end());
         break;
       }
       case 's': {  // SETITEM
-        const std::vector<Id> items = pop_some(2);
-        std::vector<Id>& all = container(Kind::dict).items;
+        const std::vector<NodeId> items = pop_some(2);
+        std::vector<NodeId>& all = container(Kind::dict).items;
         all.insert(all.end(), items.begin(), items.end());
         break;
       }
       case 'u': {  // SETITEMS
-        const std::vector<Id> items = pop_to_mark();
+        const std::vector<NodeId> items = pop_to_mark();
         check_here(items.size() % 2 == 0, "has a key without a value");
-        std::vector<Id>& all = container(Kind::dict).items;
+        std::vector<NodeId>& all = container(Kind::dict).items;
         all.insert(all.end(), items.begin(), items.end());
         break;
       }
@@ -380,7 +381,7 @@ class Pickle final : public ArrayFile {
         break;
       }
       case 0x93: {  // STACK_GLOBAL
-        const std::vector<Id> names = pop_some(2);
+        const std::vector<NodeId> names = pop_some(2);
         push_known(word(names[0]), word(names[1]));
         break;
       }
@@ -407,10 +408,10 @@ class Pickle final : public ArrayFile {
   /// What Python would make by a call. Of the few functions that are known, each stands for one kind of object.
   void reduce() {
     using Kind = Node::Kind;
-    const Id arguments = pop(), function = pop();
+    const NodeId arguments = pop(), function = pop();
     check_here(nodes_[function].kind == Kind::known && nodes_[arguments].kind == Kind::tuple,
                "calls what is no function of NumPy's");
-    const std::vector<Id>& given = nodes_[arguments].items;
+    const std::vector<NodeId>& given = nodes_[arguments].items;
     const auto is = [&](std::size_t i, Kind kind) { return i < given.size() && nodes_[given[i]].kind == kind; };
     const auto what = static_cast<Known>(nodes_[function].value);
     if (what == Known::reconstruct && is(0, Kind::known) &&
@@ -455,10 +456,10 @@ class Pickle final : public ArrayFile {
   /// What Python would hand to __setstate__: of an array (version, shape, dtype, in Fortran's order, elements), of a
   /// dtype (version, byte order, ...).
   void build() {
-    const Id state = pop();
+    const NodeId state = pop();
     Node& object = nodes_[top()];
     check_here(nodes_[state].kind == Node::Kind::tuple, "gives an object no state that is known");
-    const std::vector<Id>& parts = nodes_[state].items;
+    const std::vector<NodeId>& parts = nodes_[state].items;
     if (object.kind == Node::Kind::dtype && parts.size() >= 2) {
       object.items.resize(1);
       object.items.push_back(parts[1]);
@@ -481,7 +482,7 @@ class Pickle final : public ArrayFile {
     array.name = name;
     if (node.kind == Node::Kind::list || node.kind == Node::Kind::tuple) {
       auto values = std::make_shared<std::vector<std::int64_t>>();
-      for (const Id id : node.items) {
+      for (const NodeId id : node.items) {
         check(nodes_[id].kind == Node::Kind::integer, name, " is a list of other things than integers");
         values->push_back(nodes_[id].value);
       }
@@ -495,7 +496,7 @@ class Pickle final : public ArrayFile {
     check(node.kind == Node::Kind::array && node.items.size() == 3, name, " is no array and no list");
     check(type_of(nodes_[node.items[1]], array), name, " is an array of an unknown type");
     std::vector<std::int64_t> shape;
-    for (const Id id : nodes_[node.items[0]].items) {
+    for (const NodeId id : nodes_[node.items[0]].items) {
       check(nodes_[id].kind == Node::Kind::integer && shape.size() < 32, name, " has no known shape");
       shape.push_back(nodes_[id].value);
     }
@@ -521,10 +522,10 @@ class Pickle final : public ArrayFile {
   std::int64_t block_begin_ = 0, pushed_ = 0;
   std::vector<std::uint8_t> block_;
   std::vector<Node> nodes_;
-  std::vector<Id> stack_;
+  std::vector<NodeId> stack_;
   std::vector<std::size_t> marks_;  ///< heights of the stack
-  std::unordered_map<std::uint32_t, Id> memo_;
-  Id dict_ = 0;
+  std::unordered_map<std::uint32_t, NodeId> memo_;
+  NodeId dict_ = 0;
 };
 
 }  // namespace
