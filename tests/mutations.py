@@ -341,7 +341,7 @@ MUTATIONS = [
      "return {seed, static_cast<std::uint32_t>(0 * step),", "unit:[codec]"),
     ("int8: the same numbers on all ranks", "kernels/codec.hpp", "static_cast<std::uint32_t>(2 * rank + round)",
      "static_cast<std::uint32_t>(0 * rank + round)", "step:int8, two ranks"),
-    ("bf16: cut off", "src/reduce/codec/bf16.cpp", "kernels::PackAs<BFloat16>{gradients", "kernels::PackAs<Half>{gradients",
+    ("bf16: cut off", "src/reduce/codec/rounded.hpp", "kernels::PackAs<T>{gradients", "kernels::PackAs<Half>{gradients",
      "unit:[codec]"),
     ("terngrad: always clipped", "kernels/codec.hpp", "limit > 0 && limit < largest ? limit : largest", "limit",
      "unit:[codec]"),
@@ -415,7 +415,7 @@ MUTATIONS = [
      "for (std::size_t rank = 0; rank + 1 < all.size(); ++rank) {", "mpi:2"),
     ("handshake: without the options", "src/verbs/ranks.cpp", "facts.emplace_back(\"--\" + line", "if (facts.empty()) facts.emplace_back(\"--\" + line",
      "e2e:handshake"),
-    ("handshake: without the test images", "src/verbs/train.cpp", ",\n             {\"hash of the test images\", content_hash(*trainer_->splits().test)}};",
+    ("handshake: without the test images", "src/verbs/train.cpp", ",\n             {\"hash of the test images\", hash_to_compare(world_, *trainer_->splits().test)}};",
      "};", "e2e:handshake"),
     ("content hash of the first images", "src/io/content_hash.cpp", "i < size; i += stride", "i < size / 2; i += stride", "e2e:handshake"),
     # Checkpoint.
