@@ -221,7 +221,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
     s = prepare(world, options);
     facts = {{"device", s.replica->backend().arithmetic()},
              {"hash of the weights", weights_hash(s.replica->model())},
-             {"hash of the images", content_hash(*s.data)}};
+             {"hash of the images", hash_to_compare(world, *s.data)}};
   });
   shake_hands(world, facts);
   std::string output;

@@ -8,6 +8,7 @@
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
 #include "dat/config.hpp"
+#include "dat/dataset.hpp"
 
 namespace dat {
 
@@ -21,6 +22,8 @@ void together(Communicator& world, const std::function<void()>& part);
 
 /// What ranks must have in common before they do anything together: program, libraries, verb, options.
 [[nodiscard]] Facts facts_of(const Command& command, int argc, char** argv);
+/// content_hash() of images; nothing for a rank that has nobody to compare it with. Error(data).
+[[nodiscard]] std::string hash_to_compare(const Communicator& world, const Dataset& images);
 /// Ends the verb with the code of a usage error on all ranks, once one has printed in what they differ. **Collective.**
 void shake_hands(Communicator& world, const Facts& facts);
 

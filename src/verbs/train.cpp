@@ -109,8 +109,8 @@ void Run::plan() {
     trainer_ = std::make_unique<Trainer>(*ranks_, options_);
     facts = {{"device", trainer_->replica().backend().arithmetic()},
              {"number of parameters", std::to_string(trainer_->model().parameters.size)},
-             {"hash of the training images", content_hash(*trainer_->splits().train)},
-             {"hash of the test images", content_hash(*trainer_->splits().test)}};
+             {"hash of the training images", hash_to_compare(world_, *trainer_->splits().train)},
+             {"hash of the test images", hash_to_compare(world_, *trainer_->splits().test)}};
   });
   shake_hands(world_, facts);
   together(world_, [&] {
