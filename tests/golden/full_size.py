@@ -1,9 +1,9 @@
-"""Compares the full-size networks with PyTorch in float64: full_size.py PROBE [network] [--device cpu|cuda]
+"""Compares the full-size networks with PyTorch in float64: full_size.py PROBE [network] [--device cpu|cuda] [--width N]
 
-Width 64, 32x32 images, batch 4, 10 classes, PGD-4, f32 without TF32. PROBE IN.h5 OUT.h5 DEVICE is a program that reads
-the inputs (those of a golden file, see make_golden.py, without expected/) and writes logits_eval, input_gradient_eval (sum
-of the losses, running statistics), logits_train, grad/NAME (mean loss, batch statistics), pgd/x_K and pgd/dx_K (the point
-of iteration K = 0, 1, ... and the gradient found there, running statistics as given) and x_adv.
+Width 64 by default, 32x32 images, batch 4, 10 classes, PGD-4, f32 without TF32. PROBE IN.h5 OUT.h5 DEVICE is a program
+that reads the inputs (those of a golden file, see make_golden.py, without expected/) and writes logits_eval,
+input_gradient_eval (sum of the losses, running statistics), logits_train, grad/NAME (mean loss, batch statistics), pgd/x_K
+and pgd/dx_K (the point of iteration K = 0, 1, ... and the gradient found there, running statistics as given) and x_adv.
 
 What is compared holds for every correct float32 program, whatever the order of its sums. Only ReLU is not continuous:
 an input nearer to 0 than its rounding error may fall on either side, and each that does changes the gradient by a part
@@ -124,11 +124,11 @@ def check_signs(table, label, dx, exact):
     table.row(f"signs{label}, largest wrong |g|", float((g.abs() * wrong).max()), allowed)
 
 
-def check(probe, device, network, folder):
+def check(probe, device, network, width, folder):
     attack = {"eps": 8 / 255, "alpha": 2 / 255, "steps": 4, "lambda": 1.0}
     eps, alpha = attack["eps"], attack["alpha"]
     # Two batches: enough for statistics near those of others.
-    case = make_golden.Case(network, 64, 32, 4, 10, seed=0, attack=attack, passes=2, momentum=None)
+    case = make_golden.Case(network, width, 32, 4, 10, seed=0, attack=attack, passes=2, momentum=None)
     inputs, outputs = folder / "in.h5", folder / "out.h5"
     with h5py.File(inputs, "w") as file:
         case.write(file)
@@ -173,11 +173,12 @@ def main():
     parser.add_argument("probe", type=pathlib.Path)
     parser.add_argument("network", nargs="?", choices=("preact_resnet18", "resnet18"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="that the probe computes on")
+    parser.add_argument("--width", type=int, default=64, help="channels of the first stage")
     arguments = parser.parse_args()
     networks = [arguments.network] if arguments.network else ["preact_resnet18", "resnet18"]
     with tempfile.TemporaryDirectory() as folder:
         probe = arguments.probe.resolve()
-        passed = [check(probe, arguments.device, network, pathlib.Path(folder)) for network in networks]
+        passed = [check(probe, arguments.device, network, arguments.width, pathlib.Path(folder)) for network in networks]
     print("PASSED" if all(passed) else "FAILED")
     sys.exit(0 if all(passed) else 1)
 
