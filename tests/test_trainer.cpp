@@ -191,16 +191,17 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
 
 TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   TrainOptions options = test::small_run();
-  options.resample = GENERATE("step", "3", "epoch");
-  const auto [optimizer, selector, unit] =
-      GENERATE(table<std::string, std::string, std::string>({{"lamb", "exp3", "layers"},
-                                                             {"lars", "exp3", "bytes"},
-                                                             {"sgd", "exp3", "seconds"},
-                                                             {"lars_sgd", "oracle", "layers"},
-                                                             {"lamb, corrected", "oracle", "seconds"},
-                                                             {"lamb", "uniform", "layers"},
-                                                             {"sgd", "freezeout", "layers"},
-                                                             {"sgd", "autofreeze", "layers"}}));
+  const auto [optimizer, selector, unit, resample] =
+      GENERATE(table<std::string, std::string, std::string, std::string>({{"lamb", "exp3", "layers", "step"},
+                                                                          {"lars", "exp3", "bytes", "3"},
+                                                                          {"sgd", "exp3", "seconds", "epoch"},
+                                                                          {"lars_sgd", "oracle", "layers", "epoch"},
+                                                                          {"lamb, corrected", "oracle", "seconds", "3"},
+                                                                          {"lamb", "uniform", "layers", "3"},
+                                                                          {"sgd", "uniform", "bytes", "step"},
+                                                                          {"sgd", "freezeout", "layers", "epoch"},
+                                                                          {"sgd", "autofreeze", "layers", "step"}}));
+  options.resample = resample;
   options.optimizer = optimizer.substr(0, optimizer.find(','));
   options.bias_correction = optimizer == "lamb, corrected";
   options.selector = selector;

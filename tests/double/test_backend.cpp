@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -159,19 +160,23 @@ void scale(Backend& backend, float* x, std::int64_t n, float a) {
 }  // namespace
 
 TEST_CASE("A steady training step waits once, allocates nothing, and replays what was recorded", "[double]") {
+  // Every pair of values, in 12 of 48 runs: with each way to stop all four of lambda and micro-batch; the precision is
+  // tied to another one of the three each time.
+  const int stopped = GENERATE(0, 1, 2), rest = GENERATE(0, 1, 2, 3);
+  const bool twice = rest % 2 == 1, halves = rest / 2 == 1, parts = twice != halves;
+  const bool f16 = std::array{twice, halves, parts}.at(static_cast<std::size_t>(stopped));
   // An early-stopped attack asks after each iteration but the last who is still in it.
-  const int stop = GENERATE(-1, 0, 3);
+  const int stop = std::array{-1, 0, 3}.at(static_cast<std::size_t>(stopped));
   TrainOptions options = small_run();
   options.epochs = 4;
   options.attack_steps = 3;
   options.device = "cuda";
   options.limit_test = 16;
-  options.lambda = GENERATE(0.0, 1.0);
+  options.lambda = twice ? 1 : 0;
   options.attack_stop = stop;
-  options.micro_batch = GENERATE(16, 8);
-  options.limit_train = GENERATE(0, 40);  // 40: every third batch is a half one
-  const auto [precision, resident, selector] =
-      GENERATE(table<std::string, std::string, std::string>({{"f32", "auto", "exp3"}, {"f16", "off", "all"}}));
+  options.micro_batch = halves ? 8 : 16;
+  options.limit_train = parts ? 40 : 0;  // 40: every third batch is a half one
+  const std::string precision = f16 ? "f16" : "f32", resident = f16 ? "off" : "auto", selector = f16 ? "all" : "exp3";
   options.attack_precision = precision;
   options.resident = resident;
   options.selector = selector;

@@ -61,8 +61,10 @@ class TrialClock {
   [[nodiscard]] double time(Backend::Recording& once, const std::function<void()>& call) {
     warm_up(once);
     constexpr double kEnough = 0.5;  // milliseconds of a graph, against some microseconds between two of them
+    constexpr double kPlenty = 5;    // and of a call that needs no second one
     constexpr int kMostCalls = 16;
     const double one = least(once, 1);
+    if (one >= kPlenty) return one;
     const int calls = std::clamp(static_cast<int>(std::ceil(kEnough / one)), 1, kMostCalls);
     if (calls == 1) return least(once, kReplays);
     const auto several = backend_.capture([&] {
