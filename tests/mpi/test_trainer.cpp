@@ -413,10 +413,13 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
     options.bucket = 700;
     Trainer trainer(world(), options);
     trainer.share_state();
+    const auto before = Clock::now();
     trainer.start();
     const auto begin = Clock::now();
+    auto last = begin;
     double evaluating = 0, saving = 0, steps = 0;
     for (int k = 0; k < 12; ++k) {
+      last = Clock::now();
       const StepRecord& record = trainer.step(false);
       for (int phase = 0; phase < kPhasesInSum; ++phase) steps += record.seconds[static_cast<std::size_t>(phase)];
       if (k == 4) {
@@ -432,16 +435,17 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
         saving = seconds_since(then);
       }
     }
+    const double shorter = seconds_since(begin);
     trainer.timer().lap(Phase::other);
-    const double wall = seconds_since(begin);
+    const double longer = seconds_since(before), tail = seconds_since(last);
     const std::array<double, kPhases> seconds = trainer.timer().take();
     const auto of = [&](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; };
     double sum = 0;
     for (int phase = 0; phase < kPhasesInSum; ++phase) sum += seconds[static_cast<std::size_t>(phase)];
     INFO(world().rank() << (overlap ? ", overlapped" : ""));
-    CHECK(std::abs(sum - wall) <= 0.01 * wall);
+    CHECK((sum >= 0.99 * shorter && sum <= 1.01 * longer));
     // The lines of the steps lack what follows the last step's.
-    CHECK((steps <= sum && steps >= 0.9 * sum));
+    CHECK((steps <= sum && steps >= sum - 1.01 * tail));
     // Beside the phase itself, a few calls of the clock: a tenth is for a machine that does something else, and a
     // millisecond for what takes hardly longer. A GPU's stamps know half a microsecond.
     const auto within = [&](Phase phase, double around) {
@@ -454,7 +458,7 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
       CHECK(of(phase) > 0);
     for (const Phase phase : {Phase::encode, Phase::decode}) CHECK((of(phase) > 0) == (world().size() > 1));
     if (!overlap || world().size() == 1) CHECK(of(Phase::hidden) == 0);
-    CHECK(of(Phase::hidden) <= wall);
+    CHECK(of(Phase::hidden) <= longer);
   }
 }
 

@@ -219,6 +219,8 @@ def rehearse(keep):
     failed = [name for name, good, _, _ in stage.rows if not good]
     print(f"{'FAILED: ' + ', '.join(failed) if failed else 'all as it should be'}, {time.monotonic() - begin:.0f} s, of it "
           f"{packed - begin:.0f} s for building and packing")
-    if not keep:
+    if keep or failed:
+        print(f"the root is kept, with results in /out: {root}")
+    else:
         shutil.rmtree(root)
     return 1 if failed else 0
