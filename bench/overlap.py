@@ -1,8 +1,8 @@
 """How much of the sum of the gradients is hidden: overlap.py PROGRAM [--launch "mpirun -np 2"] [--gbit 1 ...]
 
 Runs `PROGRAM train` on the ranks that the launcher makes, clean and with fast FGSM, first with the gradients summed behind
-the backward pass, then with --overlap, in turns (A B A B), and prints for each, as medians over the steps of all runs but
-the first two of each run:
+the backward pass, then with --overlap (or what --hide says), in turns (A B A B), and prints for each, as medians over the
+steps of all runs but the first two of each run:
 
     step        seconds of a step
     backward    seconds of its backward passes, which a message can hide behind
@@ -12,6 +12,7 @@ the first two of each run:
     floor       what the bytes take at the line's rate: 2 (R - 1) / R times the message of R ranks in a ring
     sum/floor   1: the line is all that matters
     covered     hidden / the part of the sum that the backward pass can cover: min(sum, backward)
+    computing   the part of the step in which nothing waits for the sum: the efficiency, against ranks without a network
 
 The floor counts the payload of TCP over Ethernet frames of 1538 bytes on the wire, 1448 / 1538 of the nominal rate. The
 launcher starts the ranks, one on each node, on a network of that rate; "none" names no rate, and no floor is printed.
@@ -31,15 +32,15 @@ kPayload = 1448 / 1538
 kFirst = 2  # steps of a run that are not counted
 
 
-def train(arguments, attack, overlap, folder):
+def train(arguments, attack, hide, folder):
     """The records of a run's steps, and its number of ranks."""
     command = shlex.split(arguments.launch) + [
         os.path.abspath(arguments.program), "train", "--out", str(folder), "--network", arguments.network,
-        "--width", str(arguments.width), "--batch", str(arguments.batch), "--attack", attack, "--lambda", "0",
-        "--optimizer", "sgd", "--selector", "all", "--warmup-epochs", "0", "--epochs", "100", "--limit-test", "1",
+        "--width", str(arguments.width), "--batch", str(arguments.batch), "--attack", attack,
+        "--lambda", arguments.weight, "--optimizer", "sgd", "--selector", "all", "--warmup-epochs", "0", "--epochs", "100", "--limit-test", "1",
         "--eval", "none", "--eval-every", "0", "--check-every", "0", "--checkpoint-every", "1000000",
         "--max-steps", str(arguments.steps), "--threads", str(arguments.threads), "--quiet"]
-    command += ["--overlap"] if overlap else []
+    command += (shlex.split(arguments.hide) if hide else []) + shlex.split(arguments.options)
     command += ["--bucket", str(arguments.bucket)] if arguments.bucket else []
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ended.returncode != 0:
@@ -60,6 +61,7 @@ def row(steps, ranks, gbit):
     if gbit:
         found["floor"] = 2 * (ranks - 1) / ranks * bytes_sent / (gbit * 1e9 / 8 * kPayload)
         found["sum/floor"] = found["sum"] / found["floor"] if found["floor"] else float("nan")
+    found["computing"] = 1 - exposed / found["step"]
     cover = min(found["sum"], backward)
     found["covered"] = hidden / cover if cover else float("nan")
     return found
@@ -76,25 +78,28 @@ def main():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16, help="images of a rank")
     parser.add_argument("--bucket", type=int, default=0, help="0: the program's own")
+    parser.add_argument("--lambda", dest="weight", default="0", help="of the training")
+    parser.add_argument("--options", default="", help="more of `train`, for all runs")
+    parser.add_argument("--hide", default="--overlap", help="options of `train` that hide the sum")
     parser.add_argument("--threads", type=int, default=1, help="of a rank")
     parser.add_argument("--steps", type=int, default=8, help="of a run")
-    parser.add_argument("--pairs", type=int, default=2, help="runs with and without --overlap")
+    parser.add_argument("--pairs", type=int, default=2, help="runs of both kinds")
     arguments = parser.parse_args()
     print(f"{arguments.launch}: {arguments.network}, width {arguments.width}, batch {arguments.batch}"
           + (f", {arguments.gbit:g} Gbit/s" if arguments.gbit else ""))
-    head = ["step", "backward", "exposed", "hidden", "sum", "floor", "sum/floor", "covered", "MB"]
-    print(f"{'seconds, medians':24}" + "".join(f"{name:>11}" for name in head))
+    head = ["step", "backward", "exposed", "hidden", "sum", "floor", "sum/floor", "covered", "computing", "MB"]
+    print(f"{'seconds, medians':40}" + "".join(f"{name:>11}" for name in head))
     for attack in arguments.attacks:
         steps, ranks = {False: [], True: []}, 1
         for _ in range(arguments.pairs):
-            for overlap in steps:
+            for hide in steps:
                 with tempfile.TemporaryDirectory(prefix="dat-overlap-") as folder:
-                    more, ranks = train(arguments, attack, overlap, pathlib.Path(folder) / "run")
-                steps[overlap] += more
-        for overlap, all_steps in steps.items():
+                    more, ranks = train(arguments, attack, hide, pathlib.Path(folder) / "run")
+                steps[hide] += more
+        for hide, all_steps in steps.items():
             found = row(all_steps, ranks, arguments.gbit)
-            name = ("clean" if attack == "none" else attack) + (", --overlap" if overlap else "")
-            print(f"{name:24}" + "".join(f"{found[key]:11.4f}" if key in found else f"{'-':>11}" for key in head), flush=True)
+            name = ("clean" if attack == "none" else attack) + (f", {arguments.hide}" if hide else "")
+            print(f"{name:40}" + "".join(f"{found[key]:11.4f}" if key in found else f"{'-':>11}" for key in head), flush=True)
     return 0
 
 
