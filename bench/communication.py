@@ -74,8 +74,8 @@ class Runs:
         a = self.arguments
         return [f"{a.build}/dat_hpc", "train", "--network", a.network, "--width", a.width, "--batch", a.batch,
                 *(["--data", *a.data] if a.data else []), "--threads", 1, "--warmup-epochs", 0, "--epochs", 1000000,
-                "--max-steps", a.repeat + 2, "--limit-train", 4096, "--limit-test", 8, "--eval", "pgd1", "--eval-every", 0,
-                "--check-every", 0, "--checkpoint-every", 1000000, "--resume", "never", "--quiet", *a.options.split(), *words]
+                "--max-steps", a.repeat + 2, "--limit-test", 8, "--eval", "pgd1", "--eval-every", 0, "--check-every", 0,
+                "--checkpoint-every", 1000000, "--resume", "never", "--quiet", *a.options.split(), *words]
 
     def known(self, words):
         """Whether this build has the variant."""

@@ -22,11 +22,7 @@ part python3 tests/double_starts.py "$program" 30
 part "$python" tests/outside/step.py "$program"
 part bash tests/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
-if command -v sinfo >/dev/null && sinfo >/dev/null 2>&1; then
-  part python3 tests/slurm_cycles.py "$program" . 10
-else
-  echo "== no Slurm here: tests/slurm_cycles.py is not run"
-fi
+part python3 tests/slurm_cycles.py "$program" . 10
 part "$python" tests/forecast.py "$program" --full
 part python3 tests/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
