@@ -613,7 +613,8 @@ void describe_device(Options& options, AnyOptions& o) {
 template <class AnyOptions>
 void describe_machine(Options& options, AnyOptions& o) {
   describe_device(options, o);
-  options.add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower");
+  options.add("--deterministic", o.deterministic,
+              "the same bits in every run, at any number of ranks and threads; slower on a GPU");
   options.add("--seed", o.seed, "of every random number", kCount);
   options.add("-q,--quiet", o.quiet, "no progress lines");
 }
@@ -702,6 +703,9 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--epochs", o.epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs);
   options.add("--warmup-epochs", o.warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
   options.add("--batch", o.batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
+  options.add("--total-batch", o.total_batch,
+              "instead of --batch, with --deterministic: images of all ranks and step; auto: --batch times the ranks",
+              kAutoCount);
   options.add("--micro-batch", o.micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
 
   options.group("JointSpar");
@@ -807,7 +811,20 @@ void name_steps(std::vector<std::string>& words, int steps) {
 /// Sets what depends on other options, and checks what concerns several of them.
 void resolve(TrainOptions& o) {
   const auto check = [](bool condition, const auto&... parts) { require(condition, ExitCode::usage, parts...); };
-  if (o.batch == 0) o.batch = o.data.empty() ? 16 : 128;
+  check(o.total_batch == 0 || o.deterministic, "--total-batch works with --deterministic, which deals its ",
+        "micro-batches to the ranks; add that, or give --batch");
+  check(o.total_batch == 0 || o.batch == 0, "--total-batch ", o.total_batch, " and --batch ", o.batch,
+        " both say how many images a step has; give one of them");
+  check(o.total_batch == 0 || o.micro_batch > 0, "--total-batch ", o.total_batch, " is dealt to the ranks as ",
+        "micro-batches; say how large these are: --micro-batch N");
+  check(o.total_batch == 0 || o.total_batch % o.micro_batch == 0, "--total-batch ", o.total_batch,
+        " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
+  if (o.deterministic) {
+    const std::string refused = ordering_refused(o);
+    check(refused.empty(), "--deterministic gives the same bits on any number of ranks, which ", refused,
+          " does not allow; leave one of them off");
+  }
+  if (o.batch == 0 && o.total_batch == 0) o.batch = o.data.empty() ? 16 : 128;
   if (o.epochs < 0) o.epochs = o.data.empty() ? 3 : 100;
   if (o.warmup_epochs < 0) o.warmup_epochs = o.data.empty() ? 1 : 5;
   check(o.epochs + o.warmup_epochs > 0, "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");
@@ -1160,6 +1177,23 @@ Command parse_command_line(int argc, const char* const* argv) {
   require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(), ExitCode::usage, "'data' needs one of ",
           join(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
   return parse_data(kind, arguments);
+}
+
+std::string ordering_refused(const TrainOptions& o) {
+  const TrainOptions plain;
+  const auto named = [](const char* option, const std::string& value) { return std::string(option) + " " + value; };
+  if (o.codec != plain.codec) return named("--codec", o.codec);
+  if (o.codec_transport != plain.codec_transport) return named("--codec-transport", o.codec_transport);
+  if (o.aggregator != plain.aggregator) return named("--aggregator", o.aggregator);
+  if (o.mask != plain.mask) return named("--mask", o.mask);
+  if (o.bn_statistics != plain.bn_statistics) return named("--bn-statistics", o.bn_statistics);
+  if (o.budget_unit == "seconds") return named("--budget-unit", o.budget_unit);
+  if (o.stale_attack > 0) return named("--stale-attack", std::to_string(o.stale_attack));
+  return o.overlap ? "--overlap" : "";
+}
+
+bool sums_are_ordered(const TrainOptions& options) {
+  return options.deterministic && ordering_refused(options).empty();
 }
 
 std::string toml_of(const TrainOptions& options) {

@@ -25,7 +25,7 @@ LOST = 3
 # unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e, slurm: classes of tests/slurm.py. Of the
 # CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
 # of dat_mpi_tests_double.
-SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:handshake", "e2e:restart",
+SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake", "e2e:restart",
          "slurm:Decisions", "slurm:Printed"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
@@ -36,6 +36,7 @@ CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
 PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_examples.cpp", "src/train/phase_timer.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
+TREE, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
@@ -64,8 +65,8 @@ MUTATIONS = [
      "kernels::Add<float>{objective.eta, nullptr, begun_, 0 * floats});\n", "mpi:2"),
     ("begun passes count for the step before", LOCAL, "  passes_before_ += begun_attack_.passes;", "  passes_before_ += 0;", "mpi:2"),
     ("the last step begins another one", TRAINER, "if (step_ + 1 < plan_.steps) source_", "source_", "mpi:2"),
-    ("the next attack begins behind the update", TRAINER, "  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);\n  reducer_.finish();",
-     "  reducer_.finish();\n  update_.apply(layers_->updated(), step_);\n  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);",
+    ("the next attack begins behind the update", TRAINER, "  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);\n  reducer_->finish();",
+     "  reducer_->finish();\n  update_.apply(layers_->updated(), step_);\n  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);",
      "step:stale attack"),
     ("another number of ranks takes a begun attack", LOCAL, "if (found->shape != shape || iterations != stale_ ||",
      "if (found->shape.size() != shape.size() || iterations != stale_ ||", "mpi:2"),
@@ -98,21 +99,20 @@ MUTATIONS = [
     ("clean pass before the adversarial one", LEARNER, "first_pass_ + static_cast<int>(k),",
      "first_pass_ + static_cast<int>(passes_.size() - 1 - k),", "step:defaults"),
     ("loss gradient times two", CROSS_ENTROPY, "(k == 0 ? 1.0F : lambda_) /", "2 * (k == 0 ? 1.0F : lambda_) /", "step:defaults"),
-    ("loss gradient of the micro-batch", LEARNER, "loss_.differentiate(k, logits_, examples.batch);",
+    ("loss gradient of the micro-batch", LEARNER, "loss_.differentiate(k, logits_, examples.averaged());",
      "loss_.differentiate(k, logits_, examples.count);", "step:micro-batches"),
     ("batch-norm momentum 0.01", "include/dat/network.hpp", "kMomentum = 0.1F", "kMomentum = 0.01F", "step:defaults"),
     ("biased variance", "src/network/training_program.cpp", "Multiply{variance_, factors_, unbiased_variance_}",
      "Scale{variance_, unbiased_variance_, 1.0F, false}", "step:defaults"),
-    ("statistics of the last micro-batch", STATISTICS, "kernels::Scale{program.statistics(), device_ + count * pass, share, !first}",
-     "kernels::Scale{program.statistics(), device_ + count * pass, 1.0F, false}", "step:micro-batches"),
-    ("statistics summed over ranks", STATISTICS, "static_cast<float>(from[i] / ranks_.size());",
+    ("statistics of the last micro-batch", STATISTICS, "place.share, !place.first}", "1.0F, false}", "step:micro-batches"),
+    ("statistics summed over ranks", STATISTICS, "static_cast<float>(from[i] / means_);",
      "static_cast<float>(from[i]);", "step:two ranks"),
-    ("attack's statistics do not count", "src/train/batch_objective.cpp", "statistics_.add(program, pass_++, share_,",
-     "statistics_.add(program, pass_++, 0 * share_,", "step:fgsm"),
+    ("attack's statistics do not count", "src/train/batch_objective.cpp", "statistics_.add(program, pass_++, place_);",
+     "statistics_.add(program, pass_++, {place_.unit, place_.first, 0});", "step:fgsm"),
     ("bandit fed squared norms", LAYERS, "for (double& norm : norms_) norm = std::sqrt(norm);", "",
      "step:defaults"),
-    ("norms before the reduction", TRAINER, "  reducer_.finish();\n  timer_.end_sum(reducer_.seconds_under_way());\n  message_.sum();\n",
-     "  message_.sum();\n  reducer_.finish();\n", "step:two ranks"),
+    ("norms before the reduction", TRAINER, "  reducer_->finish();\n  timer_.end_sum(reducer_->seconds_under_way());\n  message_.sum();\n",
+     "  message_.sum();\n  reducer_->finish();\n", "step:two ranks"),
     ("hidden is what was under way", TIMER, "next->under_way - (exposed_ - exposed_before_)", "next->under_way", "unit:[phases]"),
     ("what a step before has exposed is not hidden", TIMER, "    if (next->phase == Phase::other) exposed_before_ = exposed_;\n", "",
      "unit:[phases]"),
@@ -123,7 +123,7 @@ MUTATIONS = [
      "step:a draw an epoch"),
     ("bandit learns in the warm-up", LAYERS, "draw_due(step_ + 1) && step_ >= warmup_steps_;",
      "draw_due(step_ + 1);", "step:defaults"),
-    ("micro-batches overwrite each other", LEARNER, ".accumulate = !(examples.begins_step() && k == 0),",
+    ("micro-batches overwrite each other", LEARNER, ".accumulate = !(examples.begins_unit() && k == 0),",
      ".accumulate = k != 0,", "step:micro-batches"),
     ("trainer forgets importance", UPDATE, ".importance = options.importance,", ".importance = \"inside\",",
      "step:lamb outside"),
@@ -387,6 +387,26 @@ MUTATIONS = [
     ("worker: the check does not see the masks", WORKERS,
      "  for (const ActiveSet& mask : masks_) digest.add(mask.scale.data(), mask.scale.size() * sizeof(float));\n",
      "  (void)digest;\n", "mpi:2"),
+    # The order of micro-batches.
+    ("tree: what comes is added to what there is", TREE + ".hpp",
+     "if (right.level != left.level || left.index % 2 != 0 || right.index != left.index + 1) return;", "", "unit:[tree]"),
+    ("tree: neighbours that are no halves", TREE + ".hpp", "right.level != left.level || left.index % 2 != 0 ||", "right.level != left.level ||",
+     "unit:[tree]"),
+    ("tree: a node without a right half waits", TREE + ".hpp", "node.index > 0 && node.index % 2 == 0 &&", "false &&", "unit:[tree]"),
+    ("tree: each rank counts its own micro-batches", TREE_REDUCER, "tree_.first(ranks_.rank()) + unit_}", "unit_}", "mpi:3"),
+    ("tree: ranks are added in their order", TREE + ".cpp", "adds_.emplace_back(stack[left], stack[left + 1]);",
+     "adds_.emplace_back(stack.front(), stack[left + 1]);", "mpi:3"),
+    ("tree: the mean of each rank's own images", LOCAL, "plan_.ordered ? batch_->elsewhere : 0;", "0;", "e2e:ranks"),
+    ("tree: micro-batches of a rank are one unit", LOCAL, "plan_.ordered ? examples_.first / examples_.count : 0;", "0;", "e2e:ranks"),
+    ("tree: losses as MPI adds them", "src/train/step_message.cpp", "  if (order_ == nullptr) {\n    write(numbers_.data(), 0);",
+     "  if (true) {\n    write(numbers_.data(), 0);", "e2e:ranks"),
+    ("tree: ranks without micro-batches do not help", LOCAL, "warm_start_ && first < rounds_ * examples_.count;", "false;", "e2e:ranks"),
+    ("tree: evaluations sample by sample", TRAINER, "plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples",
+     "Evaluator::Dealing::samples", "e2e:ranks"),
+    ("tree: sums of batch norm shared out to threads", "src/backend/cpu/batch_norm.cpp", "    const FixedSums fixed(backend_);\n    forward_.bind",
+     "    forward_.bind", "e2e:ranks"),
+    ("dealt: the last micro-batch of all is left out", "include/dat/dealing.hpp", "std::int64_t{all} * rank / ranks",
+     "std::int64_t{all} * rank / ranks - (rank == ranks ? 1 : 0)", "unit:[tree]"),
     ("worker: zeros are not set", REDUCER, "  set_zeros(layers);\n", "", "mpi:2"),
     ("worker: buckets without own layers are not encoded", REDUCER, "if (part.missing == 0) encode(part);",
      "if (part.missing < 0) encode(part);", "mpi:3"),

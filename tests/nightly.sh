@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
-# outside reference, the CUDA sources as a P100 needs them, the memory of ranks with 550,000 images (2 GB of disk for a
-# while), jobs that Slurm interrupts where there is one, parts added to a copy that is built as a whole, the rehearsal of
-# the slots on a GPU where there is a CUDA toolkit, the mutations. About three hours on two cores.
+# What takes too long for tests/run.sh, after it and with its build. Each part says what it is; docs/testing.md tells
+# more. About four hours on two cores, and 2 GB of disk for a while.
 # Usage: bash tests/nightly.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,6 +17,7 @@ part() {
   echo "== $((SECONDS - begin)) s"
 }
 part python3 tests/double_starts.py "$program" 30
+part "$python" tests/kill_cycles.py "$program" 300
 part "$python" tests/outside/step.py "$program"
 part bash tests/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"

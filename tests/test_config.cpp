@@ -318,7 +318,6 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "f16",
                                  "--math",
                                  "f32",
-                                 "--deterministic",
                                  "--resident",
                                  "off",
                                  "--graphs",
@@ -365,7 +364,9 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "freeze-t0",
                                              "freeze-schedule",
                                              "freeze-lr",
-                                             "freeze-percentile"};
+                                             "freeze-percentile",
+                                             "deterministic",
+                                             "total-batch"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
   for (std::string a, b; std::getline(changed, a) && std::getline(plain, b);) {
@@ -426,8 +427,8 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       INFO(line);
       // The rest depends on the machine, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device", "threads",    "resident",
-                                              "budget", "bucket", "codec-rank", "codec-transport"};
+      const std::vector<std::string> later = {"resume", "device",     "threads",         "resident",   "budget",
+                                              "bucket", "codec-rank", "codec-transport", "total-batch"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
@@ -665,6 +666,36 @@ TEST_CASE("a file that is not plain key = value lines is refused with the line")
   CHECK(file_refusal("milestones = [1, 2\nlr = 3\n").starts_with("FILE:2: expected ',' or ']'"));
   CHECK(file_refusal("\nout = \"a\nlr = 1\n").starts_with("FILE:2: a string is not closed"));
   CHECK(file_refusal("out = \"a\\q\"\n").starts_with("FILE:1: unknown escape"));
+}
+
+TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing that is bound to ranks") {
+  const Command command = parse({"--deterministic", "--total-batch", "96", "--micro-batch", "12"});
+  CHECK(command.train.total_batch == 96);
+  CHECK(command.train.batch == 0);
+  CHECK(sums_are_ordered(command.train));
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  const TrainOptions of_ranks = parse({"--deterministic", "--batch", "24"}).train;
+  CHECK(of_ranks.total_batch == 0);
+  CHECK(sums_are_ordered(of_ranks));
+  CHECK(!sums_are_ordered(parse({"--batch", "24"}).train));
+  CHECK(contains(refusal({"--total-batch", "96", "--micro-batch", "12"}), "works with --deterministic"));
+  CHECK(contains(refusal({"--deterministic", "--total-batch", "96"}), "--micro-batch N"));
+  CHECK(contains(refusal({"--deterministic", "--total-batch", "96", "--micro-batch", "10"}), "choose a divisor of it"));
+  CHECK(contains(refusal({"--deterministic", "--total-batch", "96", "--micro-batch", "12", "--batch", "12"}),
+                 "give one of them"));
+  for (const std::vector<std::string>& option : std::vector<std::vector<std::string>>{{"--codec", "bf16"},
+                                                                                      {"--codec-transport", "gather"},
+                                                                                      {"--mask", "per_worker"},
+                                                                                      {"--bn-statistics", "local"},
+                                                                                      {"--budget-unit", "seconds"},
+                                                                                      {"--stale-attack", "1"},
+                                                                                      {"--overlap"}}) {
+    std::vector<std::string> arguments{"--deterministic"};
+    arguments.insert(arguments.end(), option.begin(), option.end());
+    std::string name = option.front();
+    if (option.size() > 1) name += " " + option.back();
+    CHECK(contains(refusal(arguments), "any number of ranks, which " + name + " does not allow"));
+  }
 }
 
 TEST_CASE("options that do not fit together are refused") {

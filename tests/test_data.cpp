@@ -547,8 +547,9 @@ TEST_CASE(
   };
   // Sets that fill their groups and such that do not, several epochs of one permutation of the extra set and several
   // turns of it in one epoch, a batch above the set.
-  for (const Case& c : {Case{96, 300, 0.5, 2, 16, 8}, Case{83, 1000, 0.25, 3, 8, 8}, Case{50, 7, 0.5, 2, 8, 4},
-                        Case{40, 90, 0.3, 1, 20, 10}, Case{27, 100, 0.75, 2, 64, 16}, Case{10, 200, 1.0 / 3, 4, 6, 3}}) {
+  for (const Case& c :
+       {Case{96, 300, 0.5, 2, 16, 8}, Case{83, 1000, 0.25, 3, 8, 8}, Case{50, 7, 0.5, 2, 8, 4},
+        Case{40, 90, 0.3, 1, 20, 10}, Case{27, 100, 0.75, 2, 64, 16}, Case{10, 200, 1.0 / 3, 4, 6, 3}}) {
     INFO(c.labelled << " + " << c.extra << ", share " << c.share << ", " << c.ranks << " ranks, batch " << c.batch
                     << " in " << c.micro_batch);
     const Mix mix(c.labelled, c.extra, c.share, c.micro_batch);
@@ -723,6 +724,39 @@ TEST_CASE("A batch names the samples of all ranks, where that is asked for") {
     const HostBatch& one = quiet.next();
     CHECK(one.everyone.empty());
     CHECK(one.ids == batches[1]->ids);
+  }
+}
+
+TEST_CASE("A batch that is dealt to the ranks is that of one rank, micro-batch by micro-batch") {
+  const auto data = synthetic_dataset({.classes = 2, .size = 8, .train = 50, .test = 2, .seed = 1}, "train");
+  LoaderOptions options{.batch = 20, .micro_batch = 4, .dealt = true, .everyone = true, .seed = 7};
+  for (const int ranks : {1, 2, 3, 5}) {
+    options.dealt = false;
+    Loader whole(*data, 1, 0, options);
+    options.dealt = true;
+    std::vector<std::unique_ptr<Loader>> loaders;
+    for (int rank = 0; rank < ranks; ++rank) loaders.push_back(std::make_unique<Loader>(*data, ranks, rank, options));
+    for (int step = 0; step < 6; ++step) {  // an epoch: 20, 20 and 10 samples, those in 5 micro-batches of 2
+      const HostBatch& expected = whole.next();
+      const std::size_t count = step % 3 == 2 ? 10 : 20, bytes = data->info().image_bytes();
+      REQUIRE(expected.count == static_cast<int>(count));
+      std::vector<std::int64_t> ids;
+      std::vector<std::uint8_t> pixels;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const HostBatch& batch = loaders[static_cast<std::size_t>(rank)]->next();
+        const auto own = static_cast<std::size_t>(batch.count);
+        CHECK(own % (count / 5) == 0);
+        CHECK(batch.begins[static_cast<std::size_t>(rank)] == std::ssize(ids));
+        CHECK(batch.elsewhere == static_cast<int>(count - own));
+        CHECK(std::equal(expected.ids.begin(), expected.ids.begin() + expected.count, batch.everyone.begin()));
+        ids.insert(ids.end(), batch.ids.begin(), batch.ids.begin() + batch.count);
+        pixels.insert(pixels.end(), batch.pixels.begin(),
+                      batch.pixels.begin() + static_cast<std::ptrdiff_t>(own * bytes));
+      }
+      REQUIRE(ids.size() == count);
+      CHECK(std::equal(ids.begin(), ids.end(), expected.ids.begin()));
+      CHECK(std::equal(pixels.begin(), pixels.end(), expected.pixels.begin()));
+    }
   }
 }
 

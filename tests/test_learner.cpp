@@ -183,7 +183,7 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
   struct Part final : MessagePart {
     explicit Part(std::vector<double> numbers) : mine(std::move(numbers)) {}
     [[nodiscard]] std::size_t places() const override { return mine.size(); }
-    void write(double* to) override { std::copy(mine.begin(), mine.end(), to); }
+    void write(double* to, int) override { std::copy(mine.begin(), mine.end(), to); }
     void read(const double* from) override { sums.assign(from, from + mine.size()); }
     std::vector<double> mine, sums;
   };

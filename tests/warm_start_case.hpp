@@ -85,6 +85,8 @@ class Stage final : public Objective {
   batch.count = static_cast<int>(ids.size());
   batch.ids = ids;
   batch.everyone = everyone;
+  for (std::size_t begin = 0; begin <= everyone.size(); begin += ids.size())
+    batch.begins.push_back(static_cast<int>(begin));
   return batch;
 }
 

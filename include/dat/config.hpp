@@ -58,7 +58,8 @@ struct TrainOptions {
   double lr_decay = 0.1;
   int epochs = -1;         ///< after the warm-up; never -1 in a parsed command
   int warmup_epochs = -1;  ///< never -1 in a parsed command
-  int batch = 0;           ///< images per rank and step; never 0 in a parsed command
+  int batch = 0;           ///< images per rank and step; in a parsed command 0 with total_batch alone
+  int total_batch = 0;     ///< images of all ranks and step, dealt as micro-batches; 0: batch times the ranks
   int micro_batch = 0;     ///< 0: batch; else it divides batch
 
   std::string selector = "exp3";
@@ -94,7 +95,7 @@ struct TrainOptions {
   std::string device = "auto";    ///< auto | cpu | cuda
   int threads = 0;                ///< per rank; 0: the cores of the node shared fairly
   std::string math = "tf32";      ///< f32 | tf32 (where the GPU has it): products of f32 numbers
-  bool deterministic = false;     ///< GPU algorithms by rule and not by timing
+  bool deterministic = false;     ///< algorithms by rule, sums in the order of micro-batches (sums_are_ordered)
   std::string resident = "auto";  ///< auto | on | off: the dataset in the device's memory
   std::string graphs = "on";      ///< on | off: CUDA graphs of attacks and training passes
   int check_every = 10;           ///< steps between replica checks; 0: never
@@ -103,6 +104,13 @@ struct TrainOptions {
 
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
+
+/// Whether all that ranks add up is added in an order of the micro-batches of all ranks, so that the result is the same
+/// on any number of ranks: --deterministic, unless the ranks bring something of their own (ordering_refused), which a
+/// parsed command does not have then.
+[[nodiscard]] bool sums_are_ordered(const TrainOptions& options);
+/// An option by which ranks differ in more than their micro-batches, such as "--codec int8"; empty: there is none.
+[[nodiscard]] std::string ordering_refused(const TrainOptions& options);
 
 /// Options of `eval`.
 struct EvalOptions {

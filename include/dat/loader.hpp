@@ -17,15 +17,18 @@ namespace dat {
 /// One rank's samples of one step, on the host.
 struct HostBatch {
   int count = 0;
+  int elsewhere = 0;                   ///< samples of other ranks in the step
   std::vector<std::uint8_t> pixels;    ///< [count, size, size, channels]; empty where they are not read
   std::vector<std::int32_t> labels;    ///< [count]
   std::vector<std::int64_t> ids;       ///< [count] sample numbers: keys of the random start
   std::vector<Crop> crops;             ///< [count]
-  std::vector<std::int64_t> everyone;  ///< [ranks, count] the ids of all ranks; empty where nobody asks for them
+  std::vector<std::int64_t> everyone;  ///< the ids of all ranks, rank by rank; empty where nobody asks for them
+  std::vector<int> begins;             ///< [ranks + 1] where those of a rank begin
 };
 
 struct LoaderOptions {
   int batch = 1, micro_batch = 1;
+  bool dealt = false;        ///< `batch` is that of all ranks, whose micro-batches are dealt to them (dat/dealing.hpp)
   std::optional<Mix> mix{};  ///< of the dataset; none: one pool
   bool augment = true;       ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
   bool pixels = true;        ///< read the pixels; false: the ids say enough
@@ -50,12 +53,13 @@ class Loader {
 
  private:
   void fill(HostBatch& batch, std::int64_t step);
+  void choose(HostBatch& batch, std::int64_t step);
   void read(HostBatch& batch);
   void work();
 
   const Dataset& dataset_;
   LoaderOptions options_;
-  int ranks_;
+  int ranks_, rank_;
   Sampler sampler_;
   std::int64_t shuffled_ = -1;
   std::vector<std::int64_t> indices_;

@@ -41,6 +41,39 @@ struct ReducerOptions {
                                          const ReducerOptions& options);
 [[nodiscard]] const char* name_of(Transport transport);
 
+/// Makes one gradient of the gradients of all ranks, for the layers that take part in a step. A rank computes its part
+/// in units of work, each of which has a place for its gradient; segments are announced as they are finished.
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+
+  /// Begins the reduction of a step, `step` being its number in the training. layers: those whose gradients the ranks
+  /// have, one set for all, or one of each rank. To be called before the step's first place().
+  virtual void begin(std::span<const ActiveSet> layers, std::int64_t step) = 0;
+  /// Where the gradient of this rank's unit number `unit` is to be put together: a flat block [parameters.size] on the
+  /// device, of which nothing counts so far. Units come in order; asking for the same one again gives the same place.
+  [[nodiscard]] virtual float* place(int unit) = 0;
+  /// Says that the gradient of this one of `parameters.segments` is complete in the rank's last unit.
+  virtual void ready(int segment) = 0;
+  /// Waits for everything and leaves the result in the gradients. **Collective.**
+  virtual void finish() = 0;
+
+  [[nodiscard]] virtual std::int64_t elements() const = 0;  ///< of this rank's layers, of this step
+  /// Bytes that this rank has given to MPI for others in this step, and those of others that MPI has brought; of a sum,
+  /// the message and the result. One rank sends nothing.
+  [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
+  [[nodiscard]] virtual std::int64_t bytes_received() const = 0;
+  [[nodiscard]] virtual Transport transport() const = 0;
+  /// bytes_sent() of a step where there are so many ranks, in the mean over draws of layers with these probabilities.
+  [[nodiscard]] virtual double bytes_sent(const std::vector<double>& probabilities, int ranks) const = 0;
+  /// Memory for messages and what is made of them, where there are so many ranks.
+  [[nodiscard]] virtual std::int64_t memory(int ranks) const = 0;
+  /// Seconds in which any message of this step was under way beside other work; after finish().
+  [[nodiscard]] virtual double seconds_under_way() const { return 0; }
+  /// What the codec of this rank remembers from step to step; every rank has its own.
+  [[nodiscard]] virtual std::vector<Codec::State> state() const { return {}; }
+};
+
 /// Makes one gradient of the gradients of all ranks, for the active layers: the codec writes their tensors into one
 /// message on the device, last layer first, which is the order in which the backward pass finishes them; it goes in
 /// buckets, one after the other while the device goes on; what comes back is the result.
@@ -59,7 +92,9 @@ struct ReducerOptions {
 /// themselves, where they lie in host memory, or MPI takes device memory and nothing overlaps
 /// (Communicator::takes_device_memory). A step allocates nothing; finish() waits for the device once for each round,
 /// with several ranks once for each bucket and round.
-class GradientReducer {
+///
+/// A rank's part of the step is one unit of work.
+class GradientReducer final : public Reducer {
  public:
   /// gradients: a flat block [parameters.size] on the device, which the backward passes fill, and where the result
   /// appears. Error(usage): no such transport; one that the codec or the aggregator does not allow; or masks per worker
@@ -69,32 +104,25 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// Lays out the message of this step, `step` being its number in the training. layers: those whose gradients the
-  /// ranks have, one set for all; or, with a transport, [size of the group] one of each. The result is of the layers in
-  /// any of them; `dense` sets all. To be called before the step's last backward pass.
-  void begin(std::span<const ActiveSet> layers, std::int64_t step);
-  /// Says that the gradient of this one of `parameters.segments` is complete, of those of this rank's layers. Ranks
-  /// announce what they have in the same order.
-  void ready(int segment);
-  /// Waits for everything and leaves the result in the gradients. **Collective.**
-  void finish();
+  /// Lays out the message of this step. layers: one set for all; or, with a transport, [size of the group] one of each.
+  /// The result is of the layers in any of them; `dense` sets all.
+  void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
+  [[nodiscard]] float* place(int /*unit*/) override { return gradients_; }
+  /// Of this rank's layers. Ranks announce what they have in the same order.
+  void ready(int segment) override;
+  void finish() override;
 
-  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of this rank's layers, of this step
-  /// Bytes that this rank has given to MPI for others in this step, and those of others that MPI has brought; of a sum,
-  /// the message and the result. One rank sends nothing.
-  [[nodiscard]] std::int64_t bytes_sent() const { return ranks_.size() > 1 ? bytes_sent_ : 0; }
-  [[nodiscard]] std::int64_t bytes_received() const { return ranks_.size() > 1 ? bytes_received_ : 0; }
-  [[nodiscard]] Transport transport() const { return transport_; }
-  /// bytes_sent() of a step where there are so many ranks, in the mean over draws of layers with these probabilities.
-  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const;
-  /// Device memory for messages and what is decoded from them, where there are so many ranks.
-  [[nodiscard]] std::int64_t memory(int ranks) const;
-  /// Seconds in which any message of this step was under way beside other work; after finish().
-  [[nodiscard]] double seconds_under_way() const { return ranks_.seconds_under_way() - under_way_before_; }
+  [[nodiscard]] std::int64_t elements() const override { return elements_; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return ranks_.size() > 1 ? bytes_sent_ : 0; }
+  [[nodiscard]] std::int64_t bytes_received() const override { return ranks_.size() > 1 ? bytes_received_ : 0; }
+  [[nodiscard]] Transport transport() const override { return transport_; }
+  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
+  /// Of the device.
+  [[nodiscard]] std::int64_t memory(int ranks) const override;
+  [[nodiscard]] double seconds_under_way() const override { return ranks_.seconds_under_way() - under_way_before_; }
   /// The ranks that the aggregator holds guilty of false gradients in this step; on all ranks the same.
   [[nodiscard]] std::vector<int> accused() const { return aggregator_->accused(); }
-  /// What the codec of this rank remembers from step to step; every rank has its own.
-  [[nodiscard]] std::vector<Codec::State> state() const { return codec_->state(); }
+  [[nodiscard]] std::vector<Codec::State> state() const override { return codec_->state(); }
 
  private:
   /// The messages of one rank, or of all that have the same layers; or, of the two-sided transport, the means that this

@@ -2,12 +2,13 @@
 
 namespace dat {
 
-Assessment::Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks)
-    : ranks_(ranks), replica_(replica), attacks_(attacks) {}
+Assessment::Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks,
+                       Evaluator::Dealing dealing)
+    : ranks_(ranks), replica_(replica), attacks_(attacks), dealing_(dealing) {}
 
 void Assessment::add(const std::string& split, const Dataset& images, const std::uint8_t* pixels) {
   evaluators_.emplace_back(
-      split, std::make_unique<Evaluator>(ranks_, images, pixels, replica_.images(), replica_.evaluated()));
+      split, std::make_unique<Evaluator>(ranks_, images, pixels, replica_.images(), replica_.evaluated(), dealing_));
 }
 
 std::vector<EvaluationRecord> Assessment::run(std::uint64_t seed) {

@@ -13,7 +13,8 @@ namespace dat {
 /// What a network is worth on some sets of images, under the attacks of evaluations.
 class Assessment {
  public:
-  Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks);
+  /// dealing: of the images to the ranks.
+  Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks, Evaluator::Dealing dealing);
   /// split: its name in the records. pixels: those of the set on the device; null: they are read image by image.
   void add(const std::string& split, const Dataset& images, const std::uint8_t* pixels);
 
@@ -25,6 +26,7 @@ class Assessment {
   Communicator& ranks_;
   Replica& replica_;
   const EvaluationAttacks& attacks_;
+  Evaluator::Dealing dealing_;
   std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< by split
 };
 

@@ -58,12 +58,13 @@ std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks&
 }
 
 Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
-                     FrozenObjective& objective)
+                     FrozenObjective& objective, Dealing dealing)
     : world_(world),
       dataset_(dataset),
       all_(all),
       images_(images),
       objective_(objective),
+      dealing_(dealing),
       loss_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       host_(static_cast<std::size_t>(images.capacity)) {
@@ -100,9 +101,13 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   };
   const auto bytes = static_cast<std::size_t>(images_.layout.elements());
   std::int64_t done = 0;
-  for (std::int64_t next = world_.rank(); next < dataset_.size();) {
+  const bool whole = dealing_ == Dealing::batches;
+  const std::int64_t step = whole ? 1 : world_.size();
+  const std::int64_t skip = whole ? std::int64_t{world_.size() - 1} * images_.capacity : 0;
+  for (std::int64_t next = whole ? std::int64_t{world_.rank()} * images_.capacity : world_.rank();
+       next < dataset_.size(); next += skip) {
     batch_.count = 0;
-    for (; batch_.count < images_.capacity && next < dataset_.size(); next += world_.size()) {
+    for (; batch_.count < images_.capacity && next < dataset_.size(); next += step) {
       const auto k = static_cast<std::size_t>(batch_.count++);
       if (all_ == nullptr) dataset_.read(next, batch_.pixels.data() + k * bytes);
       batch_.labels[k] = dataset_.label(next);

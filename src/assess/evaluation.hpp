@@ -55,13 +55,15 @@ struct EvaluationResult {
   [[nodiscard]] std::vector<EvaluationRecord> records(const EvaluationAttacks& attacks) const;
 };
 
-/// Accuracy on a data set, clean and attacked, spread over the ranks: rank r takes samples r, r + ranks, ...; every
-/// sample counts once.
+/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once.
 class Evaluator {
  public:
+  /// How samples are dealt: rank r takes samples r, r + ranks, ...; or of the set in whole batches, as many samples as
+  /// the device takes at once, batches r, r + ranks, ... Then any number of ranks computes the same batches.
+  enum class Dealing : std::uint8_t { samples, batches };
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
-            FrozenObjective& objective);
+            FrozenObjective& objective, Dealing dealing = Dealing::samples);
   /// **Collective.** `progress`, where it is given, is told the number of images of this rank that are done.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
                                      const std::function<void(std::int64_t)>& progress = {});
@@ -73,6 +75,7 @@ class Evaluator {
   const std::uint8_t* all_;
   Images& images_;
   FrozenObjective& objective_;
+  Dealing dealing_;
   HostBatch batch_;
   float *loss_, *correct_;
   std::vector<float> host_;

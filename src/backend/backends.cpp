@@ -8,12 +8,12 @@ namespace dat {
 std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   require(options.device == "auto" || options.device == "cpu" || options.device == "cuda", ExitCode::usage,
           "unknown device '", options.device, "'; known: auto, cpu, cuda");
-  if (options.device == "cpu") return std::make_unique<cpu::CpuBackend>(options.threads);
+  if (options.device == "cpu") return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic);
   const std::string missing = cuda_missing();
   require(missing.empty() || options.device == "auto", ExitCode::device, "--device cuda: ", missing,
           "; see 'dat_hpc doctor', or use --device cpu");
   if (missing.empty()) return make_cuda_backend(options);
-  return std::make_unique<cpu::CpuBackend>(options.threads);
+  return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic);
 }
 
 std::string onednn_version() {

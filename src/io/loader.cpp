@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "dat/dealing.hpp"
 #include "dat/random.hpp"
 
 namespace dat {
@@ -11,20 +12,24 @@ Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions&
     : dataset_(dataset),
       options_(options),
       ranks_(ranks),
-      sampler_(options.mix.value_or(Mix(dataset.size())), ranks, rank, options.batch, options.micro_batch,
-               options.seed),
+      rank_(rank),
+      sampler_(options.mix.value_or(Mix(dataset.size())), options.dealt ? 1 : ranks, options.dealt ? 0 : rank,
+               options.batch, options.micro_batch, options.seed),
       produced_(options.first_step),
       consumed_(options.first_step) {
-  const auto batch = static_cast<std::size_t>(options.batch);
+  const EpochPlan& plan = sampler_.plan();
+  const int most = options.dealt ? (plan.micro_batches + ranks - 1) / ranks * plan.micro_batch() : options.batch;
+  const auto batch = static_cast<std::size_t>(most), all = static_cast<std::size_t>(options.batch);
   const std::size_t bytes = dataset.info().image_bytes();
-  indices_.resize(batch);
+  indices_.resize(all);
   order_.resize(batch);
   for (HostBatch& b : batches_) {
     if (options.pixels) b.pixels.resize(batch * bytes);
     b.labels.resize(batch);
     b.ids.resize(batch);
     b.crops.resize(batch);
-    if (options.everyone) b.everyone.resize(static_cast<std::size_t>(ranks) * batch);
+    if (options.everyone) b.everyone.resize(static_cast<std::size_t>(options.dealt ? 1 : ranks) * all);
+    b.begins.resize(static_cast<std::size_t>(ranks) + 1);
   }
   thread_ = std::thread([this] { work(); });
 }
@@ -45,9 +50,7 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
     sampler_.shuffle(static_cast<std::uint32_t>(shuffle));
     shuffled_ = shuffle;
   }
-  batch.count = sampler_.batch(step % steps, indices_.data());
-  for (int rank = 0; options_.everyone && rank < ranks_; ++rank)
-    (void)sampler_.batch(step % steps, rank, batch.everyone.data() + std::ptrdiff_t{rank} * batch.count);
+  choose(batch, step % steps);
   if (options_.pixels) read(batch);
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
@@ -64,6 +67,25 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
     };
     batch.crops[k] = {shift(words.v[0]), shift(words.v[1]), static_cast<std::int8_t>(words.v[2] & 1U)};
   }
+}
+
+/// Which samples the rank has in a step of the epoch.
+void Loader::choose(HostBatch& batch, std::int64_t step) {
+  const int count = sampler_.batch(step, indices_.data());
+  const int all = sampler_.plan().micro_batches;
+  for (int rank = 0; rank <= ranks_; ++rank)
+    batch.begins[static_cast<std::size_t>(rank)] =
+        options_.dealt ? count / all * first_micro_batch(all, ranks_, rank) : count * rank;
+  const int begin = batch.begins[static_cast<std::size_t>(rank_)];
+  batch.count = batch.begins[static_cast<std::size_t>(rank_) + 1] - begin;
+  batch.elsewhere = batch.begins.back() - batch.count;
+  if (options_.dealt) {
+    if (options_.everyone) std::copy_n(indices_.begin(), count, batch.everyone.begin());
+    std::copy_n(indices_.begin() + begin, batch.count, indices_.begin());
+    return;
+  }
+  for (int rank = 0; options_.everyone && rank < ranks_; ++rank)
+    (void)sampler_.batch(step, rank, batch.everyone.data() + std::ptrdiff_t{rank} * count);
 }
 
 // In the order of the file: a disk that turns, and a file system that fetches more than was asked for, like it better.

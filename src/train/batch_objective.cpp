@@ -12,15 +12,14 @@ BatchObjective::BatchObjective(Replica& replica, BatchStatistics& statistics)
   correct = correct_;
 }
 
-void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, float share, bool first) {
+void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, const BatchStatistics::Place& place) {
   n = replica_.images().count;
   start = nullptr;
   seed = key;
   time = when;
   loss = cross_entropy;
   pass_ = 0;
-  share_ = share;
-  first_ = first;
+  place_ = place;
 }
 
 void BatchObjective::gradient() {
@@ -38,7 +37,7 @@ void BatchObjective::gradient() {
         .gradient = program.dlogits()},
        1.0F);
   program.backward(x_adv, {.input = replica_.images().dx});
-  statistics_.add(program, pass_++, share_, first_);
+  statistics_.add(program, pass_++, place_);
 }
 
 }  // namespace dat

@@ -10,9 +10,8 @@ namespace dat {
 class BatchObjective final : public Objective {
  public:
   BatchObjective(Replica& replica, BatchStatistics& statistics);
-  /// For the samples that are in the replica's images now, which are `share` of the step's; `first`: of its first
-  /// micro-batch.
-  void prepare(std::uint64_t seed, std::uint32_t time, float share, bool first);
+  /// For the samples that are in the replica's images now, whose place in the step's statistics this is.
+  void prepare(std::uint64_t seed, std::uint32_t time, const BatchStatistics::Place& place);
   void gradient() override;
 
  private:
@@ -20,8 +19,7 @@ class BatchObjective final : public Objective {
   BatchStatistics& statistics_;
   float *losses_, *correct_;
   int pass_ = 0;
-  float share_ = 1;
-  bool first_ = true;
+  BatchStatistics::Place place_;
 };
 
 }  // namespace dat

@@ -7,29 +7,36 @@
 
 namespace dat {
 
-BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local)
-    : ranks_(ranks), model_(model), passes_(passes), local_(local), count_(2 * model.graph.statistics * passes) {
-  device_ = model.backend.allocate_floats(count_, "batch statistics");
-  host_ =
-      static_cast<float*>(model.backend.allocate_pinned(static_cast<std::size_t>(count_) * sizeof(float), "results"));
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order)
+    : ranks_(ranks),
+      model_(model),
+      passes_(passes),
+      local_(local),
+      units_(order != nullptr ? order->leaves_of(ranks.rank()) : 1),
+      means_(order != nullptr ? 1 : ranks.size()),
+      count_(2 * model.graph.statistics * passes) {
+  device_ = model.backend.allocate_floats(units_ * count_, "batch statistics");
+  host_ = static_cast<float*>(
+      model.backend.allocate_pinned(static_cast<std::size_t>(units_ * count_) * sizeof(float), "results"));
 }
 
-void BatchStatistics::add(const TrainingProgram& program, int pass, float share, bool first) {
+void BatchStatistics::add(const TrainingProgram& program, int pass, const Place& place) {
   const std::int64_t count = 2 * model_.graph.statistics;
-  each(model_.backend.device(), count, kernels::Scale{program.statistics(), device_ + count * pass, share, !first});
+  each(model_.backend.device(), count,
+       kernels::Scale{program.statistics(), device_ + count_ * place.unit + count * pass, place.share, !place.first});
 }
 
 void BatchStatistics::fetch(Backend::Ticket& ticket) {
-  if (!local_) ticket = model_.backend.fetch(host_, device_, static_cast<std::size_t>(count_) * sizeof(float));
+  if (!local_) ticket = model_.backend.fetch(host_, device_, static_cast<std::size_t>(units_ * count_) * sizeof(float));
 }
 
-void BatchStatistics::write(double* to) {
-  if (!local_) std::copy_n(host_, count_, to);
+void BatchStatistics::write(double* to, int unit) {
+  if (!local_) std::copy_n(host_ + count_ * unit, count_, to);
 }
 
 void BatchStatistics::read(const double* from) {
   if (local_) return;
-  for (std::int64_t i = 0; i < count_; ++i) host_[i] = static_cast<float>(from[i] / ranks_.size());
+  for (std::int64_t i = 0; i < count_; ++i) host_[i] = static_cast<float>(from[i] / means_);
 }
 
 void BatchStatistics::update_model() {

@@ -13,12 +13,19 @@ namespace dat {
 /// statistics once, in the order of the passes: those of the attack first, then those of the loss.
 class BatchStatistics final : public MessagePart, public Stateful {
  public:
-  /// passes: in training mode, of one micro-batch. local: nothing is averaged over the ranks.
-  BatchStatistics(Communicator& ranks, Model& model, int passes, bool local);
+  /// passes: in training mode, of one micro-batch. local: nothing is averaged over the ranks. order: of the units of
+  /// work, which are parts of one mean then; null: each rank has one unit, and its own mean.
+  BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order = nullptr);
 
-  /// Adds the statistics of the program's last forward call as those of `pass`, with the share that its images have in
-  /// the step's. `first`: of the step's first micro-batch.
-  void add(const TrainingProgram& program, int pass, float share, bool first);
+  /// Of a micro-batch: the unit of work that it belongs to, whether that begins with it, and the share that its images
+  /// have in those of the mean.
+  struct Place {
+    int unit = 0;
+    bool first = true;
+    float share = 1;
+  };
+  /// Adds the statistics of the program's last forward call as those of `pass`.
+  void add(const TrainingProgram& program, int pass, const Place& place);
   /// Into the model's running statistics, once the message has been summed.
   void update_model();
 
@@ -26,7 +33,7 @@ class BatchStatistics final : public MessagePart, public Stateful {
 
   [[nodiscard]] std::size_t places() const override { return local_ ? 0 : static_cast<std::size_t>(count_); }
   void fetch(Backend::Ticket& ticket) override;
-  void write(double* to) override;
+  void write(double* to, int unit) override;
   void read(const double* from) override;
 
   /// The running statistics of all ranks, where they are each rank's own; else nothing, they are the model's.
@@ -39,8 +46,10 @@ class BatchStatistics final : public MessagePart, public Stateful {
   Model& model_;
   int passes_;
   bool local_;
+  std::int64_t units_;                         ///< of this rank
+  int means_;                                  ///< that the message adds up, one a rank; 1: parts of one
   std::int64_t count_;                         ///< passes * 2 * graph.statistics
-  float *device_ = nullptr, *host_ = nullptr;  ///< [passes][2][graph.statistics]
+  float *device_ = nullptr, *host_ = nullptr;  ///< [units][passes][2][graph.statistics]; the first one: of the step
   std::vector<double> restored_;               ///< of all ranks, from a checkpoint, until share()
 };
 

@@ -14,7 +14,7 @@ namespace dat {
 /// run with another codec, leaves what the codec begins with.
 class CodecState final : public Stateful {
  public:
-  CodecState(Communicator& ranks, Backend& backend, const GradientReducer& reducer)
+  CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer)
       : ranks_(ranks), backend_(backend), reducer_(reducer) {}
 
   void save(Checkpoint& checkpoint) override;
@@ -26,7 +26,7 @@ class CodecState final : public Stateful {
  private:
   Communicator& ranks_;
   Backend& backend_;
-  const GradientReducer& reducer_;
+  const Reducer& reducer_;
   std::vector<std::vector<float>> restored_;  ///< rank 0: of each state with arrays of each rank, those of all
 };
 

@@ -12,10 +12,16 @@ struct Examples {
   const std::int32_t* labels = nullptr;               ///< [count]
   int first = 0, count = 0;                           ///< place in this rank's part of the step
   int batch = 0;                                      ///< images of this rank's part of the step
+  int elsewhere = 0;   ///< images of other ranks that the mean of the loss is over as well; else each rank has its own
+  int unit = 0;        ///< number of the rank's unit of work that they belong to (Reducer)
+  bool whole = false;  ///< they are a whole unit; else the rank's part of the step is
   float* image_gradient = nullptr;    ///< where the source wants d(loss of the attacked images)/d(attacked); null: not
   std::uint64_t weights_version = 0;  ///< of the weights that they were attacked with (Parameters::version)
 
-  [[nodiscard]] bool begins_step() const { return first == 0; }
+  [[nodiscard]] int averaged() const { return batch + elsewhere; }
+  /// Of what the mean of the loss is over.
+  [[nodiscard]] float share() const { return static_cast<float>(count) / static_cast<float>(averaged()); }
+  [[nodiscard]] bool begins_unit() const { return whole || first == 0; }
   [[nodiscard]] bool ends_step() const { return first + count == batch; }
 };
 

@@ -20,7 +20,8 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       timer_(timer),
       ready_(std::move(ready)),
       logits_(passes_.size()),
-      kept_(passes_.size()) {
+      kept_(passes_.size()),
+      ends_(static_cast<std::size_t>(batch)) {
   Backend& backend = replica.backend();
   const std::int64_t count = std::ssize(passes_) * batch_;
   losses_ = backend.allocate_floats(2 * count, "losses");
@@ -40,7 +41,7 @@ const float* Learner::input(const Examples& examples, std::size_t pass) const {
 void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
   TrainingProgram& network = replica_.training(examples.count);
   const Device device = replica_.backend().device();
-  count_ = examples.batch;
+  ends_[static_cast<std::size_t>(examples.unit)] = examples.first + examples.count;
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + examples.first;
     logits_[k] = {.device = device,
@@ -63,15 +64,15 @@ void Learner::train(const Examples& examples, const ActiveSet& active, float* gr
 
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     forward(k);
-    loss_.differentiate(k, logits_, examples.batch);
+    loss_.differentiate(k, logits_, examples.averaged());
     statistics_.add(network, first_pass_ + static_cast<int>(k),
-                    static_cast<float>(examples.count) / static_cast<float>(examples.batch), examples.begins_step());
+                    {.unit = examples.unit, .first = examples.begins_unit(), .share = examples.share()});
     timer_.lap(Phase::forward);
     const bool last = examples.ends_step() && k + 1 == passes_.size();
     network.backward(input(examples, k),
                      {.weights = &active,
                       .gradients = gradients,
-                      .accumulate = !(examples.begins_step() && k == 0),
+                      .accumulate = !(examples.begins_unit() && k == 0),
                       .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
                       .ready = last ? &ready_ : nullptr});
     timer_.lap(Phase::backward);
@@ -83,10 +84,12 @@ void Learner::fetch(Backend::Ticket& ticket) {
   ticket = replica_.backend().fetch(host_, losses_, bytes);
 }
 
-void Learner::write(double* to) {
-  *to++ = count_;
+void Learner::write(double* to, int unit) {
+  const int begin = unit > 0 ? ends_[static_cast<std::size_t>(unit) - 1] : 0,
+            end = ends_[static_cast<std::size_t>(unit)];
+  *to++ = end - begin;
   for (std::int64_t part = 0; part < 2 * std::ssize(passes_); ++part)
-    *to++ = std::accumulate(host_ + part * batch_, host_ + part * batch_ + count_, 0.0);
+    *to++ = std::accumulate(host_ + part * batch_ + begin, host_ + part * batch_ + end, 0.0);
 }
 
 void Learner::read(const double* from) {

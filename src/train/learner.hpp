@@ -15,13 +15,14 @@ namespace dat {
 /// The training passes of a micro-batch: the loss's gradient by the weights, batch statistics, finished segments.
 class Learner final : public MessagePart {
  public:
-  /// first_pass: number of the loss's first pass among those that enter the statistics. ready: told of each segment of
+  /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
+  /// statistics. ready: told of each segment of
   /// the gradient that is complete, in the step's last pass.
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready);
 
-  /// Adds the gradient of these examples, for the weights of the active layers, to `gradients` [parameters.size], or
-  /// begins it with them. Leaves the image gradient where the examples want it.
+  /// Adds the gradient of these examples, for the weights of the active layers, to that of their unit of work in
+  /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where the examples want it.
   void train(const Examples& examples, const ActiveSet& active, float* gradients);
 
   /// Means over the images of all ranks, once the message of the step has been summed.
@@ -35,7 +36,7 @@ class Learner final : public MessagePart {
 
   [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size(); }
   void fetch(Backend::Ticket& ticket) override;
-  void write(double* to) override;
+  void write(double* to, int unit) override;
   void read(const double* from) override;
 
  private:
@@ -44,7 +45,7 @@ class Learner final : public MessagePart {
   Replica& replica_;
   const Loss& loss_;
   std::vector<Loss::Images> passes_;
-  std::int64_t batch_;  ///< most images of a step
+  std::int64_t batch_;
   BatchStatistics& statistics_;
   int first_pass_;
   PhaseTimer& timer_;
@@ -53,7 +54,7 @@ class Learner final : public MessagePart {
   std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where the loss is joint
   float *losses_, *corrects_;   ///< [passes][batch]
   float* host_;                 ///< of losses_, then corrects_
-  int count_ = 0;               ///< images of this rank in the step
+  std::vector<int> ends_;       ///< images of this rank up to the end of each unit of work
   std::int64_t images_ = 0;     ///< of all ranks
   Result results_[2];
 };

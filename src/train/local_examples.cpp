@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dat/error.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -17,8 +18,9 @@ LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const T
                              const Attack& attack, Replica& replica, BatchStatistics* statistics, PhaseTimer& timer)
     : ranks_(ranks),
       dataset_(images),
-      loading_{.batch = plan.batch,
+      loading_{.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
                .micro_batch = plan.micro_batch,
+               .dealt = plan.ordered,
                .mix = plan.mix,
                .augment = options.augment,
                .everyone = options.warm_start > 0,
@@ -28,9 +30,13 @@ LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const T
       attack_(attack),
       replica_(replica),
       timer_(timer),
+      rounds_(plan.batch / plan.micro_batch),
       stale_(options.stale_attack),
       reuses_(options.attack_reuse) {
   if (statistics != nullptr) batch_objective_ = std::make_unique<BatchObjective>(replica, *statistics);
+  require(!plan.ordered || options.warm_start == 0 || !plan.repeats_images(), ExitCode::usage,
+          "with --deterministic, --warm-start wants each image once in a step: of ", plan.images,
+          " training images, a step has some twice; choose a smaller batch");
   if (options.warm_start > 0)
     warm_start_ =
         std::make_unique<WarmStart>(ranks, replica.backend(),
@@ -59,6 +65,8 @@ void LocalExamples::begin(std::int64_t step) {
   examples_.first = 0;
   examples_.count = 0;
   examples_.batch = batch_->count;
+  examples_.elsewhere = plan_.ordered ? batch_->elsewhere : 0;
+  examples_.whole = plan_.ordered;
   passes_before_ = objective_->passes - (begun_attack_.step == step ? begun_attack_.passes : 0);
   bytes_sent_ = 0;
   timer_.lap(Phase::data);
@@ -67,8 +75,13 @@ void LocalExamples::begin(std::int64_t step) {
 const Examples* LocalExamples::next() {
   Images& images = replica_.images();
   examples_.first += examples_.count;
-  examples_.count = examples_.batch / plan_.micro_batches;
-  if (examples_.first >= examples_.batch) return nullptr;
+  examples_.count = micro_batch();
+  examples_.unit = plan_.ordered ? examples_.first / examples_.count : 0;
+  if (examples_.first >= examples_.batch) {
+    for (int first = examples_.first; warm_start_ && first < rounds_ * examples_.count; first += examples_.count)
+      bytes_sent_ += warm_start_->help(*batch_, first, examples_.count);
+    return nullptr;
+  }
   images.load(*batch_, examples_.first, examples_.count, pixels_);
   Objective& objective = prepared_objective();
   if (warm_start_) bytes_sent_ += warm_start_->load(objective, images.crops, *batch_, examples_.first, step_);
@@ -90,7 +103,7 @@ void LocalExamples::look_ahead(std::int64_t step) {
   if (stale_ == 0) return;
   take_batch(step);
   Images& images = replica_.images();
-  const int count = batch_->count / plan_.micro_batches;
+  const int count = micro_batch();
   images.load(*batch_, 0, count, pixels_);
   Objective& objective = prepared_objective();
   timer_.lap(Phase::data);
@@ -112,12 +125,10 @@ void LocalExamples::take_batch(std::int64_t step) {
 
 Objective& LocalExamples::prepared_objective() {
   const auto epoch = static_cast<std::uint32_t>(plan_.epoch_of(step_));
-  if (batch_objective_) {
-    const float share = static_cast<float>(examples_.count) / static_cast<float>(examples_.batch);
-    batch_objective_->prepare(loading_.seed, epoch, share, examples_.begins_step());
-  } else {
+  if (batch_objective_)
+    batch_objective_->prepare(loading_.seed, epoch, place());
+  else
     replica_.attacked().prepare(loading_.seed, Purpose::attack_start, epoch);
-  }
   return *objective_;
 }
 
@@ -128,7 +139,9 @@ void LocalExamples::trained() {
   timer_.lap(Phase::attack);
 }
 
-void LocalExamples::write(double* to) { *to = static_cast<double>(objective_->passes - passes_before_); }
+void LocalExamples::write(double* to, int unit) {
+  *to = unit == 0 ? static_cast<double>(objective_->passes - passes_before_) : 0;
+}
 
 void LocalExamples::save(Checkpoint& checkpoint) {
   if (warm_start_) warm_start_->save(checkpoint);

@@ -36,7 +36,7 @@ class LocalExamples final : public ExampleSource, public MessagePart {
   [[nodiscard]] std::int64_t attack_passes() const override { return passes_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void write(double* to) override;
+  void write(double* to, int unit) override;
   void read(const double* from) override { passes_ = static_cast<std::int64_t>(*from); }
 
   void save(Checkpoint& checkpoint) override;
@@ -59,6 +59,12 @@ class LocalExamples final : public ExampleSource, public MessagePart {
     std::int64_t images = 0;
   };
   [[nodiscard]] Objective& prepared_objective();
+  /// Where the micro-batch at hand enters batch statistics.
+  [[nodiscard]] BatchStatistics::Place place() const {
+    return {.unit = examples_.unit, .first = examples_.begins_unit(), .share = examples_.share()};
+  }
+  /// Images of each micro-batch of the batch at hand.
+  [[nodiscard]] int micro_batch() const { return batch_->count / plan_.micro_batches_of(ranks_.rank()); }
   /// The batch of this step.
   void take_batch(std::int64_t step);
   [[nodiscard]] std::int64_t begun_floats(std::int64_t images) const {
@@ -78,6 +84,7 @@ class LocalExamples final : public ExampleSource, public MessagePart {
   const Attack& attack_;
   Replica& replica_;
   PhaseTimer& timer_;
+  int rounds_;   ///< most micro-batches of a rank
   int stale_;    ///< iterations of an attack with the weights before the update
   bool reuses_;  ///< the training pass is the last step of the attack (--attack-reuse)
   std::unique_ptr<BatchObjective> batch_objective_;

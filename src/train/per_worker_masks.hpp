@@ -21,7 +21,7 @@ class PerWorkerMasks final : public LayerSampling {
 
   [[nodiscard]] std::size_t places() const override { return 0; }
   void fetch(Backend::Ticket& ticket) override;
-  void write(double*) override {}
+  void write(double*, int) override {}
   void read(const double*) override {}
 
   /// Draws and selectors of all ranks, one behind the other.

@@ -15,11 +15,15 @@ class Plan {
   Plan(const TrainOptions& options, const Mix& training_images, int ranks);
 
   int ranks;
-  Mix mix;                        ///< of the training set
-  std::int64_t images;            ///< of the training set
+  Mix mix;              ///< of the training set
+  std::int64_t images;  ///< of the training set
+  /// Sums have the order of the micro-batches of all ranks, which are dealt as in dat/dealing.hpp: --deterministic. An
+  /// epoch is shared out as on one rank with all of the batch.
+  bool ordered;
+  int total_batch;                ///< images of all ranks and step: --total-batch, or that of the ranks together
   std::int64_t images_of_a_rank;  ///< in an epoch, those that come again to fill up its last step included
-  int batch;                      ///< images of one rank and step: --batch, or its share of the set where that is less
-  int micro_batches;              ///< of a step
+  int batch;          ///< most images of a rank and step: --batch, or its share of the set where that is less
+  int micro_batches;  ///< of a step: of each rank; ordered: of all ranks together
   int micro_batch, last_micro_batch;  ///< images of each of them; in the last step of an epoch
   std::int64_t steps_per_epoch;
   int epochs, warmup_epochs;  ///< `epochs` includes the warm-up
@@ -27,6 +31,10 @@ class Plan {
   std::int64_t steps;        ///< of the run: its epochs, or --max-steps where that is less
   std::int64_t draw_period;  ///< steps between draws of layers (--resample)
 
+  /// Of a step.
+  [[nodiscard]] int micro_batches_of(int rank) const;
+  /// Whether a step may have an image twice.
+  [[nodiscard]] bool repeats_images() const;
   [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }
   /// Labelled and extra images of a batch, for people; empty for a pool.
   [[nodiscard]] std::string mix_text() const;
@@ -35,6 +43,7 @@ class Plan {
 
  private:
   Plan(const TrainOptions& options, const Mix& training_images, int ranks, const EpochPlan& epoch);
+  std::int64_t images_of_an_epoch_ = 0;  ///< of all ranks
 };
 
 }  // namespace dat

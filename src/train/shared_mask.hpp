@@ -17,7 +17,7 @@ class SharedMask final : public LayerSampling {
 
   [[nodiscard]] std::size_t places() const override { return 1; }
   void fetch(Backend::Ticket& ticket) override;
-  void write(double* to) override { *to = wrong_ ? 1 : 0; }
+  void write(double* to, int unit) override { *to = wrong_ && unit == 0 ? 1 : 0; }
   void read(const double* from) override { wrong_ranks_ = static_cast<int>(*from); }
 
   void save(Checkpoint& checkpoint) override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dat/error.hpp"
+#include "reduce/tree_reducer.hpp"
 #include "train/layer_costs.hpp"
 
 namespace dat {
@@ -59,6 +60,11 @@ namespace {
   return options.bucket > 0 ? options.bucket : options.overlap ? 1 << 19 : 8 << 20;
 }
 
+/// Null: none.
+[[nodiscard]] const SummationTree* address(const std::optional<const SummationTree>& order) {
+  return order ? &*order : nullptr;
+}
+
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
 
 }  // namespace
@@ -70,6 +76,8 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       options_(options),
       splits_(std::move(splits)),
       plan_(options, mix_of(options, *splits_.train), ranks.size()),
+      order_(plan_.ordered ? std::optional<const SummationTree>(std::in_place, plan_.micro_batches, ranks.size())
+                           : std::nullopt),
       attack_(attack_of(options)),
       evaluation_attacks_(evaluation_of(options)),
       replica_(replica_of(options, plan_, splits_.train->info(), ranks,
@@ -78,31 +86,21 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       loss_(losses().at(options.loss)({.lambda = options.lambda})),
       attack_passes_(passes_in_training_mode(options, *attack_)),
       statistics_(ranks, replica_.model(), attack_passes_ + static_cast<int>(loss_->passes().size()),
-                  keeps_own_statistics(options)),
+                  keeps_own_statistics(options), address(order_)),
       source_(ranks, *splits_.train, options, plan_, *attack_, replica_, attack_passes_ > 0 ? &statistics_ : nullptr,
               timer_),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
-      reducer_(
-          replica_.backend(), ranks, replica_.model().parameters, replica_.model().parameters.gradients,
-          codecs().at(options.codec)(
-              replica_.backend(), replica_.model().parameters,
-              {.seed = options.seed, .rank = ranks.rank(), .factors = options.codec_rank, .clip = options.codec_clip}),
-          aggregators().at(options.aggregator)(replica_.backend(), replica_.model().parameters,
-                                               {.ranks = ranks.size()}),
-          {.bucket_elements = bucket_of(options),
-           .overlap = options.overlap,
-           .transport = options.mask == "per_worker" ? options.transport : "",
-           .codec_transport = options.codec_transport,
-           .ended = [this](ReducerStage stage) { reducer_ended(stage); }}),
-      codec_state_(ranks, replica_.backend(), reducer_),
+      reducer_(make_reducer()),
+      codec_state_(ranks, replica_.backend(), *reducer_),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
                [this](int segment) {
                  layers_->weigh(segment);
-                 reducer_.ready(segment);
+                 reducer_->ready(segment);
                }),
       update_(options, plan_, replica_.model(), statistics_),
-      message_(ranks, replica_.backend()),
-      assessment_(ranks, replica_, evaluation_attacks_) {
+      message_(ranks, replica_.backend(), address(order_)),
+      assessment_(ranks, replica_, evaluation_attacks_,
+                  plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   for (MessagePart* part :
        std::initializer_list<MessagePart*>{&learner_, &source_, &vote_, layers_.get(), &statistics_})
     message_.add(*part);
@@ -121,6 +119,24 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
 }
 
+std::unique_ptr<Reducer> Trainer::make_reducer() {
+  Backend& backend = replica_.backend();
+  const Parameters& parameters = replica_.model().parameters;
+  const ReducerOptions reduction{.bucket_elements = bucket_of(options_),
+                                 .overlap = options_.overlap,
+                                 .transport = options_.mask == "per_worker" ? options_.transport : "",
+                                 .codec_transport = options_.codec_transport,
+                                 .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
+  if (order_)
+    return std::make_unique<TreeReducer>(backend, ranks_, parameters, parameters.gradients, *order_, reduction);
+  return std::make_unique<GradientReducer>(
+      backend, ranks_, parameters, parameters.gradients,
+      codecs().at(options_.codec)(
+          backend, parameters,
+          {.seed = options_.seed, .rank = ranks_.rank(), .factors = options_.codec_rank, .clip = options_.codec_clip}),
+      aggregators().at(options_.aggregator)(backend, parameters, {.ranks = ranks_.size()}), reduction);
+}
+
 void Trainer::start() {
   source_.start(step_);
   timer_.start();
@@ -134,18 +150,18 @@ const StepRecord& Trainer::step(bool stop) {
   const ActiveSet& active = layers_->draw(step_);
   drawn_bytes_ = ranks_.bytes_given() - given;
   around_reducer_ = Phase::select;
-  reducer_.begin(layers_->brought(), step_);
+  reducer_->begin(layers_->brought(), step_);
   timer_.lap(Phase::select);
 
   around_reducer_ = Phase::backward;
   source_.begin(step_);
   while (const Examples* examples = source_.next()) {
-    learner_.train(*examples, active, replica_.model().parameters.gradients);
+    learner_.train(*examples, active, reducer_->place(examples->unit));
     source_.trained();
   }
   if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);
-  reducer_.finish();
-  timer_.end_sum(reducer_.seconds_under_way());
+  reducer_->finish();
+  timer_.end_sum(reducer_->seconds_under_way());
   message_.sum();
   timer_.lap(Phase::exposed);
   require_good_step();
@@ -192,9 +208,11 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
   record_.loss_clean = clean.loss;
   record_.acc_clean = clean.accuracy;
   record_.attack_passes = source_.attack_passes();
-  record_.weight_gradients = weight_gradients;
-  record_.active_elements = reducer_.elements();
-  record_.bytes_sent = reducer_.bytes_sent();
+  // Each micro-batch computes the same ones.
+  record_.weight_gradients =
+      plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
+  record_.active_elements = reducer_->elements();
+  record_.bytes_sent = reducer_->bytes_sent();
   record_.bytes_statistics = message_.bytes_sent() + source_.bytes_sent() + drawn_bytes_;
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
@@ -286,6 +304,10 @@ TrainOptions Trainer::resolved() const {
   TrainOptions all = options_;
   all.budget = layers_->budget();
   all.bucket = bucket_of(options_);
+  if (plan_.ordered) {
+    all.total_batch = plan_.total_batch;
+    all.batch = 0;
+  }
   all.device = model().backend.device().kind == DeviceKind::cpu ? "cpu" : "cuda";
   all.threads = choose_threads(options_.threads, ranks_.node_size());
   all.resident = resident_ ? "on" : "off";

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "assess/assessment.hpp"
 #include "dat/reducer.hpp"
+#include "reduce/summation_tree.hpp"
 #include "replica/model_state.hpp"
 #include "train/codec_state.hpp"
 #include "train/layer_sampling.hpp"
@@ -61,7 +63,7 @@ class Trainer {
   [[nodiscard]] const Attack& attack() const { return *attack_; }
   [[nodiscard]] const LocalExamples& examples() const { return source_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
-  [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
+  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
@@ -71,6 +73,7 @@ class Trainer {
     return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_};
   }
   void require_good_step() const;
+  [[nodiscard]] std::unique_ptr<Reducer> make_reducer();
   void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients);
 
@@ -78,6 +81,7 @@ class Trainer {
   TrainOptions options_;
   Splits splits_;
   Plan plan_;
+  std::optional<const SummationTree> order_;  ///< of sums over micro-batches; none: each rank has its own
   std::unique_ptr<Attack> attack_;
   EvaluationAttacks evaluation_attacks_;
   Replica replica_;
@@ -87,7 +91,7 @@ class Trainer {
   BatchStatistics statistics_;
   LocalExamples source_;
   std::unique_ptr<LayerSampling> layers_;
-  GradientReducer reducer_;
+  std::unique_ptr<Reducer> reducer_;
   CodecState codec_state_;
   Learner learner_;
   WeightUpdate update_;

@@ -50,30 +50,8 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
                              std::int64_t step) {
   settle();
   if (first == 0 && step % options_.reset_steps == 0) std::fill(state_.begin(), state_.end(), std::uint8_t{0});
-
-  const int ranks = world_.size(), me = world_.rank(), n = objective.n;
-  const auto image = static_cast<int>(image_bytes_);
-  lent_slots_.clear();
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::size_t before = lent_slots_.size();
-    const std::int64_t* ids = batch.everyone.data() + std::ptrdiff_t{rank} * batch.count + first;
-    for (int k = 0; k < n; ++k)
-      if (ids[k] % ranks == me) lent_slots_.push_back(ids[k] / ranks);
-    lent_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(lent_slots_.size() - before) * image;
-  }
-  assert(std::ssize(lent_slots_) <= most_lent_);
-  for (std::size_t k = 0; k < lent_slots_.size(); ++k)
-    std::memcpy(lent_.get() + k * static_cast<std::size_t>(image), state_.data() + lent_slots_[k] * image_bytes_,
-                static_cast<std::size_t>(image));
-
-  const std::int64_t* ids = batch.ids.data() + first;
-  std::fill(borrowed_bytes_.begin(), borrowed_bytes_.end(), 0);
-  for (int k = 0; k < n; ++k) borrowed_bytes_[static_cast<std::size_t>(ids[k] % ranks)] += image;
-  std::int64_t before = 0;
-  for (std::size_t rank = 0; rank < next_.size(); before += borrowed_bytes_[rank++] / image) next_[rank] = before;
-  for (int k = 0; k < n; ++k) places_[static_cast<std::size_t>(k)] = next_[static_cast<std::size_t>(ids[k] % ranks)]++;
-
-  world_.exchange(lent_.get(), lent_bytes_, borrowed_, borrowed_bytes_);
+  const int n = objective.n;
+  const std::int64_t sent = bring(batch, first, n);
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
   backend_.copy_to_device(device_places_, places_.data(), static_cast<std::size_t>(n) * sizeof(std::int64_t));
   objective.start = nullptr;
@@ -82,7 +60,45 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
   each(objective.device, std::int64_t{n} * layout.h * layout.w,
        kernels::Recall{on_device_, device_places_, crops, objective.clean, objective.eta, layout, eps_});
   objective.start = objective.eta;
+  return sent;
+}
 
+std::int64_t WarmStart::help(const HostBatch& batch, int first, int n) {
+  settle();
+  under_way_ = true;  // what the others borrow now comes back
+  return bring(batch, first, n);
+}
+
+/// The perturbations of the samples first .. first + n - 1 of every rank's batch, as far as it has these, go from their
+/// owners to `borrowed_`.
+std::int64_t WarmStart::bring(const HostBatch& batch, int first, int n) {
+  const int ranks = world_.size(), me = world_.rank();
+  const auto image = static_cast<int>(image_bytes_);
+  lent_slots_.clear();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::size_t before = lent_slots_.size();
+    const auto r = static_cast<std::size_t>(rank);
+    const int begin = batch.begins[r] + first, end = std::min(begin + n, batch.begins[r + 1]);
+    for (int k = begin; k < end; ++k)
+      if (const std::int64_t id = batch.everyone[static_cast<std::size_t>(k)]; id % ranks == me)
+        lent_slots_.push_back(id / ranks);
+    lent_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(lent_slots_.size() - before) * image;
+  }
+  assert(std::ssize(lent_slots_) <= most_lent_);
+  for (std::size_t k = 0; k < lent_slots_.size(); ++k)
+    std::memcpy(lent_.get() + k * static_cast<std::size_t>(image), state_.data() + lent_slots_[k] * image_bytes_,
+                static_cast<std::size_t>(image));
+
+  const std::int64_t* ids = batch.ids.data() + first;
+  const int own = std::clamp(batch.count - first, 0, n);
+  std::fill(borrowed_bytes_.begin(), borrowed_bytes_.end(), 0);
+  for (int k = 0; k < own; ++k) borrowed_bytes_[static_cast<std::size_t>(ids[k] % ranks)] += image;
+  std::int64_t before = 0;
+  for (std::size_t rank = 0; rank < next_.size(); before += borrowed_bytes_[rank++] / image) next_[rank] = before;
+  for (int k = 0; k < own; ++k)
+    places_[static_cast<std::size_t>(k)] = next_[static_cast<std::size_t>(ids[k] % ranks)]++;
+
+  world_.exchange(lent_.get(), lent_bytes_, borrowed_, borrowed_bytes_);
   std::int64_t sent = 0;
   for (int rank = 0; rank < ranks; ++rank)
     if (rank != me)

@@ -35,9 +35,11 @@ class WarmStart {
 
   /// Leaves the start in objective.eta and points objective.start to it. The objective is prepared for samples
   /// [first, first + objective.n) of a batch that names everyone's; crops [objective.n] on the device. All ranks call
-  /// it for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and on the way
-  /// back. Allocates nothing. **Collective.**
+  /// it, or help(), for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and on
+  /// the way back. Allocates nothing. **Collective.**
   std::int64_t load(Objective& objective, const Crop* crops, const HostBatch& batch, int first, std::int64_t step);
+  /// What load() does for the other ranks, on a rank that has no micro-batch of n samples left there.
+  std::int64_t help(const HostBatch& batch, int first, int n);
   /// Keeps what the attack has left of the samples loaded last: x_adv - x. Waits for nothing; the next collective call
   /// brings it home.
   void keep(const Objective& objective, const Crop* crops);
@@ -52,6 +54,7 @@ class WarmStart {
 
  private:
   void settle();
+  std::int64_t bring(const HostBatch& batch, int first, int n);
   void transfer(std::vector<std::uint8_t>& whole, bool home);
   [[nodiscard]] std::vector<std::int64_t> shape() const {
     return {options_.samples, options_.layout.h, options_.layout.w, options_.layout.c};

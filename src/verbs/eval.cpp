@@ -100,7 +100,8 @@ struct Setting {
                                                                     .alpha = options.alpha,
                                                                     .steps = options.attack_steps,
                                                                     .restarts = options.restarts});
-  const auto share = (s.data->size() + world.size() - 1) / world.size();
+  // With --deterministic any number of ranks computes the same batches.
+  const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
   DatasetInfo images = info;
   images.classes = s.classes.count;
   const BackendOptions backend{.device = options.device,
@@ -117,7 +118,9 @@ struct Setting {
                      .scratch_images = s.attacks->scratch_images(),
                      .training_batches = {}});
   load_network(checkpoint, s.replica->model());
-  s.evaluator = std::make_unique<Evaluator>(world, *s.data, nullptr, s.replica->images(), s.replica->evaluated());
+  s.evaluator =
+      std::make_unique<Evaluator>(world, *s.data, nullptr, s.replica->images(), s.replica->evaluated(),
+                                  options.deterministic ? Evaluator::Dealing::batches : Evaluator::Dealing::samples);
   s.replica->commit();
   return s;
 }

@@ -90,8 +90,8 @@ namespace {
     total += allocation.bytes;
   }
   // Here is one rank: messages of several take more.
-  const GradientReducer& reducer = trainer.reducer();
-  const auto more = static_cast<std::size_t>(reducer.memory(ranks) - reducer.memory(1));
+  const Reducer& reducer = trainer.reducer();
+  const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
   memory["messages of " + std::to_string(ranks) + " ranks"] = more;
   total += more;
   std::ostringstream warm_start;
@@ -112,7 +112,10 @@ namespace {
        << "data             " << train.size() << " training and " << test.size() << " test images, "
        << train.info().classes << " classes, " << train.info().size << "x" << train.info().size << "\n"
        << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
-       << "ranks            " << ranks << ", batch " << plan.batch << " each, micro-batch " << plan.micro_batch << "\n"
+       << "ranks            " << ranks << ", "
+       << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"
+                        : "batch " + std::to_string(plan.batch) + " each")
+       << ", micro-batch " << plan.micro_batch << "\n"
        << "length           " << plan.text() << "\n"
        << "attack           " << trainer.attack().gradient_evaluations() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())

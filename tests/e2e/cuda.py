@@ -33,12 +33,22 @@ class Runs(common.TestCase):
         self.train("parts", *warm, ranks=2)
         self.assert_same(common.state("straight"), common.state("parts"))
 
-    def test_where_the_pixels_lie_when_messages_go_and_what_is_recorded_changes_nothing(self):
+    def test_where_the_pixels_lie_and_what_is_recorded_changes_nothing(self):
         self.train("resident", *SMALL, "--resident", "on", ranks=2)
-        self.train("streamed", *SMALL, "--resident", "off", "--overlap", ranks=2)
+        self.train("streamed", *SMALL, "--resident", "off", ranks=2)
         self.train("called", *SMALL, "--graphs", "off", ranks=2)
         self.assert_same(common.state("resident"), common.state("streamed"))
         self.assert_same(common.state("resident"), common.state("called"))
+
+    def test_any_number_of_ranks_leaves_the_same_bits(self):
+        at = SMALL.index("--batch")
+        dealt = [*SMALL[:at], *SMALL[at + 2 :], "--total-batch", 24, "--micro-batch", 4]
+        self.train("one", *dealt)
+        self.train("three", *dealt, ranks=3)
+        self.train("parts", *dealt, "--max-steps", 2, ranks=2)
+        self.train("parts", *dealt, ranks=4)
+        self.assert_same(common.state("one"), common.state("three"))
+        self.assert_same(common.state("one"), common.state("parts"))
 
     def test_16_bit_attacks_train_and_micro_batches_work(self):
         for precision in "f16", "bf16":

@@ -12,8 +12,16 @@
 
 namespace dat::cpu {
 
-CpuBackend::CpuBackend(int threads)
+FixedSums::FixedSums(const CpuBackend& backend) : threads_(backend.deterministic() ? backend.threads() : 0) {
+  if (threads_ > 0) omp_set_num_threads(1);
+}
+FixedSums::~FixedSums() {
+  if (threads_ > 0) omp_set_num_threads(threads_);
+}
+
+CpuBackend::CpuBackend(int threads, bool deterministic)
     : threads_(threads),
+      deterministic_(deterministic),
       block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),

@@ -15,7 +15,8 @@ namespace dat::cpu {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads);
+  /// deterministic: results do not depend on the number of threads.
+  CpuBackend(int threads, bool deterministic);
 
   [[nodiscard]] Device device() const override { return {DeviceKind::cpu, nullptr}; }
   [[nodiscard]] std::string description() const override;
@@ -58,6 +59,7 @@ class CpuBackend final : public Backend {
   /// Channels that lie together in activations: one vector register.
   [[nodiscard]] int block() const { return block_; }
   [[nodiscard]] int threads() const { return threads_; }
+  [[nodiscard]] bool deterministic() const { return deterministic_; }
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
   /// Room for packed weights, as an offset: of this program alone, but not of the others.
@@ -77,7 +79,9 @@ class CpuBackend final : public Backend {
   [[nodiscard]] static Memory zeroed(std::size_t bytes, const std::string& purpose);
   void commit(SharedBlock& shared, Memory& memory, const std::string& purpose);
 
-  int threads_, block_;
+  int threads_;
+  bool deterministic_;
+  int block_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<Memory> memory_;
@@ -88,6 +92,19 @@ class CpuBackend final : public Backend {
   const void* turn_ = nullptr;  ///< the program whose packed weights are there
   std::vector<std::chrono::steady_clock::time_point> stamps_;
   Ticket next_stamp_ = 0;
+};
+
+/// For as long as it lives, the library computes with one thread where the backend is deterministic: for primitives
+/// that share a sum out to the threads, while they are planned and while they run.
+class FixedSums {
+ public:
+  explicit FixedSums(const CpuBackend& backend);
+  ~FixedSums();
+  FixedSums(const FixedSums&) = delete;
+  FixedSums& operator=(const FixedSums&) = delete;
+
+ private:
+  const int threads_;  ///< to go back to; 0: nothing was changed
 };
 
 }  // namespace dat::cpu

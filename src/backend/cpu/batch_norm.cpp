@@ -8,6 +8,7 @@ class CpuBatchNorm final : public BatchNorm {
  public:
   CpuBatchNorm(CpuBackend& backend, const BatchNormSpec& spec) : backend_(backend) {
     using Flags = dnnl::normalization_flags;
+    const FixedSums fixed(backend);
     const auto x = activation_desc(spec.n, backend.activation_layout(spec.c, spec.h, spec.w));
     const auto channel = plain_desc({spec.c}, Tag::x);
     const auto flags = Flags::use_scale | Flags::use_shift | (spec.relu ? Flags::fuse_norm_relu : Flags::none);
@@ -46,6 +47,7 @@ class CpuBatchNorm final : public BatchNorm {
   }
 
   void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* variance) override {
+    const FixedSums fixed(backend_);
     forward_.bind(f_x_, x);
     forward_.bind(f_gamma_, gamma);
     forward_.bind(f_beta_, beta);
@@ -57,6 +59,7 @@ class CpuBatchNorm final : public BatchNorm {
 
   void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance,
                 float* dx, float* dgamma, float* dbeta) override {
+    const FixedSums fixed(backend_);
     backward_.bind(b_x_, x);
     backward_.bind(b_dy_, dy);
     backward_.bind(b_gamma_, gamma);

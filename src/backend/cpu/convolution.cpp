@@ -156,6 +156,7 @@ class LibraryConv2d final : public Conv2d {
 
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
     ++backend_.counters.conv_backward_weights;
+    const FixedSums fixed(backend_);
     // The packed gradient lies behind the library's own scratch.
     auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
     if (plain_x_ != nullptr) {
@@ -270,6 +271,7 @@ class LibraryConv2d final : public Conv2d {
   }
 
   void plan_backward_weights(const dnnl::memory::desc& master) {
+    const FixedSums fixed(backend_);
     auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
     const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};

@@ -7,6 +7,7 @@ namespace {
 class CpuLinear final : public Linear {
  public:
   CpuLinear(CpuBackend& backend, int n, int in, int out) : backend_(backend) {
+    const FixedSums fixed(backend);
     const auto x = plain_desc({n, in}, Tag::nc), w = plain_desc({out, in}, Tag::oi), b = plain_desc({out}, Tag::x),
                y = plain_desc({n, out}, Tag::nc);
     dnnl::primitive_attr attr;
@@ -40,6 +41,7 @@ class CpuLinear final : public Linear {
   }
 
   void forward(const float* x, const float* weights, const float* bias, float* y) override {
+    const FixedSums fixed(backend_);
     forward_.bind(f_x_, x);
     forward_.bind(f_w_, weights);
     forward_.bind(f_b_, bias);
@@ -48,6 +50,7 @@ class CpuLinear final : public Linear {
   }
 
   void backward_data(const float* dy, const float* weights, float* dx) override {
+    const FixedSums fixed(backend_);
     data_.bind(d_dy_, dy);
     data_.bind(d_w_, weights);
     data_.bind(d_dx_, dx);
@@ -56,6 +59,7 @@ class CpuLinear final : public Linear {
 
   void backward_weights(const float* x, const float* dy, float* dw, float* dbias, bool accumulate) override {
     ++backend_.counters.linear_backward_weights;
+    const FixedSums fixed(backend_);
     weights_.bind(w_x_, x);
     weights_.bind(w_dy_, dy);
     weights_.bind(w_dw_, gradients_);

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "dat/reducer.hpp"
+#include "reduce/summation_tree.hpp"
+
+namespace dat {
+
+/// Adds up gradients in the order of a tree over the micro-batches of all ranks: the same bits however these are dealt.
+/// Each micro-batch is a unit of work with a gradient of its own; the loss of all of them together is one mean, so the
+/// result is their sum. Partial sums are made on the device as micro-batches are finished; those that are left go
+/// through pinned host memory and meet as TreeSum says, on the host. The host waits for the device once.
+class TreeReducer final : public Reducer {
+ public:
+  /// gradients: as of GradientReducer. tree: of the group. Of the options only the length of messages and `ended`
+  /// count.
+  TreeReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, const SummationTree& tree,
+              const ReducerOptions&);
+  TreeReducer(const TreeReducer&) = delete;
+  TreeReducer& operator=(const TreeReducer&) = delete;
+
+  void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
+  [[nodiscard]] float* place(int unit) override;
+  void ready(int /*segment*/) override {}
+  void finish() override;
+
+  [[nodiscard]] std::int64_t elements() const override { return elements_; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+  [[nodiscard]] std::int64_t bytes_received() const override { return sum_.bytes_received(elements_); }
+  [[nodiscard]] Transport transport() const override { return Transport::two_sided; }
+  /// In the mean over the ranks.
+  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
+  [[nodiscard]] std::int64_t memory(int ranks) const override;
+
+ private:
+  void complete();
+
+  Backend& backend_;
+  Communicator& ranks_;
+  const Parameters& parameters_;
+  const SummationTree& tree_;
+  ReducerOptions options_;
+  std::int64_t piece_;  ///< most gradients of a message
+  bool staged_;         ///< MPI does not get the device's memory
+  TreeFold fold_;
+  int unit_ = -1;               ///< being put together; -1: none yet
+  std::vector<float*> places_;  ///< [places of this rank] flat blocks, of partial sums; the first one is the gradients
+  TreeSum<float> sum_;
+  ChunkTable table_;
+  Chunks chunks_;  ///< of the active layers
+  /// Messages have the active segments one behind the other. [nodes of this rank][elements], on the device, and what
+  /// MPI gets; the sum, on the host. Null: one rank.
+  float *message_ = nullptr, *host_message_ = nullptr, *result_ = nullptr;
+  std::vector<std::int64_t> byte_;  ///< [segments] where they begin in a message
+  std::int64_t *device_byte_ = nullptr, *device_element_ = nullptr;
+  std::int64_t elements_ = 0, bytes_sent_ = 0;
+};
+
+}  // namespace dat

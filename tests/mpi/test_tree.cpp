@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <functional>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "reduce/tree_reducer.hpp"
+#include "reduction_case.hpp"
+#include "tree_case.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+/// Numbers of leaves that this number of ranks divides, and that it does not.
+[[nodiscard]] std::vector<int> leaves_for(int ranks) {
+  return {ranks, 2 * ranks, 2 * ranks + 1, 4 * ranks, 5 * ranks + 1};
+}
+
+}  // namespace
+
+TEST_CASE("Partial sums of the ranks become the sum that the tree defines, bit for bit, in any pieces", "[tree]") {
+  constexpr std::int64_t kCount = 303;
+  const int me = world().rank(), ranks = world().size();
+  for (const int leaves : leaves_for(ranks)) {
+    std::vector<std::vector<float>> numbers;
+    for (int leaf = 0; leaf < leaves; ++leaf)
+      numbers.push_back(random_values(kCount, static_cast<std::uint32_t>(100 + leaf), 0.1F, 99.7F));
+    const SummationTree tree(leaves, ranks);
+    std::vector<float> mine(static_cast<std::size_t>(tree.places(me) * kCount)), result(kCount);
+    const auto place = [&](std::size_t k) { return mine.begin() + static_cast<std::ptrdiff_t>(k) * kCount; };
+    TreeFold fold(leaves);
+    for (int leaf = tree.first(me); leaf < tree.first(me + 1); ++leaf) {
+      const std::vector<float>& own = numbers[static_cast<std::size_t>(leaf)];
+      std::copy(own.begin(), own.end(), place(fold.size()));
+      fold.push({0, leaf}, [&](std::size_t left) {
+        std::transform(place(left), place(left) + kCount, place(left + 1), place(left), std::plus<>());
+      });
+    }
+    for (const std::int64_t piece : {std::int64_t{1}, std::int64_t{100}, std::int64_t{1} << 20}) {
+      TreeSum<float> sum(world(), tree, piece);
+      sum.reserve(kCount);
+      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{2}, kCount}) {
+        const std::int64_t given = world().bytes_given();
+        sum.sum(mine.data(), kCount, count, result.data());
+        const std::int64_t sent = world().bytes_given() - given;
+        std::int64_t wrong = 0;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+          wrong +=
+              result[i] != sum_by_tree(leaves, [&](int leaf) { return numbers[static_cast<std::size_t>(leaf)][i]; });
+        INFO(leaves << " leaves, " << count << " numbers in pieces of " << piece);
+        CHECK(wrong == 0);
+        // Each number has an owner: partial sums go there, and the sum from there to all.
+        const std::int64_t own = count * (me + 1) / ranks - count * me / ranks;
+        const std::int64_t nodes = std::ssize(tree.nodes(me));
+        if (piece > count) CHECK(sent == (ranks > 1 ? 4 * (nodes * (count - own) + own) : 0));
+      }
+    }
+  }
+}
+
+namespace {
+
+struct TreeCase : ReductionCase {
+  explicit TreeCase(int leaves, std::int64_t bucket = 1000)
+      : ReductionCase(world()),
+        tree(leaves, world().size()),
+        reducer(*backend, world(), model.parameters, gradients, tree, {.bucket_elements = bucket}) {}
+  void run(const ActiveSet& active, std::int64_t step, const std::vector<std::vector<float>>& of_units) {
+    reducer.begin({&active, 1}, step);
+    for (int unit = 0; unit < tree.leaves_of(world().rank()); ++unit) {
+      float* const place = reducer.place(unit);
+      moved += place != reducer.place(unit);
+      const std::vector<float>& numbers = of_units[static_cast<std::size_t>(unit)];
+      backend->copy_to_device(place, numbers.data(), numbers.size() * sizeof(float));
+    }
+    reducer.finish();
+  }
+  [[nodiscard]] std::vector<std::vector<float>> units(std::int64_t step) const {
+    std::vector<std::vector<float>> all;
+    for (int leaf = tree.first(world().rank()); leaf < tree.first(world().rank() + 1); ++leaf)
+      all.push_back(gradient_of(leaf, step));
+    return all;
+  }
+  SummationTree tree;
+  TreeReducer reducer;
+  int moved = 0;  ///< places of units that were asked for twice
+};
+
+}  // namespace
+
+TEST_CASE("Gradients of micro-batches become their sum in the order of the tree, and the others stand still",
+          "[tree]") {
+  for (const int leaves : leaves_for(world().size()))
+    for (const std::int64_t bucket : {std::int64_t{1000}, std::int64_t{1} << 23}) {
+      TreeCase f(leaves, bucket);
+      const Parameters& p = f.model.parameters;
+      for (std::uint32_t draw = 1; draw < 4; ++draw) {
+        const ActiveSet active = random_active(p.layers(), draw, static_cast<float>(draw) / 3);
+        f.run(active, draw, f.units(draw));
+        const auto ours = to_host(*f.backend, f.gradients, p.size);
+        std::vector<std::vector<float>> all;
+        for (int leaf = 0; leaf < leaves; ++leaf) all.push_back(f.gradient_of(leaf, draw));
+        std::int64_t wrong = 0, elements = 0;
+        for (const Segment& segment : p.segments) {
+          if (!active.active(segment.layer)) continue;
+          elements += segment.size;
+          for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i) {
+            const auto k = static_cast<std::size_t>(i);
+            wrong += ours[k] != sum_by_tree(leaves, [&](int leaf) { return all[static_cast<std::size_t>(leaf)][k]; });
+          }
+        }
+        INFO(leaves << " leaves, bucket " << bucket);
+        CHECK(wrong == 0);
+        CHECK(f.moved == 0);
+        CHECK(f.reducer.elements() == elements);
+        CHECK((f.reducer.bytes_sent() > 0) == (world().size() > 1 && elements > 0));
+        CHECK((f.reducer.bytes_received() > 0) == (world().size() > 1 && elements > 0));
+      }
+    }
+}
+
+TEST_CASE("A steady reduction by the tree allocates nothing", "[tree][cpu]") {
+  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  TreeCase f(2 * world().size() + 1);
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  const ActiveSet some = random_active(f.model.parameters.layers(), 3, 0.6F);
+  const auto units = f.units(1);
+  f.run(all, 0, units);
+  const std::int64_t before = allocations;
+  f.run(some, 1, units);
+  f.run(all, 2, units);
+  const std::int64_t during = allocations - before;
+  CHECK(during == 0);
+}
