@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
+# What takes too long for tests/run.sh, after it and with its build: double starts at random moments, hangs, every step of the
 # outside reference, the memory of ranks with 550,000 images (2 GB of disk for a while), jobs that Slurm interrupts where
 # there is one, parts added to a copy that is built as a whole, the rehearsal of the slots on a GPU where there is a CUDA
 # toolkit, the mutations. About three hours on two cores.
@@ -19,6 +19,7 @@ part() {
   echo "== $((SECONDS - begin)) s"
 }
 part python3 tests/double_starts.py "$program" 30
+part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "$python" tests/outside/step.py "$program"
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 if command -v sinfo >/dev/null && sinfo >/dev/null 2>&1; then

@@ -17,6 +17,7 @@ void StepMessage::sum() {
     part->write(at);
     at += part->places();
   }
+  const CallLabel label("statistics and losses");
   ranks_.sum(numbers_.data(), static_cast<std::int64_t>(numbers_.size()));
   at = numbers_.data();
   for (MessagePart* part : parts_) {

@@ -102,6 +102,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
                }),
       update_(options, plan_, replica_.model(), statistics_),
       message_(ranks, replica_.backend()),
+      stragglers_(ranks),
       assessment_(ranks, replica_, evaluation_attacks_) {
   for (MessagePart* part :
        std::initializer_list<MessagePart*>{&learner_, &source_, &vote_, layers_.get(), &statistics_})
@@ -129,6 +130,7 @@ void Trainer::start() {
 const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   vote_.wish = stop;
+  stragglers_.begin();
   timer_.lap(Phase::other);
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
@@ -155,6 +157,7 @@ const StepRecord& Trainer::step(bool stop) {
   update_.apply(layers_->updated(), step_);
   timer_.lap(Phase::update);
   ++step_;
+  stragglers_.end();
   return record(replica_.backend().counters.conv_backward_weights - weight_gradients);
 }
 
@@ -204,6 +207,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
 }
 
 std::vector<EvaluationRecord> Trainer::evaluate() {
+  const CallLabel label("evaluation");
   timer_.lap(Phase::other);
   const double time = timer_.wall_time();
   RootStatistics root(ranks_, replica_.model(), statistics_.local());
@@ -219,6 +223,7 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
 }
 
 Checkpoint Trainer::capture() {
+  const CallLabel label("state for the checkpoint");
   Checkpoint checkpoint;
   for (Stateful* part : parts()) part->save(checkpoint);
   checkpoint.integers["step"] = step_;
@@ -244,6 +249,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
 }
 
 void Trainer::share_state() {
+  const CallLabel label("state of rank 0");
   layers_->share_costs([this] {
     return measure_layer_seconds(replica_, plan_, splits_.train->info(), static_cast<int>(loss_->passes().size()),
                                  ranks_);
@@ -259,6 +265,7 @@ std::int64_t Trainer::checkpoint_bytes() const {
 }
 
 void Trainer::check_replicas() {
+  const CallLabel label("hash of the state");
   Digest digest;
   for (const Stateful* part : parts()) part->digest(digest);
   require(ranks_.agree(digest.value()), ExitCode::integrity, "after step ", step_,
@@ -268,6 +275,7 @@ void Trainer::check_replicas() {
 }
 
 RankRecord Trainer::gather_times() {
+  const CallLabel label("times and bytes");
   const std::array<double, kPhases> seconds = timer_.take();
   std::vector<double> mine(seconds.begin(), seconds.end());
   mine.push_back(std::exchange(bytes_, 0));

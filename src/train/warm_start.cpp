@@ -73,6 +73,7 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
   for (std::size_t rank = 0; rank < next_.size(); before += borrowed_bytes_[rank++] / image) next_[rank] = before;
   for (int k = 0; k < n; ++k) places_[static_cast<std::size_t>(k)] = next_[static_cast<std::size_t>(ids[k] % ranks)]++;
 
+  const CallLabel label("perturbations");
   world_.exchange(lent_.get(), lent_bytes_, borrowed_, borrowed_bytes_);
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
   backend_.copy_to_device(device_places_, places_.data(), static_cast<std::size_t>(n) * sizeof(std::int64_t));
@@ -103,6 +104,7 @@ void WarmStart::settle() {
   if (!under_way_) return;
   under_way_ = false;
   backend_.wait_for(ticket_);
+  const CallLabel label("perturbations");
   world_.exchange(borrowed_, borrowed_bytes_, lent_.get(), lent_bytes_);
   for (std::size_t k = 0; k < lent_slots_.size(); ++k)
     std::memcpy(state_.data() + lent_slots_[k] * image_bytes_, lent_.get() + k * static_cast<std::size_t>(image_bytes_),
