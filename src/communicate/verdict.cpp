@@ -185,7 +185,7 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
       break;
     case Kind::silent:
       text = who + has + "sent no heartbeat for " + seconds_text(longest(culprits, ranks, &RankState::silent)) +
-             ": dead, stopped or cut off" + (culprits.size() > 1 ? ", the first of them" : "") + " last heard " + last;
+             ": dead, stopped or cut off" + (culprits.size() > 1 ? ", the first of them" : ",") + " last heard " + last;
       break;
     case Kind::unheard:
       text = who + has + "not been heard at all for " + seconds_text(longest(culprits, ranks, &RankState::silent)) +

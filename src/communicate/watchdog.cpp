@@ -433,6 +433,12 @@ void Watchdog::print() {
     states_[places.size()].answers = peer.reached || static_cast<int>(places.size()) == rank_;
     places.push_back(peer.place);
   }
+  // The first to be missed is not the only one: heartbeats do not come all at once.
+  for (std::size_t k = 0; verdict_.kind == Verdict::Kind::silent && k < states_.size(); ++k)
+    if (!states_[k].answers && states_[k].main != RankState::Main::ended)
+      verdict_.culprits.push_back(static_cast<int>(k));
+  std::sort(verdict_.culprits.begin(), verdict_.culprits.end());
+  verdict_.culprits.erase(std::unique(verdict_.culprits.begin(), verdict_.culprits.end()), verdict_.culprits.end());
   std::string text = hang_text(verdict_, states_, places, why_);
   bool keeps = false;
   {
