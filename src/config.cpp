@@ -616,6 +616,10 @@ void describe_machine(Options& options, AnyOptions& o) {
   options.add("--deterministic", o.deterministic,
               "the same bits in every run, at any number of ranks and threads; slower on a GPU");
   options.add("--seed", o.seed, "of every random number", kCount);
+  options.add(
+      "--comm-timeout", o.comm_timeout,
+      "seconds in which no rank gets on, or one is not heard, after which all end with code 6; 0: wait for ever",
+      kCount);
   options.add("-q,--quiet", o.quiet, "no progress lines");
 }
 

@@ -33,6 +33,7 @@ PATIENCE = 3  # a test that takes so many times what it takes without a mutation
 TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner.cpp", "src/train/batch_statistics.cpp"
 LAYERS, UPDATE, EVALUATION = "src/train/layer_sampling.cpp", "src/train/weight_update.cpp", "src/assess/evaluation.cpp"
 CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
+HANG, RECORDER, STRAGGLERS = "src/communicate/verdict.cpp", "src/communicate/flight_recorder.cpp", "src/train/stragglers.hpp"
 PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_examples.cpp", "src/train/phase_timer.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
@@ -45,6 +46,18 @@ TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "l
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
+    # The hang watch.
+    ("a silent rank has twice the time", HANG, "ranks[k].silent > timeout_seconds", "ranks[k].silent > 2 * timeout_seconds",
+     "unit:[hang]"),
+    ("a slow rank is a hang", HANG, "if (!hangs || !all) return {};", "if (!hangs) return {};", "unit:[hang]"),
+    ("the most are guilty", HANG, "sizes[classes[rank]] < most)", "sizes[classes[rank]] == most)", "unit:[hang]"),
+    ("the last collective is in question", HANG, "at.number >= verdict.number)", "at.number <= verdict.number)", "unit:[hang]"),
+    ("half of a record", RECORDER, "    if (slot.version.load(std::memory_order_relaxed) != version) continue;\n", "", "unit:[hang]"),
+    ("the purpose of the call before", RECORDER, "for (const char* part : CallLabel::current_)",
+     "for (const char* part : {CallLabel::current_[0]})", "unit:[hang]"),
+    ("any thread ticks", "include/dat/tick.hpp", "if (ticking) ticks", "ticks", "unit:[hang]"),
+    ("slow in one window", STRAGGLERS, "kWindows = 3", "kWindows = 1", "unit:[hang]"),
+    ("slow for ever", "src/train/stragglers.cpp", "rank.slow ? *most >= kEach", "rank.slow ? *most >= 0", "unit:[hang]"),
     # Attack.
     ("pgd: no box clamp", PERTURB, "sign(dx), 0.0F, 1.0F);", "sign(dx), -1.0F, 2.0F);", "step:adversarial only"),
     ("pgd: no ball clamp", PERTURB, "u.eta[i] = clamp(z - u.x[i], -u.eps, u.eps);", "u.eta[i] = z - u.x[i];",
@@ -420,8 +433,8 @@ MUTATIONS = [
     ("nobody moves on what is under way", PROGRESS, "    move_on();\n    lock.unlock();", "    lock.unlock();", "mpi:2"),
     ("the thread does not wake up", PROGRESS, "    since_ = Clock::now();\n    wake_.notify_one();", "    since_ = Clock::now();", "mpi:2"),
     ("two sums count twice", PROGRESS, "if (--under_way_ == 0) seconds_ +=", "if (--under_way_ >= 0) seconds_ +=", "mpi:2"),
-    ("bytes of a sum are not counted", COMMUNICATOR, "  give(count * std::int64_t{sizeof *data});\n  sum_in_place(data, count, MPI_FLOAT, group_);",
-     "  sum_in_place(data, count, MPI_FLOAT, group_);", "mpi:2"),
+    ("bytes of a sum are not counted", COMMUNICATOR, "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;\n  give(count * std::int64_t{sizeof *data});",
+     "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;", "mpi:2"),
     ("a synchronous send does not wait", COMMUNICATOR, "MPI_Ssend(data,", "MPI_Send(data,", "mpi:2"),
     ("a group in the order of the ranks", COMMUNICATOR, "MPI_UNDEFINED : color, key, &group", "MPI_UNDEFINED : color, 0 * key, &group",
      "mpi:3"),

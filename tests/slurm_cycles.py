@@ -121,7 +121,7 @@ class Trial:
 
         def lines(trial):  # all that is not of one part of a run, or of its time
             return [{key: value for key, value in line.items() if not key.startswith("t_") and key != "wall_time"}
-                    for line in trial.record() if line["kind"] != "ranks"]
+                    for line in trial.record() if line["kind"] not in ("ranks", "straggler")]
 
         def weights(trial):
             return re.search(r"^weights\s+(\w+)$", (trial.out / "SUMMARY.txt").read_text(), re.MULTILINE)[1]

@@ -333,6 +333,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "1000",
                                  "--check-every",
                                  "0",
+                                 "--comm-timeout",
+                                 "7.5",
                                  "--progress",
                                  "2.5",
                                  "--verbose"});
@@ -377,18 +379,43 @@ TEST_CASE("the resolved configuration restores every option") {
     CHECK(a != b);
     ++options;
   }
-  CHECK(options >= 48);
+  CHECK(options >= 49);
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {
-  const Command command = parse({"eval",  "--checkpoint", "c.h5",       "--data",
-                                 "d.h5",  "--split",      "train",      "--limit",
-                                 "7",     "--attack",     "fgsm",       "--attack-steps",
-                                 "3",     "--eps",        "1/255",      "--alpha",
-                                 "0.1",   "--batch",      "9",          "--seed",
-                                 "4",     "--device",     "cpu",        "--threads",
-                                 "2",     "--quiet",      "--restarts", "2",
-                                 "--out", "e.json",       "--progress", "3"});
+  const Command command = parse({"eval",
+                                 "--checkpoint",
+                                 "c.h5",
+                                 "--data",
+                                 "d.h5",
+                                 "--split",
+                                 "train",
+                                 "--limit",
+                                 "7",
+                                 "--attack",
+                                 "fgsm",
+                                 "--attack-steps",
+                                 "3",
+                                 "--eps",
+                                 "1/255",
+                                 "--alpha",
+                                 "0.1",
+                                 "--batch",
+                                 "9",
+                                 "--seed",
+                                 "4",
+                                 "--device",
+                                 "cpu",
+                                 "--threads",
+                                 "2",
+                                 "--quiet",
+                                 "--restarts",
+                                 "2",
+                                 "--out",
+                                 "e.json",
+                                 "--progress",
+                                 "3",
+                                 "--comm-timeout=9"});
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
 }

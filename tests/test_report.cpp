@@ -333,6 +333,29 @@ TEST_CASE("The summary's seconds are those of rank 0's records, which have what 
   }
 }
 
+TEST_CASE("A slow rank is on the terminal, in the record and in the summary, until it keeps up again", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  Report report(facts, -1);
+  Step step(1);
+  report.step(step.get());
+  report.straggler({20, 1, true, 2.125}, "node0");
+  report.straggler({25, 0, true, 1.5}, "node0");
+  report.straggler({40, 1, false, 1.0}, "node0");
+  report.finish({});
+  CHECK(contents(facts.folder + "/metrics.jsonl")
+            .find("{\"kind\":\"straggler\",\"step\":20,\"rank\":1,\"slow\":true,"
+                  "\"ratio\":2.125}\n") != std::string::npos);
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
+  INFO(summary);
+  CHECK(summary.find("\nslow            rank 1, 2.1 times as long as the others, from about step 20 to 40\n"
+                     "slow            rank 0, 1.5 times as long as the others, from about step 25\n") !=
+        std::string::npos);
+  CHECK(log.find("rank 1 on node0 is slow: its part of a step takes 2.1 times as long") != std::string::npos);
+  CHECK(log.find("rank 1 on node0 keeps up with the others again, at step 40") != std::string::npos);
+}
+
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");

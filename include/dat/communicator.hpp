@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,26 @@
 namespace dat {
 
 class Turn;
+class Watchdog;
+enum class Call : std::uint32_t;
+
+/// What the communications are for that the main thread begins while it lives, and which have no purpose closer to
+/// them: "gradients conv1 to linear". The hang watch names it. The texts must stay as long as it lives.
+class CallLabel {
+ public:
+  explicit CallLabel(const char* what, const char* first = "", const char* last = "") noexcept : before_(current_) {
+    current_ = {what, *first != '\0' ? " " : "", first, *last != '\0' ? " to " : "", last};
+  }
+  ~CallLabel() { current_ = before_; }
+  CallLabel(const CallLabel&) = delete;
+  CallLabel& operator=(const CallLabel&) = delete;
+
+ private:
+  friend class FlightRecorder;
+  using Parts = std::array<const char*, 5>;
+  static Parts current_;
+  Parts before_;
+};
 
 /// A communication that was started and goes on beside the caller's work. It belongs to whoever holds it: its buffers
 /// must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
@@ -29,7 +50,8 @@ class Request {
   Request(Request&& other) noexcept
       : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)),
         expected_(other.expected_),
-        place_(std::exchange(other.place_, -1)) {}
+        place_(std::exchange(other.place_, -1)),
+        record_(other.record_) {}
   Request& operator=(Request&& other) noexcept;
 
   /// Gives MPI the chance to move the communication on, and tells whether it is done. Error(communication).
@@ -44,8 +66,9 @@ class Request {
   void watch();
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
-  int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
-  int place_ = -1;     ///< among those that are moved on beside other work; -1: it is none of them
+  int expected_ = -1;         ///< bytes of the message to be received; -1: nothing is received from one rank alone
+  int place_ = -1;            ///< among those that are moved on beside other work; -1: it is none of them
+  std::uint64_t record_ = 0;  ///< for the hang watch
 };
 
 /// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
@@ -151,6 +174,19 @@ class Communicator {
   /// Ends all ranks of the run with this exit code. Never returns.
   [[noreturn]] void abort(int exit_code);
 
+  /// Starts the hang watch: where no rank gets on for so many seconds, or one is not heard of any more, all of them end
+  /// with the code of a communication error, and one message says whose fault it is. Lasts until MPI has ended. Of the
+  /// world; one rank has nobody to watch. **Collective.** Error(communication).
+  void watch(double timeout_seconds);
+  /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
+  void keep_records_in(const std::string& folder);
+  [[nodiscard]] bool watched() const { return watchdog_ != nullptr; }
+  /// Ends all ranks, which are watched, because of an error of MPI at this one: the message says what all of them have
+  /// called. The code is that of a communication error. Never returns.
+  [[noreturn]] void end(const std::string& why);
+  /// Seconds that the main thread has waited so far in calls of any group.
+  [[nodiscard]] static double seconds_waited();
+
   [[nodiscard]] static std::string library_version();
   /// Whether the library reads and writes GPU memory in calls that return when they are done; asked of it, where it can
   /// tell. What start_sum() and start_all_gather() get must be host memory in any case: Open MPI lists MPI_Iallreduce,
@@ -160,9 +196,11 @@ class Communicator {
   [[nodiscard]] bool takes_device_memory() const;
 
  private:
-  Communicator(MPI_Comm group, bool world);
+  Communicator(MPI_Comm group, bool world, std::uint32_t name);
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
+  class Blocking;
+  [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
 
@@ -171,6 +209,9 @@ class Communicator {
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
   std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
+  std::uint32_t name_;                         ///< the same on all ranks of the group, hardly ever that of another one
+  std::int64_t collectives_ = 0, splits_ = 0;  ///< so far
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 /// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.

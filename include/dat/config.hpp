@@ -99,6 +99,7 @@ struct TrainOptions {
   std::string resident = "auto";  ///< auto | on | off: the dataset in the device's memory
   std::string graphs = "on";      ///< on | off: CUDA graphs of attacks and training passes
   int check_every = 10;           ///< steps between replica checks; 0: never
+  double comm_timeout = 120;      ///< seconds without progress after which the run hangs; 0: any
   double progress = 10;           ///< seconds between progress lines
   bool quiet = false, verbose = false;
 
@@ -126,6 +127,7 @@ struct EvalOptions {
   int batch = 128;       ///< images per rank and step
   std::string out;       ///< file or folder for the results as JSON; empty: none
   double progress = 10;  ///< seconds between progress lines
+  double comm_timeout = 120;
   std::uint64_t seed = 1;
   std::string device = "auto";
   int threads = 0;

@@ -72,6 +72,14 @@ struct RankRecord {
   std::vector<double> bytes;    ///< [ranks] sent
 };
 
+/// A rank that has become persistently slower than the others, or keeps up again.
+struct StragglerRecord {
+  std::int64_t step = 0;
+  int rank = 0;
+  bool slow = false;
+  double ratio = 1;  ///< of its time for a step, waits not counted, to the median of the others
+};
+
 /// What does not change during a run.
 struct RunFacts {
   std::string folder;       ///< --out
@@ -113,8 +121,8 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, written with one write() each, "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks. results.h5 is made from it by write_results. Nothing is
-/// allocated by step().
+/// line: layers and format) | step | evaluation | ranks | straggler. results.h5 is made from it by write_results.
+/// Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
@@ -130,6 +138,7 @@ class Report {
   /// All records of one step. Prints a line per split.
   void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
+  void straggler(const StragglerRecord&, const std::string& host);
   void message(const std::string& line);  ///< to the terminal and run.log
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).

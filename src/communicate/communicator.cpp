@@ -6,8 +6,11 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <numeric>
 
+#include "communicate/flight_recorder.hpp"
 #include "communicate/progress.hpp"
+#include "communicate/watchdog.hpp"
 #include "dat/error.hpp"
 
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
@@ -50,6 +53,10 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   }
 }
 
+[[nodiscard]] std::int64_t total(const std::vector<int>& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
 void check_length(const Turn& turn, const MPI_Status& about, int expected) {
   int bytes = 0;
   turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
@@ -59,6 +66,7 @@ void check_length(const Turn& turn, const MPI_Status& about, int expected) {
 
 /// Of all ranks of the run.
 [[noreturn]] void end_all(int exit_code) {
+  const FlightRecorder::Waiting waiting(FlightRecorder::of_process().begin(Call::abort, 0, 0, 0));
   Progress::of_process().stop();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
@@ -66,11 +74,29 @@ void check_length(const Turn& turn, const MPI_Status& about, int expected) {
 
 }  // namespace
 
+/// A call that returns when it is done, for the hang watch.
+class Communicator::Blocking {
+ public:
+  explicit Blocking(FlightRecorder::Ticket ticket) : ticket_(ticket), waiting_(ticket) {}
+  ~Blocking() { FlightRecorder::of_process().end(ticket_); }
+  Blocking(const Blocking&) = delete;
+  Blocking& operator=(const Blocking&) = delete;
+
+ private:
+  FlightRecorder::Ticket ticket_;
+  FlightRecorder::Waiting waiting_;
+};
+
+std::uint64_t Communicator::record(Call call, std::int64_t bytes) {
+  return FlightRecorder::of_process().begin(call, name_, ++collectives_, bytes);
+}
+
 Request& Request::operator=(Request&& other) noexcept {
   forget();
   handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
   expected_ = other.expected_;
   place_ = std::exchange(other.place_, -1);
+  record_ = other.record_;
   return *this;
 }
 
@@ -86,6 +112,7 @@ void Request::forget() noexcept {
 void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
   handle_ = MPI_REQUEST_NULL;  // an error ends it, too
   if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
+  FlightRecorder::of_process().end(record_);
   turn.check(status, call);
   if (expected_ >= 0) check_length(turn, about, expected_);
 }
@@ -107,13 +134,14 @@ bool Request::test() {
 
 void Request::wait() {
   if (handle_ == MPI_REQUEST_NULL) return;
+  const FlightRecorder::Waiting waiting(record_);
   const Turn turn;
   MPI_Status about;
   const int status = MPI_Wait(&handle_, &about);
   finish(turn, status, about, "MPI_Wait");
 }
 
-Communicator::Communicator(MPI_Comm group, bool world) : group_(group), world_(world) {
+Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : group_(group), world_(world), name_(name) {
   if (alone()) return;
   const Turn turn;
   MPI_Comm_rank(group, &rank_);
@@ -143,11 +171,11 @@ std::unique_ptr<Communicator> Communicator::world() {
     // A duplicate: what other libraries of the process send over MPI_COMM_WORLD does not meet our messages.
     turn.check(MPI_Comm_dup(MPI_COMM_WORLD, &group), "MPI_Comm_dup");
   }
-  return std::unique_ptr<Communicator>(new Communicator(group, true));
+  return std::unique_ptr<Communicator>(new Communicator(group, true, 1));
 }
 
 std::unique_ptr<Communicator> Communicator::single() {
-  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false));
+  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false, 0));
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
@@ -156,15 +184,19 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   if (alone()) return color == kNoColor ? nullptr : single();
   MPI_Comm group = MPI_COMM_NULL;
   {
+    const Blocking call(record(Call::split, 0));
     const Turn turn;
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }
-  return group == MPI_COMM_NULL ? nullptr : std::unique_ptr<Communicator>(new Communicator(group, false));
+  const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++splits_ + color);
+  return group == MPI_COMM_NULL ? nullptr : std::unique_ptr<Communicator>(new Communicator(group, false, name));
 }
 
 Communicator::~Communicator() {
   if (alone()) return;
   if (world_) Progress::of_process().stop();
+  std::optional<Blocking> call;
+  if (world_) call.emplace(record(Call::finalize, 0));
   const Turn turn;
   MPI_Comm_free(&group_);
   if (world_) MPI_Finalize();
@@ -173,22 +205,26 @@ Communicator::~Communicator() {
 void Communicator::sum(float* data, std::int64_t count) {
   if (alone()) return;
   give(count * std::int64_t{sizeof *data});
+  const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
   sum_in_place(data, count, MPI_FLOAT, group_);
 }
 void Communicator::sum(double* data, std::int64_t count) {
   if (alone()) return;
   give(count * std::int64_t{sizeof *data});
+  const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
   sum_in_place(data, count, MPI_DOUBLE, group_);
 }
 void Communicator::sum(std::int64_t* data, std::int64_t count) {
   if (alone()) return;
   give(count * std::int64_t{sizeof *data});
+  const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
   sum_in_place(data, count, MPI_INT64_T, group_);
 }
 
 std::int64_t Communicator::minimum(std::int64_t value) {
   if (alone()) return value;
   give(sizeof value);
+  const Blocking call(record(Call::minimum, sizeof value));
   const Turn turn;
   turn.check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MIN, group_), "MPI_Allreduce");
   return value;
@@ -198,6 +234,7 @@ bool Communicator::agree(std::uint64_t value) {
   std::uint64_t bounds[2] = {value, ~value};
   if (alone()) return true;
   give(sizeof bounds);
+  const Blocking call(record(Call::agree, sizeof bounds));
   const Turn turn;
   turn.check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_UINT64_T, MPI_MIN, group_), "MPI_Allreduce");
   return bounds[0] == ~bounds[1];
@@ -207,6 +244,7 @@ void Communicator::broadcast(void* data, std::size_t bytes) {
   const int count = checked(bytes, "a broadcast");
   if (alone()) return;
   if (root()) give(count);
+  const Blocking call(record(Call::broadcast, count));
   const Turn turn;
   turn.check(MPI_Bcast(data, count, MPI_BYTE, 0, group_), "MPI_Bcast");
 }
@@ -223,6 +261,7 @@ std::vector<double> Communicator::gather(const std::vector<double>& values) {
   std::vector<double> all(root() ? values.size() * static_cast<std::size_t>(size_) : 0);
   const auto count = static_cast<int>(values.size());
   if (!root()) give(std::ssize(values) * std::int64_t{sizeof(double)});
+  const Blocking call(record(Call::gather, std::ssize(values) * std::int64_t{sizeof(double)}));
   const Turn turn;
   turn.check(MPI_Gather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, 0, group_), "MPI_Gather");
   return all;
@@ -233,6 +272,7 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
   const int length = checked(text.size(), "a text");
   std::vector<int> lengths(root() ? static_cast<std::size_t>(size_) : 0), at(lengths.size());
   if (!root()) give(std::int64_t{sizeof length} + length);
+  const Blocking call(record(Call::gather, length));
   const Turn turn;
   turn.check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, group_), "MPI_Gather");
   lay_out(lengths, at, "what all ranks say");
@@ -249,6 +289,7 @@ void Communicator::all_gather(const void* mine, void* all, std::size_t bytes) {
   const int count = checked(bytes, "a block to all ranks");
   if (alone()) return copy(mine, all, bytes);
   give(count);
+  const Blocking call(record(Call::all_gather, count));
   const Turn turn;
   turn.check(MPI_Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_), "MPI_Allgather");
 }
@@ -258,6 +299,7 @@ void Communicator::all_gather(const void* mine, void* all, const std::vector<int
   if (alone()) return copy(mine, all, static_cast<std::size_t>(count));
   lay_out(bytes, receive_at_, "blocks to all ranks: a message");
   give(count);
+  const Blocking call(record(Call::all_gather, total(bytes)));
   const Turn turn;
   turn.check(MPI_Allgatherv(mine, count, MPI_BYTE, all, bytes.data(), receive_at_.data(), MPI_BYTE, group_),
              "MPI_Allgatherv");
@@ -272,6 +314,7 @@ void Communicator::exchange(const void* send, const std::vector<int>& to, void* 
   lay_out(from, receive_at_, "an exchange");
   for (int rank = 0; rank < size_; ++rank)
     if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  const Blocking call(record(Call::exchange, total(to)));
   const Turn turn;
   turn.check(MPI_Alltoallv(send, to.data(), send_at_.data(), MPI_BYTE, receive, from.data(), receive_at_.data(),
                            MPI_BYTE, group_),
@@ -280,6 +323,7 @@ void Communicator::exchange(const void* send, const std::vector<int>& to, void* 
 
 void Communicator::barrier() {
   if (alone()) return;
+  const Blocking call(record(Call::barrier, 0));
   const Turn turn;
   turn.check(MPI_Barrier(group_), "MPI_Barrier");
 }
@@ -290,6 +334,7 @@ Request Communicator::start_sum(float* data, std::int64_t count) {
   Request request;
   if (alone()) return request;
   give(count * std::int64_t{sizeof *data});
+  request.record_ = record(Call::sum, count * std::int64_t{sizeof *data});
   const Turn turn;
   turn.check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
              "MPI_Iallreduce");
@@ -305,6 +350,7 @@ Request Communicator::start_all_gather(const void* mine, void* all, std::size_t 
     return request;
   }
   give(count);
+  request.record_ = record(Call::all_gather, count);
   const Turn turn;
   turn.check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
   request.watch();
@@ -320,6 +366,7 @@ Request Communicator::start_all_gather(const void* mine, void* all, const std::v
     return request;
   }
   give(bytes[self]);
+  request.record_ = record(Call::all_gather, total(bytes));
   const Turn turn;
   turn.check(
       MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
@@ -338,6 +385,7 @@ Request Communicator::start_exchange(const void* send, const std::vector<int>& t
   }
   for (int rank = 0; rank < size_; ++rank)
     if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  request.record_ = record(Call::exchange, total(to));
   const Turn turn;
   turn.check(MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
                             group_, &request.handle_),
@@ -355,6 +403,7 @@ int Communicator::message(std::size_t bytes, int other) const {
 void Communicator::send(const void* data, std::size_t bytes, int to, int tag) {
   const int count = message(bytes, to);
   give(count);
+  const Blocking call(FlightRecorder::of_process().begin(Call::send, name_, to, count));
   const Turn turn;
   turn.check(MPI_Send(data, count, MPI_BYTE, to, tag, group_), "MPI_Send");
 }
@@ -362,6 +411,7 @@ void Communicator::send(const void* data, std::size_t bytes, int to, int tag) {
 void Communicator::send_synchronously(const void* data, std::size_t bytes, int to, int tag) {
   const int count = message(bytes, to);
   give(count);
+  const Blocking call(FlightRecorder::of_process().begin(Call::send, name_, to, count));
   const Turn turn;
   turn.check(MPI_Ssend(data, count, MPI_BYTE, to, tag, group_), "MPI_Ssend");
 }
@@ -370,6 +420,7 @@ Request Communicator::start_send(const void* data, std::size_t bytes, int to, in
   Request request;
   const int count = message(bytes, to);
   give(count);
+  request.record_ = FlightRecorder::of_process().begin(Call::send, name_, to, count);
   const Turn turn;
   turn.check(MPI_Isend(data, count, MPI_BYTE, to, tag, group_, &request.handle_), "MPI_Isend");
   return request;
@@ -377,6 +428,7 @@ Request Communicator::start_send(const void* data, std::size_t bytes, int to, in
 
 void Communicator::receive(void* data, std::size_t bytes, int from, int tag) {
   const int expected = message(bytes, from);
+  const Blocking call(FlightRecorder::of_process().begin(Call::receive, name_, from, expected));
   const Turn turn;
   MPI_Status about;
   turn.check(MPI_Recv(data, expected, MPI_BYTE, from, tag, group_, &about), "MPI_Recv");
@@ -386,6 +438,7 @@ void Communicator::receive(void* data, std::size_t bytes, int from, int tag) {
 Request Communicator::start_receive(void* data, std::size_t bytes, int from, int tag) {
   Request request;
   request.expected_ = message(bytes, from);
+  request.record_ = FlightRecorder::of_process().begin(Call::receive, name_, from, request.expected_);
   const Turn turn;
   turn.check(MPI_Irecv(data, request.expected_, MPI_BYTE, from, tag, group_, &request.handle_), "MPI_Irecv");
   return request;
@@ -408,6 +461,18 @@ void Communicator::abort(int exit_code) {
   if (alone()) std::_Exit(exit_code);
   end_all(exit_code);
 }
+
+void Communicator::watch(double timeout_seconds) {
+  if (size_ > 1) watchdog_ = std::make_unique<Watchdog>(*this, timeout_seconds);
+}
+
+void Communicator::keep_records_in(const std::string& folder) {
+  if (watchdog_) watchdog_->keep_records_in(folder);
+}
+
+void Communicator::end(const std::string& why) { watchdog_->end(why); }
+
+double Communicator::seconds_waited() { return FlightRecorder::of_process().seconds_waited(); }
 
 bool Communicator::move_on_beside() { return alone() || Progress::of_process().start(); }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/dataset.hpp"
+#include "dat/tick.hpp"
 
 namespace dat {
 
@@ -24,6 +25,7 @@ std::string content_hash(const Dataset& images) {
   const std::int64_t stride = (size + kMostImages - 1) / kMostImages;
   std::vector<std::uint8_t> pixels(info.image_bytes());
   for (std::int64_t i = 0; i < size; i += stride) {
+    tick();
     images.read(i, pixels.data());
     add(pixels.data(), pixels.size());
   }

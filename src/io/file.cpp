@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
+#include "dat/tick.hpp"
 
 namespace dat {
 namespace {
@@ -63,6 +64,7 @@ std::string hash_after_block(int fd, std::int64_t bytes) {
     const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return {};
+    tick();
     hash.add(buffer.data(), static_cast<std::size_t>(std::min<std::int64_t>(got, bytes - at)));
     at += got;
   }

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "dat/tick.hpp"
+
 namespace dat {
 namespace {
 
@@ -206,6 +208,7 @@ void Hdf5File::declare(const std::string& name, const Shape& shape, Hdf5Type typ
 
 void Hdf5File::write_rows(const std::string& name, std::int64_t first, Hdf5Type type, const void* values,
                           std::int64_t count) {
+  tick();
   const Id dataset(check(H5Dopen2(file_, name.c_str(), H5P_DEFAULT), "open dataset", name), H5Dclose);
   const Id space(H5Dget_space(dataset), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space);
@@ -380,6 +383,7 @@ Shape Hdf5File::check_readable(const std::string& name, Hdf5Type type) const {
 }
 
 void Hdf5File::read(const std::string& name, Hdf5Type type, void* values) const {
+  tick();
   const Id dataset(check(H5Dopen2(file_, name.c_str(), reading()), "open dataset", name), H5Dclose);
   check(H5Dread(dataset, memory_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, values), "read dataset", name);
 }

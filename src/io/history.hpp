@@ -76,6 +76,7 @@ struct History {
   std::vector<std::uint8_t> active;       ///< [steps][layers]
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
+  std::vector<StragglerRecord> stragglers;
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;

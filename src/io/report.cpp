@@ -207,6 +207,14 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
       text += formatted("%-16snothing: one rank\n", "gradients sent");
     text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());
   }
+  for (auto r = history.stragglers.begin(); r != history.stragglers.end(); ++r) {
+    if (!r->slow) continue;
+    const auto end = std::find_if(r, history.stragglers.end(),
+                                  [&](const StragglerRecord& later) { return !later.slow && later.rank == r->rank; });
+    text += formatted("%-16srank %d, %.1f times as long as the others, from about step %lld", "slow", r->rank, r->ratio,
+                      static_cast<long long>(r->step));
+    text += end == history.stragglers.end() ? "\n" : formatted(" to %lld\n", static_cast<long long>(end->step));
+  }
   std::vector<std::string> splits;
   for (const EvaluationRecord& r : history.evaluations)
     if (std::find(splits.begin(), splits.end(), r.split) == splits.end()) splits.push_back(r.split);
@@ -446,6 +454,22 @@ void Report::ranks(const RankRecord& record) {
     line.array(kPhaseSeries[phase], ranks, [&](std::size_t rank) { return record.seconds[rank * kPhases + phase]; });
   line.array("bytes", ranks, [&](std::size_t rank) { return record.bytes[rank]; });
   write_line(line.close());
+}
+
+void Report::straggler(const StragglerRecord& record, const std::string& host) {
+  JsonLine line(line_, "straggler");
+  line.field("step", record.step);
+  line.field("rank", record.rank);
+  line.key("slow");
+  line.text(record.slow ? "true" : "false");
+  line.field("ratio", record.ratio);
+  write_line(line.close());
+  const std::string who = "rank " + std::to_string(record.rank) + " on " + host;
+  message(record.slow
+              ? who + formatted(" is slow: its part of a step takes %.1f times as long as the others', in the "
+                                "last steps up to %lld",
+                                record.ratio, static_cast<long long>(record.step))
+              : who + formatted(" keeps up with the others again, at step %lld", static_cast<long long>(record.step)));
 }
 
 std::string Report::finish(const FinalResult& result) {

@@ -53,6 +53,12 @@ void append(const json& record, History& history) {
     for (std::size_t phase = 0; phase < kPhases; ++phase)
       for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
         ranks.seconds[rank * kPhases + phase] = number_or_nan(record.at(kPhaseSeries[phase]).at(rank));
+  } else if (kind == "straggler") {
+    StragglerRecord& straggler = history.stragglers.emplace_back();
+    record.at("step").get_to(straggler.step);
+    record.at("rank").get_to(straggler.rank);
+    record.at("slow").get_to(straggler.slow);
+    straggler.ratio = number_or_nan(record.at("ratio"));
   } else if (kind == "run") {
     require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);

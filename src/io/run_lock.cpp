@@ -13,6 +13,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/tick.hpp"
 
 namespace dat {
 
@@ -61,6 +62,7 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
     if (told++ == 0)
       waiting("another process is writing into the run " + folder + ": waiting for its end, " +
               std::to_string(kSeconds) + " seconds at most");
+    tick();
     std::this_thread::sleep_for(std::chrono::milliseconds(1000 / kTriesPerSecond));
   }
   if (file_ >= 0) close(file_);

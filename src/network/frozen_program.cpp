@@ -1,4 +1,5 @@
 #include "dat/program.hpp"
+#include "dat/tick.hpp"
 #include "network/frozen_lowering.hpp"
 
 namespace dat {
@@ -66,13 +67,17 @@ void FrozenProgram::refresh() {
 
 void FrozenProgram::forward(const float* x) {
   refresh();
-  for (const Step& step : steps_) step.operation->forward(x);
+  for (const Step& step : steps_) {
+    tick();
+    step.operation->forward(x);
+  }
 }
 
 void FrozenProgram::backward(float* dx, const PgdUpdate& update) {
   const Device device = model_.backend.device();
   const auto at = [&](Planner::Buffer buffer) { return planner_.at<void>(model_.backend.workspace(), buffer); };
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    tick();
     for (const auto& [gradient, bits, elements, type] : step->upkeep.before)
       mask(device, type, at(gradient), nullptr, static_cast<const std::uint16_t*>(at(bits)), elements);
     step->operation->backward(dx, update);

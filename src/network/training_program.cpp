@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "dat/program.hpp"
+#include "dat/tick.hpp"
 #include "network/training_lowering.hpp"
 #include "pointwise.hpp"
 
@@ -117,7 +118,10 @@ void TrainingProgram::forward(const float* x) {
 
 /// All but the convolution that reads the images.
 void TrainingProgram::forward_rest() {
-  for (auto step = steps_.begin() + 1; step != steps_.end(); ++step) step->operation->forward(nullptr);
+  for (auto step = steps_.begin() + 1; step != steps_.end(); ++step) {
+    tick();
+    step->operation->forward(nullptr);
+  }
   each(model_.backend.device(), model_.graph.statistics, kernels::Multiply{variance_, factors_, unbiased_variance_});
 }
 
@@ -153,6 +157,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
   for (const Piece& piece : pieces_) {
     const bool whole = piece.recording != nullptr && piece.lowest >= lowest;
     for (std::size_t k = piece.first; k < piece.end; ++k) {
+      tick();
       const Step& step = steps_[steps_.size() - 1 - k];
       TrainingOperation& operation = *step.operation;
       if (operation.result() < lowest) return;

@@ -426,6 +426,8 @@ void GradientReducer::encode(Part& part) {
 }
 
 void GradientReducer::give(Part& part) {
+  const auto name = [&](int segment) { return parameters_.segments[static_cast<std::size_t>(segment)].name.c_str(); };
+  const CallLabel label("gradients", name(part.first), part.first + 1 < part.end ? name(part.end - 1) : "");
   part.sent = true;
   std::byte* const mine = host_message_ + part.begin;
   if (transport_ == Transport::sum) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dat/tick.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -69,6 +70,7 @@ void FrozenObjective::gradient_step(float alpha, float eps) {
     recorded_.push_back({n, alpha, eps, loss, nullptr});
     return run(update);
   }
+  tick();
   if (found->work == nullptr) found->work = images_.backend.record([this, update] { run(update); });
   found->work->replay();
 }

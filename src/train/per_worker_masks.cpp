@@ -34,6 +34,7 @@ void PerWorkerMasks::exchange() {
   std::fill(mine_.begin(), mine_.end(), 0);
   for (std::size_t d = 0; d < active_.scale.size(); ++d)
     mine_[d / 64] |= std::uint64_t{active_.scale[d] != 0.0F} << d % 64;
+  const CallLabel label("active layers");
   ranks_.all_gather(mine_.data(), all_.data(), words_ * sizeof(std::uint64_t));
   for (std::size_t rank = 0; rank < masks_.size(); ++rank)
     for (std::size_t d = 0; d < active_.scale.size(); ++d)

@@ -20,6 +20,7 @@ void SharedMask::draw_all(std::int64_t step) {
     p_ = selector_->probabilities();
     draw_layers(seed_, number, p_, active_);
   }
+  const CallLabel label("active layers");
   ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
   ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
   if (ranks_.root()) return;

@@ -43,6 +43,7 @@ void StepMessage::sum() {
   Backend::Ticket ticket = kNone;
   for (MessagePart* part : parts_) part->fetch(ticket);
   if (ticket != kNone) backend_.wait_for(ticket);
+  const CallLabel label("statistics and losses");
   const std::int64_t before = ranks_.bytes_given();
   if (order_ == nullptr) {
     write(numbers_.data(), 0);

@@ -99,6 +99,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
                }),
       update_(options, plan_, replica_.model(), statistics_),
       message_(ranks, replica_.backend(), address(order_)),
+      stragglers_(ranks),
       assessment_(ranks, replica_, evaluation_attacks_,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   for (MessagePart* part :
@@ -145,6 +146,7 @@ void Trainer::start() {
 const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   vote_.wish = stop;
+  stragglers_.begin();
   timer_.lap(Phase::other);
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
@@ -171,6 +173,7 @@ const StepRecord& Trainer::step(bool stop) {
   update_.apply(layers_->updated(), step_);
   timer_.lap(Phase::update);
   ++step_;
+  stragglers_.end();
   return record(replica_.backend().counters.conv_backward_weights - weight_gradients);
 }
 
@@ -222,6 +225,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
 }
 
 std::vector<EvaluationRecord> Trainer::evaluate() {
+  const CallLabel label("evaluation");
   timer_.lap(Phase::other);
   const double time = timer_.wall_time();
   RootStatistics root(ranks_, replica_.model(), statistics_.local());
@@ -237,6 +241,7 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
 }
 
 Checkpoint Trainer::capture() {
+  const CallLabel label("state for the checkpoint");
   Checkpoint checkpoint;
   for (Stateful* part : parts()) part->save(checkpoint);
   checkpoint.integers["step"] = step_;
@@ -262,6 +267,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
 }
 
 void Trainer::share_state() {
+  const CallLabel label("state of rank 0");
   layers_->share_costs([this] {
     return measure_layer_seconds(replica_, plan_, splits_.train->info(), static_cast<int>(loss_->passes().size()),
                                  ranks_);
@@ -277,6 +283,7 @@ std::int64_t Trainer::checkpoint_bytes() const {
 }
 
 void Trainer::check_replicas() {
+  const CallLabel label("hash of the state");
   Digest digest;
   for (const Stateful* part : parts()) part->digest(digest);
   require(ranks_.agree(digest.value()), ExitCode::integrity, "after step ", step_,
@@ -286,6 +293,7 @@ void Trainer::check_replicas() {
 }
 
 RankRecord Trainer::gather_times() {
+  const CallLabel label("times and bytes");
   const std::array<double, kPhases> seconds = timer_.take();
   std::vector<double> mine(seconds.begin(), seconds.end());
   mine.push_back(std::exchange(bytes_, 0));

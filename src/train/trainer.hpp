@@ -14,6 +14,7 @@
 #include "train/learner.hpp"
 #include "train/local_examples.hpp"
 #include "train/splits.hpp"
+#include "train/stragglers.hpp"
 #include "train/weight_update.hpp"
 
 namespace dat {
@@ -50,6 +51,10 @@ class Trainer {
   /// Error(integrity) where what the ranks hold in common differs. **Collective.**
   void check_replicas();
   [[nodiscard]] std::string weights_hash() const { return dat::weights_hash(model()); }
+
+  /// The ranks that have become slow, or keep up again, with the last steps; on all ranks alike. To be called after
+  /// each step. **Collective** (Stragglers).
+  [[nodiscard]] std::span<const StragglerRule::Change> compare_speed() { return stragglers_.compare(); }
 
   /// Seconds and bytes of every rank since the last call, on rank 0. **Collective.**
   [[nodiscard]] RankRecord gather_times();
@@ -97,6 +102,7 @@ class Trainer {
   WeightUpdate update_;
   StopVote vote_;
   StepMessage message_;
+  Stragglers stragglers_;
   Assessment assessment_;
 
   bool resident_ = false;  ///< the training set is in the device's memory

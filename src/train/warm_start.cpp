@@ -98,6 +98,7 @@ std::int64_t WarmStart::bring(const HostBatch& batch, int first, int n) {
   for (int k = 0; k < own; ++k)
     places_[static_cast<std::size_t>(k)] = next_[static_cast<std::size_t>(ids[k] % ranks)]++;
 
+  const CallLabel label("perturbations");
   world_.exchange(lent_.get(), lent_bytes_, borrowed_, borrowed_bytes_);
   std::int64_t sent = 0;
   for (int rank = 0; rank < ranks; ++rank)
@@ -119,6 +120,7 @@ void WarmStart::settle() {
   if (!under_way_) return;
   under_way_ = false;
   backend_.wait_for(ticket_);
+  const CallLabel label("perturbations");
   world_.exchange(borrowed_, borrowed_bytes_, lent_.get(), lent_bytes_);
   for (std::size_t k = 0; k < lent_slots_.size(); ++k)
     std::memcpy(state_.data() + lent_slots_[k] * image_bytes_, lent_.get() + k * static_cast<std::size_t>(image_bytes_),

@@ -218,6 +218,7 @@ class Progress {
 int evaluate(Communicator& world, const Command& command, int argc, char** argv) {
   const EvalOptions& options = command.eval;
   shake_hands(world, facts_of(command, argc, argv));
+  if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   Setting s;
   Facts facts;
   together(world, [&] {

@@ -57,6 +57,7 @@ std::string host_name() {
 }
 
 void together(Communicator& world, const std::function<void()>& part) {
+  const CallLabel label("agreement on errors");
   std::optional<Error> error;
   try {
     part();
@@ -85,6 +86,7 @@ std::string hash_to_compare(const Communicator& world, const Dataset& images) {
 }
 
 void shake_hands(Communicator& world, const Facts& facts) {
+  const CallLabel label("handshake");
   const std::string found = differences(world, facts, host_name());
   together(world, [&] {
     require(found.empty(), ExitCode::usage, "the ranks do not fit together: ", found,
@@ -115,6 +117,7 @@ std::vector<std::string> device_notices(Communicator& world, const Backend& back
 int with_ranks(const std::function<int(Communicator&)>& verb) {
   const auto world = Communicator::world();
   const auto leave = [&](const std::string& message, ExitCode code) -> int {
+    if (code == ExitCode::communication && world->watched()) world->end(message);
     complain(world->size() == 1 ? message
                                 : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": " + message);
     if (world->size() == 1) return static_cast<int>(code);

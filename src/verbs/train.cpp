@@ -64,6 +64,7 @@ class Run {
   Run(Communicator& world, const Command& command, int argc, char** argv)
       : world_(world), options_(command.train), argc_(argc), argv_(argv), folder_(options_.out) {
     shake_hands(world, facts_of(command, argc, argv));
+    if (options_.comm_timeout > 0) world.watch(options_.comm_timeout);
     if (folder_.empty()) folder_ = default_folder();
     world.broadcast(folder_);
     ranks_ = world.split(static_cast<int>(role_of(world.rank(), options_)), world.rank());
@@ -179,6 +180,7 @@ void Run::open_report() {
     report_->message("run folder " + folder_ + ", " + plan.text() +
                      (plan.mix_text().empty() ? "" : "; " + plan.mix_text()) + beginning_.what);
   });
+  world_.keep_records_in(folder_);
   evaluation_due_ = beginning_.evaluation_due;
   world_.broadcast(&evaluation_due_, sizeof evaluation_due_);
   best_ = beginning_.best;
@@ -230,6 +232,10 @@ bool Run::steps() {
   while (trainer_->steps_done() < all) {
     const StepRecord& record = trainer_->step(signals_seen != 0);
     if (world_.root()) report_->step(record);
+    for (const StragglerRule::Change& change : trainer_->compare_speed())
+      if (world_.root())
+        report_->straggler({record.step, change.rank, change.slow, change.ratio},
+                           hosts_[static_cast<std::size_t>(change.rank)]);
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) trainer_->check_replicas();
     const bool finished = done == all;

@@ -128,14 +128,14 @@ def run(*arguments, ranks=0, limit=LIMIT_S):
 
 
 def rows(folder, kind=None):
-    """The complete lines of metrics.jsonl, as far as it is written."""
+    """The complete lines of metrics.jsonl, as far as it is written; all kinds: but stragglers, which are the machine's."""
     try:
         with open(f"{folder}/metrics.jsonl") as file:
             text = file.read()
     except OSError:
         return []
     found = [json.loads(line) for line in text.split("\n")[:-1]]
-    return [row for row in found if kind in (None, row["kind"])]
+    return [row for row in found if row["kind"] == kind or kind is None and row["kind"] != "straggler"]
 
 
 def steps_written(folder):

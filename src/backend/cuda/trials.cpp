@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "backend/cuda/backend.hpp"
+#include "dat/tick.hpp"
 #include "pointwise.hpp"
 
 namespace dat::cuda {
@@ -308,6 +309,7 @@ class Tryout {
 
   /// Milliseconds of a call: 0 with --deterministic, infinite where it cannot be recorded.
   [[nodiscard]] double time(const std::string& name, const std::function<void()>& call) {
+    tick();
     Trial trial{spec_.convolution(), spec_.pass_name(), name, 0, {}};
     try {
       call();  // what is recorded must have run before

@@ -1,0 +1,158 @@
+#include "communicate/flight_recorder.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "dat/communicator.hpp"
+#include "dat/tick.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr const char* kNames[] = {
+    "nothing",  "sum",     "minimum", "agreement",  "broadcast",    "gather",         "all-gather",
+    "exchange", "barrier", "split",   "message to", "message from", "the end of MPI", "the abortion of MPI"};
+
+[[nodiscard]] std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Whether all ranks have the same number of bytes in it.
+[[nodiscard]] bool of_one_size(Call call) {
+  return call == Call::sum || call == Call::minimum || call == Call::agree || call == Call::broadcast ||
+         call == Call::all_gather || call == Call::send || call == Call::receive;
+}
+
+[[nodiscard]] std::string bytes_text(std::int64_t bytes) {
+  char text[32];
+  const auto number = static_cast<double>(bytes);
+  if (bytes < 10000)
+    std::snprintf(text, sizeof text, "%lld bytes", static_cast<long long>(bytes));
+  else if (bytes < 10000000)
+    std::snprintf(text, sizeof text, "%.4g kB", number * 1e-3);
+  else
+    std::snprintf(text, sizeof text, "%.4g MB", number * 1e-6);
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const CallRecord& record) {
+  const auto name = std::min(static_cast<std::size_t>(record.call), std::size(kNames) - 1);
+  std::string text = kNames[name];
+  const bool message = record.call == Call::send || record.call == Call::receive;
+  if (message)
+    text += " rank " + std::to_string(record.number);
+  else if (record.number > 0)
+    text += " #" + std::to_string(record.number);
+  if (of_one_size(record.call)) text += " of " + bytes_text(record.bytes);
+  if (record.purpose[0] != '\0')
+    text += " (" + std::string(record.purpose.data(), strnlen(record.purpose.data(), record.purpose.size())) + ")";
+  return text;
+}
+
+FlightRecorder& FlightRecorder::of_process() {
+  static FlightRecorder& one = *new FlightRecorder;
+  return one;
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(Call call, std::uint32_t group, std::int64_t number,
+                                             std::int64_t bytes) noexcept {
+  CallRecord record;
+  record.call = call;
+  record.group = group;
+  record.number = number;
+  record.bytes = bytes;
+  record.begun = now_ns();
+  char *at = record.purpose.data(), *const end = at + CallRecord::kPurpose - 1;
+  for (const char* part : CallLabel::current_)
+    while (*part != '\0' && at < end) *at++ = *part++;
+  const Ticket ticket = last_.load(std::memory_order_relaxed) + 1;
+  write(ticket, record);
+  last_.store(ticket, std::memory_order_release);
+  moves_.fetch_add(1, std::memory_order_relaxed);
+  return ticket;
+}
+
+void FlightRecorder::end(Ticket ticket) noexcept {
+  CallRecord record;
+  moves_.fetch_add(1, std::memory_order_relaxed);
+  if (!read(ticket, record)) return;  // long ago
+  record.ended = now_ns();
+  write(ticket, record);
+}
+
+FlightRecorder::Waiting::Waiting(Ticket ticket) noexcept : since_(now_ns()) {
+  of_process().waiting_.store(ticket, std::memory_order_release);
+}
+
+FlightRecorder::Waiting::~Waiting() {
+  of_process().waiting_.store(0, std::memory_order_release);
+  of_process().waited_ += now_ns() - since_;
+}
+
+std::uint64_t FlightRecorder::progress() const noexcept {
+  return moves_.load(std::memory_order_relaxed) + ticks.load(std::memory_order_relaxed);
+}
+
+void FlightRecorder::write(Ticket ticket, const CallRecord& record) noexcept {
+  Slot& slot = slots_[ticket % kKept];
+  const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
+  slot.version.store(version + 1, std::memory_order_relaxed);
+  slot.ticket.store(ticket, std::memory_order_release);
+  const auto words = std::bit_cast<Words>(record);
+  for (std::size_t k = 0; k < kWords; ++k) slot.words[k].store(words[k], std::memory_order_release);
+  slot.version.store(version + 2, std::memory_order_release);
+}
+
+bool FlightRecorder::read(Ticket ticket, CallRecord& record) const noexcept {
+  const Slot& slot = slots_[ticket % kKept];
+  for (int attempt = 0; ticket != 0 && attempt < 1000; ++attempt) {
+    const std::uint64_t version = slot.version.load(std::memory_order_acquire);
+    if (version % 2 != 0) continue;
+    const Ticket found = slot.ticket.load(std::memory_order_acquire);
+    Words words;
+    for (std::size_t k = 0; k < kWords; ++k) words[k] = slot.words[k].load(std::memory_order_acquire);
+    if (slot.version.load(std::memory_order_relaxed) != version) continue;
+    if (found != ticket) return false;
+    record = std::bit_cast<CallRecord>(words);
+    return true;
+  }
+  return false;
+}
+
+FlightRecorder::Now FlightRecorder::now() const noexcept {
+  Now result;
+  const Ticket waiting = waiting_.load(std::memory_order_acquire);
+  result.waiting = waiting != 0;
+  (void)read(result.waiting ? waiting : last_.load(std::memory_order_acquire), result.record);
+  return result;
+}
+
+std::vector<CallRecord> FlightRecorder::kept() const {
+  std::vector<CallRecord> records;
+  const Ticket last = last_.load(std::memory_order_acquire);
+  CallRecord record;
+  for (Ticket ticket = last > kKept ? last - kKept + 1 : 1; ticket <= last; ++ticket)
+    if (read(ticket, record)) records.push_back(record);
+  return records;
+}
+
+CallRecord FlightRecorder::find(std::uint32_t group, std::int64_t number) const noexcept {
+  const Ticket last = last_.load(std::memory_order_acquire);
+  CallRecord record;
+  for (Ticket ticket = last; ticket > 0 && ticket + kKept > last; --ticket)
+    if (read(ticket, record) && record.group == group && record.number == number && record.call != Call::send &&
+        record.call != Call::receive)
+      return record;
+  return {};
+}
+
+CallLabel::Parts CallLabel::current_ = {"", "", "", "", ""};
+
+}  // namespace dat

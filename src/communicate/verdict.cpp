@@ -1,0 +1,218 @@
+#include "communicate/verdict.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "communicate/handshake.hpp"
+
+namespace dat {
+
+namespace {
+
+using Kind = Verdict::Kind;
+using Main = RankState::Main;
+
+constexpr std::size_t kMostNamed = 4;  // hosts, classes of ranks
+
+template <class Condition>
+[[nodiscard]] std::vector<int> those(std::size_t count, const Condition& condition) {
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < count; ++rank)
+    if (condition(rank)) found.push_back(static_cast<int>(rank));
+  return found;
+}
+
+/// "rank 2 on node1 (process 4711)", "ranks 0, 1 on node0".
+[[nodiscard]] std::string named(const std::vector<int>& who, const std::vector<Place>& places) {
+  std::vector<std::string> hosts;
+  for (const int rank : who) {
+    const std::string& host = places[static_cast<std::size_t>(rank)].host;
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  std::string text = listed(who) + " on ";
+  for (std::size_t k = 0; k < std::min(hosts.size(), kMostNamed); ++k) text += (k > 0 ? ", " : "") + hosts[k];
+  if (hosts.size() > kMostNamed) text += ", ...";
+  if (who.size() == 1) text += " (process " + std::to_string(places[static_cast<std::size_t>(who[0])].process) + ")";
+  return text;
+}
+
+[[nodiscard]] std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+  return text;
+}
+
+/// What a rank does, or did when it was heard last: "waits in sum #4 of 8 bytes", "has waited in ...".
+[[nodiscard]] std::string doing(const RankState& rank, bool plural, bool past) {
+  const bool known = rank.at.call != Call::none;
+  if (rank.main == Main::ended) return plural ? "have ended" : "has ended";
+  if (!rank.answers && !past)
+    return (plural ? "do not answer, last heard " : "does not answer, last heard ") + doing(rank, plural, true);
+  if (rank.main == Main::waiting)
+    return std::string(past     ? "in "
+                       : plural ? "wait in "
+                                : "waits in ") +
+           (known ? text_of(rank.at) : "a communication");
+  return std::string(past     ? "computing"
+                     : plural ? "compute"
+                              : "computes") +
+         (known ? " after " + text_of(rank.at) : "");
+}
+
+/// "ranks 0, 1 on node0 wait in ..., rank 3 on node1 (process 7) computes after ...", with those who do the same
+/// together.
+[[nodiscard]] std::string all_doing(const std::vector<int>& who, const std::vector<RankState>& ranks,
+                                    const std::vector<Place>& places) {
+  std::vector<std::pair<std::string, std::vector<int>>> classes;
+  for (const int rank : who) {
+    const std::string text = doing(ranks[static_cast<std::size_t>(rank)], true, false);
+    auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.first == text; });
+    if (found == classes.end()) found = classes.insert(found, {text, {}});
+    found->second.push_back(rank);
+  }
+  std::string text;
+  for (std::size_t k = 0; k < std::min(classes.size(), kMostNamed); ++k) {
+    const std::vector<int>& members = classes[k].second;
+    text += (k > 0 ? ", " : "") + named(members, places) + " " +
+            doing(ranks[static_cast<std::size_t>(members[0])], members.size() > 1, false);
+  }
+  return classes.size() > kMostNamed ? text + ", ..." : text;
+}
+
+/// Of the references, each once, with its ranks; those without one are left out.
+[[nodiscard]] std::vector<std::string> references(const std::vector<RankState>& ranks) {
+  std::vector<std::string> classes;
+  for (const RankState& rank : ranks)
+    classes.push_back(rank.reference.call == Call::none ? "" : text_of(rank.reference));
+  return classes;
+}
+
+[[nodiscard]] double longest(const std::vector<int>& who, const std::vector<RankState>& ranks,
+                             double RankState::*seconds) {
+  double most = 0;
+  for (const int rank : who) most = std::max(most, ranks[static_cast<std::size_t>(rank)].*seconds);
+  return most;
+}
+
+}  // namespace
+
+std::vector<int> minority(const std::vector<std::string>& classes) {
+  std::map<std::string, std::size_t> sizes;
+  for (const std::string& one : classes)
+    if (!one.empty()) ++sizes[one];
+  if (sizes.size() < 2) return {};
+  std::size_t most = 0, largest = 0;  // largest: how many classes have the most
+  for (const auto& [text, size] : sizes) {
+    if (size > most) largest = 0;
+    most = std::max(most, size);
+    if (size == most) ++largest;
+  }
+  return those(classes.size(), [&](std::size_t rank) {
+    return !classes[rank].empty() && (largest > 1 || sizes[classes[rank]] < most);
+  });
+}
+
+Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
+  const std::size_t count = ranks.size();
+  Verdict verdict;
+  const auto found = [&](Kind kind, std::vector<int> culprits) {
+    if (culprits.empty()) return false;
+    verdict.kind = kind;
+    verdict.culprits = std::move(culprits);
+    return true;
+  };
+  const auto silent = [&](std::size_t k) { return ranks[k].main != Main::ended && ranks[k].silent > timeout_seconds; };
+  const auto stands = [&](std::size_t k) { return ranks[k].still > timeout_seconds; };
+  const auto waits = [&](std::size_t k) { return ranks[k].main == Main::waiting; };
+  const auto ended = [&](std::size_t k) { return ranks[k].main == Main::ended; };
+
+  // The collective in question: the first that a rank of the first such rank's group waits in.
+  for (std::size_t k = 0; k < count; ++k) {
+    const CallRecord& at = ranks[k].at;
+    if (!waits(k) || at.number == 0 || at.call == Call::send || at.call == Call::receive) continue;
+    if (verdict.number != 0 && (at.group != verdict.group || at.number >= verdict.number)) continue;
+    verdict.group = at.group;
+    verdict.number = at.number;
+  }
+  if (found(Kind::silent, those(count, [&](std::size_t k) { return ranks[k].heard && silent(k); }))) return verdict;
+  bool hangs = false, all = true;
+  for (std::size_t k = 0; k < count; ++k) {
+    hangs = hangs || (waits(k) && stands(k));
+    all = all && (ended(k) || stands(k) || silent(k));
+  }
+  if (!hangs || !all) return {};
+  if (found(Kind::unheard, those(count, [&](std::size_t k) { return silent(k); }))) return verdict;
+  if (found(Kind::ended, those(count, ended))) return verdict;
+  if (found(Kind::still, those(count, [&](std::size_t k) { return !waits(k); }))) return verdict;
+  std::vector<std::string> classes;
+  for (const RankState& rank : ranks) classes.push_back(std::to_string(rank.at.group) + " " + text_of(rank.at));
+  if (found(Kind::mismatch, minority(classes))) return verdict;
+  verdict.kind = Kind::undelivered;
+  return verdict;
+}
+
+std::string hang_text(const Verdict& verdict, const std::vector<RankState>& ranks, const std::vector<Place>& places,
+                      const std::string& why) {
+  std::vector<int> culprits = verdict.culprits;
+  const std::vector<std::string> classes = references(ranks);
+  const bool may_differ = verdict.kind == Kind::mismatch || verdict.kind == Kind::failed;
+  const std::vector<int> differ = may_differ ? minority(classes) : std::vector<int>{};
+  std::string text;
+  if (!differ.empty()) {
+    // The first collective that is not the same on all ranks tells more than where they stand now.
+    if (verdict.kind == Kind::failed) text += named(culprits, places) + ": " + why + ": ";
+    culprits = differ;
+    text += "the ranks do not call the same: ";
+    std::vector<std::string> told;
+    for (int pass = 0; pass < 2; ++pass)  // those who differ first
+      for (std::size_t k = 0; k < classes.size(); ++k) {
+        const bool differs = std::binary_search(differ.begin(), differ.end(), static_cast<int>(k));
+        const bool again = std::find(told.begin(), told.end(), classes[k]) != told.end();
+        if (classes[k].empty() || again || differs != (pass == 0)) continue;
+        const std::vector<int> members = those(classes.size(), [&](std::size_t j) { return classes[j] == classes[k]; });
+        text += (told.empty() ? "" : ", ") + classes[k] + " is what " + named(members, places) +
+                (members.size() > 1 ? " have called" : " has called");
+        told.push_back(classes[k]);
+      }
+    return text + "; now " + all_doing(those(ranks.size(), [](std::size_t) { return true; }), ranks, places);
+  }
+  const std::string who = culprits.empty() ? "" : named(culprits, places);
+  const std::string has = culprits.size() > 1 ? " have " : " has ";
+  const std::string last = culprits.empty() ? "" : doing(ranks[static_cast<std::size_t>(culprits[0])], false, true);
+  switch (verdict.kind) {
+    case Kind::none:
+      break;
+    case Kind::silent:
+      text = who + has + "sent no heartbeat for " + seconds_text(longest(culprits, ranks, &RankState::silent)) +
+             ": dead, stopped or cut off" + (culprits.size() > 1 ? ", the first of them" : ",") + " last heard " + last;
+      break;
+    case Kind::unheard:
+      text = who + has + "not been heard at all for " + seconds_text(longest(culprits, ranks, &RankState::silent)) +
+             ", while the others wait: dead, or UDP does not pass between the hosts";
+      break;
+    case Kind::ended:
+      text = who + has + "left the run, while others wait";
+      break;
+    case Kind::still:
+      text = who + has + "not moved for " + seconds_text(longest(culprits, ranks, &RankState::still)) +
+             ": alive, but the main thread stands outside of any communication, " + last;
+      break;
+    case Kind::mismatch:
+      text = "the ranks wait in different collectives: " + all_doing(culprits, ranks, places);
+      break;
+    case Kind::undelivered:
+      text = "MPI or the network does not deliver";
+      break;
+    case Kind::failed:
+      text = who + ": " + why;
+      break;
+  }
+  const std::vector<int> others = those(ranks.size(), [&](std::size_t k) {
+    return std::find(culprits.begin(), culprits.end(), static_cast<int>(k)) == culprits.end();
+  });
+  if (!others.empty()) text += "; " + all_doing(others, ranks, places);
+  return text;
+}
+
+}  // namespace dat

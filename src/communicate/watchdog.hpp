@@ -1,0 +1,109 @@
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "communicate/verdict.hpp"
+
+namespace dat {
+
+class Communicator;
+
+/// The hang watch: a thread of each rank that tells all others by UDP, without MPI, that this process lives and whether
+/// its main thread gets on, and that ends the run with the code of a communication error where judge() says that it
+/// hangs. Every rank comes to its verdict by itself, or takes that of the first one which it hears of; then the lowest
+/// of the ranks that still hear each other prints the message, and all of them end their process at once, without MPI,
+/// which may hang itself.
+///
+/// Before a process ends so, it removes the segments of shared memory that MPI has mapped in it, since nobody will do
+/// that after it; and it kills the ranks of the same user on the same host that do not answer any more: a stopped
+/// process cannot end itself.
+///
+/// Time is this process's own: what passes while it is stopped itself, with its batch job for instance, counts against
+/// nobody.
+class Watchdog {
+ public:
+  /// **Collective** over all ranks of the run, more than one. Error(communication): no socket.
+  Watchdog(Communicator& world, double timeout_seconds);
+  /// Tells the others that this rank has left, and ends the thread.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Where each rank writes its last communications if the run hangs, as hang-rank-N.txt.
+  void keep_records_in(const std::string& folder);
+  /// Ends all ranks, because MPI has returned an error to this one: as for a hang, so that the message tells what the
+  /// others called.
+  [[noreturn]] void end(const std::string& why);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Packet;
+  union SocketName {
+    sockaddr_in6 v6;
+    sockaddr_in v4;
+    sockaddr any;
+  };
+  struct Address {
+    SocketName name{};
+    socklen_t length = 0;
+  };
+  struct Peer {
+    Place place;
+    std::string machine;  ///< equal: the same host, user and process numbers
+    std::int64_t started = 0;
+    std::vector<Address> addresses;
+    int address = -1;      ///< that it hears this rank on; -1: not known, so all are tried
+    int heard_on = -1;     ///< which of its addresses of this rank's it has used last
+    bool reached = false;  ///< has agreed to end
+  };
+  void open_socket();
+  [[nodiscard]] std::string introduction() const;
+  void introduce(int rank, const std::string& text);
+  [[nodiscard]] Address address_of(const std::string& text, int port) const;
+  void run();
+  void receive();
+  void take(const Packet& packet);
+  void look(double passed);
+  void send_to_all();
+  void begin_end(const Verdict& verdict, const std::string& why);
+  void go_on_ending();
+  void print();
+  [[noreturn]] void leave();
+  [[nodiscard]] std::vector<pid_t> silent_siblings() const;
+  void write_records();
+  void warn_of_unheard();
+
+  int rank_, size_;
+  double timeout_, period_;  ///< seconds; period_: between heartbeats
+  int socket_ = -1, wake_ = -1;
+  bool dual_ = false;  ///< the socket is one of IPv6 that takes IPv4, too
+  int port_ = 0;
+  std::uint64_t token_ = 0;  ///< of this run
+  pid_t parent_;
+  std::vector<Peer> peers_;        ///< [size]
+  std::vector<RankState> states_;  ///< [size]
+  std::uint64_t progress_ = 0;
+  bool warned_ = false;
+
+  bool ending_ = false, printed_ = false, told_ = false;  ///< told_: another rank has printed
+  Clock::time_point ending_since_;
+  Verdict verdict_;
+  std::string why_;
+
+  std::mutex mutex_;  ///< of the next two
+  std::string folder_, failure_;
+  std::atomic<bool> stopping_{false}, failed_{false};
+  std::thread thread_;
+};
+
+}  // namespace dat

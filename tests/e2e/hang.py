@@ -1,0 +1,119 @@
+"""Runs that hang end by themselves, soon after --comm-timeout, with one message that names the guilty rank; they leave
+neither processes nor shared memory behind. DAT_HANG_CASE: the program of tests/hang_case.cpp."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import common
+
+CASES = os.environ.get("DAT_HANG_CASE", os.path.join(os.path.dirname(common.PROGRAM), "tests", "dat_hang_case"))
+TIMEOUT_S = 2.5
+SLACK_S = 5  # within which all are gone
+OPTIONS = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd1", "--limit-train",
+           "64", "--limit-test", "16", "--batch", "8", "--epochs", "100000", "--warmup-epochs", "0", "--milestones",
+           "99999", "--eval-every", "0", "--checkpoint-every", "1000000", "--threads", "1", "--out", "run", "--quiet",
+           "--comm-timeout", str(TIMEOUT_S)]
+
+
+class Hang(common.TestCase):
+    def start(self, *arguments):
+        """A run with three ranks that has made some steps, and its processes by rank."""
+        running = common.Running([*OPTIONS, *arguments], 3)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 3), running.text())
+        return running, running.ranks()
+
+    def gone(self, processes, since, timeout=TIMEOUT_S):
+        while any(common.alive(pid) for pid in processes):
+            self.assertLess(time.monotonic() - since, timeout + SLACK_S, "still there")
+            time.sleep(0.02)
+        self.assertGreater(time.monotonic() - since, timeout, "too early")
+
+    def assert_told(self, text, *patterns):
+        """One message, and no segment of shared memory: they are in the test's folder."""
+        found = [line for line in text.splitlines() if line.startswith("dat_hpc: error: ")]
+        self.assertEqual(len(found), 1, text)
+        for pattern in patterns:
+            self.assertRegex(found[0], pattern)
+        self.assertEqual([name for name in common.entries(".") if "segment" in name], [])
+
+    def test_stopped(self):
+        running, ranks = self.start()
+        since = time.monotonic()
+        common.kill(ranks[1], signal.SIGSTOP)
+        self.gone(ranks.values(), since)
+        ended = running.wait()
+        self.assertEqual(ended.code, 6, ended.text)
+        self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
+                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 2.5 s")
+        with open("run/hang-rank-2.txt") as file:
+            lines = file.read().splitlines()
+        self.assertEqual(len(lines), 2 + 64)
+        self.assertRegex(lines[-1], "under way")
+
+    def test_launcher_that_notices_nothing(self):
+        """One rank is killed, another one stopped, and so is mpirun: the last rank ends what is left."""
+        running, ranks = self.start()
+        since = time.monotonic()
+        os.kill(running.process.pid, signal.SIGSTOP)
+        common.kill(ranks[0], signal.SIGKILL)
+        common.kill(ranks[2], signal.SIGSTOP)
+        self.gone(ranks.values(), since)
+        os.kill(running.process.pid, signal.SIGCONT)
+        ended = running.wait()
+        self.assertNotEqual(ended.code, 0)  # that of the first rank that mpirun finds dead
+        self.assert_told(ended.text, r"hang: ranks 0, 2 on \S+ have sent no heartbeat", "; rank 1 on .* waits in ")
+
+    def hang_case(self, what, code, *patterns):
+        begin = time.monotonic()
+        ended = subprocess.run(["mpirun", "-np", "3", CASES, what, "1", str(TIMEOUT_S)], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=common.LIMIT_S)
+        seconds = time.monotonic() - begin
+        self.assertEqual(ended.returncode, code, ended.stdout)
+        if code == 0:
+            self.assertNotIn("error", ended.stdout)
+            self.assertGreater(seconds, 3 * TIMEOUT_S)
+        else:
+            self.assert_told(ended.stdout, *patterns)
+
+    def test_other_collective(self):
+        self.hang_case("name", 6, r"rank 1 on \S+ \(process \d+\)", r"broadcast #\d+ of 8000 bytes \(after twenty sums\)",
+                       r"ranks 0, 2 on \S+ (have called|wait in sum)")
+
+    def test_main_thread_stands(self):
+        self.hang_case("still", 6, r"hang: rank 1 on \S+ \(process \d+\) has not moved for .* after sum #\d+ of 8000 bytes; ",
+                       r"ranks 0, 2 on \S+ wait in sum #\d+ of 8000 bytes \(after twenty sums\)")
+
+    def test_leaves(self):
+        self.hang_case("leave", 6, r"rank 1 on \S+ \(process \d+\) (waits in|has called|has left)")
+
+    def test_slow(self):
+        self.hang_case("slow", 0)
+
+    def test_straggler(self):
+        """A rank that is stopped half of the time is flagged, in the record and on the terminal; the run goes on."""
+        running = common.Running([*OPTIONS[:-1], "60", "--max-steps", "400"], 2)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 2))
+        slow, begin = running.ranks()[1], common.steps_written("run")
+        while common.alive(slow) and not common.rows("run", "straggler"):
+            common.kill(slow, signal.SIGSTOP)
+            time.sleep(0.05)
+            common.kill(slow, signal.SIGCONT)
+            time.sleep(0.005)
+        ended = running.wait()
+        self.assertEqual(ended.code, 0, ended.text)
+        first = common.rows("run", "straggler")[0]
+        self.assertEqual((first["rank"], first["slow"]), (1, True))
+        self.assertGreater(first["ratio"], 1.5)
+        self.assertLess(first["step"] - begin, 30)  # 20, and those until this program has looked
+        self.assertRegex(ended.text, r"rank 1 on \S+ is slow: ")
+        with open("run/SUMMARY.txt") as file:
+            self.assertRegex(file.read(), r"(?m)^slow +rank 1, ")
+
+
+if __name__ == "__main__":
+    common.main()

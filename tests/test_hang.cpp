@@ -1,0 +1,326 @@
+// The parts of the hang watch that need no second rank: the record of communications, the verdict, its text, and the
+// rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
+
+#include <cmath>
+#include <thread>
+
+#include "catch.hpp"
+#include "communicate/flight_recorder.hpp"
+#include "communicate/verdict.hpp"
+#include "dat/communicator.hpp"
+#include "dat/random.hpp"
+#include "dat/tick.hpp"
+#include "train/stragglers.hpp"
+
+using namespace dat;
+using Main = RankState::Main;
+using Kind = Verdict::Kind;
+
+namespace {
+
+constexpr double kTimeout = 10;
+
+CallRecord call(Call what, std::int64_t number, std::int64_t bytes = 8, const std::string& purpose = "") {
+  CallRecord record;
+  record.call = what;
+  record.group = 1;
+  record.number = number;
+  record.bytes = bytes;
+  std::copy(purpose.begin(), purpose.end(), record.purpose.begin());
+  return record;
+}
+
+RankState waiting(const CallRecord& at, double still) {
+  return {.heard = true, .silent = 0.2, .still = still, .main = Main::waiting, .at = at, .reference = {}};
+}
+
+RankState computing(const CallRecord& after, double still) {
+  return {.heard = true, .silent = 0.2, .still = still, .main = Main::computing, .at = after, .reference = {}};
+}
+
+RankState silent(RankState rank, double seconds, bool heard = true) {
+  rank.silent = seconds;
+  rank.heard = heard;
+  return rank;
+}
+
+RankState ended() { return {.heard = true, .silent = 50, .still = 0, .main = Main::ended, .at = {}, .reference = {}}; }
+
+std::vector<Place> places(std::size_t ranks) {
+  std::vector<Place> all;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    all.push_back({"node" + std::to_string(rank / 2), 100 + static_cast<std::int64_t>(rank)});
+  return all;
+}
+
+std::string text_of(const std::vector<RankState>& ranks, const std::string& why = "") {
+  return hang_text(judge(ranks, kTimeout), ranks, places(ranks.size()), why);
+}
+
+}  // namespace
+
+TEST_CASE("the record keeps the last 64 communications, and finds them by group and number", "[hang]") {
+  FlightRecorder recorder;
+  CHECK(recorder.kept().empty());
+  CHECK(recorder.now().record.call == Call::none);
+  const CallLabel outer("statistics");
+  for (int k = 1; k <= 100; ++k) {
+    const CallLabel label("gradients", "conv1.weight", k == 100 ? "linear.bias" : "");
+    const FlightRecorder::Ticket ticket = recorder.begin(Call::sum, 7, k, 4 * k);
+    if (k < 100) recorder.end(ticket);
+  }
+  const std::vector<CallRecord> kept = recorder.kept();
+  REQUIRE(kept.size() == 64);
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    CHECK(kept[k].number == 37 + static_cast<std::int64_t>(k));
+    CHECK(kept[k].bytes == 4 * kept[k].number);
+    CHECK((kept[k].ended == 0) == (k == 63));
+    CHECK((kept[k].ended == 0 || kept[k].ended >= kept[k].begun));
+  }
+  CHECK(dat::text_of(kept[0]) == "sum #37 of 148 bytes (gradients conv1.weight)");
+  CHECK(dat::text_of(kept[63]) == "sum #100 of 400 bytes (gradients conv1.weight to linear.bias)");
+  CHECK(recorder.find(7, 50).bytes == 200);
+  CHECK(recorder.find(7, 36).call == Call::none);
+  CHECK(recorder.find(8, 50).call == Call::none);
+  CHECK(recorder.now().record.number == 100);
+  const std::uint64_t before = recorder.progress();
+  recorder.end(recorder.begin(Call::send, 7, 50, 1));
+  CHECK(recorder.progress() == before + 2);
+  CHECK(recorder.find(7, 50).call == Call::sum);  // the number of a message is a rank
+  CHECK(dat::text_of(recorder.now().record) == "message to rank 50 of 1 bytes (statistics)");
+}
+
+TEST_CASE("a purpose that is too long is cut off", "[hang]") {
+  FlightRecorder recorder;
+  const std::string name(200, 'x');
+  const CallLabel label("gradients", name.c_str());
+  (void)recorder.begin(Call::barrier, 1, 1, 0);
+  CHECK(dat::text_of(recorder.now().record) == "barrier #1 (gradients " + std::string(45, 'x') + ")");
+}
+
+TEST_CASE("what is read while it is written is one record, or none", "[hang]") {
+  FlightRecorder recorder;
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (std::int64_t k = 1; k <= 200000; ++k) {
+      const FlightRecorder::Ticket ticket = recorder.begin(Call::sum, static_cast<std::uint32_t>(k), k, 3 * k);
+      recorder.end(ticket);
+    }
+    done = true;
+  });
+  std::int64_t wrong = 0, read = 0;
+  while (!done) {
+    const CallRecord record = recorder.now().record;
+    if (record.call == Call::none) continue;
+    ++read;
+    wrong += record.bytes != 3 * record.number || record.group != static_cast<std::uint32_t>(record.number);
+  }
+  writer.join();
+  CHECK(read > 0);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("what the main thread waits for is not what it has begun last", "[hang]") {
+  FlightRecorder& recorder = FlightRecorder::of_process();
+  const double before = recorder.seconds_waited();
+  const FlightRecorder::Ticket first = recorder.begin(Call::sum, 1, 1, 8);
+  const FlightRecorder::Ticket second = recorder.begin(Call::sum, 1, 2, 8);
+  CHECK(!recorder.now().waiting);
+  CHECK(recorder.now().record.number == 2);
+  {
+    const FlightRecorder::Waiting waits(first);
+    CHECK(recorder.now().waiting);
+    CHECK(recorder.now().record.number == 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(!recorder.now().waiting);
+  CHECK(recorder.seconds_waited() - before >= 0.005);
+  recorder.end(first);
+  recorder.end(second);
+}
+
+TEST_CASE("only the thread that is watched ticks", "[hang]") {
+  const FlightRecorder& recorder = FlightRecorder::of_process();
+  const std::uint64_t before = recorder.progress();
+  tick();
+  CHECK(recorder.progress() == before);
+  ticking = true;
+  tick();
+  std::thread(tick).join();
+  ticking = false;
+  CHECK(recorder.progress() == before + 1);
+}
+
+TEST_CASE("nothing hangs while somebody gets on, or before the timeout", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4);
+  // Slow, as long as it moves; and a rank that stands still with nobody waiting for it.
+  CHECK(judge({waiting(sum, 1000), computing(before, 9)}, kTimeout).kind == Kind::none);
+  CHECK(judge({waiting(sum, 9.9), computing(before, 9.9)}, kTimeout).kind == Kind::none);
+  CHECK(judge({computing(before, 1000), computing(before, 1000)}, kTimeout).kind == Kind::none);
+  CHECK(judge({computing(before, 1000), waiting(sum, 3)}, kTimeout).kind == Kind::none);
+  CHECK(judge({ended(), ended(), computing(sum, 1000)}, kTimeout).kind == Kind::none);
+  CHECK(judge({ended(), waiting(sum, 3)}, kTimeout).kind == Kind::none);
+  CHECK(judge({silent(waiting(sum, 3), 9.9), computing(sum, 0)}, kTimeout).kind == Kind::none);
+  // A rank that was never heard is no rank that has gone.
+  CHECK(judge({computing(sum, 0), silent({}, 1000, false)}, kTimeout).kind == Kind::none);
+}
+
+TEST_CASE("a rank that is not heard any more has hung the run, whatever the others do", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5, 44692144, "gradients conv1 to linear");
+  const std::vector<RankState> ranks = {waiting(sum, 10), waiting(sum, 10), silent(waiting(sum, 2), 10.2),
+                                        computing(call(Call::broadcast, 4), 0)};
+  const Verdict verdict = judge(ranks, kTimeout);
+  CHECK(verdict.kind == Kind::silent);
+  CHECK(verdict.culprits == std::vector<int>{2});
+  CHECK(text_of(ranks) ==
+        "rank 2 on node1 (process 102) has sent no heartbeat for 10 s: dead, stopped or cut off, last heard in sum #5 "
+        "of 44.69 MB (gradients conv1 to linear); ranks 0, 1 on node0 wait in sum #5 of 44.69 MB (gradients conv1 to "
+        "linear), rank 3 on node1 (process 103) computes after broadcast #4 of 8 bytes");
+  CHECK(judge({computing(sum, 0), silent(computing(sum, 0), 11)}, kTimeout).culprits == std::vector<int>{1});
+  // A node that is cut off, seen from both sides.
+  const RankState here = waiting(sum, 10), there = silent(waiting(sum, 0.1), 10.1);
+  CHECK(judge({here, here, there, there}, kTimeout).culprits == std::vector<int>{2, 3});
+  CHECK(judge({there, there, here, here}, kTimeout).culprits == std::vector<int>{0, 1});
+}
+
+TEST_CASE("a rank that was never heard is guilty where all others wait", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5);
+  const std::vector<RankState> ranks = {waiting(sum, 11), silent({}, 300, false), waiting(sum, 11)};
+  CHECK(judge(ranks, kTimeout).kind == Kind::unheard);
+  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK(text_of(ranks).starts_with("rank 1 on node0 (process 101) has not been heard at all for 300 s"));
+  CHECK(judge({waiting(sum, 11), silent({}, 300, false), computing(sum, 2)}, kTimeout).kind == Kind::none);
+}
+
+TEST_CASE("a main thread that stands outside of any communication is guilty", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4, 8, "losses");
+  const std::vector<RankState> ranks = {waiting(sum, 10.5), computing(before, 12), waiting(sum, 10.4)};
+  CHECK(judge(ranks, kTimeout).kind == Kind::still);
+  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK(text_of(ranks) ==
+        "rank 1 on node0 (process 101) has not moved for 12 s: alive, but the main thread stands outside of any "
+        "communication, computing after sum #4 of 8 bytes (losses); ranks 0, 2 on node0, node1 wait in sum #5 of 8 "
+        "bytes");
+}
+
+TEST_CASE("a rank that has left while the others wait is guilty", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5);
+  CHECK(judge({waiting(sum, 11), ended(), waiting(sum, 11)}, kTimeout).kind == Kind::ended);
+  CHECK(text_of({waiting(sum, 11), ended()}).starts_with("rank 1 on node0 (process 101) has left the run"));
+}
+
+TEST_CASE("ranks in different collectives: those who differ from the most are guilty, or all", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5, 80), other = call(Call::broadcast, 5, 80), longer = call(Call::sum, 5, 88),
+                   next = call(Call::sum, 6, 80);
+  for (const CallRecord& wrong : {other, longer, next}) {
+    const Verdict verdict = judge({waiting(sum, 11), waiting(wrong, 11), waiting(sum, 11)}, kTimeout);
+    CHECK(verdict.kind == Kind::mismatch);
+    CHECK(verdict.culprits == std::vector<int>{1});
+    CHECK(verdict.group == 1);
+    CHECK(verdict.number == 5);
+  }
+  CHECK(judge({waiting(sum, 11), waiting(other, 11)}, kTimeout).culprits == std::vector<int>{0, 1});
+  CallRecord elsewhere = sum;
+  elsewhere.group = 2;
+  CHECK(judge({waiting(sum, 11), waiting(sum, 11), waiting(elsewhere, 11)}, kTimeout).culprits == std::vector<int>{2});
+  CHECK(text_of({waiting(sum, 11), waiting(other, 11), waiting(sum, 11)}) ==
+        "the ranks wait in different collectives: rank 1 on node0 (process 101) waits in broadcast #5 of 80 bytes; "
+        "ranks 0, 2 on node0, node1 wait in sum #5 of 80 bytes");
+  // An exchange has other bytes on every rank.
+  const Verdict same =
+      judge({waiting(call(Call::exchange, 5, 1), 11), waiting(call(Call::exchange, 5, 2), 11)}, kTimeout);
+  CHECK(same.kind == Kind::undelivered);
+}
+
+TEST_CASE("the first collective that is not the same tells more than where the ranks stand", "[hang]") {
+  std::vector<RankState> ranks = {waiting(call(Call::sum, 6), 11), waiting(call(Call::sum, 5), 11),
+                                  waiting(call(Call::sum, 6), 11)};
+  ranks[0].reference = ranks[2].reference = call(Call::broadcast, 5, 100, "active layers");
+  ranks[1].reference = call(Call::sum, 5);
+  CHECK(text_of(ranks) ==
+        "the ranks do not call the same: sum #5 of 8 bytes is what rank 1 on node0 (process 101) has called, broadcast "
+        "#5 of 100 bytes (active layers) is what ranks 0, 2 on node0, node1 have called; now ranks 0, 2 on node0, "
+        "node1 wait in sum #6 of 8 bytes, rank 1 on node0 (process 101) waits in sum #5 of 8 bytes");
+  const Verdict failed{.kind = Kind::failed, .culprits = {0}, .group = 1, .number = 5};
+  CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed")
+            .starts_with("rank 0 on node0 (process 100): MPI_Bcast failed: the ranks do not call the same: sum #5"));
+  ranks[1].reference = {};  // not known: then there is nothing to compare
+  CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed") ==
+        "rank 0 on node0 (process 100): MPI_Bcast failed; rank 1 on node0 (process 101) waits in sum #5 of 8 bytes, "
+        "rank 2 on node1 (process 102) waits in sum #6 of 8 bytes");
+}
+
+TEST_CASE("all in the same collective: MPI or the network", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5);
+  const std::vector<RankState> ranks = {waiting(sum, 11), waiting(sum, 10.1)};
+  CHECK(judge(ranks, kTimeout).kind == Kind::undelivered);
+  CHECK(judge({waiting(sum, 11), waiting(sum, 9.9)}, kTimeout).kind == Kind::none);
+  CHECK(text_of(ranks) == "MPI or the network does not deliver; ranks 0, 1 on node0 wait in sum #5 of 8 bytes");
+}
+
+namespace {
+
+/// Steps until the rule flags somebody, at most 1000; `seconds(step, rank)` in windows as the trainer makes them.
+template <class Seconds>
+std::vector<std::pair<int, StragglerRule::Change>> changes(int ranks, int steps, const Seconds& seconds) {
+  StragglerRule rule(ranks);
+  std::vector<std::pair<int, StragglerRule::Change>> all;
+  std::vector<double> window(static_cast<std::size_t>(ranks), 0.0);
+  for (int step = 1; step <= steps; ++step) {
+    for (int rank = 0; rank < ranks; ++rank)
+      window[static_cast<std::size_t>(rank)] += seconds(step, rank) / StragglerRule::kWindow;
+    if (step % StragglerRule::kWindow != 0) continue;
+    for (const StragglerRule::Change& change : rule.take(window)) all.emplace_back(step, change);
+    std::fill(window.begin(), window.end(), 0.0);
+  }
+  return all;
+}
+
+/// exp(sigma z), z normal, by Box and Muller from the counted generator.
+double noise(double sigma, int step, int rank) {
+  const Philox4 words =
+      random_words(11, Purpose::synthetic_data, 3, static_cast<std::uint64_t>(step), static_cast<std::uint32_t>(rank));
+  const double u = (words.v[0] + 1.0) / 4294967297.0, v = words.v[1] / 4294967296.0;
+  return std::exp(sigma * std::sqrt(-2 * std::log(u)) * std::cos(2 * 3.14159265358979 * v));
+}
+
+}  // namespace
+
+TEST_CASE("a rank that becomes slow is flagged within 20 steps, and keeps up again within 20", "[hang]") {
+  for (const int ranks : {2, 3, 4, 7})
+    for (const double factor : {2.0, 10.0})
+      for (int begin = 21; begin <= 26; ++begin) {
+        const int end = begin + 60, who = ranks - 1;
+        const auto found = changes(ranks, 150, [&](int step, int rank) {
+          return (rank == who && step >= begin && step < end ? factor : 1.0) * 0.05 * noise(0.05, step, rank);
+        });
+        INFO(ranks << " ranks, " << factor << ", step " << begin);
+        REQUIRE(found.size() == 2);
+        CHECK(found[0].second.rank == who);
+        CHECK(found[0].second.slow);
+        CHECK(found[0].first >= begin);
+        CHECK(found[0].first < begin + 20);
+        CHECK(found[0].second.ratio > 1 + 0.65 * (factor - 1));  // 11 of 15 steps at least, and noise
+        CHECK(found[0].second.ratio < 1.1 * factor);
+        CHECK(found[1].second.rank == who);
+        CHECK(!found[1].second.slow);
+        CHECK(found[1].first >= end);
+        CHECK(found[1].first < end + 20);
+      }
+}
+
+TEST_CASE("noise, a burst, and what costs next to nothing are no straggler", "[hang]") {
+  // sigma = 0.2: one step in six is 22 % slower, one in 700 by 80 %.
+  CHECK(changes(4, 10000, [](int step, int rank) { return 0.05 * noise(0.2, step, rank); }).empty());
+  CHECK(changes(2, 10000, [](int step, int rank) { return 0.05 * noise(0.2, step, rank); }).empty());
+  CHECK(changes(3, 100, [](int step, int rank) { return rank == 1 && step > 40 && step <= 50 ? 0.5 : 0.05; }).empty());
+  CHECK(changes(3, 100, [](int, int rank) { return rank == 1 ? 1.9e-3 : 1e-3; }).empty());
+  CHECK(changes(1, 100, [](int step, int) { return static_cast<double>(step); }).empty());
+}
+
+TEST_CASE("two slow ranks of five are both flagged", "[hang]") {
+  const auto found = changes(5, 20, [](int, int rank) { return rank < 2 ? 0.1 : 0.05; });
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].second.rank == 0);
+  CHECK(found[1].second.rank == 1);
+}
