@@ -907,7 +907,7 @@ const char* const kVerbs =
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
-    "  data convert      binary image records or arrays of NumPy -> a data file\n"
+    "  data convert      binary image records, arrays of NumPy, HDF5 -> a data file\n"
     "  data synthetic    write a synthetic data file\n"
     "  data inspect      describe data files\n"
     "  plot              draw the results of runs\n"
@@ -954,9 +954,11 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
   if (verb == "convert") {
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
-    Options options("data convert", "Makes a data file from binary records, e.g. CIFAR-10's, or from arrays of NumPy.");
-    options.add("SOURCE", o.source,
-                "a folder with data_batch_*.bin and test_batch.bin, or a .pickle, .npz or .npy file of images");
+    Options options("data convert", "Makes a data file from binary records, arrays of NumPy, or other HDF5 files.");
+    options.add(
+        "SOURCE", o.source,
+        "a folder with data_batch_*.bin and test_batch.bin; a .pickle, .npz or .npy file of images; an HDF5 file "
+        "in chunks or compressed");
     options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
     options.add("--labels", o.labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
                 kPath);
