@@ -756,6 +756,10 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--out", o.out, "folder for results; none: runs/ and the time or Slurm job", {.label = "DIR"});
   options.add("--max-steps", o.max_steps, "end after N steps in all; 0: when the epochs are done", kCount);
   options.add("--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: every epoch", kCount);
+  options.add("--checkpoint-async", o.checkpoint_async,
+              "write checkpoints while training goes on; takes a second copy");
+  options.add("--on-full", o.on_full, "a checkpoint cannot be written (disk full): end, or train on to the next one",
+              one_of({"stop", "continue"}));
   options.add("--resume", o.resume,
               "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
               {.label = "auto|never|PATH"});
