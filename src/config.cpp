@@ -764,6 +764,10 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--out", o.out, "folder for results; none: runs/ and the time or Slurm job", {.label = "DIR"});
   options.add("--max-steps", o.max_steps, "end after N steps in all; 0: when the epochs are done", kCount);
   options.add("--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: every epoch", kCount);
+  options.add("--checkpoint-async", o.checkpoint_async,
+              "write checkpoints while training goes on; takes a second copy");
+  options.add("--on-full", o.on_full, "a checkpoint cannot be written (disk full): end, or train on to the next one",
+              one_of({"stop", "continue"}));
   options.add("--resume", o.resume,
               "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
               {.label = "auto|never|PATH"});
@@ -928,7 +932,7 @@ const char* const kVerbs =
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
-    "  data convert      binary image records or arrays of NumPy -> a data file\n"
+    "  data convert      binary image records, arrays of NumPy, HDF5 -> a data file\n"
     "  data synthetic    write a synthetic data file\n"
     "  data inspect      describe data files\n"
     "  plot              draw the results of runs\n"
@@ -975,9 +979,11 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
   if (verb == "convert") {
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
-    Options options("data convert", "Makes a data file from binary records, e.g. CIFAR-10's, or from arrays of NumPy.");
-    options.add("SOURCE", o.source,
-                "a folder with data_batch_*.bin and test_batch.bin, or a .pickle, .npz or .npy file of images");
+    Options options("data convert", "Makes a data file from binary records, arrays of NumPy, or other HDF5 files.");
+    options.add(
+        "SOURCE", o.source,
+        "a folder with data_batch_*.bin and test_batch.bin; a .pickle, .npz or .npy file of images; an HDF5 file "
+        "in chunks or compressed");
     options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
     options.add("--labels", o.labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
                 kPath);

@@ -26,7 +26,7 @@ LOST = 3
 # CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
 # of dat_mpi_tests_double.
 SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake", "e2e:restart",
-         "slurm:Decisions", "slurm:Printed"]
+         "e2e:files", "slurm:Decisions", "slurm:Printed"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
@@ -38,6 +38,7 @@ PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_exampl
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 TREE, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
+READER = "src/io/hdf5_reader.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
@@ -468,6 +469,30 @@ MUTATIONS = [
      "0;\n    set_running", "step:local statistics"),
     ("running mean and variance exchanged", "src/replica/model_state.cpp", "load(\".running_mean\", model.running_mean);",
      "load(\".running_mean\", model.running_variance);", "step:defaults"),
+    # Files.
+    ("structure has no budget", READER, 'check(budget_ >= 0, "its parts', 'check(true, "its parts', "unit:[#test_hdf5_reader]"),
+    ("a shape may be larger than its data", READER, "found.stored / object.data.type.size", "found.stored",
+     "unit:[#test_hdf5_reader]"),
+    ("an object may have two names", READER, "if (!seen_.emplace(address, path).second) not_plain", "if (false) not_plain",
+     "unit:[#test_hdf5_reader]"),
+    ("rows of a heap's blocks are off by one", READER, "size = row == 0 ? start : start << (row - 1);",
+     "size = row == 0 ? start : start << row;", "unit:[#test_hdf5_reader]"),
+    ("the seal is written before the file is whole", "src/io/file.cpp", "    write(temporary);\n    seal(temporary);",
+     "    write(temporary);", "unit:[#test_checkpoint]"),
+    ("the temporary file has the checkpoint's name", "src/io/file.cpp", '(fs::path(folder) / ("." + target', '(fs::path(folder) / ("" + target',
+     "unit:[#test_checkpoint]"),
+    ("the oldest goes before the newest is there", "src/io/checkpoint.cpp", "constexpr std::size_t kKept = 3;",
+     "constexpr std::size_t kKept = 0;", "unit:[#test_checkpoint]"),
+    ("a checkpoint under another name is taken", "src/io/checkpoint.cpp", "of->second == step, ExitCode", "true, ExitCode",
+     "unit:[#test_checkpoint]"),
+    ("nobody waits for the checkpoint under way", "src/verbs/train.cpp", "if (writing_.valid()) attempt", "if (false) attempt",
+     "e2e:files"),
+    ("a missing last checkpoint is forgotten", "src/verbs/train.cpp", "if (unsaved_) throw", "if (false) throw", "e2e:files"),
+    ("a full disk ends the run in any case", "src/verbs/train.cpp", 'options_.on_full != "continue") throw;', "true) throw;",
+     "e2e:files"),
+    ("a signal at the start is only noted", "src/verbs/train.cpp", "if (under_way == 0) {", "if (false) {", "e2e:files"),
+    ("a record that did not fit is lost", "src/io/report.cpp", "unwritten_.append(line_.data() + done, length - done);", "",
+     "e2e:files"),
     # Evaluation.
     ("evaluation with each rank's own statistics", STATISTICS, "  ranks.broadcast(root.data(), root.size() * sizeof(float));\n",
      "", "step:local statistics"),

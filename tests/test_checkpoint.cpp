@@ -1,11 +1,16 @@
+#include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -52,6 +57,41 @@ Checkpoint example(std::int64_t step) {
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// nightly.sh asks for more.
+std::uint32_t random_flips() {
+  const char* count = std::getenv("DAT_TEST_FLIPS");
+  return count != nullptr ? static_cast<std::uint32_t>(std::atoi(count)) : 1000;
+}
+
+/// Does `work` in a child process that is killed right behind its n-th system call, counted from 1. False: it has ended
+/// before.
+bool killed_behind(int n, const std::function<void()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(3);
+    raise(SIGSTOP);
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  REQUIRE(WIFSTOPPED(status));  // else the system does not let processes be traced
+  ptrace(PTRACE_SETOPTIONS, child, nullptr, static_cast<long>(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+  for (int stops = 0; stops < 2 * n;) {  // one where a call begins, one where it ends
+    ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    waitpid(child, &status, 0);
+    if (!WIFSTOPPED(status)) {
+      REQUIRE(WIFEXITED(status));
+      REQUIRE(WEXITSTATUS(status) == 0);
+      return false;
+    }
+    stops += WSTOPSIG(status) == (SIGTRAP | 0x80);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return true;
 }
 
 void check_same(const Checkpoint& a, const Checkpoint& b) {
@@ -129,7 +169,7 @@ TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, heade
 
   std::vector<std::size_t> bits(8 * (kSealBytes + 64));
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = i;
-  for (std::uint32_t i = 0; i < 1000; ++i) {
+  for (std::uint32_t i = 0; i < random_flips(); ++i) {
     bits.push_back(random_words(1, Purpose::shuffle, 0, 0, i).v[0] % (8 * whole.size()));
   }
   std::string damaged = whole;
@@ -243,4 +283,52 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
   checkpoints.save(3, example(3));
   check_same(example(3), checkpoints.newest(silent).value());
   CHECK(error_of([] { CheckpointFolder("/proc/none", false); }).substr(0, 3) == "9: ");
+}
+
+TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good checkpoint, and the next one works") {
+  const TemporaryFolder folder;
+  const std::string kept = folder / "kept", run = folder / "run";
+  {
+    const CheckpointFolder checkpoints(kept, false);
+    for (const std::int64_t step : {1, 2, 3}) checkpoints.save(step, example(step));
+  }
+  const auto silent = [](const std::string& warning) { FAIL(warning); };
+  const Checkpoint next = example(4);
+  std::int64_t newest = 3;
+  int calls = 0;
+  for (bool killed = true; killed;) {
+    std::filesystem::remove_all(run);
+    std::filesystem::copy(kept, run);
+    const CheckpointFolder checkpoints(run, true);
+    killed = killed_behind(++calls, [&] { checkpoints.save(4, next); });
+    const Checkpoint found = checkpoints.newest(silent).value();
+    const std::int64_t step = found.integers.at("step");
+    CAPTURE(calls, step);
+    // Old until the new one has its name, new ever after.
+    REQUIRE((step == newest || (newest == 3 && step == 4)));
+    newest = step;
+    check_same(example(step), found);
+    if (calls % 8 != 0 && killed) continue;
+    const CheckpointFolder again(run, true);
+    again.save(5, example(5));
+    check_same(example(5), again.newest(silent).value());
+    for (const auto& entry : std::filesystem::directory_iterator(run))
+      REQUIRE(entry.path().filename().string().find(".tmp-") == std::string::npos);
+  }
+  CHECK(newest == 4);
+  CHECK(calls > 60);  // create, write, flush, read back, rename, flush, and the same for `latest`
+}
+
+TEST_CASE("A checkpoint under the name of another one is refused, and the one before it taken") {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path(), false);
+  for (const std::int64_t step : {10, 20, 30}) checkpoints.save(step, example(step));
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& warning) { warnings.push_back(warning); };
+  std::filesystem::rename(folder / "step-000000030.h5", folder / "held");
+  std::filesystem::rename(folder / "step-000000020.h5", folder / "step-000000030.h5");
+  std::filesystem::rename(folder / "held", folder / "step-000000020.h5");
+  check_same(example(10), checkpoints.newest(warn).value());
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[0], "step-000000030.h5: the checkpoint is that of another step"));
 }

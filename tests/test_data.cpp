@@ -1,4 +1,5 @@
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "dat/file.hpp"
 #include "dat/loader.hpp"
 #include "dat/random.hpp"
+#include "io/confined.hpp"
 #include "io/hdf5.hpp"
 #include "temporary_folder.hpp"
 
@@ -255,7 +258,7 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   CHECK(set->info().channels == 1);
 }
 
-TEST_CASE("Chunked, compressed images read the same as contiguous ones") {
+TEST_CASE("Chunked, compressed images are refused, and read the same as contiguous ones once they are converted") {
   const TemporaryFolder folder;
   write_data_file(folder / "plain.h5");
   std::vector<std::uint8_t> pixels(4 * 108);
@@ -277,12 +280,46 @@ TEST_CASE("Chunked, compressed images read the same as contiguous ones") {
   H5Fclose(file);
 
   const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
-  const auto packed = open_dataset({folder / "packed.h5"}, "train", 0);
+  const std::string error = error_of([&] { static_cast<void>(open_dataset({folder / "packed.h5"}, "train", 0)); });
+  CHECK(error.substr(0, 3) == "3: ");
+  CHECK(contains(error, "'dat_hpc data convert " + (folder / "packed.h5") + " NEW'"));
+  convert_dataset({.source = folder / "packed.h5", .output = folder / "converted.h5", .labels = ""});
+  CHECK(check_seal(folder / "converted.h5").empty());
+  const auto packed = open_dataset({folder / "converted.h5"}, "train", 0);
   REQUIRE(packed->size() == plain->size());
   for (int i = 0; i < 4; ++i) {
     CHECK(pixels_of(*packed, i) == pixels_of(*plain, i));
     CHECK(packed->label(i) == plain->label(i));
   }
+}
+
+TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {
+  const Limits limits{.cpu_seconds = 1, .memory = 64 << 20};
+  const auto error = [&](const std::function<void()>& work) {
+    return error_of([&] { confined("set.h5", limits, work); });
+  };
+  const TemporaryFolder folder;
+  CHECK(error([&] { write_bytes(folder / "made", "here"); }) == "none");
+  CHECK(read_bytes(folder / "made") == "here");
+  CHECK(error([] { fail(ExitCode::io, "disk full: ", std::string(10000, 'x')); }) ==
+        "9: disk full: " + std::string(10000, 'x'));
+  CHECK(contains(error([] { throw std::runtime_error("odd"); }), "3: set.h5: a library failed: odd"));
+  CHECK(contains(error([] { raise(SIGKILL); }), "3: set.h5: the process that read it was ended by signal 9"));
+  CHECK(contains(error([] { _exit(7); }), "3: set.h5: the process that read it was ended"));
+  volatile bool going = true;
+  CHECK(contains(error([&] {
+                   while (going) {
+                   }
+                 }),
+                 "3: set.h5: reading it does not end (1 s)"));
+#if !defined(__SANITIZE_ADDRESS__)
+  CHECK(contains(error([] {
+                   std::vector<std::vector<char>> all;
+                   for (int i = 0; i < 100; ++i) all.emplace_back(std::size_t{1} << 20, 'x');
+                   if (all[99][5] != 'x') fail(ExitCode::data, "cannot be");
+                 }),
+                 "3: set.h5: wants more than three times its size of memory"));
+#endif
 }
 
 TEST_CASE("Data of a wrong shape, type or range are refused with the names of file and dataset") {
@@ -303,7 +340,7 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
     write(file);
   };
 
-  refused("no such file");
+  refused("No such file");
   write_bytes(path, "nothing of the kind");
   refused("not a whole HDF5 file");
   write_bytes(path, "");
@@ -383,17 +420,17 @@ TEST_CASE("A small file that claims huge data, or that points to other files, is
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), creation = H5Pcreate(H5P_DATASET_CREATE);
   std::array<hsize_t, 4> dims = {hsize_t{1} << 40, 6, 6, 3};
   std::string reason;
-  SECTION("contiguous") { reason = "claims"; }
+  SECTION("contiguous") { reason = "larger than what is stored of it"; }
   SECTION("chunked, beyond 2^63 bytes") {
     dims[1] = dims[2] = 60000;
     const std::array<hsize_t, 4> chunk = {16, 6, 6, 3};
     H5Pset_chunk(creation, 4, chunk.data());
-    reason = "impossible size";
+    reason = "in chunks";
   }
   SECTION("chunked, nothing stored") {
     const std::array<hsize_t, 4> chunk = {16, 6, 6, 3};
     H5Pset_chunk(creation, 4, chunk.data());
-    reason = "claims";
+    reason = "in chunks";
   }
   SECTION("stored in another file") {
     dims[0] = 4;
@@ -404,7 +441,7 @@ TEST_CASE("A small file that claims huge data, or that points to other files, is
   SECTION("a link to another file") {
     write_data_file(folder / "other.h5");
     H5Lcreate_external((folder / "other.h5").c_str(), "train/images", file, "train/images", H5P_DEFAULT, H5P_DEFAULT);
-    reason = "/train/images";
+    reason = "soft or external link";
   }
   const hid_t space = H5Screate_simple(4, dims.data(), nullptr);
   const hid_t set = H5Dcreate2(file, "train/images", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);

@@ -89,6 +89,8 @@ struct TrainOptions {
   std::int64_t max_steps = 0;         ///< 0: no limit
   int eval_every = 10;                ///< epochs; 0: only at the end
   std::int64_t checkpoint_every = 0;  ///< steps; 0: every epoch
+  bool checkpoint_async = false;      ///< write checkpoints beside the steps
+  std::string on_full = "stop";       ///< stop | continue: where a checkpoint cannot be written
   std::string resume = "auto";        ///< auto | never | path of a checkpoint or of a run
   std::string initialize;             ///< path of weights to begin with; empty: random ones
   std::uint64_t seed = 1;

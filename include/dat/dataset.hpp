@@ -38,7 +38,8 @@ class Dataset {
 
 /// Opens `/split/images` uint8 [n,s,s,c] and `/split/labels` integer [n] of all files (data/README.md). The classes are
 /// those named in a file; where no file names any, the highest label of all splits + 1. Error(data): a file is missing,
-/// no HDF5, damaged (files made by write_synthetic and convert_dataset are sealed: file.hpp), has no such split, has
+/// no plain HDF5 (io/hdf5_reader.hpp; convert_dataset makes it), damaged (files made by write_synthetic and
+/// convert_dataset are sealed: file.hpp), has no such split, has
 /// other shapes or types than said, labels out of range, or files that do not fit together. Of several files, those
 /// without test images add none to "test". limit > 0: the first `limit` samples only.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
@@ -74,7 +75,9 @@ void write_synthetic(const SyntheticOptions&, const std::string& path);
 
 /// Converts what others have to a data file: a folder of binary records (CIFAR-10: `data_batch_*.bin`,
 /// `test_batch.bin`; label bytes, then CHW pixels), or images and labels as arrays of NumPy, in a pickle, an .npz or
-/// two .npy files. Arrays become the split "train" and name no classes. No more than a block of images is in memory.
+/// two .npy files; or an HDF5 file with chunks, filters or links, of which the result is a plain one
+/// (io/hdf5_reader.hpp). Arrays become the split "train" and name no classes. No more than a block of images is in
+/// memory. The work is done in a child process with limits to its time and memory: a damaged file cannot hold it up.
 /// Error(data): a missing, short or damaged file, a label >= classes, an unknown layout; see io/arrays.hpp. Error(io).
 struct ConvertOptions {
   std::string source, output;

@@ -95,6 +95,7 @@ struct RunFacts {
   int attack_steps = 0;               ///< gradients per image and step, at most
   double progress_seconds = 10;       ///< between progress lines when the output is no terminal
   bool quiet = false;
+  bool keep_on = false;  ///< records that cannot be written are kept for later: Error(io) comes from metrics_bytes()
 };
 
 /// A radius or step size as people write it: "8/255", "0.03".
@@ -142,13 +143,15 @@ class Report {
   void message(const std::string& line);  ///< to the terminal and run.log
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
-  [[nodiscard]] std::int64_t metrics_bytes() const;
+  [[nodiscard]] std::int64_t metrics_bytes();
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.
   std::string finish(const FinalResult&);
 
  private:
   using Clock = std::chrono::steady_clock;
   void write_line(std::size_t length);  // the first `length` bytes of line_
+  /// Bytes that could be written; errno where it is not all of them.
+  [[nodiscard]] std::size_t append(const char* data, std::size_t length);
   void log(const char* text);
   void print(const char* text);
   void progress(const StepRecord&);
@@ -158,6 +161,7 @@ class Report {
   std::FILE* log_ = nullptr;
   std::int64_t metrics_bytes_ = 0;
   std::vector<char> line_;
+  std::string unwritten_;                                    ///< keep_on: lines that come before the next one
   Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
   std::int64_t first_step_ = -1, images_since_ = 0;
   bool terminal_ = false, progress_shown_ = false;

@@ -60,6 +60,12 @@ class ArrayFile {
 [[nodiscard]] std::int64_t read_npy_header(ByteStream& stream, std::int64_t size, const std::string& where,
                                            StoredArray& array);
 
+/// Calls `use` with the pixels [k][size][size][3] and labels [k] of one block of binary records after the other: label
+/// bytes of which the last one counts, then the planes of a square image. Error(data): a label >= classes.
+using UseRecords =
+    std::function<void(const std::vector<std::uint8_t>& pixels, const std::vector<std::uint8_t>& labels)>;
+void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use);
+
 /// Images and labels that belong together, of known layout.
 struct ImageArrays {
   std::string file;  ///< for messages

@@ -11,6 +11,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "io/checkpoint_file.hpp"
 #include "io/hdf5.hpp"
 
 namespace dat {
@@ -50,7 +51,7 @@ std::string shape_text(const Shape& shape) {
 }
 
 // Datasets of float32 below `group`, in the order in which they were written.
-void read_arrays(const Hdf5File& file, const std::string& group, std::vector<Checkpoint::Array>& arrays) {
+void read_arrays(const Hdf5Reader& file, const std::string& group, std::vector<Checkpoint::Array>& arrays) {
   for (const std::string& name : file.list(group)) {
     const std::string path = group + "/" + name;
     if (file.is_group(path)) {
@@ -104,7 +105,11 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 Checkpoint read_checkpoint(const std::string& path) {
   const std::string damage = check_seal(path);
   require(damage.empty(), ExitCode::checkpoint, path, ": the checkpoint ", damage);
-  const Hdf5File file = Hdf5File::open(path, ExitCode::checkpoint);
+  return read_checkpoint(Hdf5Reader::open(path, ExitCode::checkpoint));
+}
+
+Checkpoint read_checkpoint(const Hdf5Reader& file) {
+  const std::string& path = file.path();
   const std::string kind = file.text("/", "filetype").value_or("unknown");
   require(kind == "checkpoint", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not a checkpoint");
   const std::int64_t version = file.integer("/", "format_version").value_or(0);
@@ -138,8 +143,16 @@ Checkpoint read_checkpoint(const std::string& path) {
 }
 
 Checkpoint read_weights(const std::string& path) {
-  if (has_seal(path)) return read_checkpoint(path);
-  const Hdf5File file = Hdf5File::open(path, ExitCode::checkpoint);
+  if (!has_seal(path)) return read_weights(Hdf5Reader::open(path, ExitCode::checkpoint));
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::checkpoint, path, ": the file ", damage);
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);
+  // A state_dict that was converted has a seal, too.
+  return file.text("/", "filetype") == "checkpoint" ? read_checkpoint(file) : read_weights(file);
+}
+
+Checkpoint read_weights(const Hdf5Reader& file) {
+  const std::string& path = file.path();
   const std::string kind = file.text("/", "filetype").value_or("weights");
   require(kind == "weights", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not weights");
   Checkpoint weights;
@@ -217,7 +230,11 @@ std::optional<Checkpoint> CheckpointFolder::newest_in(const std::string& folder,
   if (found.empty()) return std::nullopt;
   for (const auto& [step, path] : found) {
     try {
-      return read_checkpoint(path);
+      Checkpoint checkpoint = read_checkpoint(path);
+      const auto of = checkpoint.integers.find("step");
+      require(of != checkpoint.integers.end() && of->second == step, ExitCode::checkpoint, path,
+              ": the checkpoint is that of another step than its name says");
+      return checkpoint;
     } catch (const Error& error) {
       warn(std::string(error.what()) + "; trying the one before it");
     }

@@ -11,6 +11,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "io/arrays.hpp"
+#include "io/confined.hpp"
 #include "io/data_file.hpp"
 
 namespace dat {
@@ -82,6 +83,35 @@ std::vector<std::string> class_names(const ConvertOptions& options) {
   return names;
 }
 
+}  // namespace
+
+void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use) {
+  const std::int64_t area = std::int64_t{size} * size, record = label_bytes + 3 * area;
+  const std::int64_t total = file.size() / record, block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / record);
+  std::vector<std::uint8_t> records, pixels, labels;
+  for (std::int64_t begin = 0; begin < total; begin += block) {
+    const std::int64_t count = std::min(block, total - begin);
+    records.resize(static_cast<std::size_t>(count * record));
+    file.read(begin * record, records.data(), count * record);
+    pixels.resize(static_cast<std::size_t>(count * 3 * area));
+    labels.resize(static_cast<std::size_t>(count));
+    std::uint8_t* pixel = pixels.data();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint8_t* planes = records.data() + i * record + label_bytes;
+      const std::uint8_t label = planes[-1];
+      require(label < classes, ExitCode::data, file.name(), ": label ", int{label}, " of record ", begin + i, " (byte ",
+              (begin + i) * record + label_bytes - 1, ") is not in 0..", classes - 1);
+      labels[static_cast<std::size_t>(i)] = label;
+      for (std::int64_t at = 0; at < area; ++at) {
+        for (int channel = 0; channel < 3; ++channel) *pixel++ = planes[channel * area + at];
+      }
+    }
+    use(pixels, labels);
+  }
+}
+
+namespace {
+
 void convert_split(const ConvertOptions& options, const std::vector<fs::path>& files, int classes,
                    const std::string& split, DataFileWriter& writer) {
   const std::int64_t area = std::int64_t{options.size} * options.size;
@@ -97,31 +127,9 @@ void convert_split(const ConvertOptions& options, const std::vector<fs::path>& f
     samples += bytes / record;
   }
   writer.begin(split, samples);
-  const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / record);
-  std::vector<std::uint8_t> records(static_cast<std::size_t>(block * record)), pixels, labels;
-  for (const fs::path& path : files) {
-    std::ifstream file(path, std::ios::binary);
-    const std::int64_t total = static_cast<std::int64_t>(fs::file_size(path)) / record;
-    for (std::int64_t begin = 0; begin < total; begin += block) {
-      const std::int64_t count = std::min(block, total - begin);
-      file.read(reinterpret_cast<char*>(records.data()), count * record);
-      require(file.good(), ExitCode::data, path.string(), ": cannot be read beyond record ", begin);
-      pixels.resize(static_cast<std::size_t>(count * 3 * area));
-      labels.resize(static_cast<std::size_t>(count));
-      std::uint8_t* pixel = pixels.data();
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::uint8_t* planes = records.data() + i * record + options.label_bytes;
-        const std::uint8_t label = planes[-1];
-        require(label < classes, ExitCode::data, path.string(), ": label ", int{label}, " of record ", begin + i,
-                " (byte ", (begin + i) * record + options.label_bytes - 1, ") is not in 0..", classes - 1);
-        labels[static_cast<std::size_t>(i)] = label;
-        for (std::int64_t at = 0; at < area; ++at) {
-          for (int channel = 0; channel < 3; ++channel) *pixel++ = planes[channel * area + at];
-        }
-      }
-      writer.add(pixels, labels);
-    }
-  }
+  for (const fs::path& path : files)
+    read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
+                 [&](const auto& pixels, const auto& labels) { writer.add(pixels, labels); });
   writer.end();
 }
 
@@ -177,6 +185,98 @@ void convert_arrays(const ConvertOptions& options) {
   });
 }
 
+/// All datasets below `group`, each in one piece.
+void copy_plainly(const Hdf5File& from, const std::string& group, int depth, Hdf5File& to) {
+  constexpr int kMaxDepth = 16;
+  require(depth <= kMaxDepth, ExitCode::data, from.path(), ": has groups in groups without end");
+  const auto copy = [&]<class T>(const std::string& name, const Shape& shape, T) {
+    to.declare<T>(name, shape);
+    const std::int64_t rows = shape.empty() ? 1 : shape[0];
+    std::int64_t row = sizeof(T);
+    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+    const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / std::max<std::int64_t>(1, row));
+    Shape whole;
+    if (shape.empty()) return to.write_rows(name, 0, from.read<T>(name, whole));
+    for (std::int64_t first = 0; first < rows && row > 0; first += block)
+      to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
+  };
+  for (const std::string& member : from.list(group)) {
+    const std::string name = group == "/" ? member : group + "/" + member;
+    if (from.is_group(name)) {
+      copy_plainly(from, name, depth + 1, to);
+      continue;
+    }
+    const Hdf5Info info = from.info(name);
+    switch (info.kind) {
+      case Hdf5Info::Kind::u8:
+        copy(name, info.shape, std::uint8_t{});
+        break;
+      case Hdf5Info::Kind::integer:
+        copy(name, info.shape, std::int64_t{});
+        break;
+      case Hdf5Info::Kind::real:
+        if (info.element <= 4)
+          copy(name, info.shape, float{});
+        else
+          copy(name, info.shape, double{});
+        break;
+      default:
+        fail(ExitCode::data, from.path(), ": dataset ", name, " holds neither integers nor real numbers; leave it out");
+    }
+  }
+}
+
+/// A plain file (Hdf5Reader) with the numbers of another one, and the attributes of its root.
+void convert_hdf5(const ConvertOptions& options) {
+  require(options.labels.empty() && options.size == 0 && options.label_bytes == 1 && options.classes == 0,
+          ExitCode::usage, options.source,
+          " is an HDF5 file, which says for itself what it holds; leave the options off");
+  const Hdf5File from = Hdf5File::open(options.source, ExitCode::data);
+  write_sealed(options.output, [&](const std::string& temporary) {
+    Hdf5File to = Hdf5File::create(temporary);
+    for (const std::string& name : from.attribute_names("/")) {
+      if (const auto number = from.integer("/", name)) to.set_integer("/", name, *number);
+      const auto texts = from.texts("/", name);
+      if (texts && texts->size() == 1) to.set_text("/", name, texts->front());
+      if (texts && texts->size() > 1) to.set_texts("/", name, *texts);
+    }
+    copy_plainly(from, "/", 0, to);
+    to.close();
+  });
+}
+
+bool is_hdf5(const ByteSource& file) {
+  char begin[8] = {};
+  for (std::int64_t at = 0; at + std::ssize(begin) <= file.size(); at = at == 0 ? 512 : 2 * at) {
+    file.read(at, begin, sizeof begin);
+    if (std::equal(std::begin(begin), std::end(begin), "\x89HDF\r\n\x1a\n")) return true;
+  }
+  return false;
+}
+
+/// Bytes of all files that are read.
+std::int64_t bytes_of(const ConvertOptions& options) {
+  std::int64_t bytes = 0;
+  std::error_code error;
+  const auto add = [&](const fs::path& path) {
+    const std::uintmax_t size = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+    if (!error) bytes += static_cast<std::int64_t>(size);
+  };
+  for (const std::string& path : {options.source, options.labels}) add(path);
+  for (const auto& entry : fs::directory_iterator(options.source, error)) add(entry.path());
+  return bytes;
+}
+
+void convert_here(const ConvertOptions& options, bool folder) {
+  if (folder) {
+    ConvertOptions records = options;
+    if (records.size == 0) records.size = 32;
+    return convert_records(records);
+  }
+  if (is_hdf5(*open_bytes(options.source))) return convert_hdf5(options);
+  convert_arrays(options);
+}
+
 }  // namespace
 
 void convert_dataset(const ConvertOptions& options) {
@@ -186,10 +286,17 @@ void convert_dataset(const ConvertOptions& options) {
   const auto kind = fs::status(options.source, error).type();
   require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,
           ": there is no such folder or file");
-  if (kind == fs::file_type::regular) return convert_arrays(options);
-  ConvertOptions records = options;
-  if (records.size == 0) records.size = 32;
-  convert_records(records);
+  // 4 MB a second is slow, a hundredfold of compressed data included.
+  const std::int64_t bytes = bytes_of(options);
+  const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
+  try {
+    confined(options.source, limits, [&] { convert_here(options, kind == fs::file_type::directory); });
+  } catch (...) {
+    const fs::path output(options.output);
+    const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
+    if (fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+    throw;
+  }
 }
 
 }  // namespace dat

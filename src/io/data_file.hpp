@@ -8,6 +8,7 @@
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
 #include "io/hdf5.hpp"
+#include "io/hdf5_reader.hpp"
 
 namespace dat {
 
@@ -15,7 +16,7 @@ constexpr const char* kSplits[] = {"train", "test"};
 constexpr std::int64_t kDatasetFormat = 1;
 
 /// Opens a data file for reading: its seal, if it has one, is checked, then its kind and version. Error(data).
-[[nodiscard]] Hdf5File open_data_file(const std::string& path);
+[[nodiscard]] Hdf5Reader open_data_file(const std::string& path);
 
 /// Writes a data file split by split, block by block: no more than a block is in memory. For the inside of
 /// write_sealed. Without class names the file names none. Error(io).

@@ -11,29 +11,23 @@
 
 #include "dat/error.hpp"
 #include "io/data_file.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_reader.hpp"
 
 namespace dat {
 namespace {
 
 constexpr int kMaxClasses = 256;  // a label is one byte
 
-// Samples begin, begin + 1, ... of a pool lie in one file, at `offset`, or in memory where a file stores them
-// otherwise.
+// Samples begin, begin + 1, ... of a pool lie in one file, at `offset`.
 struct Part {
   std::string path;
   std::int64_t begin = 0;
   int fd = -1;
   std::int64_t offset = 0;
-  std::vector<std::uint8_t> memory;
 
   Part() = default;
   Part(Part&& other) noexcept
-      : path(std::move(other.path)),
-        begin(other.begin),
-        fd(std::exchange(other.fd, -1)),
-        offset(other.offset),
-        memory(std::move(other.memory)) {}
+      : path(std::move(other.path)), begin(other.begin), fd(std::exchange(other.fd, -1)), offset(other.offset) {}
   Part& operator=(Part&&) = delete;
   ~Part() {
     if (fd >= 0) ::close(fd);
@@ -57,10 +51,6 @@ class FileDataset : public Dataset {
     const Part& part = *std::prev(after);
     const auto bytes = static_cast<std::int64_t>(info_.image_bytes());
     const std::int64_t at = (index - part.begin) * bytes;
-    if (part.fd < 0) {
-      std::copy_n(part.memory.begin() + at, bytes, pixels);
-      return;
-    }
     for (std::int64_t done = 0; done < bytes;) {
       const ssize_t got =
           ::pread(part.fd, pixels + done, static_cast<std::size_t>(bytes - done), part.offset + at + done);
@@ -86,7 +76,7 @@ struct Split {
 };
 
 // Shapes, types and labels of a split; no pixels.
-Split check_split(const Hdf5File& file, const std::string& name, int classes) {
+Split check_split(const Hdf5Reader& file, const std::string& name, int classes) {
   const std::string& path = file.path();
   const std::string images = in_split(name, "images"), labels = in_split(name, "labels");
   for (const std::string& dataset : {images, labels}) {
@@ -109,12 +99,14 @@ Split check_split(const Hdf5File& file, const std::string& name, int classes) {
   split.size = static_cast<int>(info.shape[1]);
   split.channels = static_cast<int>(info.shape[3]);
   split.offset = info.offset;
-  Shape shape;
-  for (const std::int64_t label : file.read<std::int64_t>(labels, shape)) {
-    require(label >= 0 && label < classes, ExitCode::data, path, ": label ", label, " of sample ", split.labels.size(),
-            " in ", labels, " is not in 0..", classes - 1);
-    split.labels.push_back(static_cast<std::uint8_t>(label));
-  }
+  split.labels.reserve(file.elements(labels));
+  file.read_blocks<std::int64_t>(labels, [&](std::span<const std::int64_t> block) {
+    for (const std::int64_t label : block) {
+      require(label >= 0 && label < classes, ExitCode::data, path, ": label ", label, " of sample ",
+              split.labels.size(), " in ", labels, " is not in 0..", classes - 1);
+      split.labels.push_back(static_cast<std::uint8_t>(label));
+    }
+  });
   return split;
 }
 
@@ -126,13 +118,13 @@ std::vector<std::string> numbered_classes(int classes) {
   return names;
 }
 
-Hdf5File open_data_file(const std::string& path) {
+Hdf5Reader open_data_file(const std::string& path) {
   if (has_seal(path)) {
     const std::string damage = check_seal(path);
     require(damage.empty(), ExitCode::data, path, ": the data file ", damage,
             "; make it anew, or, if the change was meant, take the seal off (data/README.md)");
   }
-  Hdf5File file = Hdf5File::open(path, ExitCode::data);
+  Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
   const std::string kind = file.text("/", "filetype").value_or("dataset");
   require(kind == "dataset", ExitCode::data, path, ": is a file of kind '", kind, "', not a data file");
   const std::int64_t version = file.integer("/", "format_version").value_or(kDatasetFormat);
@@ -151,7 +143,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
   std::string shaped_by;  // the first one that was taken
   int highest = 1;
   for (const std::string& path : paths) {
-    const Hdf5File file = open_data_file(path);
+    const Hdf5Reader file = open_data_file(path);
     int classes = kMaxClasses;
     if (auto names = file.texts("/", "class_names")) {
       require(names->size() >= 2 && names->size() <= kMaxClasses, ExitCode::data, path, ": class_names lists ",
@@ -183,13 +175,8 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
     part.path = path;
     part.begin = static_cast<std::int64_t>(labels.size());
     part.offset = wanted.offset;
-    if (part.offset >= 0) {
-      part.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      require(part.fd >= 0, ExitCode::data, path, ": cannot be opened: ", system_reason(errno));
-    } else {
-      Shape shape;
-      part.memory = file.read<std::uint8_t>(in_split(split, "images"), shape);
-    }
+    part.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    require(part.fd >= 0, ExitCode::data, path, ": cannot be opened: ", system_reason(errno));
     parts.push_back(std::move(part));
     labels.insert(labels.end(), wanted.labels.begin(), wanted.labels.end());
   }

@@ -127,12 +127,13 @@ void write_atomically(const std::string& path, const std::function<void(const st
   sync_to_disk(folder);
 }
 
-void remove_temporaries(const std::string& folder) {
+void remove_temporaries(const std::string& folder, const std::string& of) {
   std::error_code error;
   std::vector<fs::path> left_over;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) left_over.push_back(entry.path());
+    const bool wanted = of.empty() ? name.find(".tmp-") != std::string::npos : name.starts_with("." + of + ".tmp-");
+    if (name.starts_with('.') && wanted) left_over.push_back(entry.path());
   }
   require(!error, ExitCode::io, folder, ": cannot list the folder: ", system_reason(error.value()));
   for (const fs::path& path : left_over) fs::remove(path, error);

@@ -332,6 +332,7 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
   Hdf5Info info;
   const std::size_t element = H5Tget_size(type);
   const H5T_class_t kind = H5Tget_class(type);
+  info.element = static_cast<std::int64_t>(element);
   if (kind == H5T_INTEGER) {
     const bool byte = element == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
     info.kind = byte ? Hdf5Info::Kind::u8 : Hdf5Info::Kind::integer;
@@ -386,6 +387,20 @@ void Hdf5File::read(const std::string& name, Hdf5Type type, void* values) const 
   tick();
   const Id dataset(check(H5Dopen2(file_, name.c_str(), reading()), "open dataset", name), H5Dclose);
   check(H5Dread(dataset, memory_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, values), "read dataset", name);
+}
+
+void Hdf5File::read_rows(const std::string& name, std::int64_t first, std::int64_t count, Hdf5Type type,
+                         void* values) const {
+  const Id dataset(check(H5Dopen2(file_, name.c_str(), reading()), "open dataset", name), H5Dclose);
+  const Id space(H5Dget_space(dataset), H5Sclose);
+  std::vector<hsize_t> dims(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space))), start(dims.size(), 0);
+  H5Sget_simple_extent_dims(space, dims.data(), nullptr);
+  start[0] = static_cast<hsize_t>(first);
+  dims[0] = static_cast<hsize_t>(count);
+  check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, dims.data(), nullptr), "select rows of",
+        name);
+  const Id memory(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+  check(H5Dread(dataset, memory_type(type), memory, space, H5P_DEFAULT, values), "read dataset", name);
 }
 
 std::vector<std::string> Hdf5File::read_texts(const std::string& name) const {

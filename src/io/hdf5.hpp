@@ -12,35 +12,16 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "io/hdf5_types.hpp"
 
 namespace dat {
 
-using Shape = std::vector<std::int64_t>;
-
-/// Element types that are written. Files hold them little-endian.
-enum class Hdf5Type : std::uint8_t { u8, i64, f32, f64 };
-template <class T>
-inline constexpr Hdf5Type kHdf5Type = [] {
-  static_assert(std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, float> ||
-                std::is_same_v<T, double>);
-  return std::is_same_v<T, std::uint8_t>   ? Hdf5Type::u8
-         : std::is_same_v<T, std::int64_t> ? Hdf5Type::i64
-         : std::is_same_v<T, float>        ? Hdf5Type::f32
-                                           : Hdf5Type::f64;
-}();
-
-/// What a dataset says about itself.
-struct Hdf5Info {
-  enum class Kind : std::uint8_t { u8, integer, real, text, other };
-  Shape shape;
-  Kind kind = Kind::other;   ///< u8: unsigned bytes; integer: any other integers
-  std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: they do not
-};
-
-/// An HDF5 file, the only door to hdf5.h. Names are paths in the file ("history/step/lr"; "/" is the root); groups on
-/// the way to something new are made. Failures are Error(io) for a created file and Error(code) for an opened one,
-/// naming the file, the object and the library's reason. External links, external storage and filter plug-ins are
-/// refused. Not thread-safe: one thread at a time for all files.
+/// An HDF5 file, the only door to hdf5.h. The library loops or crashes on some damaged files: those from outside are
+/// opened with it by `data convert` alone, in a process of their own; all else that reads takes Hdf5Reader. Names are
+/// paths in the file ("history/step/lr"; "/" is the root); groups on the way to something new are made. Failures are
+/// Error(io) for a created file and Error(code) for an opened one, naming the file, the object and the library's
+/// reason. External links, external storage and filter plug-ins are refused. Not thread-safe: one thread at a time for
+/// all files.
 class Hdf5File {
  public:
   /// A new file, in place of an old one. user_block = kSealBytes is what write_sealed wants, 0 is none.
@@ -97,6 +78,16 @@ class Hdf5File {
     if (elements > 0) read(name, kHdf5Type<T>, values.data());
     return values;
   }
+  /// `count` rows from `first` on.
+  template <class T>
+  [[nodiscard]] std::vector<T> read_rows(const std::string& name, std::int64_t first, std::int64_t count) const {
+    const Shape shape = check_readable(name, kHdf5Type<T>);
+    std::int64_t elements = count;
+    for (std::size_t i = 1; i < shape.size(); ++i) elements *= shape[i];
+    std::vector<T> values(static_cast<std::size_t>(elements));
+    if (elements > 0) read_rows(name, first, count, kHdf5Type<T>, values.data());
+    return values;
+  }
   /// A 1-D dataset of strings.
   [[nodiscard]] std::vector<std::string> read_texts(const std::string& name) const;
 
@@ -115,6 +106,7 @@ class Hdf5File {
   void write_rows(const std::string& name, std::int64_t first, Hdf5Type type, const void* values, std::int64_t count);
   [[nodiscard]] Shape check_readable(const std::string& name, Hdf5Type type) const;
   void read(const std::string& name, Hdf5Type type, void* values) const;
+  void read_rows(const std::string& name, std::int64_t first, std::int64_t count, Hdf5Type type, void* values) const;
   void make_parents(const std::string& name);
   void make_group(const std::string& name);
   void set_attribute(const std::string& object, const std::string& key, hid_t type, hid_t space, hid_t memory,

@@ -58,8 +58,7 @@ template <std::size_t N>
   require(std::memcmp(magic, "\x93NUMPY", 6) != 0, ExitCode::data, source.name(),
           ": a .npy file holds images or labels, not both; name the other one with --labels");
   fail(ExitCode::data, source.name(),
-       ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz or .npy",
-       std::memcmp(magic, "\x89HDF", 4) == 0 ? "; an HDF5 file needs no conversion (data/README.md)" : "");
+       ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz, .npy or HDF5 file");
 }
 
 }  // namespace

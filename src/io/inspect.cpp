@@ -9,7 +9,6 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "io/data_file.hpp"
-#include "io/hdf5.hpp"
 
 namespace dat {
 namespace {
@@ -34,7 +33,7 @@ std::string inspect_dataset(const std::string& path) {
   std::vector<std::string> recorded;
   std::string source;
   {
-    const Hdf5File file = open_data_file(path);
+    const Hdf5Reader file = open_data_file(path);
     for (const char* name : kSplits) {
       if (!file.has(name)) continue;
       splits.emplace_back(name);

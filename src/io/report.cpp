@@ -319,20 +319,31 @@ Report::~Report() {
   close(metrics_);
 }
 
-std::int64_t Report::metrics_bytes() const {
-  require(fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", facts_.folder,
+std::int64_t Report::metrics_bytes() {
+  unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
+  require(unwritten_.empty() && fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", facts_.folder,
           "/metrics.jsonl: ", system_reason(errno));
   return metrics_bytes_;
 }
 
-void Report::write_line(std::size_t length) {
-  for (std::size_t done = 0; done < length;) {
-    const ssize_t written = ::write(metrics_, line_.data() + done, length - done);
+std::size_t Report::append(const char* data, std::size_t length) {
+  std::size_t done = 0;
+  while (done < length) {
+    const ssize_t written = ::write(metrics_, data + done, length - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(ExitCode::io, "cannot write ", facts_.folder, "/metrics.jsonl: ", system_reason(errno));
+    if (written < 0) break;
     done += static_cast<std::size_t>(written);
   }
-  metrics_bytes_ += static_cast<std::int64_t>(length);
+  metrics_bytes_ += static_cast<std::int64_t>(done);
+  return done;
+}
+
+void Report::write_line(std::size_t length) {
+  if (!unwritten_.empty()) unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
+  const std::size_t done = unwritten_.empty() ? append(line_.data(), length) : 0;
+  if (done == length) return;
+  if (!facts_.keep_on) fail(ExitCode::io, "cannot write ", facts_.folder, "/metrics.jsonl: ", system_reason(errno));
+  unwritten_.append(line_.data() + done, length - done);
 }
 
 void Report::log(const char* text) {
@@ -342,7 +353,7 @@ void Report::log(const char* text) {
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   const bool good = std::fprintf(log_, "%s %s\n", stamp, text) >= 0 && std::fflush(log_) == 0;
-  if (!good) fail(ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", system_reason(errno));
+  if (!good && !facts_.keep_on) fail(ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", system_reason(errno));
 }
 
 void Report::print(const char* text) {
@@ -473,6 +484,7 @@ void Report::straggler(const StragglerRecord& record, const std::string& host) {
 }
 
 std::string Report::finish(const FinalResult& result) {
+  static_cast<void>(metrics_bytes());  // all of them
   const History history = read_history(facts_.folder);
   write_results(facts_, history);
   // fabs: a NaN may carry a sign, which printf would show.

@@ -22,7 +22,7 @@ const std::set<std::string> kFree = {
     "out",         "resume", "device",      "threads",          "quiet",         "resident",   "verbose",
     "progress",    "eval",   "eval-eps",    "eval-alpha",       "eval-restarts", "limit-test", "eval-attack-steps",
     "eval-every",  "data",   "check-every", "checkpoint-every", "epochs",        "max-steps",  "graphs",
-    "comm-timeout"};
+    "comm-timeout", "checkpoint-async", "on-full"};
 
 [[nodiscard]] std::map<std::string, std::string> lines_of(const std::string& toml) {
   std::map<std::string, std::string> all;

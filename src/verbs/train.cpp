@@ -7,8 +7,11 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "dat/file.hpp"
@@ -28,12 +31,20 @@ namespace {
 namespace fs = std::filesystem;
 
 volatile std::sig_atomic_t signals_seen = 0;
+volatile std::sig_atomic_t under_way = 0;  ///< the run has begun to write; until then there is nothing to lose
+volatile std::sig_atomic_t speaks = 0;
 volatile std::time_t first_signal = 0;
 
-/// The first signal asks for an end after the step. Job systems send it several times within a moment; one that comes
-/// seconds later means it: end at once.
+/// While the program starts (reads files, plans, waits for the folder), the first signal ends it at once. Later it asks
+/// for an end after the step. Job systems send it several times within a moment; one that comes seconds later means it:
+/// end at once.
 extern "C" void on_signal(int) {
   constexpr std::time_t kGraceSeconds = 2;
+  if (under_way == 0) {
+    constexpr char kText[] = "dat_hpc: stopped on a signal before the first step; the same command starts again\n";
+    if (speaks != 0) static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+    _exit(static_cast<int>(ExitCode::stopped));
+  }
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (signals_seen == 0) first_signal = now.tv_sec;
@@ -42,6 +53,7 @@ extern "C" void on_signal(int) {
 }
 
 void catch_signals() {
+  speaks = rank_from_environment() == 0 ? 1 : 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -80,6 +92,12 @@ class Run {
   std::vector<EvaluationRecord> evaluate();
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
   void save(bool as_best);
+  /// Does what writes a checkpoint, and lets the run go on without it where that is asked for.
+  void attempt(const std::function<void()>& writing);
+  /// Waits for the checkpoint that is being written beside the steps.
+  void settle();
+  /// Error(io) where the run's last checkpoint could not be written. **Collective.**
+  void require_saved();
   void finish();
   [[nodiscard]] std::string provenance() {
     return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description());
@@ -97,6 +115,8 @@ class Run {
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Report> report_;
   std::unique_ptr<CheckpointFolder> checkpoints_;
+  std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
+  std::future<void> writing_;     ///< --checkpoint-async: the checkpoint under way; ends before what it uses
   // On all ranks, as rank 0 knows it:
   Beginning beginning_;
   std::int64_t evaluation_due_ =
@@ -153,6 +173,7 @@ void Run::open_report() {
     facts.attack_steps = trainer_->attack().gradient_evaluations();
     facts.progress_seconds = options_.progress;
     facts.quiet = options_.quiet;
+    facts.keep_on = options_.on_full == "continue";
     checkpoints_ = std::make_unique<CheckpointFolder>(folder_ + "/ckpt", beginning_.own);
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes);
     for (const std::string& warning : beginning_.warnings) report_->warning(warning);
@@ -187,28 +208,62 @@ void Run::open_report() {
   world_.broadcast(&best_, sizeof best_);
 }
 
+void Run::attempt(const std::function<void()>& writing) {
+  try {
+    writing();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::io || options_.on_full != "continue") throw;
+    unsaved_ = error;
+    report_->warning(std::string(error.what()) + "; the run goes on to the next checkpoint (--on-full continue)");
+  }
+}
+
+void Run::settle() {
+  if (writing_.valid()) attempt([this] { writing_.get(); });
+}
+
 void Run::save(bool as_best) {
   trainer_->timer().lap(Phase::other);
   const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
+  together(world_, [&] { settle(); });  // before the next one takes memory, too
   Checkpoint state = trainer_->capture();
   together(world_, [&] {
     if (!world_.root()) return;
-    for (const Checkpoint::Array& array : state.arrays)
-      require(std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
-              ExitCode::numerical, array.name, " is not finite after step ", trainer_->steps_done(),
+    attempt([&] {
+      if (!as_best) {
+        unsaved_.reset();
+        report_->ranks(times);
+      }
+      state.integers["metrics_bytes"] = report_->metrics_bytes();
+      state.integers["evaluation_due"] = evaluation_due_;
+      state.texts["config_toml"] = config_;
+      state.doubles["best"] = {best_};
+      state.texts["provenance"] = provenance();
+      auto store = [folder = checkpoints_.get(), step = trainer_->steps_done(), as_best, state = std::move(state)] {
+        for (const Checkpoint::Array& array : state.arrays)
+          require(
+              std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
+              ExitCode::numerical, array.name, " is not finite after step ", step,
               ", which is not saved: lower --lr or raise --warmup-epochs");
-    if (!as_best) report_->ranks(times);
-    state.integers["metrics_bytes"] = report_->metrics_bytes();
-    state.integers["evaluation_due"] = evaluation_due_;
-    state.texts["config_toml"] = config_;
-    state.doubles["best"] = {best_};
-    state.texts["provenance"] = provenance();
-    if (as_best)
-      checkpoints_->save_best(state);
-    else
-      checkpoints_->save(trainer_->steps_done(), state);
+        if (as_best)
+          folder->save_best(state);
+        else
+          folder->save(step, state);
+      };
+      if (options_.checkpoint_async)
+        writing_ = std::async(std::launch::async, std::move(store));
+      else
+        store();
+    });
   });
   trainer_->timer().lap(Phase::checkpoint);
+}
+
+void Run::require_saved() {
+  together(world_, [&] {
+    settle();
+    if (unsaved_) throw Error(unsaved_->code(), std::string("the last checkpoint is missing: ") + unsaved_->what());
+  });
 }
 
 std::vector<EvaluationRecord> Run::evaluate() {
@@ -242,6 +297,7 @@ bool Run::steps() {
     evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
       save(false);
+      require_saved();
       if (world_.root())
         report_->message("stopped on a signal after step " + std::to_string(done) +
                          "; the same command goes on from here");
@@ -257,6 +313,7 @@ void Run::finish() {
   trainer_->check_replicas();
   const double training_seconds = trainer_->timer().wall_time();
   std::vector<EvaluationRecord> evaluations = evaluate();
+  together(world_, [&] { settle(); });  // HDF5 writes for one thread at a time
   const RankRecord times = trainer_->gather_times();
   if (world_.root()) {
     report_->ranks(times);
@@ -271,7 +328,7 @@ void Run::finish() {
                      .weights_hash = trainer_->weights_hash(),
                      .remarks = {}});
   }
-  world_.barrier();
+  require_saved();
 }
 
 int Run::go() {
@@ -281,6 +338,7 @@ int Run::go() {
     return static_cast<int>(ExitCode::done);
   }
   trainer_->share_state();
+  under_way = 1;
   open_report();
   trainer_->start();
   if (steps()) return static_cast<int>(ExitCode::stopped);
@@ -291,7 +349,7 @@ int Run::go() {
 }  // namespace
 
 int run_training(const Command& command, int argc, char** argv) {
-  catch_signals();  // before MPI starts: a job that has just begun may be told to make room already
+  catch_signals();  // before MPI starts: a job that has just begun may be told to make room already, and end with 75
   return with_ranks([&](Communicator& world) { return Run(world, command, argc, argv).go(); });
 }
 

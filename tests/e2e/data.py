@@ -102,7 +102,8 @@ class Own(common.TestCase):
     def test_layout_and_label_type_do_not_matter(self):
         train, test = images(1, 40, 16, 4), images(2, 8, 16, 4)
         write_own("plain.h5", train, test)
-        write_own("packed.h5", train, test, chunks=(5, 16, 16, 3), compression="gzip")
+        write_own("chunks.h5", train, test, chunks=(5, 16, 16, 3), compression="gzip")
+        self.assertEqual(common.run("data", "convert", "chunks.h5", "packed.h5").code, 0)
         write_own("wide.h5", (train[0], train[1].astype(">i8")), (test[0], test[1].astype("u2")))
         reference = self.weights("a", "plain.h5", ranks=2)
         np.testing.assert_array_equal(self.weights("b", "packed.h5", ranks=2), reference)

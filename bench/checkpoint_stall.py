@@ -1,0 +1,37 @@
+"""What checkpoints cost a run: the share of phase `checkpoint` in the time of its steps, with and without
+--checkpoint-async, a checkpoint per epoch.
+
+Usage: checkpoint_stall.py PATH/TO/dat_hpc [options of train ...]     e.g. --data cifar10.h5 --limit-train 5000 --width 64
+Runs in a folder of its own, one after the other: two pairs, so that a slow minute shows. What is measured is the time in
+which no step goes on; that a thread beside the steps slows them down shows in the seconds of the whole.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def measure(program, folder, options):
+    subprocess.run([program, "train", "--out", folder, "--quiet", "--epochs", "4", "--warmup-epochs", "0", "--eval",
+                    "none", *options], check=True, stdout=subprocess.DEVNULL)
+    with open(f"{folder}/metrics.jsonl") as file:
+        steps = [row for row in map(json.loads, file) if row["kind"] == "step"]
+    stall = sum(row["t_checkpoint"] or 0 for row in steps)
+    wall = steps[-1]["wall_time"]
+    newest = max(name for name in os.listdir(f"{folder}/ckpt") if name.startswith("step-"))
+    return stall, wall, os.path.getsize(f"{folder}/ckpt/{newest}")
+
+
+def main():
+    program, options = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    with tempfile.TemporaryDirectory(prefix="dat-stall-", dir=".") as folder:
+        for pair in range(2):
+            for name, more in ("stops for checkpoints", []), ("beside the steps", ["--checkpoint-async"]):
+                stall, wall, size = measure(program, f"{folder}/{pair}{len(more)}", options + more)
+                print(f"{name:24}{stall:8.3f} s of {wall:8.2f} s: {100 * stall / wall:6.2f} %  "
+                      f"(checkpoints of {size / 1e6:.1f} MB)", flush=True)
+
+
+main()

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace dat {
+
+/// What a confined piece of work may take.
+struct Limits {
+  std::int64_t cpu_seconds = 60;
+  std::int64_t memory = 64 << 20;  ///< bytes beyond what the process has when it begins
+};
+
+/// Does `work` in a child process within `limits`: files from outside may make a library loop, crash or ask for all
+/// memory, and that must end there. Returns when it has ended well. What `work` leaves behind are files alone. An Error
+/// of `work` is thrown here. Error(data): it took more than it may, or crashed; `source` is what the message blames.
+/// For processes without MPI and devices.
+void confined(const std::string& source, const Limits& limits, const std::function<void()>& work);
+
+}  // namespace dat

@@ -1,0 +1,280 @@
+"""Files that cannot be written, files that should not be trusted, and checkpoints written beside the steps."""
+
+import errno
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from unittest import mock
+
+import h5py
+import numpy as np
+
+import common
+import restart
+
+EVER = 10**6
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Files(restart.Restart):
+    def faulty(self, faults, folder, *arguments, ranks=1):
+        """A run that some calls fail in: "PART:CALL", errno, the first of them and how many."""
+        kind, number, first, count = faults
+        library = os.path.abspath("faults.so")
+        if not os.path.exists(library):
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/faults.c", "-ldl"], check=True)
+        with mock.patch.dict(os.environ, LD_PRELOAD=library, DAT_FAULTS=f"{kind}:{number}:{first}:{count}"):
+            running = restart.launch(folder, *arguments, ranks=ranks)
+        return running.wait()
+
+    def steps_of_checkpoints(self, folder):
+        return [int(path[-12:-3]) for path in common.checkpoints(folder)]
+
+
+class Full(Files):
+    """No space, no quota, a broken or read-only disk: old checkpoints stay."""
+
+    KINDS = [("write", errno.ENOSPC, 1), ("write", errno.EDQUOT, 4), ("write", errno.EIO, 2), ("fsync", errno.EIO, 1),
+             ("rename", errno.EROFS, 1), ("open", errno.EROFS, 1)]
+
+    def test_the_run_ends_with_code_9(self):
+        self.straight(ranks=1)
+        for call, number, first in self.KINDS:
+            with self.subTest(call=call, error=errno.errorcode[number]):
+                shutil.rmtree("run", ignore_errors=True)
+                # The call fails once: there is no second try that would hide it.
+                ended = self.faulty((f"step-000000012.h5:{call}", number, first, 1), "run")
+                self.assertEqual(ended.code, 9, ended.text)
+                self.assertEqual(len(ended.errors), 1, ended.text)
+                self.assertIn("step-000000012.h5", ended.errors[0])
+                if number in (errno.ENOSPC, errno.EDQUOT):
+                    self.assertIn("disk full", ended.errors[0])
+                self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
+                self.finish("run", ranks=1)
+
+    def test_the_run_goes_on_where_that_is_asked_for(self):
+        self.straight(ranks=1)
+        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+            folder = f"run{number}"
+            ended = self.faulty(("step-000000012.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue",
+                                *extra)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertEqual(len(ended.warnings), 1, ended.text)
+            self.assertRegex(ended.warnings[0], "step-000000012.h5: .*disk full; the run goes on")
+            self.assertEqual(self.steps_of_checkpoints(folder), [16, 20, 24])
+            self.assert_same(common.state(folder), common.state("straight"))
+            self.assert_same(common.history(folder), common.history("straight"))
+
+    def test_without_its_last_checkpoint_a_run_has_failed(self):
+        self.straight(ranks=1)
+        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+            folder = f"run{number}"
+            ended = self.faulty(("step-000000024.h5:write", errno.ENOSPC, 3, EVER), folder, "--on-full", "continue",
+                                *extra)
+            self.assertEqual(ended.code, 9, ended.text)
+            self.assertIn("the last checkpoint is missing", ended.errors[0])
+            self.assertEqual(self.steps_of_checkpoints(folder), [12, 16, 20])
+            self.finish(folder, ranks=1)
+        # Without --on-full continue, the one beside the steps ends the run as soon as the next one is due.
+        ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "--checkpoint-async", ranks=2)
+        self.assertNotEqual(ended.code, 0, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
+        self.assertIn("step-000000012.h5", ended.errors[0])
+        self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
+
+    def test_records_that_do_not_fit_come_later(self):
+        self.straight(ranks=1)
+        # Steps 6 to 10: the checkpoint of step 8 cannot be written either, as its record has to be before it.
+        ended = self.faulty(("metrics.jsonl:write", errno.ENOSPC, 8, 7), "run", "--on-full", "continue")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertTrue(ended.warnings and all("metrics.jsonl" in line for line in ended.warnings), ended.text)
+        self.assert_same(common.state("run"), common.state("straight"))
+        self.assert_same(common.history("run"), common.history("straight"))
+
+
+class Beside(Files):
+    """--checkpoint-async: the same files, and as safe."""
+
+    ASYNC = ["--checkpoint-async"]
+
+    def test_the_same_bits(self):
+        for ranks in 1, 2:
+            shutil.rmtree("straight", ignore_errors=True)
+            options = ["--holdout", 16, "--warm-start", 2]
+            self.go("straight", *options, ranks=ranks)
+            self.go(f"run{ranks}", *options, *self.ASYNC, ranks=ranks)
+            self.assertIn("best.h5", os.listdir("straight/ckpt"))
+            self.assertEqual(self.steps_of_checkpoints(f"run{ranks}"), self.steps_of_checkpoints("straight"))
+            for name in os.listdir("straight/ckpt"):
+                if not name.endswith(".h5"):
+                    continue
+                one, other = (common.datasets(f"{folder}/ckpt/{name}") for folder in ("straight", f"run{ranks}"))
+                del one["state/seconds"], other["state/seconds"]
+                self.assert_same(one, other)
+            self.assert_same(common.history(f"run{ranks}"), common.history("straight"))
+
+    def test_kills_and_stops(self):
+        self.straight()
+        moments = ["while the first checkpoint is written", "in an epoch", "while a later checkpoint is written",
+                   "while the newest one is named", "late"]
+        for number, moment in enumerate(moments):
+            running = restart.launch(f"killed{number}", *self.ASYNC)
+            try:
+                running.wait_for(lambda: restart.MOMENTS[moment](f"killed{number}"))
+            finally:
+                running.end()
+            self.finish(f"killed{number}", *self.ASYNC)
+        running = restart.launch("stopped", *self.ASYNC)
+        try:
+            running.wait_for(lambda: common.steps_written("stopped") >= 6)
+            common.kill(running.process.pid, signal.SIGUSR1)
+            ended = running.wait()
+        finally:
+            running.end()
+        self.assertEqual(ended.code, 75, ended.text)
+        last = common.rows("stopped", "step")[-1]["step"]
+        self.assertEqual(self.steps_of_checkpoints("stopped")[-1], last)
+        self.finish("stopped", *self.ASYNC)
+
+
+class Starting(Files):
+    """A first TERM, INT or USR1 while the program starts ends it at once: there is nothing to lose yet."""
+
+    SECONDS = 5  # what a busy machine may take for what is done in a moment
+
+    def end_by(self, running, pid, number):
+        begin = time.monotonic()
+        common.kill(pid, number)
+        ended = running.wait()
+        self.assertLess(time.monotonic() - begin, self.SECONDS)
+        self.assertEqual(ended.code, 75, ended.text)
+        self.assertEqual(ended.errors, [], ended.text)
+        self.assertIn("stopped on a signal before the first step", ended.text)
+
+    def test_reading_and_planning(self):
+        self.straight(ranks=1)
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
+            with self.subTest(number.name):
+                running = common.Running(restart.options("--out", "run", ranks=1), 0)
+                try:
+                    running.wait_for(lambda: restart.catches(running.process.pid, number))
+                    self.end_by(running, running.process.pid, number)
+                finally:
+                    running.end()
+                self.assertEqual([name for name in common.entries("run") if name != ".lock"], [])
+        self.finish("run", ranks=1)
+
+    def test_of_several_ranks(self):
+        self.straight()
+        for target in 0, 1, "launcher":
+            with self.subTest(target):
+                running = restart.launch("run")
+                try:
+                    running.wait_for(lambda: len(running.ranks()) == 2 and all(
+                        restart.catches(pid, signal.SIGUSR1) for pid in running.ranks().values()))
+                    pid = running.process.pid if target == "launcher" else running.ranks()[target]
+                    self.end_by(running, pid, signal.SIGUSR1)
+                finally:
+                    running.end()
+        self.finish("run")
+
+    def test_waiting_for_the_folder(self):
+        first = restart.launch("run", "--max-steps", 1)
+        try:
+            self.assertTrue(first.wait_for(lambda: common.steps_written("run") == 1))
+            for pid in first.ranks().values():
+                common.kill(pid, signal.SIGSTOP)
+            second = restart.launch("run", "--max-steps", 1, ranks=1)
+            try:
+                self.assertTrue(second.wait_for(lambda: "waiting for its end" in second.text()), second.text())
+                self.end_by(second, second.ranks()[0], signal.SIGTERM)
+            finally:
+                second.end()
+        finally:
+            first.end()
+
+
+class Outside(common.TestCase):
+    """Files that others have made."""
+
+    TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--max-steps", 2, "--attack-steps", 1,
+             "--eval-every", 0, "--eval-attack-steps", 1]
+
+    def write(self, path, **how):
+        random = np.random.default_rng(1)
+        with h5py.File(path, "w") as file:
+            file.attrs["class_names"] = ["a", "b", "c"]
+            for split, count in ("train", 40), ("test", 9):
+                file.create_dataset(f"{split}/images", data=random.integers(0, 256, (count, 16, 16, 3), np.uint8), **how)
+                file[f"{split}/labels"] = np.arange(count) % 3
+
+    def test_packed_data_are_converted_first(self):
+        self.write("plain.h5")
+        self.write("packed.h5", chunks=(5, 16, 16, 3), compression="gzip")
+        ended = self.refuse(3, "compressed", "train", *self.TRAIN, "--data", "packed.h5", "--out", "run")
+        # The command that the message names works.
+        command = ended.errors[0].split("'")[1].split()
+        self.assertEqual(command, ["dat_hpc", "data", "convert", "packed.h5", "NEW"])
+        self.assertEqual(common.run(*command[1:]).code, 0)
+        with h5py.File("NEW") as file, h5py.File("plain.h5") as plain:
+            self.assertEqual(list(file.attrs["class_names"]), ["a", "b", "c"])
+            for name in "train/images", "train/labels", "test/images", "test/labels":
+                np.testing.assert_array_equal(file[name], plain[name])
+                self.assertIsNone(file[name].chunks)
+        for name, data in ("a", "plain.h5"), ("b", "NEW"):
+            self.train(name, *self.TRAIN, "--data", data)
+        self.assert_same(common.state("a"), common.state("b"))
+
+    def test_packed_weights_are_converted_first(self):
+        self.write("plain.h5")
+        self.train("base", *self.TRAIN, "--data", "plain.h5")
+        with h5py.File(common.checkpoints("base")[-1]) as file, h5py.File("packed.h5", "w") as out:
+            for group in "param", "bn":
+                for name, item in file[group].items():
+                    out.create_dataset(name, data=item[()], chunks=True, compression="gzip")
+        start = ["train", *self.TRAIN, "--data", "plain.h5", "--initialize"]
+        self.refuse(4, "compressed", *start, "packed.h5", "--out", "run")
+        self.assertEqual(common.run("data", "convert", "packed.h5", "weights.h5").code, 0)
+        self.assertEqual(common.run(*start, "weights.h5", "--out", "a").code, 0)
+        self.assertEqual(common.run(*start, "base", "--out", "b").code, 0)
+        self.assert_same(common.state("a"), common.state("b"))
+
+    def test_mutated_files_are_refused_or_read_and_never_hang(self):
+        self.write("plain.h5")
+        self.write("packed.h5", chunks=(5, 16, 16, 3), compression="gzip")
+        random = np.random.default_rng(2)
+        seen = set()
+        for source, verb in ("plain.h5", ["inspect", "mutant.h5"]), ("packed.h5", ["convert", "mutant.h5", "out.h5"]):
+            with open(source, "rb") as file:
+                whole = np.frombuffer(file.read(), np.uint8)
+            for _ in range(int(os.environ.get("DAT_MUTANTS", 25))):
+                mutant = whole.copy()
+                for at in random.integers(0, 4096, 3):
+                    mutant[at] = random.integers(0, 256)
+                mutant.tofile("mutant.h5")
+                ended = common.run("data", *verb, limit=120)
+                self.assertIn(ended.code, (0, 3), ended.text)
+                self.assertEqual(len(ended.errors), ended.code == 3, ended.text)
+                seen.add(ended.code)
+                self.assertEqual([name for name in os.listdir() if ".tmp-" in name], [])
+        self.assertIn(3, seen)
+
+    def test_what_an_author_has_sealed_is_not_trusted_either(self):
+        """A seal is no signature: a sealed file whose groups lead in a circle is refused like any other."""
+        self.write("plain.h5")
+        self.assertEqual(common.run("data", "convert", "plain.h5", "sealed.h5").code, 0)
+        with h5py.File("sealed.h5", "a") as file:
+            file["train/again"] = file["/"]
+        with open("sealed.h5", "r+b") as file:
+            file.seek(512)
+            digest = hashlib.sha256(file.read()).hexdigest()
+            file.seek(0)
+            file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize('sealed.h5')}\nsha256 {digest}\n".encode())
+        self.refuse(3, "second name of", "train", *self.TRAIN, "--data", "sealed.h5", "--out", "run")
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,88 @@
+// Preloaded (LD_PRELOAD) into the program, it lets calls on chosen files fail as a full or broken disk does.
+// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, fsync or rename) on files whose path has
+// PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static char part[256], call[16];
+static int error, from, count;
+static atomic_int calls;
+
+__attribute__((constructor)) static void read_faults(void) {
+  const char* text = getenv("DAT_FAULTS");
+  if (text != NULL && sscanf(text, "%255[^:]:%15[^:]:%d:%d:%d", part, call, &error, &from, &count) != 5) {
+    fprintf(stderr, "DAT_FAULTS=%s: expected PART:CALL:ERRNO:FROM:COUNT\n", text);
+    _exit(99);
+  }
+}
+
+static int strikes(const char* kind, const char* path) {
+  if (part[0] == '\0' || strcmp(kind, call) != 0 || strstr(path, part) == NULL) return 0;
+  const int number = ++calls;
+  if (number < from || number - from >= count) return 0;
+  errno = error;
+  return 1;
+}
+
+static int strikes_at(const char* kind, int file) {
+  char name[64], path[4096];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(name, path, sizeof path - 1);
+  if (length < 0) return 0;
+  path[length] = '\0';
+  return strikes(kind, path);
+}
+
+static void* next(const char* name) {
+  void* function = dlsym(RTLD_NEXT, name);
+  if (function == NULL) abort();
+  return function;
+}
+
+#define OPEN(NAME)                                                           \
+  int NAME(const char* path, int flags, ...) {                               \
+    va_list more;                                                            \
+    va_start(more, flags);                                                   \
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;   \
+    va_end(more);                                                            \
+    if (strikes("open", path)) return -1;                                    \
+    return ((int (*)(const char*, int, ...))next(#NAME))(path, flags, mode); \
+  }
+OPEN(open)
+OPEN(open64)
+
+ssize_t write(int file, const void* data, size_t bytes) {
+  if (strikes_at("write", file)) return -1;
+  return ((ssize_t(*)(int, const void*, size_t))next("write"))(file, data, bytes);
+}
+
+#define PWRITE(NAME, OFFSET)                                                                   \
+  ssize_t NAME(int file, const void* data, size_t bytes, OFFSET at) {                          \
+    if (strikes_at("write", file)) return -1;                                                  \
+    return ((ssize_t(*)(int, const void*, size_t, OFFSET))next(#NAME))(file, data, bytes, at); \
+  }
+PWRITE(pwrite, off_t)
+PWRITE(pwrite64, off64_t)
+
+#define SYNC(NAME)                            \
+  int NAME(int file) {                        \
+    if (strikes_at("fsync", file)) return -1; \
+    return ((int (*)(int))next(#NAME))(file); \
+  }
+SYNC(fsync)
+SYNC(fdatasync)
+
+int rename(const char* before, const char* after) {
+  if (strikes("rename", after)) return -1;
+  return ((int (*)(const char*, const char*))next("rename"))(before, after);
+}

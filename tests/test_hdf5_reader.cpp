@@ -1,0 +1,366 @@
+// Hdf5Reader against the HDF5 library, which writes the files and reads them, too.
+
+#include <hdf5.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/checkpoint.hpp"
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/random.hpp"
+#include "data_path.hpp"
+#include "io/hdf5.hpp"
+#include "io/hdf5_reader.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// All that a file says, read by either of the two.
+template <class File>
+void tell(const File& file, const std::string& group, std::ostringstream& text) {
+  for (const std::string& member : file.list(group)) {
+    const std::string name = group == "/" ? member : group + "/" + member;
+    text << name;
+    if (file.is_group(name)) {
+      text << " group\n";
+      tell(file, name, text);
+      continue;
+    }
+    const Hdf5Info info = file.info(name);
+    text << " kind " << static_cast<int>(info.kind) << " of " << info.element << " [";
+    for (const std::int64_t dim : info.shape) text << dim << " ";
+    text << "]";
+    Shape shape;
+    switch (info.kind) {
+      case Hdf5Info::Kind::u8:
+        for (const std::uint8_t value : file.template read<std::uint8_t>(name, shape)) text << " " << int{value};
+        [[fallthrough]];
+      case Hdf5Info::Kind::integer:
+        for (const std::int64_t value : file.template read<std::int64_t>(name, shape)) text << " " << value;
+        break;
+      case Hdf5Info::Kind::real:
+        for (const float value : file.template read<float>(name, shape)) text << " " << value;
+        for (const double value : file.template read<double>(name, shape)) text << " " << value;
+        break;
+      default:
+        break;
+    }
+    CHECK(shape == (info.kind == Hdf5Info::Kind::text || info.kind == Hdf5Info::Kind::other ? Shape{} : info.shape));
+    text << "\n";
+  }
+  for (const std::string& name : file.attribute_names(group)) {
+    text << group << ":" << name;
+    if (const auto value = file.integer(group, name)) text << " integer " << *value;
+    if (const auto value = file.text(group, name)) text << " text '" << *value << "'";
+    if (const auto values = file.texts(group, name))
+      for (const std::string& value : *values) text << " '" << value << "'";
+    text << "\n";
+  }
+}
+
+template <class File>
+std::string told(const File& file) {
+  std::ostringstream text;
+  text.precision(17);
+  tell(file, "/", text);
+  return text.str();
+}
+
+void check_reads_as_the_library(const std::string& path) {
+  CAPTURE(path);
+  const std::string expected = told(Hdf5File::open(path, ExitCode::data));
+  CHECK(told(Hdf5Reader::open(path, ExitCode::data)) == expected);
+}
+
+std::string error_of(const std::string& path) {
+  try {
+    static_cast<void>(told(Hdf5Reader::open(path, ExitCode::data)));
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+// A file in the library's own hands. newest: the latest form of everything.
+class RawFile {
+ public:
+  explicit RawFile(const std::string& path, bool newest = false, bool by_order = false) {
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
+    if (newest) H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+    if (by_order) H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
+    REQUIRE(id >= 0);
+    H5Pclose(access);
+    H5Pclose(creation);
+  }
+  ~RawFile() { H5Fclose(id); }
+  RawFile(const RawFile&) = delete;
+  RawFile& operator=(const RawFile&) = delete;
+
+  void group(const std::string& name) const {
+    H5Gclose(H5Gcreate2(id, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  }
+  template <class T>
+  void dataset(const std::string& name, hid_t type, hid_t memory, const std::vector<hsize_t>& dims,
+               const std::vector<T>& values, hid_t creation = H5P_DEFAULT) const {
+    const hid_t space =
+        dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr);
+    const hid_t set = H5Dcreate2(id, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    REQUIRE(set >= 0);
+    if (!values.empty()) REQUIRE(H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    H5Dclose(set);
+    H5Sclose(space);
+  }
+  void attribute(const std::string& name, hid_t type, const void* value) const {
+    const hid_t space = H5Screate(H5S_SCALAR);
+    const hid_t made = H5Acreate2(id, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT);
+    REQUIRE(H5Awrite(made, type, value) >= 0);
+    H5Aclose(made);
+    H5Sclose(space);
+  }
+
+  hid_t id = -1;
+};
+
+// Every kind of number, in both orders of bytes.
+void write_numbers(const RawFile& file) {
+  const std::vector<std::int64_t> whole = {0, 1, 127, 5, 100, 3};
+  const std::vector<std::int64_t> wide = {-1, std::numeric_limits<std::int64_t>::max(), -77, 1 << 20, 0, 5};
+  const std::vector<double> real = {0.5, -1.25, 1e-3, 65504, 0, -2};
+  int number = 0;
+  for (const hid_t type : {H5T_STD_U8LE, H5T_STD_I8LE, H5T_STD_U16BE, H5T_STD_I16LE, H5T_STD_U32LE, H5T_STD_I32BE,
+                           H5T_STD_U64LE, H5T_STD_U64BE})
+    file.dataset("whole" + std::to_string(number++), type, H5T_NATIVE_INT64, {2, 3}, whole);
+  for (const hid_t type : {H5T_STD_I64LE, H5T_STD_I64BE, H5T_STD_I32LE})
+    file.dataset("wide" + std::to_string(number++), type, H5T_NATIVE_INT64, {6}, wide);
+  for (const hid_t type : {H5T_IEEE_F32LE, H5T_IEEE_F64LE, H5T_IEEE_F32BE, H5T_IEEE_F64BE})
+    file.dataset("real" + std::to_string(number++), type, H5T_NATIVE_DOUBLE, {3, 1, 2}, real);
+  const hid_t half = H5Tcopy(H5T_IEEE_F32LE);
+  H5Tset_fields(half, 15, 10, 5, 0, 10);
+  H5Tset_size(half, 2);
+  H5Tset_ebias(half, 15);
+  file.dataset("half", half, H5T_NATIVE_DOUBLE, {6}, real);
+  H5Tclose(half);
+  file.dataset("scalar", H5T_STD_I32LE, H5T_NATIVE_INT64, {}, std::vector<std::int64_t>{42});
+  file.dataset("empty", H5T_IEEE_F32LE, H5T_NATIVE_DOUBLE, {0, 4}, std::vector<double>{});
+  const hid_t compact = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_layout(compact, H5D_COMPACT);
+  file.dataset("compact", H5T_STD_I16LE, H5T_NATIVE_INT64, {6}, whole, compact);
+  H5Pclose(compact);
+}
+
+void write_attributes(const RawFile& file) {
+  const int small = -5;
+  file.attribute("integer", H5T_NATIVE_INT, &small);
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  file.attribute("beyond", H5T_NATIVE_UINT64, &most);  // the library takes the largest that fits
+  const hid_t fixed = H5Tcopy(H5T_C_S1);
+  H5Tset_size(fixed, 9);
+  file.attribute("fixed", fixed, "five!\0\0\0");
+  H5Tset_size(fixed, H5T_VARIABLE);
+  const char* text = "of any length, für alle";
+  file.attribute("variable", fixed, &text);
+  H5Tclose(fixed);
+  const double pi = 3.14;
+  file.attribute("real", H5T_NATIVE_DOUBLE, &pi);
+}
+
+}  // namespace
+
+TEST_CASE("The reader tells of any plain file what the library tells") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  const bool newest = GENERATE(false, true), by_order = GENERATE(false, true);
+  CAPTURE(newest, by_order);
+  {
+    const RawFile file(path, newest, by_order);
+    write_numbers(file);
+    write_attributes(file);
+    file.group("z");
+    file.group("a");
+    file.group("a/deep");
+    file.dataset("a/deep/er", H5T_STD_U8LE, H5T_NATIVE_INT64, {3}, std::vector<std::int64_t>{1, 2, 3});
+  }
+  check_reads_as_the_library(path);
+}
+
+TEST_CASE("Groups of any size are read: compact ones, heaps of one block, of rows of blocks, trees of several levels") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  const bool by_order = GENERATE(false, true), newest = GENERATE(false, true);
+  const int members = GENERATE(1, 8, 9, 40, 700, 6000);
+  CAPTURE(by_order, newest, members);
+  {
+    const RawFile file(path, newest, by_order);
+    for (int i = 0; i < members; ++i)
+      file.group("member number " + std::to_string((i * 7919) % members) +
+                 std::string(static_cast<std::size_t>(i % 40), 'x'));
+  }
+  check_reads_as_the_library(path);
+}
+
+TEST_CASE("What the program writes is read as the library reads it") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  {
+    Hdf5File file = Hdf5File::create(path, GENERATE(0, 512, 1024));
+    file.set_text("/", "filetype", "something");
+    file.set_text("/", "long", std::string(200000, 'y'));
+    file.set_text("/", "empty", "");
+    file.set_texts("/", "names", {"one", "", "three"});
+    file.set_texts("/", "none", {});
+    file.set_integer("state", "step", std::numeric_limits<std::int64_t>::min());
+    file.set_real("state", "x", 0.1);
+    for (int i = 0; i < 100; ++i)
+      file.write("param/layer" + std::to_string(100 - i) + ".weight", {2, 2}, std::vector<float>{1, 2, 3, 4});
+    file.write("bytes", {3, 0}, std::vector<std::uint8_t>{});
+    file.write_texts("texts", {"a", "b"});
+    file.close();
+  }
+  check_reads_as_the_library(path);
+}
+
+TEST_CASE("Files from elsewhere in the repository are read as the library reads them") {
+  for (const char* name : {"golden/optimizer.h5", "golden/small_cnn.h5", "golden/small_cnn_odd.h5"})
+    check_reads_as_the_library(test::data_path(name));
+}
+
+TEST_CASE("What is not plain is refused with the command that makes it plain") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  std::string reason;
+  {
+    const RawFile file(path);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = 2;
+    const std::vector<std::int64_t> values = {1, 2, 3, 4};
+    const auto write = [&] { file.dataset("set", H5T_STD_U8LE, H5T_NATIVE_INT64, {4}, values, creation); };
+    SECTION("chunks") {
+      H5Pset_chunk(creation, 1, &chunk);
+      write();
+      reason = "in chunks";
+    }
+    SECTION("compression") {
+      H5Pset_chunk(creation, 1, &chunk);
+      H5Pset_deflate(creation, 6);
+      write();
+      reason = "compressed";
+    }
+    SECTION("other files") {
+      H5Pset_external(creation, "elsewhere", 0, 4);
+      file.dataset("set", H5T_STD_U8LE, H5T_NATIVE_INT64, {4}, std::vector<std::int64_t>{}, creation);
+      reason = "lies in other files";
+    }
+    SECTION("a soft link") {
+      write();
+      H5Lcreate_soft("/set", file.id, "link", H5P_DEFAULT, H5P_DEFAULT);
+      reason = "soft";
+    }
+    SECTION("an external link") {
+      H5Lcreate_external("other.h5", "/set", file.id, "link", H5P_DEFAULT, H5P_DEFAULT);
+      reason = "external link";
+    }
+    SECTION("two names of one dataset") {
+      write();
+      H5Lcreate_hard(file.id, "set", file.id, "again", H5P_DEFAULT, H5P_DEFAULT);
+      reason = "is a second name of";
+    }
+    SECTION("a group in itself") {
+      file.group("a");
+      H5Lcreate_hard(file.id, "/", file.id, "a/root", H5P_DEFAULT, H5P_DEFAULT);
+      reason = "is a second name of";
+    }
+    SECTION("a type with a name") {
+      const hid_t type = H5Tcopy(H5T_STD_U8LE);
+      H5Tcommit2(file.id, "type", type, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      file.dataset("set", type, H5T_NATIVE_INT64, {4}, values);
+      H5Tclose(type);
+      reason = "share a type";
+    }
+    H5Pclose(creation);
+  }
+  const std::string error = error_of(path);
+  CAPTURE(error);
+  CHECK(error.starts_with("3: " + path));
+  CHECK(contains(error, reason));
+  CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
+}
+
+TEST_CASE("Claims beyond the file are refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  {
+    Hdf5File file = Hdf5File::create(path, 0);
+    file.write("set", {1000}, std::vector<std::uint8_t>(1000));
+    file.close();
+  }
+  const std::string whole = read_bytes(path);
+  const auto changed = [&](std::uint64_t from, std::uint64_t to) {
+    std::string bytes = whole;
+    const std::string before(reinterpret_cast<const char*>(&from), 8), after(reinterpret_cast<const char*>(&to), 8);
+    const auto at = bytes.find(before);
+    REQUIRE(at != std::string::npos);
+    bytes.replace(at, 8, after);
+    write_bytes(path, bytes);
+    return error_of(path);
+  };
+  // The first 1000 is the shape's, the second one the layout's.
+  CHECK(contains(changed(1000, 1001), "larger than what is stored"));
+  CHECK(contains(changed(1000, std::uint64_t{1} << 61), "larger than what is stored"));
+  CHECK(contains(changed(1000, std::uint64_t{1} << 63), "larger than anything"));
+  for (std::size_t part = 0; part < 64; ++part) {
+    write_bytes(path, whole.substr(0, whole.size() * part / 64));
+    CHECK(error_of(path).starts_with("3: " + path));
+  }
+}
+
+TEST_CASE("A mutated file is read or refused, in no time") {
+  const TemporaryFolder folder;
+  const bool newest = GENERATE(false, true);
+  const std::string path = folder / "file.h5", mutant = folder / "mutant.h5";
+  {
+    const RawFile file(path, newest, true);
+    write_numbers(file);
+    write_attributes(file);
+    for (int i = 0; i < 30; ++i) file.group("member" + std::to_string(i));
+  }
+  const std::string whole = read_bytes(path);
+  const auto begin = std::chrono::steady_clock::now();
+  int refused = 0;
+  constexpr std::uint32_t kMutants = 3000;
+  for (std::uint32_t i = 0; i < kMutants; ++i) {
+    std::string bytes = whole;
+    const Philox4 words = random_words(7, Purpose::shuffle, newest, 0, i);
+    const std::uint32_t changes = 1 + words.v[0] % 4;
+    for (std::uint32_t k = 0; k < changes; ++k) {
+      const Philox4 change = random_words(7, Purpose::shuffle, newest, k + 1, i);
+      // Most bytes of structure stand in front.
+      const std::size_t at = change.v[0] % (k % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 2048));
+      constexpr std::array<int, 5> kEdges = {0, 1, 0x7f, 0x80, 0xff};
+      bytes[at] =
+          static_cast<char>(change.v[1] % 2 == 0 ? static_cast<int>(change.v[2] & 0xff) : kEdges[change.v[2] % 5]);
+    }
+    write_bytes(mutant, bytes);
+    refused += error_of(mutant) != "none";
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  CHECK(refused > 100);
+  CHECK(refused < static_cast<int>(kMutants));
+  // A millisecond each is usual; one that goes round in circles would take more than all of them.
+  CHECK(seconds < 120);
+}
