@@ -2,7 +2,7 @@
 # What takes too long for tests/run.sh, after it and with its build: double starts at random moments, every step of the
 # outside reference, the memory of ranks with 550,000 images (2 GB of disk for a while), jobs that Slurm interrupts where
 # there is one, parts added to a copy that is built as a whole, the rehearsal of the slots on a GPU where there is a CUDA
-# toolkit, mutated files, the mutations. Some hours on two cores.
+# toolkit, mutated files and ten million fuzzed inputs, the mutations. Some hours on two cores.
 # Usage: bash tests/nightly.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,6 +17,10 @@ part() {
   echo "== $*"
   "$@" || failed+=("$*")
   echo "== $((SECONDS - begin)) s"
+}
+# 77: there is no libFuzzer here, and it has said so.
+fuzzed() {
+  bash tests/fuzz.sh 10000000 || [ $? -eq 77 ]
 }
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/outside/step.py "$program"
@@ -33,6 +37,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
+part fuzzed
 part bash tests/mutations.sh
 echo
 [ ${#failed[@]} -eq 0 ] && echo "all passed" && exit 0
