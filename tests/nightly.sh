@@ -30,6 +30,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
+part bash tests/fuzz.sh 10000000
 part bash tests/mutations.sh
 echo
 [ ${#failed[@]} -eq 0 ] && echo "all passed" && exit 0

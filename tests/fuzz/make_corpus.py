@@ -1,0 +1,117 @@
+"""Makes tests/fuzz/corpus: small files of every form that the readers know. Usage: make_corpus.py PATH/TO/dat_hpc"""
+
+import io
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+
+PROGRAM = os.path.abspath(sys.argv[1])
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+RANDOM = np.random.default_rng(1)
+PIXELS = RANDOM.integers(0, 256, (5, 4, 4, 3), np.uint8)
+LABELS = np.arange(5) % 3
+
+
+def keep(target, name, content):
+    os.makedirs(f"{ROOT}/{target}", exist_ok=True)
+    with open(f"{ROOT}/{target}/{name}", "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+
+
+def numpy_file(array, fortran=False):
+    out = io.BytesIO()
+    np.save(out, np.asfortranarray(array) if fortran else array)
+    return out.getvalue()
+
+
+def hdf5(fill, **how):
+    with h5py.File("file.h5", "w", **how) as file:
+        fill(file)
+    with open("file.h5", "rb") as file:
+        return file.read()
+
+
+def data(file):
+    file.attrs["class_names"] = ["a", "b", "c"]
+    for split in "train", "test":
+        file[f"{split}/images"] = PIXELS
+        file[f"{split}/labels"] = LABELS
+
+
+def unnamed_data(file):
+    file["train/images"] = PIXELS[..., :1]
+    file["train/labels"] = LABELS.astype(">i2")
+    file.attrs["source"] = np.bytes_("elsewhere")
+
+
+def checkpoint(members):
+    def fill(file):
+        file.attrs["filetype"] = "checkpoint"
+        file.attrs["format_version"] = 1
+        file.attrs["config_toml"] = 'network = "small_cnn"\nlr = 0.1\n'
+        for i in range(members):
+            file[f"param/layer{i}.weight"] = np.arange(6, dtype=np.float32).reshape(2, 3)
+        file["bn/bn.running_mean"] = np.zeros(2, np.float32)
+        file["state/p"] = np.ones(3)
+        file["state/perturbations"] = PIXELS[:1]
+        file["state"].attrs["step"] = 7
+
+    return fill
+
+
+def state_dict(file):
+    for name in "module.conv.weight", "module.bn.running_var", "fc.bias":
+        file[name] = np.ones((2, 2), np.float16 if "fc" in name else np.float64)
+
+
+def main():
+    shutil.rmtree(ROOT, ignore_errors=True)
+    os.makedirs(ROOT)
+    os.chdir(ROOT)
+    keep("toml", "all", subprocess.run([PROGRAM, "train", "--print-config"], check=True, capture_output=True).stdout)
+    keep("toml", "short", "lr = 0.1\neps = '8/255' # grey levels\nmilestones = [1, 2,\n 3]\nnesterov = false\n")
+    keep("toml", "strings", 'out = "a \\"b\\" \\\\ \\n"\ndata = ["x.h5", \'y.h5\']\noptimizer = "sgd"\n')
+    keep("options", "train", "train\n--lr\n0.1\n--eps=8/255\n--milestones\n1\n2\n--nesterov\n--optimizer\nsgd\n-q\n")
+    keep("options", "eval", "eval\n--checkpoint\nrun\n--eval\npgd10,pgd20\n--restarts\n2\n--help\n")
+    keep("options", "others", "data\nconvert\na\nb\n--size\n8\n--label-bytes=2\n")
+    keep("options", "slurm", "slurm\n--nodes\n2\n--time\n4:00:00\n--gpus-per-node\n4\n--out\nrun\n")
+    records = b"".join(bytes([label]) + image.transpose(2, 0, 1).tobytes() for label, image in zip(LABELS, PIXELS))
+    keep("records", "four_pixels", bytes([3, 0]) + records)
+    keep("records", "two_label_bytes", bytes([3, 1]) + b"".join(b"\x07" + bytes([1]) + bytes(48) for _ in range(3)))
+    keep("records", "empty", bytes([0, 0]))
+    for name, how in ("stored", np.savez), ("deflated", np.savez_compressed):
+        out = io.BytesIO()
+        how(out, image=PIXELS, label=LABELS)
+        keep("npz", name, out.getvalue())
+    out = io.BytesIO()
+    np.savez(out, images=PIXELS.transpose(0, 3, 1, 2), targets=LABELS.astype(">u2"), more=np.array(["a"], object))
+    keep("npz", "other_names", out.getvalue())
+    keep("npy", "bytes", numpy_file(PIXELS))
+    keep("npy", "column_major", numpy_file(RANDOM.random((3, 4)), fortran=True))
+    keep("npy", "big_endian", numpy_file(LABELS.astype(">i4")))
+    for protocol in range(2, 6):
+        keep("pickle", f"protocol{protocol}",
+             pickle.dumps({"data": PIXELS, "extrapolated_targets": LABELS, "ti_index": [1, 2]}, protocol))
+    keep("pickle", "lists", pickle.dumps({"data": PIXELS, "labels": [int(label) for label in LABELS]}, 4))
+    keep("pickle", "refused", pickle.dumps({"data": print, "labels": b"x" * 300, "more": (1, 2.5, None, -2**70)}, 2))
+    keep("checkpoint", "old_form", hdf5(checkpoint(3)))
+    keep("checkpoint", "newest_form", hdf5(checkpoint(3), libver="latest"))
+    keep("checkpoint", "large_group", hdf5(checkpoint(30), track_order=True))
+    keep("checkpoint", "state_dict", hdf5(state_dict))
+    keep("data_file", "old_form", hdf5(data))
+    keep("data_file", "newest_form", hdf5(data, libver="latest"))
+    keep("data_file", "unnamed", hdf5(unnamed_data, userblock_size=512))
+    subprocess.run([PROGRAM, "data", "synthetic", "file.h5", "--size", "8", "--train", "3", "--test", "2", "--classes",
+                    "2"], check=True, capture_output=True)
+    with open("file.h5", "rb") as file:
+        # Without its seal, whose hash no mutant keeps.
+        keep("data_file", "synthetic", bytes(512) + file.read()[512:])
+    os.remove("file.h5")
+
+
+main()

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "dat/error.hpp"
+#include "io/bytes.hpp"
+
+/// Everything that reads bytes from outside, each as a function of some bytes: it returns, whatever they are. A target
+/// is one file in tests/fuzz, a declaration and a line here, and a folder in tests/fuzz/corpus. They are run on the
+/// corpus and on mutants of it by dat_tests (test_fuzz.cpp), and by libFuzzer (DAT_FUZZ, nightly.sh).
+namespace dat::fuzz {
+
+using Bytes = std::span<const std::uint8_t>;
+
+void toml(Bytes bytes);        ///< a configuration file
+void options(Bytes bytes);     ///< a command line, an argument a line
+void records(Bytes bytes);     ///< CIFAR's; the first two bytes are image size and label bytes
+void npz(Bytes bytes);         ///< images and labels of NumPy
+void npy(Bytes bytes);         ///< one array
+void pickle(Bytes bytes);      ///< images and labels
+void checkpoint(Bytes bytes);  ///< behind the seal
+void data_file(Bytes bytes);   ///< the same
+
+struct Target {
+  const char* name;
+  void (*run)(Bytes bytes);
+};
+inline constexpr Target kTargets[] = {
+    {"toml", toml}, {"options", options}, {"records", records},       {"npz", npz},
+    {"npy", npy},   {"pickle", pickle},   {"checkpoint", checkpoint}, {"data_file", data_file}};
+
+/// Bytes in memory as a file.
+class Memory final : public ByteSource {
+ public:
+  explicit Memory(Bytes bytes) : bytes_(bytes) {}
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(bytes_); }
+  void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
+    require(offset >= 0 && bytes >= 0 && bytes <= size() && offset <= size() - bytes, ExitCode::data, name_,
+            ": is cut off");
+    if (bytes > 0) std::memcpy(to, bytes_.data() + offset, static_cast<std::size_t>(bytes));
+  }
+
+ private:
+  Bytes bytes_;
+  std::string name_ = "memory";
+};
+
+/// An Error is an answer; anything else is a finding.
+template <class Read>
+void answered(const Read& read) {
+  try {
+    read();
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace dat::fuzz
