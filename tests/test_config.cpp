@@ -337,6 +337,9 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "repair",
                                  "--comm-timeout",
                                  "7.5",
+                                 "--checkpoint-async",
+                                 "--on-full",
+                                 "continue",
                                  "--progress",
                                  "2.5",
                                  "--verbose"});
