@@ -5,6 +5,7 @@
 #include "augment.hpp"
 #include "codec.hpp"
 #include "convolution.hpp"
+#include "fingerprint.hpp"
 #include "gradients.hpp"
 #include "loss.hpp"
 #include "low_rank.hpp"

@@ -780,6 +780,13 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--graphs", o.graphs, "record attacks and training passes as CUDA graphs; off: call by call, to debug",
               one_of({"on", "off"}));
   options.add("--check-every", o.check_every, "steps between comparisons of the ranks' weights; 0: never", kCount);
+  options.add(
+      "--on-corruption", o.on_corruption,
+      "a rank whose state differs from that of most: end with code 8, or copy theirs; a gradient that cannot be "
+      "recomputed: end, or leave the step out",
+      one_of({"abort", "repair"}));
+  options.add("--verify", o.verify,
+              "every N steps another rank recomputes a micro-batch, attack included, and compares; 0: never", kCount);
   options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
 }
 
@@ -919,6 +926,16 @@ void resolve(TrainOptions& o) {
         "--codec-rank works with --codec powersgd or ", "atomo, not with ", o.codec, "; leave it off");
   check(o.codec_clip == plain.codec_clip || o.codec == "terngrad",
         "--codec-clip works with --codec terngrad, not with ", o.codec, "; leave it off");
+  const auto recomputable = [&](bool allowed, const char* option, const char* why) {
+    check(o.verify == 0 || allowed, "--verify recomputes a micro-batch on another rank, which does not work with ",
+          option, ": ", why, "; leave one of them off");
+  };
+  recomputable(o.warm_start == 0, "--warm-start", "what an attack starts from is kept by one rank, and has moved on");
+  recomputable(o.stale_attack == 0, "--stale-attack", "the attack has begun on weights that are gone");
+  recomputable(o.mask == "shared", "--mask per_worker", "1/p is each rank's own");
+  recomputable(o.bn_statistics == "average", "--bn-statistics local", "each rank attacks with its own statistics");
+  recomputable(o.attack_precision == "f32" || o.deterministic, "--attack-precision of 16 bits",
+               "without --deterministic their rounding turns too many signs");
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
   if (o.micro_batch == 0) o.micro_batch = o.batch;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

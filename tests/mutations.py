@@ -26,7 +26,7 @@ LOST = 3
 # CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
 # of dat_mpi_tests_double.
 SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake", "e2e:restart",
-         "e2e:files", "slurm:Decisions", "slurm:Printed"]
+         "e2e:files", "e2e:corruption", "slurm:Decisions", "slurm:Printed"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
@@ -39,6 +39,7 @@ SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 TREE, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
 READER = "src/io/hdf5_reader.cpp"
+CHECK, VERIFICATION = "src/train/replica_check.cpp", "src/train/verification.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
@@ -132,7 +133,7 @@ MUTATIONS = [
      "unit:[phases]"),
     ("evaluations are no phase", TRAINER, "  timer_.lap(Phase::evaluate);\n", "", "mpi:2"),
     ("the clock of the phases begins with the first step", TIMER, "  last_ = backend_.stamp();\n", "", "mpi:2"),
-    ("draws are not counted", TRAINER, "source_.bytes_sent() + drawn_bytes_;", "source_.bytes_sent();", "mpi:2"),
+    ("draws are not counted", TRAINER, "source_.bytes_sent() + drawn_bytes_ +", "source_.bytes_sent() +", "mpi:2"),
     ("bandit learns a step early", LAYERS, "return draw_due(step_ + 1) &&", "return draw_due(step_) &&",
      "step:a draw an epoch"),
     ("bandit learns in the warm-up", LAYERS, "draw_due(step_ + 1) && step_ >= warmup_steps_;",
@@ -399,8 +400,22 @@ MUTATIONS = [
     ("worker: all go on with rank 0's draw", WORKERS, "  take();\n", "", "step:masks, blocks in two steps"),
     ("worker: masks are not restored", WORKERS, "  take_masks();\n  saved_ = {};", "  saved_ = {};", "step:masks, blocks in two steps"),
     ("worker: the check does not see the masks", WORKERS,
-     "  for (const ActiveSet& mask : masks_) digest.add(mask.scale.data(), mask.scale.size() * sizeof(float));\n",
-     "  (void)digest;\n", "mpi:2"),
+     "  state.host(\"active layers\", all.data(), all.size() * sizeof(float));\n", "", "mpi:2"),
+    # Silent corruption.
+    ("corruption: the hash does not know places", "kernels/fingerprint.hpp", "static_cast<std::uint64_t>(i) << 32U | word", "word + 0 * i",
+     "unit:[corruption]"),
+    ("corruption: the hash loses its upper bits", "kernels/fingerprint.hpp", "bits(part >> 43U)", "bits(0)", "unit:[corruption]"),
+    ("corruption: two of four are a majority", CHECK, "majority |= 2 * like(rank) > ranks;", "majority |= 2 * like(rank) >= ranks;",
+     "unit:[corruption]"),
+    ("corruption: rank 0 is always right", CHECK, "ranks_.rank() == found.source ? 0 : ranks_.rank() + 1", "ranks_.rank() + 1", "mpi:3"),
+    ("corruption: optimizer state is not compared", UPDATE, "    state.device(\"optimizer state \" + array.name, array.data, p.size);\n",
+     "    (void)array;\n", "mpi:2"),
+    ("corruption: the learning rate is blamed first", TRAINER, "if (!learner_.finite() && options_.check_every > 0)", "if (false)", "mpi:3"),
+    ("verify: another epoch's random start", "src/train/recompute.cpp", "Purpose::attack_start, epoch)", "Purpose::attack_start, epoch + 1)",
+     "mpi:2"),
+    ("verify: the mean of the rank's own images", "src/train/recompute.cpp", "plan_.ordered ? batch_.elsewhere : 0", "0", "mpi:2"),
+    ("verify: the verifier is always right", VERIFICATION, "like[0] > 0 ? verifier : of.rank", "of.rank", "mpi:3"),
+    ("verify: a wrong gradient moves the weights", TRAINER, "  return finding->usable;", "  return true;", "mpi:2"),
     # The order of micro-batches.
     ("tree: what comes is added to what there is", TREE + ".hpp",
      "if (right.level != left.level || left.index % 2 != 0 || right.index != left.index + 1) return;", "", "unit:[tree]"),

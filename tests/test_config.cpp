@@ -333,6 +333,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "1000",
                                  "--check-every",
                                  "0",
+                                 "--on-corruption",
+                                 "repair",
                                  "--comm-timeout",
                                  "7.5",
                                  "--checkpoint-async",
@@ -371,6 +373,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "freeze-lr",
                                              "freeze-percentile",
                                              "deterministic",
+                                             "verify",
                                              "total-batch"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
   int options = 0;
@@ -383,6 +386,24 @@ TEST_CASE("the resolved configuration restores every option") {
     ++options;
   }
   CHECK(options >= 49);
+}
+
+TEST_CASE("--verify is refused with what another rank cannot recompute") {
+  CHECK(parse({"--verify", "100"}).train.verify == 100);
+  CHECK(parse_train_options(parse({"--verify", "100"}).resolved_toml, "text").verify == 100);
+  const std::vector<std::vector<std::string>> refused = {{"--warm-start", "4"},
+                                                         {"--stale-attack", "1"},
+                                                         {"--mask", "per_worker"},
+                                                         {"--bn-statistics", "local"},
+                                                         {"--attack-precision", "f16"}};
+  for (const std::vector<std::string>& other : refused) {
+    CHECK_NOTHROW(parse(other));
+    INFO(other[0]);
+    const std::string message = refusal({"--verify", "100", other[0], other[1]});
+    CHECK(message.find("--verify recomputes") != std::string::npos);
+    CHECK(message.find(other[0]) != std::string::npos);
+  }
+  CHECK_NOTHROW(parse({"--verify", "100", "--attack-precision", "f16", "--deterministic"}));
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {

@@ -356,6 +356,28 @@ TEST_CASE("A slow rank is on the terminal, in the record and in the summary, unt
   CHECK(log.find("rank 1 on node0 keeps up with the others again, at step 40") != std::string::npos);
 }
 
+TEST_CASE("Corruption that was repaired is warned of, recorded, and counted in the summary", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  Report report(facts, -1);
+  Step step(1);
+  report.step(step.get());
+  report.corruption({20, 1, "weights, running means", "copied from rank 0", "all of it"});
+  report.corruption({40, -1, "gradient of micro-batch 0 of rank 1", "the step was left out", "and that"});
+  report.finish({});
+  CHECK(contents(facts.folder + "/metrics.jsonl")
+            .find("{\"kind\":\"corruption\",\"step\":20,\"rank\":1,\"what\":\"weights, running means\","
+                  "\"done\":\"copied from rank 0\"}\n") != std::string::npos);
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
+  INFO(summary);
+  CHECK(summary.find("\ncorruption      1 of 2: step 20, rank 1, weights, running means; copied from rank 0\n"
+                     "corruption      2 of 2: step 40, gradient of micro-batch 0 of rank 1; the step was left out\n") !=
+        std::string::npos);
+  CHECK(log.find("warning: all of it") != std::string::npos);
+  CHECK(log.find("warning: and that") != std::string::npos);
+}
+
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");

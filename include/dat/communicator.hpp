@@ -214,6 +214,9 @@ class Communicator {
   std::unique_ptr<Watchdog> watchdog_;
 };
 
+/// Of this process.
+[[nodiscard]] std::string host_name();
+
 /// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.
 [[nodiscard]] int rank_from_environment();
 

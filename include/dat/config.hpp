@@ -94,15 +94,17 @@ struct TrainOptions {
   std::string resume = "auto";        ///< auto | never | path of a checkpoint or of a run
   std::string initialize;             ///< path of weights to begin with; empty: random ones
   std::uint64_t seed = 1;
-  std::string device = "auto";    ///< auto | cpu | cuda
-  int threads = 0;                ///< per rank; 0: the cores of the node shared fairly
-  std::string math = "tf32";      ///< f32 | tf32 (where the GPU has it): products of f32 numbers
-  bool deterministic = false;     ///< algorithms by rule, sums in the order of micro-batches (sums_are_ordered)
-  std::string resident = "auto";  ///< auto | on | off: the dataset in the device's memory
-  std::string graphs = "on";      ///< on | off: CUDA graphs of attacks and training passes
-  int check_every = 10;           ///< steps between replica checks; 0: never
-  double comm_timeout = 120;      ///< seconds without progress after which the run hangs; 0: any
-  double progress = 10;           ///< seconds between progress lines
+  std::string device = "auto";          ///< auto | cpu | cuda
+  int threads = 0;                      ///< per rank; 0: the cores of the node shared fairly
+  std::string math = "tf32";            ///< f32 | tf32 (where the GPU has it): products of f32 numbers
+  bool deterministic = false;           ///< algorithms by rule, sums in the order of micro-batches (sums_are_ordered)
+  std::string resident = "auto";        ///< auto | on | off: the dataset in the device's memory
+  std::string graphs = "on";            ///< on | off: CUDA graphs of attacks and training passes
+  int check_every = 10;                 ///< steps between replica checks; 0: never
+  std::string on_corruption = "abort";  ///< abort | repair
+  int verify = 0;                       ///< steps between recomputed micro-batches; 0: none
+  double comm_timeout = 120;            ///< seconds without progress after which the run hangs; 0: any
+  double progress = 10;                 ///< seconds between progress lines
   bool quiet = false, verbose = false;
 
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;

@@ -38,6 +38,29 @@ struct LoaderOptions {
   std::int64_t first_step = 0;
 };
 
+/// Makes the batch of any rank and step.
+class BatchReader {
+ public:
+  BatchReader(const Dataset& dataset, int ranks, const LoaderOptions& options);
+  /// A batch that is large enough for any of them.
+  [[nodiscard]] HostBatch batch() const;
+  /// Fills one that batch() has made. Allocates nothing.
+  void fill(HostBatch& batch, std::int64_t step, int rank);
+  [[nodiscard]] const Sampler& sampler() const { return sampler_; }
+
+ private:
+  void choose(HostBatch& batch, std::int64_t step, int rank);
+  void read(HostBatch& batch);
+
+  const Dataset& dataset_;
+  LoaderOptions options_;
+  int ranks_;
+  Sampler sampler_;
+  std::int64_t shuffled_ = -1;
+  std::vector<std::int64_t> indices_;
+  std::vector<int> order_;  ///< [batch] places in the batch, by the place in the file
+};
+
 /// Reads the batches of the coming steps in a thread of its own, one ahead.
 class Loader {
  public:
@@ -49,21 +72,13 @@ class Loader {
   /// The batch of the next step; valid until the next call. Waits for it where it is not there yet. Throws what the
   /// reading threw.
   const HostBatch& next();
-  [[nodiscard]] const Sampler& sampler() const { return sampler_; }
+  [[nodiscard]] const Sampler& sampler() const { return reader_.sampler(); }
 
  private:
-  void fill(HostBatch& batch, std::int64_t step);
-  void choose(HostBatch& batch, std::int64_t step);
-  void read(HostBatch& batch);
   void work();
 
-  const Dataset& dataset_;
-  LoaderOptions options_;
-  int ranks_, rank_;
-  Sampler sampler_;
-  std::int64_t shuffled_ = -1;
-  std::vector<std::int64_t> indices_;
-  std::vector<int> order_;  ///< [batch] places in the batch, by the place in the file
+  int rank_;
+  BatchReader reader_;
   HostBatch batches_[2];
   std::mutex mutex_;
   std::condition_variable changed_;

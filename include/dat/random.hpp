@@ -17,7 +17,8 @@ enum class Purpose : std::uint32_t {
   layer_draw = 6,
   synthetic_data = 7,
   held_out = 8,
-  gradient_codec = 9
+  gradient_codec = 9,
+  verification = 10
 };
 
 struct Philox4 {

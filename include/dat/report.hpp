@@ -80,6 +80,15 @@ struct StragglerRecord {
   double ratio = 1;  ///< of its time for a step, waits not counted, to the median of the others
 };
 
+/// Silent corruption that the run has gone on from.
+struct CorruptionRecord {
+  std::int64_t step = 0;
+  int rank = -1;     ///< the guilty one; -1: nobody can say
+  std::string what;  ///< what was wrong: "weights, running means", "gradient of micro-batch 3 of rank 1"
+  std::string done;  ///< what was done about it
+  std::string text;  ///< all of it, for people
+};
+
 /// What does not change during a run.
 struct RunFacts {
   std::string folder;       ///< --out
@@ -122,8 +131,8 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, written with one write() each, "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler. results.h5 is made from it by write_results.
-/// Nothing is allocated by step().
+/// line: layers and format) | step | evaluation | ranks | straggler | corruption. results.h5 is made from it by
+/// write_results. Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
@@ -140,8 +149,9 @@ class Report {
   void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
   void straggler(const StragglerRecord&, const std::string& host);
-  void message(const std::string& line);  ///< to the terminal and run.log
-  void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
+  void corruption(const CorruptionRecord&);  ///< a warning, too
+  void message(const std::string& line);     ///< to the terminal and run.log
+  void warning(const std::string& line);     ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes();
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.

@@ -1,5 +1,7 @@
 #include "dat/communicator.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -496,6 +498,12 @@ bool Communicator::takes_device_memory() const {
 #else
   return false;
 #endif
+}
+
+std::string host_name() {
+  char name[256] = "unknown";
+  gethostname(name, sizeof name - 1);
+  return name;
 }
 
 int rank_from_environment() {

@@ -48,12 +48,6 @@ constexpr int kCulprits = 16;         // in a packet
   return {text, length > 0 ? static_cast<std::size_t>(length) : 0};
 }
 
-[[nodiscard]] std::string host() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 /// When a process began, in the kernel's ticks: with its number it names a process for ever. -1: there is none that
 /// still runs.
 [[nodiscard]] std::int64_t start_of(std::int64_t process) {
@@ -207,8 +201,8 @@ void Watchdog::open_socket() {
 std::string Watchdog::introduction() const {
   const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
   std::ostringstream text;
-  text << host() << " " << getpid() << " " << start_of(getpid()) << " " << port_ << " boot:" << boot << ":" << host()
-       << ":" << link_of("/proc/self/ns/pid") << ":" << getuid() << " net:" << boot << ":"
+  text << host_name() << " " << getpid() << " " << start_of(getpid()) << " " << port_ << " boot:" << boot << ":"
+       << host_name() << ":" << link_of("/proc/self/ns/pid") << ":" << getuid() << " net:" << boot << ":"
        << link_of("/proc/self/ns/net");
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return text.str();

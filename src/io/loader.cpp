@@ -8,29 +8,36 @@
 
 namespace dat {
 
-Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
+BatchReader::BatchReader(const Dataset& dataset, int ranks, const LoaderOptions& options)
     : dataset_(dataset),
       options_(options),
       ranks_(ranks),
-      rank_(rank),
-      sampler_(options.mix.value_or(Mix(dataset.size())), options.dealt ? 1 : ranks, options.dealt ? 0 : rank,
-               options.batch, options.micro_batch, options.seed),
-      produced_(options.first_step),
-      consumed_(options.first_step) {
+      sampler_(options.mix.value_or(Mix(dataset.size())), options.dealt ? 1 : ranks, 0, options.batch,
+               options.micro_batch, options.seed),
+      indices_(static_cast<std::size_t>(options.batch)) {
   const EpochPlan& plan = sampler_.plan();
   const int most = options.dealt ? (plan.micro_batches + ranks - 1) / ranks * plan.micro_batch() : options.batch;
-  const auto batch = static_cast<std::size_t>(most), all = static_cast<std::size_t>(options.batch);
-  const std::size_t bytes = dataset.info().image_bytes();
-  indices_.resize(all);
-  order_.resize(batch);
-  for (HostBatch& b : batches_) {
-    if (options.pixels) b.pixels.resize(batch * bytes);
-    b.labels.resize(batch);
-    b.ids.resize(batch);
-    b.crops.resize(batch);
-    if (options.everyone) b.everyone.resize(static_cast<std::size_t>(options.dealt ? 1 : ranks) * all);
-    b.begins.resize(static_cast<std::size_t>(ranks) + 1);
-  }
+  order_.resize(static_cast<std::size_t>(most));
+}
+
+HostBatch BatchReader::batch() const {
+  const std::size_t most = order_.size();
+  HostBatch batch;
+  if (options_.pixels) batch.pixels.resize(most * dataset_.info().image_bytes());
+  batch.labels.resize(most);
+  batch.ids.resize(most);
+  batch.crops.resize(most);
+  if (options_.everyone) batch.everyone.resize(static_cast<std::size_t>(options_.dealt ? 1 : ranks_) * indices_.size());
+  batch.begins.resize(static_cast<std::size_t>(ranks_) + 1);
+  return batch;
+}
+
+Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
+    : rank_(rank),
+      reader_(dataset, ranks, options),
+      batches_{reader_.batch(), reader_.batch()},
+      produced_(options.first_step),
+      consumed_(options.first_step) {
   thread_ = std::thread([this] { work(); });
 }
 
@@ -43,14 +50,14 @@ Loader::~Loader() {
   thread_.join();
 }
 
-void Loader::fill(HostBatch& batch, std::int64_t step) {
+void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank) {
   const std::int64_t steps = sampler_.plan().steps(), epoch = step / steps;
   const std::int64_t shuffle = epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;
   if (shuffle != shuffled_) {
     sampler_.shuffle(static_cast<std::uint32_t>(shuffle));
     shuffled_ = shuffle;
   }
-  choose(batch, step % steps);
+  choose(batch, step % steps, rank);
   if (options_.pixels) read(batch);
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
@@ -70,26 +77,26 @@ void Loader::fill(HostBatch& batch, std::int64_t step) {
 }
 
 /// Which samples the rank has in a step of the epoch.
-void Loader::choose(HostBatch& batch, std::int64_t step) {
-  const int count = sampler_.batch(step, indices_.data());
+void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank) {
+  const int count = sampler_.batch(step, options_.dealt ? 0 : rank, indices_.data());
   const int all = sampler_.plan().micro_batches;
-  for (int rank = 0; rank <= ranks_; ++rank)
-    batch.begins[static_cast<std::size_t>(rank)] =
-        options_.dealt ? count / all * first_micro_batch(all, ranks_, rank) : count * rank;
-  const int begin = batch.begins[static_cast<std::size_t>(rank_)];
-  batch.count = batch.begins[static_cast<std::size_t>(rank_) + 1] - begin;
+  for (int one = 0; one <= ranks_; ++one)
+    batch.begins[static_cast<std::size_t>(one)] =
+        options_.dealt ? count / all * first_micro_batch(all, ranks_, one) : count * one;
+  const int begin = batch.begins[static_cast<std::size_t>(rank)];
+  batch.count = batch.begins[static_cast<std::size_t>(rank) + 1] - begin;
   batch.elsewhere = batch.begins.back() - batch.count;
   if (options_.dealt) {
     if (options_.everyone) std::copy_n(indices_.begin(), count, batch.everyone.begin());
     std::copy_n(indices_.begin() + begin, batch.count, indices_.begin());
     return;
   }
-  for (int rank = 0; options_.everyone && rank < ranks_; ++rank)
-    (void)sampler_.batch(step, rank, batch.everyone.data() + std::ptrdiff_t{rank} * count);
+  for (int one = 0; options_.everyone && one < ranks_; ++one)
+    (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
 }
 
 // In the order of the file: a disk that turns, and a file system that fetches more than was asked for, like it better.
-void Loader::read(HostBatch& batch) {
+void BatchReader::read(HostBatch& batch) {
   const std::size_t bytes = dataset_.info().image_bytes();
   const auto end = order_.begin() + batch.count;
   std::iota(order_.begin(), end, 0);
@@ -113,7 +120,7 @@ void Loader::work() {
       step = produced_;
     }
     try {
-      fill(batches_[step % 2], step);
+      reader_.fill(batches_[step % 2], step, rank_);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       failure_ = std::current_exception();

@@ -215,6 +215,12 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
                       static_cast<long long>(r->step));
     text += end == history.stragglers.end() ? "\n" : formatted(" to %lld\n", static_cast<long long>(end->step));
   }
+  for (std::size_t k = 0; k < history.corruptions.size(); ++k) {
+    const CorruptionRecord& r = history.corruptions[k];
+    text += formatted("%-16s%zu of %zu: step %lld, ", "corruption", k + 1, history.corruptions.size(),
+                      static_cast<long long>(r.step)) +
+            (r.rank >= 0 ? "rank " + std::to_string(r.rank) + ", " : "") + r.what + "; " + r.done + "\n";
+  }
   std::vector<std::string> splits;
   for (const EvaluationRecord& r : history.evaluations)
     if (std::find(splits.begin(), splits.end(), r.split) == splits.end()) splits.push_back(r.split);
@@ -481,6 +487,16 @@ void Report::straggler(const StragglerRecord& record, const std::string& host) {
                                 "last steps up to %lld",
                                 record.ratio, static_cast<long long>(record.step))
               : who + formatted(" keeps up with the others again, at step %lld", static_cast<long long>(record.step)));
+}
+
+void Report::corruption(const CorruptionRecord& record) {
+  JsonLine line(line_, "corruption");
+  line.field("step", record.step);
+  line.field("rank", record.rank);
+  line.field("what", record.what);
+  line.field("done", record.done);
+  write_line(line.close());
+  warning(record.text);
 }
 
 std::string Report::finish(const FinalResult& result) {

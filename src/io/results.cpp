@@ -59,6 +59,12 @@ void append(const json& record, History& history) {
     record.at("rank").get_to(straggler.rank);
     record.at("slow").get_to(straggler.slow);
     straggler.ratio = number_or_nan(record.at("ratio"));
+  } else if (kind == "corruption") {
+    CorruptionRecord& corruption = history.corruptions.emplace_back();
+    record.at("step").get_to(corruption.step);
+    record.at("rank").get_to(corruption.rank);
+    record.at("what").get_to(corruption.what);
+    record.at("done").get_to(corruption.done);
   } else if (kind == "run") {
     require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);

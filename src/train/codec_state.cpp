@@ -96,9 +96,9 @@ void CodecState::share(Communicator& ranks) {
   restored_.clear();
 }
 
-void CodecState::digest(Digest& digest) const {
-  for (const Codec::State& state : reducer_.state())
-    if (!state.own) digest.add(backend_, state.data, state.count);
+void CodecState::replicated(ReplicatedState& state) {
+  for (const Codec::State& array : reducer_.state())
+    if (!array.own) state.device("codec state " + array.name, array.data, array.count);
 }
 
 std::int64_t CodecState::bytes() const {

@@ -20,7 +20,7 @@ class CodecState final : public Stateful {
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
-  void digest(Digest& digest) const override;
+  void replicated(ReplicatedState& state) override;
   [[nodiscard]] std::int64_t bytes() const;  ///< in a checkpoint
 
  private:

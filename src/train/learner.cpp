@@ -100,6 +100,15 @@ void Learner::read(const double* from) {
     results_[static_cast<std::size_t>(passes_[k])] = {from[k] / images, from[passes + k] / images};
 }
 
+double Learner::loss_of(int first, int count) const {
+  double total = 0;
+  for (std::size_t k = 0; k < passes_.size(); ++k) {
+    const float* const begin = host_ + static_cast<std::int64_t>(k) * batch_ + first;
+    total = std::accumulate(begin, begin + count, total);
+  }
+  return total;
+}
+
 bool Learner::finite() const {
   for (const Loss::Images images : passes_)
     if (!std::isfinite(of(images).loss)) return false;

@@ -31,6 +31,9 @@ class Learner final : public MessagePart {
   };
   [[nodiscard]] const Result& of(Loss::Images images) const { return results_[static_cast<std::size_t>(images)]; }
   [[nodiscard]] std::int64_t images() const { return images_; }
+  /// The losses of `count` images of this rank's part of the step, from number `first` on, added up over the passes.
+  /// Once the message has been summed.
+  [[nodiscard]] double loss_of(int first, int count) const;
   /// Whether every loss is finite.
   [[nodiscard]] bool finite() const;
 

@@ -14,18 +14,22 @@ constexpr int kBegunTag = 1;
 
 }  // namespace
 
+LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
+  return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
+          .micro_batch = plan.micro_batch,
+          .dealt = plan.ordered,
+          .mix = plan.mix,
+          .augment = options.augment,
+          .everyone = options.warm_start > 0,
+          .warmup_epochs = options.warmup_epochs,
+          .seed = options.seed};
+}
+
 LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
                              const Attack& attack, Replica& replica, BatchStatistics* statistics, PhaseTimer& timer)
     : ranks_(ranks),
       dataset_(images),
-      loading_{.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
-               .micro_batch = plan.micro_batch,
-               .dealt = plan.ordered,
-               .mix = plan.mix,
-               .augment = options.augment,
-               .everyone = options.warm_start > 0,
-               .warmup_epochs = options.warmup_epochs,
-               .seed = options.seed},
+      loading_(loader_options(options, plan)),
       plan_(plan),
       attack_(attack),
       replica_(replica),

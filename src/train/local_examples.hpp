@@ -15,6 +15,9 @@
 
 namespace dat {
 
+/// How the training set is read.
+[[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan);
+
 /// Examples that this rank makes itself, from its part of the training set: read, cut out at random, attacked with the
 /// weights of the moment. With --stale-attack, look_ahead() has made the first iterations of the attack on a step's
 /// first micro-batch with the weights before those.

@@ -94,8 +94,17 @@ void PerWorkerMasks::take_masks() {
   unite();
 }
 
-void PerWorkerMasks::digest(Digest& digest) const {
-  for (const ActiveSet& mask : masks_) digest.add(mask.scale.data(), mask.scale.size() * sizeof(float));
+void PerWorkerMasks::replicated(ReplicatedState& state) {
+  std::vector<float> all;
+  for (const ActiveSet& mask : masks_) all.insert(all.end(), mask.scale.begin(), mask.scale.end());
+  state.host("active layers", all.data(), all.size() * sizeof(float));
+  if (!state.writes()) return;
+  auto next = all.begin();
+  for (ActiveSet& mask : masks_) {
+    std::copy_n(next, mask.scale.size(), mask.scale.begin());
+    next += std::ssize(mask.scale);
+  }
+  unite();
 }
 
 }  // namespace dat

@@ -28,7 +28,7 @@ class PerWorkerMasks final : public LayerSampling {
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
-  void digest(Digest& digest) const override;
+  void replicated(ReplicatedState& state) override;
 
  private:
   void exchange();

@@ -56,9 +56,9 @@ void SharedMask::share(Communicator& ranks) {
   ranks.broadcast(p_.data(), p_.size() * sizeof(double));
 }
 
-void SharedMask::digest(Digest& digest) const {
-  digest.add(p_.data(), p_.size() * sizeof(double));
-  digest.add(active_.scale.data(), active_.scale.size() * sizeof(float));
+void SharedMask::replicated(ReplicatedState& state) {
+  state.host("probabilities of the layers", p_.data(), p_.size() * sizeof(double));
+  state.host("active layers", active_.scale.data(), active_.scale.size() * sizeof(float));
 }
 
 }  // namespace dat

@@ -22,7 +22,7 @@ class SharedMask final : public LayerSampling {
 
   void save(Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
-  void digest(Digest& digest) const override;
+  void replicated(ReplicatedState& state) override;
 
  private:
   [[nodiscard]] bool learns() const override { return ranks_.root() && LayerSampling::learns(); }

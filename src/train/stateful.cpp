@@ -1,23 +1,11 @@
 #include "train/stateful.hpp"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "dat/error.hpp"
 
 namespace dat {
-
-void Digest::add(const void* host, std::size_t bytes) { value_ = XXH3_64bits_withSeed(host, bytes, value_); }
-
-void Digest::add(Backend& backend, const float* device, std::int64_t count) {
-  const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
-  if (backend.device().kind == DeviceKind::cpu) return add(device, bytes);
-  std::vector<float> host(static_cast<std::size_t>(count));
-  backend.copy_to_host(host.data(), device, bytes);
-  add(host.data(), bytes);
-}
 
 std::int64_t integer_of(const Checkpoint& checkpoint, const char* name) {
   const auto found = checkpoint.integers.find(name);

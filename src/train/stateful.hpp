@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "dat/backend.hpp"
 #include "dat/checkpoint.hpp"
@@ -9,16 +10,16 @@
 
 namespace dat {
 
-/// A number that depends on every byte that is added, in their order.
-class Digest {
+/// Is shown, one after the other, the arrays of state that are equal on all ranks. Names are for messages. Memory on
+/// the host comes in words of four bytes.
+class ReplicatedState {
  public:
-  void add(const void* host, std::size_t bytes);
+  virtual ~ReplicatedState() = default;
   /// floats [count] on the backend's device.
-  void add(Backend& backend, const float* device, std::int64_t count);
-  [[nodiscard]] std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0;
+  virtual void device(const std::string& name, float* data, std::int64_t count) = 0;
+  virtual void host(const std::string& name, void* data, std::size_t bytes) = 0;
+  /// Whether the arrays may be others afterwards.
+  [[nodiscard]] virtual bool writes() const { return false; }
 };
 
 /// A part of the training that has state of its own. It writes its own entries of a checkpoint, and reads them.
@@ -33,8 +34,8 @@ class Stateful {
   virtual void restore(const Checkpoint& checkpoint) = 0;
   /// Gives rank 0's state to all ranks. **Collective.**
   virtual void share(Communicator& ranks) = 0;
-  /// Adds what must be equal on all ranks.
-  virtual void digest(Digest&) const {}
+  /// Shows what must be equal on all ranks, in the same order every time, and takes it up as it is then.
+  virtual void replicated(ReplicatedState&) {}
 };
 
 /// Entries of a checkpoint. Error(checkpoint): there is none of this name.

@@ -105,6 +105,12 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
   for (MessagePart* part :
        std::initializer_list<MessagePart*>{&learner_, &source_, &vote_, layers_.get(), &statistics_})
     message_.add(*part);
+  if (options.verify > 0) {
+    recompute_ = std::make_unique<Recompute>(ranks, *splits_.train, options, plan_, *attack_, *loss_, attack_passes_,
+                                             replica_, timer_);
+    verification_ = std::make_unique<Verification>(ranks, options_, plan_, replica_, *recompute_);
+  }
+  check_ = std::make_unique<ReplicaCheck>(ranks, replica_.backend(), parts());
   replica_.model().initialize(options.seed);
   replica_.commit();
 
@@ -116,6 +122,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
   const std::uint8_t* pixels = resident(*splits_.train);
   resident_ = pixels != nullptr;
   source_.keep_on_device(pixels);
+  if (recompute_) recompute_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
 }
@@ -157,8 +164,11 @@ const StepRecord& Trainer::step(bool stop) {
 
   around_reducer_ = Phase::backward;
   source_.begin(step_);
+  if (verification_) verification_->begin(step_);
   while (const Examples* examples = source_.next()) {
-    learner_.train(*examples, active, reducer_->place(examples->unit));
+    float* const place = reducer_->place(examples->unit);
+    learner_.train(*examples, active, place);
+    if (verification_) verification_->keep(*examples, place, active);
     source_.trained();
   }
   if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);
@@ -166,12 +176,12 @@ const StepRecord& Trainer::step(bool stop) {
   timer_.end_sum(reducer_->seconds_under_way());
   message_.sum();
   timer_.lap(Phase::exposed);
-  require_good_step();
-
-  layers_->learn();
-  timer_.lap(Phase::select);
-  update_.apply(layers_->updated(), step_);
-  timer_.lap(Phase::update);
+  if (good_step()) {
+    layers_->learn();
+    timer_.lap(Phase::select);
+    update_.apply(layers_->updated(), step_);
+    timer_.lap(Phase::update);
+  }
   ++step_;
   stragglers_.end();
   return record(replica_.backend().counters.conv_backward_weights - weight_gradients);
@@ -190,10 +200,26 @@ void Trainer::reducer_ended(ReducerStage stage) {
   }
 }
 
-void Trainer::require_good_step() const {
+bool Trainer::good_step() {
   layers_->require_agreement();
+  if (!learner_.finite() && options_.check_every > 0) {
+    // Before a learning rate is blamed: a flipped bit makes a number as large as that.
+    const std::size_t before = corruptions_.size();
+    check_replicas();
+    if (corruptions_.size() > before) return false;
+  }
   require(learner_.finite(), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", plan_.epoch_of(step_) + 1,
           ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
+  if (!verification_) return true;
+  const std::optional<Verification::Finding> finding = verification_->verify(learner_, layers_->active());
+  timer_.lap(Phase::other);
+  if (!finding) return true;
+  require(
+      options_.on_corruption == "repair", ExitCode::integrity, finding->record.text,
+      "; the weights are those of the step before, and the last checkpoint is good: run the same command again, and "
+      "suspect the node if it returns");
+  corruptions_.push_back(finding->record);
+  return finding->usable;
 }
 
 /// Of the step that has been done last.
@@ -216,7 +242,8 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
   record_.active_elements = reducer_->elements();
   record_.bytes_sent = reducer_->bytes_sent();
-  record_.bytes_statistics = message_.bytes_sent() + source_.bytes_sent() + drawn_bytes_;
+  record_.bytes_statistics =
+      message_.bytes_sent() + source_.bytes_sent() + drawn_bytes_ + (verification_ ? verification_->bytes_sent() : 0);
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
@@ -283,13 +310,8 @@ std::int64_t Trainer::checkpoint_bytes() const {
 }
 
 void Trainer::check_replicas() {
-  const CallLabel label("hash of the state");
-  Digest digest;
-  for (const Stateful* part : parts()) part->digest(digest);
-  require(ranks_.agree(digest.value()), ExitCode::integrity, "after step ", step_,
-          " the ranks hold different weights, optimizer state, statistics or active layers; the last checkpoint is "
-          "good: run "
-          "the same command again, and suspect a node or a library if it returns");
+  for (CorruptionRecord& record : check_->check(step_, options_.on_corruption == "repair"))
+    corruptions_.push_back(std::move(record));
 }
 
 RankRecord Trainer::gather_times() {

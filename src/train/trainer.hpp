@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "assess/assessment.hpp"
@@ -13,8 +14,10 @@
 #include "train/layer_sampling.hpp"
 #include "train/learner.hpp"
 #include "train/local_examples.hpp"
+#include "train/replica_check.hpp"
 #include "train/splits.hpp"
 #include "train/stragglers.hpp"
+#include "train/verification.hpp"
 #include "train/weight_update.hpp"
 
 namespace dat {
@@ -32,7 +35,8 @@ class Trainer {
   void start();
   /// One step: attack, gradients of the active layers, reduction, update. **Collective.** `stop` is this rank's wish to
   /// end; stop_agreed() tells afterwards whether any rank had it. On all ranks alike: Error(numerical);
-  /// Error(integrity) where a rank repeats the draw of layers and finds another.
+  /// Error(integrity) where a rank repeats the draw of layers and finds another, or a micro-batch that is recomputed is
+  /// another one. With --on-corruption repair, a step whose gradient is wrong updates nothing.
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return vote_.agreed(); }
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
@@ -48,8 +52,15 @@ class Trainer {
   /// Rank 0's state to all ranks. **Collective.**
   void share_state();
   [[nodiscard]] std::int64_t checkpoint_bytes() const;
-  /// Error(integrity) where what the ranks hold in common differs. **Collective.**
+  /// Error(integrity) where what the ranks hold in common differs, unless it is repaired (ReplicaCheck).
+  /// **Collective.**
   void check_replicas();
+  /// What has been repaired since the last call; the texts are rank 0's.
+  [[nodiscard]] std::vector<CorruptionRecord> take_corruptions() { return std::exchange(corruptions_, {}); }
+  /// Shows all that check_replicas() compares.
+  void replicated(ReplicatedState& state) {
+    for (Stateful* part : parts()) part->replicated(state);
+  }
   [[nodiscard]] std::string weights_hash() const { return dat::weights_hash(model()); }
 
   /// The ranks that have become slow, or keep up again, with the last steps; on all ranks alike. To be called after
@@ -77,7 +88,8 @@ class Trainer {
   [[nodiscard]] std::vector<Stateful*> parts() {
     return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_};
   }
-  void require_good_step() const;
+  /// Whether the step's gradient may be used. Error(numerical), Error(integrity).
+  [[nodiscard]] bool good_step();
   [[nodiscard]] std::unique_ptr<Reducer> make_reducer();
   void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients);
@@ -104,6 +116,10 @@ class Trainer {
   StepMessage message_;
   Stragglers stragglers_;
   Assessment assessment_;
+  std::unique_ptr<Recompute> recompute_;  ///< null: without --verify
+  std::unique_ptr<Verification> verification_;
+  std::unique_ptr<ReplicaCheck> check_;
+  std::vector<CorruptionRecord> corruptions_;
 
   bool resident_ = false;  ///< the training set is in the device's memory
   std::int64_t step_ = 0;

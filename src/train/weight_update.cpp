@@ -64,15 +64,21 @@ void WeightUpdate::share(Communicator& ranks) {
   ++model_.parameters.version;
 }
 
-void WeightUpdate::digest(Digest& digest) const {
-  digest.add(model_.backend, model_.parameters.values, model_.parameters.size);
-  for (const Optimizer::State& state : optimizer_->state())
-    digest.add(model_.backend, state.data, model_.parameters.size);
-  const std::vector<double> numbers = optimizer_->numbers();
-  digest.add(numbers.data(), numbers.size() * sizeof(double));
-  if (statistics_.local()) return;
-  digest.add(model_.backend, model_.running_mean, model_.graph.statistics);
-  digest.add(model_.backend, model_.running_variance, model_.graph.statistics);
+void WeightUpdate::replicated(ReplicatedState& state) {
+  const Parameters& p = model_.parameters;
+  state.device("weights", p.values, p.size);
+  for (const Optimizer::State& array : optimizer_->state())
+    state.device("optimizer state " + array.name, array.data, p.size);
+  std::vector<double> numbers = optimizer_->numbers();
+  if (!numbers.empty()) state.host("step counts of the optimizer", numbers.data(), numbers.size() * sizeof(double));
+  if (!statistics_.local()) {
+    state.device("running means", model_.running_mean, model_.graph.statistics);
+    state.device("running variances", model_.running_variance, model_.graph.statistics);
+  }
+  state.host("number of batches", &model_.batches_tracked, sizeof model_.batches_tracked);
+  if (!state.writes()) return;
+  optimizer_->restore(numbers);
+  ++model_.parameters.version;
 }
 
 }  // namespace dat

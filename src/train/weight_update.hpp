@@ -23,7 +23,7 @@ class WeightUpdate final : public Stateful {
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
-  void digest(Digest& digest) const override;
+  void replicated(ReplicatedState& state) override;
 
  private:
   Model& model_;

@@ -1,7 +1,5 @@
 #include "verbs/ranks.hpp"
 
-#include <unistd.h>
-
 #include <iostream>
 #include <map>
 #include <new>
@@ -48,12 +46,6 @@ int print_once(const std::function<std::string()>& text) {
   std::cout << text() << std::flush;
   require_printed();
   return static_cast<int>(ExitCode::done);
-}
-
-std::string host_name() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 void together(Communicator& world, const std::function<void()>& part) {

@@ -37,8 +37,6 @@ void require_printed();
 /// The message of the exception being handled.
 [[nodiscard]] std::string current_message();
 
-[[nodiscard]] std::string host_name();
-
 /// What the user should know of the devices that were chosen: no GPU for `auto`, ranks that share one. On rank 0.
 /// **Collective.**
 [[nodiscard]] std::vector<std::string> device_notices(Communicator& world, const Backend& backend,

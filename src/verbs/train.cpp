@@ -88,6 +88,10 @@ class Run {
   void open_report();
   /// Steps until the run's end, or until somebody wants it to stop: then true.
   [[nodiscard]] bool steps();
+  /// Compares the ranks' states, and records what has been put right.
+  void check();
+  /// Records what has been put right.
+  void tell_corruptions();
   /// Records it; keeps the weights that are best under the attack that hurts them most, on what is held out.
   std::vector<EvaluationRecord> evaluate();
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
@@ -120,8 +124,9 @@ class Run {
   // On all ranks, as rank 0 knows it:
   Beginning beginning_;
   std::int64_t evaluation_due_ =
-      0;              ///< a stop comes before the evaluation of its step, which the next part makes up for
-  double best_ = -1;  ///< robust accuracy on what is held out
+      0;                       ///< a stop comes before the evaluation of its step, which the next part makes up for
+  double best_ = -1;           ///< robust accuracy on what is held out
+  std::int64_t checked_ = -1;  ///< the step after which the ranks were compared last
 };
 
 void Run::plan() {
@@ -182,6 +187,8 @@ void Run::open_report() {
       report_->warning(
           "this MPI does not let a second thread call it: with --overlap, gradients move on between layers "
           "only, not inside them");
+    if (options_.verify > 0 && ranks_->size() == 1)
+      report_->warning("--verify has no other rank that could recompute anything; start several");
     for (const std::string& line : advice(options_, plan.batch, choose_threads(0, world_.node_size())))
       report_->warning(line);
     std::ostringstream line;
@@ -222,7 +229,20 @@ void Run::settle() {
   if (writing_.valid()) attempt([this] { writing_.get(); });
 }
 
+void Run::tell_corruptions() {
+  for (const CorruptionRecord& record : trainer_->take_corruptions())
+    if (world_.root()) report_->corruption(record);
+}
+
+void Run::check() {
+  trainer_->check_replicas();
+  checked_ = trainer_->steps_done();
+  tell_corruptions();
+}
+
 void Run::save(bool as_best) {
+  // So what is saved is good, whatever comes to light later.
+  if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
   trainer_->timer().lap(Phase::other);
   const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
   together(world_, [&] { settle(); });  // before the next one takes memory, too
@@ -287,12 +307,13 @@ bool Run::steps() {
   while (trainer_->steps_done() < all) {
     const StepRecord& record = trainer_->step(signals_seen != 0);
     if (world_.root()) report_->step(record);
+    tell_corruptions();
     for (const StragglerRule::Change& change : trainer_->compare_speed())
       if (world_.root())
         report_->straggler({record.step, change.rank, change.slow, change.ratio},
                            hosts_[static_cast<std::size_t>(change.rank)]);
     const std::int64_t done = trainer_->steps_done();
-    if (options_.check_every > 0 && done % options_.check_every == 0) trainer_->check_replicas();
+    if (options_.check_every > 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
     evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
@@ -310,7 +331,7 @@ bool Run::steps() {
 }
 
 void Run::finish() {
-  trainer_->check_replicas();
+  check();
   const double training_seconds = trainer_->timer().wall_time();
   std::vector<EvaluationRecord> evaluations = evaluate();
   together(world_, [&] { settle(); });  // HDF5 writes for one thread at a time

@@ -1,0 +1,421 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/random.hpp"
+#include "small_run.hpp"
+#include "train/trainer.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using test::world;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+/// The suite does a few of what nightly.sh does many times.
+[[nodiscard]] int count_of(const char* name, int few) {
+  const char* const many = std::getenv(name);
+  return many != nullptr ? std::atoi(many) : few;
+}
+
+[[nodiscard]] TrainOptions options_of() {
+  TrainOptions options = test::small_run();
+  options.threads = 1;
+  options.batch = 4;
+  options.attack = "none";
+  options.lambda = 0;
+  options.lr = 1e-3;
+  options.bias_correction = true;
+  options.budget = 5;
+  options.limit_train = 24 * world().size();
+  options.limit_test = 4;
+  options.epochs = 1000000;
+  options.milestones = {};
+  options.on_corruption = "repair";
+  return options;
+}
+
+/// Random words that every rank has alike.
+[[nodiscard]] std::uint32_t drawn(int trial, int what) {
+  return random_words(11, Purpose::synthetic_data, static_cast<std::uint32_t>(trial), 0,
+                      static_cast<std::uint32_t>(what))
+      .v[0];
+}
+
+/// Flips one bit, as hardware would; a bit below 0: none. Lists the arrays.
+class Flip final : public ReplicatedState {
+ public:
+  Flip(Backend& backend, int array, std::uint32_t word, int bit)
+      : backend_(backend), array_(array), word_(word), bit_(bit) {}
+  void device(const std::string& name, float* data, std::int64_t count) override {
+    float* const at = data + word_ % static_cast<std::uint32_t>(count);
+    if (!mine(name)) return;
+    std::uint32_t value = 0;
+    backend_.copy_to_host(&value, at, sizeof value);
+    value ^= 1U << bit_;
+    backend_.copy_to_device(at, &value, sizeof value);
+  }
+  void host(const std::string& name, void* data, std::size_t bytes) override {
+    char* const at = static_cast<char*>(data) + 4 * (word_ % static_cast<std::uint32_t>(bytes / 4));
+    if (!mine(name)) return;
+    std::uint32_t value = 0;
+    std::memcpy(&value, at, sizeof value);
+    value ^= 1U << bit_;
+    std::memcpy(at, &value, sizeof value);
+  }
+  [[nodiscard]] bool writes() const override { return bit_ >= 0; }
+  std::vector<std::string> names;
+
+ private:
+  [[nodiscard]] bool mine(const std::string& name) {
+    names.push_back(name);
+    return bit_ >= 0 && std::ssize(names) == array_ + 1;
+  }
+  Backend& backend_;
+  int array_;
+  std::uint32_t word_;
+  int bit_;
+};
+
+[[nodiscard]] std::vector<std::string> names_of(Trainer& trainer) {
+  Flip list(trainer.replica().backend(), -1, 0, -1);
+  trainer.replicated(list);
+  return list.names;
+}
+
+/// All of a rank's replicated state, as it lies there.
+class Bytes final : public ReplicatedState {
+ public:
+  explicit Bytes(Backend& backend) : backend_(backend) {}
+  void device(const std::string&, float* data, std::int64_t count) override {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    backend_.copy_to_host(values.data(), data, values.size() * sizeof(float));
+    host("", values.data(), values.size() * sizeof(float));
+  }
+  void host(const std::string&, void* data, std::size_t bytes) override {
+    const auto* const from = static_cast<const char*>(data);
+    all.insert(all.end(), from, from + bytes);
+  }
+  std::vector<char> all;
+
+ private:
+  Backend& backend_;
+};
+
+/// Compares byte by byte, with no hash.
+[[nodiscard]] bool same_on_all_ranks(Trainer& trainer) {
+  Bytes mine(trainer.replica().backend());
+  trainer.replicated(mine);
+  std::vector<char> all(mine.all.size() * static_cast<std::size_t>(world().size()));
+  world().all_gather(mine.all.data(), all.data(), mine.all.size());
+  bool same = true;
+  for (std::size_t at = 0; at < all.size(); at += mine.all.size())
+    same &= std::equal(mine.all.begin(), mine.all.end(), all.begin() + static_cast<std::ptrdiff_t>(at));
+  std::int64_t differ = same ? 0 : 1;
+  world().sum(&differ, 1);
+  return differ == 0;
+}
+
+template <class Call>
+[[nodiscard]] std::string message_of(Call&& call, ExitCode expected) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.code() == expected);
+    return error.what();
+  }
+  return "";
+}
+
+[[nodiscard]] std::string hash_after(const TrainOptions& options, int steps) {
+  Trainer trainer(world(), options);
+  trainer.share_state();
+  trainer.start();
+  for (int k = 0; k < steps; ++k) (void)trainer.step(false);
+  CHECK(trainer.take_corruptions().empty());
+  return trainer.weights_hash();
+}
+
+}  // namespace
+
+TEST_CASE("A flipped bit is found by the next check, blamed on its rank and array, and repaired", "[corruption]") {
+  if (world().size() < 3) return;
+  Trainer trainer(world(), options_of());
+  trainer.share_state();
+  trainer.start();
+  const std::vector<std::string> names = names_of(trainer);
+  const int flips = count_of("DAT_FLIPS", 60);
+  int found = 0, blamed = 0, wrong = 0;
+  for (int trial = 0; trial < flips; ++trial) {
+    (void)trainer.step(false);
+    const auto rank = static_cast<int>(drawn(trial, 0) % static_cast<std::uint32_t>(world().size()));
+    const auto array = static_cast<int>(drawn(trial, 1) % names.size());
+    if (world().rank() == rank) {
+      Flip flip(trainer.replica().backend(), array, drawn(trial, 2), static_cast<int>(drawn(trial, 3) % 32));
+      trainer.replicated(flip);
+    }
+    trainer.check_replicas();
+    const std::vector<CorruptionRecord> records = trainer.take_corruptions();
+    found += !records.empty();
+    blamed +=
+        records.size() == 1 && records[0].rank == rank && records[0].what == names[static_cast<std::size_t>(array)];
+    wrong += records.size() == 1 && records[0].step != trial + 1;
+    if (trial % 10 == 0) wrong += !same_on_all_ranks(trainer);
+  }
+  CHECK(found == flips);
+  CHECK(blamed == flips);
+  CHECK(wrong == 0);
+  // What has been repaired is what would have been: nothing came between the flip and the repair.
+  TrainOptions plain = options_of();
+  plain.on_corruption = "abort";
+  if (flips <= 1000) CHECK(trainer.weights_hash() == hash_after(plain, flips));
+}
+
+TEST_CASE("A flip at any step is found by the next check unless its trace has gone", "[corruption]") {
+  if (world().size() < 3) return;
+  constexpr int kEvery = 5;
+  const int flips = count_of("DAT_FLIPS", 20);
+  int found = 0, gone = 0, spread = 0, wrong = 0;
+  std::map<std::string, int> gone_of;
+  std::unique_ptr<Trainer> trainer;
+  for (int trial = 0; trial < flips; ++trial) {
+    if (!trainer) {
+      trainer = std::make_unique<Trainer>(world(), options_of());
+      trainer->share_state();
+      trainer->start();
+    }
+    const std::vector<std::string> names = names_of(*trainer);
+    const auto rank = static_cast<int>(drawn(trial, 4) % static_cast<std::uint32_t>(world().size()));
+    const auto when = static_cast<int>(drawn(trial, 5) % kEvery);
+    const auto array = static_cast<int>(drawn(trial, 6) % names.size());
+    std::vector<CorruptionRecord> records;
+    try {
+      for (int step = 0; step < kEvery; ++step) {
+        (void)trainer->step(false);
+        if (step == when && world().rank() == rank) {
+          Flip flip(trainer->replica().backend(), array, drawn(trial, 7), static_cast<int>(drawn(trial, 8) % 32));
+          trainer->replicated(flip);
+        }
+      }
+      trainer->check_replicas();
+    } catch (const Error& error) {
+      // A gradient that is not finite has made all ranks so, alike, before the check.
+      wrong += error.code() != ExitCode::numerical;
+      ++spread;
+      trainer.reset();
+      continue;
+    }
+    records = trainer->take_corruptions();
+    found += !records.empty();
+    gone += records.empty();
+    if (records.empty()) ++gone_of[names[static_cast<std::size_t>(array)]];
+    wrong += !std::all_of(records.begin(), records.end(), [&](const CorruptionRecord& r) { return r.rank == rank; });
+    wrong += !same_on_all_ranks(*trainer);
+  }
+  CHECK(wrong == 0);
+  if (world().root() && flips > 20) {
+    std::printf("flips: %d; found and blamed rightly %d; gone by the check %d; not finite on all ranks %d\n", flips,
+                found, gone, spread);
+    for (const auto& [name, count] : gone_of) std::printf("  gone: %d of %s\n", count, name.c_str());
+  }
+  CHECK(found > flips / 3);
+}
+
+TEST_CASE("Steps without a fault raise no alarm", "[corruption]") {
+  TrainOptions options = options_of();
+  options.on_corruption = "abort";
+  options.verify = 7;
+  Trainer trainer(world(), options);
+  trainer.share_state();
+  trainer.start();
+  const int steps = count_of("DAT_CLEAN_STEPS", 300);
+  int alarms = 0;
+  for (int k = 0; k < steps; ++k) {
+    (void)trainer.step(false);
+    if (k % 2 == 0) trainer.check_replicas();
+    alarms += !trainer.take_corruptions().empty();
+  }
+  CHECK(alarms == 0);
+}
+
+TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and names rank, host and array",
+          "[corruption]") {
+  if (world().size() == 1) return;
+  TrainOptions options = options_of();
+  for (const std::string action : {"abort", "repair"}) {
+    options.on_corruption = action;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    (void)trainer.step(false);
+    if (world().rank() == 1) {
+      Flip flip(trainer.replica().backend(), 0, 5, 0);
+      trainer.replicated(flip);
+    }
+    const std::string text = message_of([&] { trainer.check_replicas(); }, ExitCode::integrity);
+    INFO(text);
+    if (world().size() > 2 && action == "repair") {
+      CHECK(text.empty());
+      CHECK(same_on_all_ranks(trainer));
+      continue;
+    }
+    CHECK(text.find("after step 1, ") != std::string::npos);
+    if (!world().root()) continue;
+    CHECK(text.find("1 on " + host_name()) != std::string::npos);
+    CHECK(text.find("weights") != std::string::npos);
+    CHECK(text.find("optimizer") == std::string::npos);
+    CHECK((text.find("no majority") != std::string::npos) == (world().size() == 2));
+  }
+}
+
+TEST_CASE("A number that a flip has made huge is blamed on its rank, not on the learning rate", "[corruption]") {
+  if (world().size() < 3) return;
+  Trainer trainer(world(), options_of());
+  trainer.share_state();
+  trainer.start();
+  (void)trainer.step(false);
+  const std::string before = trainer.weights_hash();
+  // Not a number: the weights of one rank, and so the loss of all.
+  if (world().rank() == 2) {
+    const Parameters& p = trainer.model().parameters;
+    const float huge = std::numeric_limits<float>::quiet_NaN();
+    trainer.replica().backend().copy_to_device(p.values + p.size - 1, &huge, sizeof huge);  // the bias of a logit
+  }
+  (void)trainer.step(false);
+  const std::vector<CorruptionRecord> records = trainer.take_corruptions();
+  CHECK(records.size() == 1);
+  for (const CorruptionRecord& record : records) CHECK((record.rank == 2 && record.what == "weights"));
+  CHECK(trainer.weights_hash() == before);
+  CHECK(same_on_all_ranks(trainer));
+}
+
+namespace {
+
+/// Epochs of three steps, the last one of shorter micro-batches.
+[[nodiscard]] TrainOptions verified(const std::string& attack) {
+  TrainOptions options = options_of();
+  options.attack = attack;
+  options.attack_bn = attack == "fgsm" ? "train" : "eval";
+  options.attack_steps = 2;
+  options.batch = 8;
+  options.micro_batch = 4;
+  options.limit_train = 20 * world().size();
+  options.lambda = 1;
+  options.on_corruption = "abort";
+  options.epochs = 4;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("A run whose micro-batches are recomputed has the bits of one without", "[corruption]") {
+  for (const std::string attack : {"none", "pgd", "fgsm", "early stop", "mean of each rank", "codec"}) {
+    TrainOptions options = verified(attack == "none" || attack == "fgsm" ? attack : "pgd");
+    if (attack == "early stop") options.attack_stop = 0;
+    options.deterministic = attack != "mean of each rank";
+    if (attack == "codec") {
+      options.codec = "int8";
+      options.overlap = true;
+      options.bucket = 700;
+    }
+    const std::string without = hash_after(options, 7);
+    options.verify = 1;
+    INFO(attack);
+    CHECK(hash_after(options, 7) == without);
+  }
+}
+
+TEST_CASE("Ranks with other numbers of threads agree within the tolerance", "[corruption][cpu]") {
+  if (test::test_device() != "cpu") return;
+  TrainOptions options = verified("pgd");
+  options.deterministic = false;
+  options.threads = world().rank() == 0 ? 2 : 1;
+  options.verify = 1;
+  CHECK(!hash_after(options, 6).empty());
+}
+
+TEST_CASE("A rank that attacks otherwise than it says is found by the others", "[corruption]") {
+  if (world().size() == 1) return;
+  for (const bool deterministic : {true, false}) {
+    constexpr int kGuilty = 1;
+    TrainOptions options = verified("pgd");
+    options.deterministic = deterministic;
+    options.on_corruption = "repair";
+    options.verify = 2;
+    if (world().rank() == kGuilty) options.attack_steps = 1;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    int involved = 0, wrong = 0;
+    for (std::int64_t step = 0; step < 12; ++step) {
+      const std::string before = trainer.weights_hash();
+      (void)trainer.step(false);
+      const std::vector<CorruptionRecord> records = trainer.take_corruptions();
+      const VerificationPlan chosen = verification_of(options.seed, step, trainer.plan());
+      const bool concerned = (step + 1) % 2 == 0 && (chosen.of.rank == kGuilty || chosen.verifier == kGuilty);
+      involved += concerned;
+      wrong += records.size() != (concerned ? 1U : 0U);
+      const bool left_out = concerned && (world().size() == 2 || chosen.of.rank == kGuilty);
+      wrong += (trainer.weights_hash() == before) != left_out;
+      if (records.size() != 1) continue;
+      wrong += records[0].rank != (world().size() == 2 ? -1 : kGuilty) || records[0].step != step + 1;
+      wrong += records[0].text.find("micro-batch " + std::to_string(chosen.of.index)) == std::string::npos;
+    }
+    INFO(deterministic);
+    CHECK(involved > 0);
+    CHECK(wrong == 0);
+    trainer.check_replicas();
+    CHECK(trainer.take_corruptions().empty());
+
+    options.on_corruption = "abort";
+    options.verify = 1;
+    Trainer ends(world(), options);
+    ends.share_state();
+    ends.start();
+    const std::string text = message_of(
+        [&] {
+          for (int step = 0; step < 12; ++step) (void)ends.step(false);
+        },
+        ExitCode::integrity);
+    INFO(text);
+    CHECK(text.find("silent corruption: in step ") != std::string::npos);
+    CHECK(text.find("tolerance") != std::string::npos);
+    CHECK((text.find("rank 1 is wrong") != std::string::npos) == (world().size() > 2));
+  }
+}
+
+TEST_CASE("A steady step with a recomputed micro-batch allocates nothing", "[corruption][cpu]") {
+  if (test::test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  TrainOptions options = verified("pgd");
+  options.verify = 1;
+  Trainer trainer(world(), options);
+  trainer.share_state();
+  trainer.start();
+  for (int k = 0; k < 4; ++k) (void)trainer.step(false);
+  ignore_library_allocations = true;
+  const std::int64_t before = allocations;
+  for (int k = 0; k < 5; ++k) (void)trainer.step(false);
+  const std::int64_t during = allocations - before;
+  ignore_library_allocations = false;
+  CHECK(during == 0);
+}
+
+TEST_CASE("What a recomputation sends is counted", "[corruption]") {
+  TrainOptions options = verified("pgd");
+  options.verify = 1;
+  Trainer trainer(world(), options);
+  trainer.share_state();
+  trainer.start();
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t before = world().bytes_given();
+    const StepRecord& record = trainer.step(false);
+    CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_statistics);
+  }
+}
