@@ -18,11 +18,36 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Options that may change between the parts of a run: they do not touch its numbers, or those of steps to come only.
-const std::set<std::string> kFree = {
-    "out",         "resume", "device",      "threads",          "quiet",         "resident",   "verbose",
-    "progress",    "eval",   "eval-eps",    "eval-alpha",       "eval-restarts", "limit-test", "eval-attack-steps",
-    "eval-every",  "data",   "check-every", "checkpoint-every", "epochs",        "max-steps",  "graphs",
-    "comm-timeout", "checkpoint-async", "on-full"};
+const std::set<std::string> kFree = {"out",
+                                     "resume",
+                                     "device",
+                                     "threads",
+                                     "quiet",
+                                     "resident",
+                                     "verbose",
+                                     "progress",
+                                     "eval",
+                                     "eval-eps",
+                                     "eval-alpha",
+                                     "eval-restarts",
+                                     "limit-test",
+                                     "eval-attack-steps",
+                                     "eval-every",
+                                     "data",
+                                     "check-every",
+                                     "checkpoint-every",
+                                     "epochs",
+                                     "max-steps",
+                                     "graphs",
+                                     "comm-timeout",
+                                     "checkpoint-async",
+                                     "on-full",
+                                     "max-bad-steps",
+                                     "on-bad-steps",
+                                     "on-overfitting",
+                                     "overfitting-margin",
+                                     "rollback-lr",
+                                     "max-rollbacks"};
 
 [[nodiscard]] std::map<std::string, std::string> lines_of(const std::string& toml) {
   std::map<std::string, std::string> all;
