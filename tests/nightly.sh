@@ -18,6 +18,7 @@ part() {
 }
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/kill_cycles.py "$program" 300
+part "$python" tests/soak.py "$program" 100000
 part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "$python" tests/outside/step.py "$program"
 part bash tests/p100.sh

@@ -124,18 +124,18 @@ const BadNumbers* NumberCheck::agreed() {
 }
 
 namespace {
-const char* const kName = "setbacks";
+const char* const kSetbacks = "setbacks";
 }
 
 void Setbacks::save(Checkpoint& checkpoint) {
   if (in_a_row == 0 && rollbacks == 0 && lr_factor == 1) return;
-  checkpoint.doubles[kName] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
+  checkpoint.doubles[kSetbacks] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
 }
 
 void Setbacks::restore(const Checkpoint& checkpoint) {
   in_a_row = rollbacks = 0;
   lr_factor = 1;
-  const auto found = checkpoint.doubles.find(kName);
+  const auto found = checkpoint.doubles.find(kSetbacks);
   if (found == checkpoint.doubles.end()) return;
   const std::vector<double>& values = found->second;
   require(values.size() == 3 && values[0] >= 0 && values[0] < 0x1p53 && values[1] >= 0 && values[1] < 0x1p53 &&
