@@ -35,6 +35,8 @@ configure() {
 }
 cores=$(nproc)
 failed=0
+# Sources of the library in groups: half the time of a build of everything.
+unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=10)
 # run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core.
 run() {
   ctest --test-dir "$1" --parallel $((2 * cores)) --output-on-failure --no-tests=error "${@:2}" | tee "$1/ctest.txt" ||
@@ -49,10 +51,10 @@ if [ "$isa" = avx2 ]; then
 elif [ -n "$nvcc" ]; then
   builds=(test asan)
   # One architecture: tests/p100.sh compiles for another one, and nvcc checks the code for one as for all.
-  configure build/test --preset cuda -DCMAKE_CUDA_ARCHITECTURES=75-real
+  configure build/test --preset cuda -DCMAKE_CUDA_ARCHITECTURES=75-real "${unity[@]}"
 else
   builds=(test asan)
-  configure build/test -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON
+  configure build/test -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON "${unity[@]}"
 fi
 cmake --build "build/${builds[0]}" --parallel "$cores"
 run "build/${builds[0]}"

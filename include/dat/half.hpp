@@ -32,12 +32,15 @@ struct BFloat16 {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 #else
-  // The exponent moved to where a float has it and scaled right by a multiplication, which also makes subnormal numbers
-  // normal; infinity and NaN keep the largest exponent.
+  // The exponent counts from 2^-112 less. A subnormal number is its digits behind 2^-14, less that: exact, and never a
+  // subnormal float, which costs a processor a hundred cycles (gradients below 6e-5 are subnormal here). Infinity and NaN
+  // keep the largest exponent.
   const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000U) << 16U, rest = std::uint32_t{x.bits} & 0x7fffU;
-  const bool special = rest >= 0x7c00U;
-  const float scaled = std::bit_cast<float>(rest << 13U) * 0x1p112F;
-  const std::uint32_t bits = special ? 0x7f800000U | (rest & 0x3ffU) << 13U : std::bit_cast<std::uint32_t>(scaled);
+  const std::uint32_t digits = rest << 13U;
+  const float subnormal = std::bit_cast<float>(digits + (113U << 23U)) - 0x1p-14F;
+  const std::uint32_t bits = rest < 0x400U    ? std::bit_cast<std::uint32_t>(subnormal)
+                             : rest < 0x7c00U ? digits + (112U << 23U)
+                                              : digits + (224U << 23U);
   return std::bit_cast<float>(sign | bits);
 #endif
 }

@@ -145,7 +145,7 @@ TrainingStep::Results TrainingStep::results() {
   BatchStatistics statistics(*alone, replica.model(), 1, true);
   for (int pass = 0; pass < 3; ++pass) {
     replica.training(images.count).forward(images.clean);
-    statistics.add(replica.training(images.count), 0, 1.0F, true);
+    statistics.add(replica.training(images.count), 0, {});
     statistics.update_model();
   }
   FrozenObjective& objective = replica.attacked();
