@@ -1,7 +1,7 @@
 """Numbers that are not finite, and catastrophic overfitting: what is skipped, where a run goes back to, and that it goes on
 with the same bits wherever it was interrupted. How they get into a single step: tests/planted."""
 
-import json
+import shutil
 
 import common
 
@@ -47,10 +47,10 @@ class Numbers(common.TestCase):
                     self.assertEqual([row["step"] for row in common.rows(name, "step")], [*range(1, STEPS + 1)])
                     self.assertEqual({row["lr"] for row in common.rows(name, "step")}, {RATE})
                     with open(f"{name}/SUMMARY.txt") as file:
-                        self.assertRegex(file.read(), r"\nrollback +from step \d to 0, 4.9\S+e-\d+ times|\nrollback +from step \d to 0, ")
+                        self.assertRegex(file.read(), r"\nrollback        from step \d to 0, \S+ times the learning rate: ")
                     self.assertEqual(name == "far", any("the step is skipped" in line for line in ended.warnings))
             for name in "expected", "far", "farther", "async":
-                common.shutil.rmtree(name)
+                shutil.rmtree(name)
 
     def test_a_run_goes_on_behind_a_rollback_with_equal_bits(self):
         options = ["--on-bad-steps", "rollback", "--rollback-lr", repr(RATE / FAR), "--checkpoint-every", 4, "--selector", "exp3",
@@ -66,7 +66,7 @@ class Numbers(common.TestCase):
                          for folder in ("parts", "straight")}
                 self.assertEqual(steps["parts"], steps["straight"])
                 self.assertEqual(self.setbacks("parts", "rollback"), self.setbacks("straight", "rollback"))
-                common.shutil.rmtree("parts")
+                shutil.rmtree("parts")
 
     def test_it_goes_back_a_number_of_times(self):
         """The rate is halved; that is no help. The run ends with the weights before, all of which are finite."""
@@ -80,7 +80,7 @@ class Numbers(common.TestCase):
                 self.assertEqual([row["lr_factor"] for row in self.setbacks(folder, "rollback")], [0.5, 0.25])
                 # A checkpoint behind which no step was good is no good one: it goes back further.
                 self.assertEqual({row["to_step"] for row in self.setbacks(folder, "rollback")}, {0})
-                self.assertEqual(len(common.checkpoints(folder)), 1)
+                self.assertEqual(len(common.checkpoints(folder)), 2 if every == 1 else 1)
                 # The same command ends in the same way: what it has gone through is in the checkpoint.
                 again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--max-rollbacks", 2,
                                 "--checkpoint-every", every, lr=FAR, code=7)
@@ -97,7 +97,7 @@ class Numbers(common.TestCase):
         # Skipped steps are steps: they are recorded, without figures that are none.
         self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, skipped[-1] + 1)])
 
-    def overfitting(self, folder, *arguments, code=0, ranks=1):
+    def overfitting(self, folder, *arguments, ranks=1):
         # The rate rises in the warm-up until what has been learned at a low one is lost.
         return common.run("train", "--out", folder, *COLLAPSE, *arguments, ranks=ranks)
 
@@ -121,10 +121,10 @@ class Numbers(common.TestCase):
 
     def test_catastrophic_overfitting_goes_back_to_the_best(self):
         options = ["--on-overfitting", "rollback", "--rollback-lr", 0.001]
-        for ranks in 1, 2:
+        for ranks in 2, 1:
             ended = self.overfitting(f"back{ranks}", *options, ranks=ranks)
             self.assertEqual(ended.code, 0, ended.text)
-            rollback, = self.setbacks(f"back{ranks}", "rollback")
+            rollback = self.setbacks(f"back{ranks}", "rollback")[0]
             before = [row for row in common.rows(f"back{ranks}", "evaluation")
                       if row["split"] == "holdout" and row["step"] <= rollback["to_step"]]
             self.assertEqual(before[-1]["adv_acc"], max(row["adv_acc"] for row in before))
@@ -137,8 +137,6 @@ class Numbers(common.TestCase):
         steps = common.rows("back1", "step")
         end = (rollback["to_step"] + len(steps)) // 2
         self.overfitting("parts", *options, "--max-steps", end)
-        if not self.setbacks("parts", "rollback"):
-            self.skipTest("the first part ends before the fall")
         self.assertEqual(self.overfitting("parts", *options).code, 0)
         self.assert_same(common.state("parts"), common.state("back1"))
 
