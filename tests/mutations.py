@@ -61,7 +61,7 @@ MUTATIONS = [
      "", "planted:2"),
     ("good steps do not end a row of bad ones", TRAINER, "    setbacks_.in_a_row = 0;\n    layers_", "    layers_", "planted:2"),
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
-    ("back to a checkpoint that is no good", "src/verbs/train.cpp", "warn, first_bad - 1)", "warn, first_bad)", "e2e:numbers"),
+    ("back to a checkpoint that is no good", "src/verbs/train.cpp", "warn, first_bad - 1)", "warn, first_bad)", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
      "}\n\nvoid Setbacks::share", "unit:[numbers]"),
     # The hang watch.

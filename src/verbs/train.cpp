@@ -161,9 +161,10 @@ void Run::plan() {
     });
     beginning_ = begin(resolved, config_, folder_, *trainer_);
   });
-  std::int64_t finished = beginning_.finished ? 1 : 0;
-  world_.broadcast(&finished, sizeof finished);
-  beginning_.finished = finished != 0;
+  bool known[] = {beginning_.finished, beginning_.own};
+  world_.broadcast(known, sizeof known);
+  beginning_.finished = known[0];
+  beginning_.own = known[1];
 }
 
 void Run::open_report() {
