@@ -1,6 +1,6 @@
 """What JointSpar and its rivals save and cost: jointspar.py savings|variance|table PROGRAM --data FILE [options]
 
-savings   Whole training runs in pairs, A B A B: all layers, and a budget of them. What a step of B takes less is compared
+savings   Whole training runs in turns: all layers, and each budget of them. What a step of B takes less is compared
           with what its own active sets say: the weight gradients and the bytes that its resting layers would have cost, by
           `dat_hpc bench` under the same launcher (each convolution alone, the sum over the ranks). Measured / predicted is
           1 where all that could be saved is. A budget of all layers shows what choosing costs.
@@ -84,8 +84,9 @@ class Run:
 
     def milliseconds(self, skip):
         """Of each step but the first ones."""
-        parts = "data attack train reduce select update".split()
-        return np.array([1e3 * sum(row[f"t_{part}"] for part in parts) for row in self.steps[skip:]])
+        beside = "t_hidden", "t_checkpoint", "t_evaluate"
+        return np.array([1e3 * sum(value for name, value in row.items() if name.startswith("t_") and name not in beside)
+                         for row in self.steps[skip:]])
 
     def bytes_of_a_step(self):
         """Gradients that a rank sends; where there is one rank, what it would send."""
@@ -132,31 +133,31 @@ def savings(arguments):
     print(f"{'granularity':<12}{'budget':>7}{'all, ms':>10}{'saved, ms':>20}{'predicted':>11}{'(gradients, bytes)':>20}"
           f"{'measured / predicted':>26}{'of the step':>20}", flush=True)
     for granularity in arguments.granularity:
-        found = None
-        for share in arguments.budgets:
-            saved, predicted, parts, whole = [], [], [], []
-            for pair in range(arguments.pairs):
-                seed = ["--seed", pair + 1, "--granularity", granularity]
-                a = Run(arguments, *common, *seed, "--selector", "all")
-                if found is None:
-                    found = layer_milliseconds(arguments, a.names, a.sizes)
+        found, whole = None, []
+        saved, parts = ({share: [] for share in arguments.budgets} for _ in range(2))
+        for pair in range(arguments.pairs):
+            seed = ["--seed", pair + 1, "--granularity", granularity]
+            a = Run(arguments, *common, *seed, "--selector", "all")
+            whole.append(a.milliseconds(arguments.warm).mean())
+            if found is None:
+                found = layer_milliseconds(arguments, a.names, a.sizes)
+            for share in arguments.budgets:
                 budget = len(a.names) * share / 54
                 b = Run(arguments, *common, *seed, "--selector", arguments.selector, "--budget", budget, "--budget-unit",
                         arguments.unit, "--p-min", min(arguments.p_min, share / 54))
                 resting = ~b.active[arguments.warm:]
-                parts.append([(resting @ cost).mean() for cost in found])
-                predicted.append(sum(parts[-1]))
-                saved.append(a.milliseconds(arguments.warm).mean() - b.milliseconds(arguments.warm).mean())
-                whole.append(a.milliseconds(arguments.warm).mean())
-            mean, half = interval(saved)
-            ratio = [s / p for s, p in zip(saved, predicted)] if min(predicted) > 0 else None
-            text = "%6.2f +- %.2f" % interval(ratio) if ratio else "-"
-            loss = "%+.2f +- %.2f %%" % interval([100 * s / w for s, w in zip(saved, whole)])
-            gradient, message = np.mean(parts, axis=0)
+                parts[share].append([(resting @ cost).mean() for cost in found])
+                saved[share].append(whole[-1] - b.milliseconds(arguments.warm).mean())
+        for share in arguments.budgets:
+            mean, half = interval(saved[share])
+            gradient, message = np.mean(parts[share], axis=0)
+            predicted = gradient + message
+            # Of the means, and their interval: a pair by itself may have had nearly nothing to save.
+            text = f"{mean / predicted:6.2f} +- {half / predicted:.2f}" if predicted > 0 else "-"
+            loss = "%+.2f +- %.2f %%" % interval([100 * s / w for s, w in zip(saved[share], whole)])
             print(f"{granularity:<12}{share:>4g}/54{statistics.fmean(whole):>10.2f}{mean:>12.2f} +- {half:<5.2f}"
-                  f"{statistics.fmean(predicted):>10.2f}{f'({gradient:.2f}, {message:.2f})':>20}{text:>26}{loss:>20}",
-                  flush=True)
-    print(f"{arguments.pairs} pairs of runs of {arguments.steps} steps; +-: 95 % of the mean")
+                  f"{predicted:>10.2f}{f'({gradient:.2f}, {message:.2f})':>20}{text:>26}{loss:>20}", flush=True)
+    print(f"{arguments.pairs} rounds of runs of {arguments.steps} steps; +-: 95 % of the mean")
 
 
 # Variance.
@@ -302,7 +303,7 @@ def main():
     parser.add_argument("--p-min", type=float, default=0.1)
     parser.add_argument("--steps", type=int, default=None, help="of a run")
     parser.add_argument("--keep", help="folder for the runs, which stay there; none: they are removed")
-    parser.add_argument("--pairs", type=int, default=20, help="savings")
+    parser.add_argument("--pairs", type=int, default=20, help="savings: runs of each kind")
     parser.add_argument("--warm", type=int, default=2, help="savings: steps of a run that do not count")
     parser.add_argument("--budgets", type=float, nargs="+", default=[54, 45, 40, 30], help="savings: of 54")
     parser.add_argument("--selector", default="uniform", help="savings: who draws")

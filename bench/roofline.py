@@ -6,9 +6,14 @@ takes the longer of two times: its multiply-adds at a part of what a large matri
 reads and writes at what the memory copies. Weights, caches, launches and the loss count nothing.
 
 Usage: python3 bench/roofline.py [--product TFLOP/s] [--memory TB/s] [--layers]
+       python3 bench/roofline.py --calibration IN OUT [--batch 2048] [--slower 1]
+
+The second form takes a calibration.json of `dat_hpc forecast` and writes it anew with the times of PGD-10 on such a GPU,
+all of them `--slower` times as long: for `bench_scaling --delay` on links that are as many times slower.
 """
 
 import argparse
+import json
 
 PRODUCT, MEMORY = 788.0, 4.3  # of an H200: a bf16 product of 8192 x 8192 matrices; a copy, bytes read and written
 
@@ -66,12 +71,39 @@ def kernels(plan):
     return [(name, flop / 1e9, count / 1e6) for name, flop, count in work]
 
 
+def calibration(options, plan="legacy calls", part=0.6, iterations=10):
+    """The training pass is a forward pass and two products of each layer backward: an iteration and a half. Layers have
+    their parts of the backward pass that was calibrated; whatever is not a convolution counts nothing."""
+    with open(options.calibration[0]) as file:
+        found = json.load(file)
+    us = sum(max(1e3 * g / (part * options.product), mb / options.memory) for _, g, mb in kernels(PLANS[plan]))
+    iteration = options.slower * options.batch * us * 1e-6
+    scale = iteration / found["seconds"]["backward"] * found["backward_passes"]
+    found["seconds"] = {"data": 0, "attack": iterations * iteration, "forward": iteration / 2, "backward": iteration,
+                        "select": 0, "update": 0}
+    found |= {"attack_iterations": iterations, "backward_passes": 1, "batch": options.batch}
+    for layer in found["layers"]:
+        layer["backward"] *= scale
+        layer["weight_gradient"] *= scale
+    found["about"] |= {"device": f"a model: {options.product:g} TFLOP/s, {options.memory:g} TB/s, {plan} at {part:.0%}, "
+                                 f"{options.slower:g} times slower", "attack": "pgd", "steps": iterations}
+    with open(options.calibration[1], "w") as file:
+        json.dump(found, file, indent=1)
+    print(f"{options.calibration[1]}: attack {iterations} x {iteration:.4f} s, forward {iteration / 2:.4f} s, backward "
+          f"{iteration:.4f} s: a model")
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--product", type=float, default=PRODUCT, metavar="TFLOP/s")
     parser.add_argument("--memory", type=float, default=MEMORY, metavar="TB/s")
     parser.add_argument("--layers", action="store_true", help="every kernel, too")
+    parser.add_argument("--calibration", nargs=2, metavar=("IN", "OUT"))
+    parser.add_argument("--batch", type=int, default=2048, help="images of a rank, of --calibration")
+    parser.add_argument("--slower", type=float, default=1, help="factor of all times of --calibration")
     options = parser.parse_args()
+    if options.calibration:
+        return calibration(options)
     parts = (1.0, 0.75, 0.6, 0.5)
     print(f"A model: {options.product:g} TFLOP/s at best, {options.memory:g} TB/s. Parts of the matrix product's rate, and "
           "image iterations/s,\nwhere a convolution that waits for nothing reaches this part of it:")

@@ -58,9 +58,10 @@ class Delay {
 class DelayedStep {
  public:
   DelayedStep(dat::Communicator& world, const dat::Calibration& calibration, const std::string& codec,
-              const dat::ReducerOptions& options)
+              const dat::ReducerOptions& options, int stale)
       : world_(world),
         calibration_(calibration),
+        begun_(stale == 0 ? 0 : stale * calibration.attack / calibration.attack_iterations),
         backend_(dat::make_backend({.device = "cpu", .threads = 1})),
         parameters_(parameters_of(calibration)),
         statistics_(static_cast<std::size_t>(calibration.statistics) / sizeof(double)) {
@@ -74,20 +75,20 @@ class DelayedStep {
     all_.push_back(dat::ActiveSet::all(parameters_.layers()));
   }
 
-  /// Seconds of it that were spent behind the backward pass, until the gradients were there.
+  /// Seconds of it that were spent behind all computing that hides the sum, until the gradients were there.
   double run() {
     const double pass = calibration_.backward / calibration_.backward_passes;
     double of_layers = 0;
     delay_.begin();
     delay_.work([&] { reducer_->begin(all_, step_++); });
-    delay_.compute(calibration_.data + calibration_.attack + calibration_.forward +
+    delay_.compute(calibration_.data + calibration_.attack - begun_ + calibration_.forward +
                    (calibration_.backward_passes - 1) * pass);
     for (std::size_t d = 0; d < calibration_.layers.size(); ++d) {
       delay_.compute(calibration_.layers[d].backward);
       of_layers += calibration_.layers[d].backward;
       delay_.work([&] { reducer_->ready(static_cast<int>(calibration_.layers.size() - 1 - d)); });
     }
-    delay_.compute(std::max(0.0, pass - of_layers));
+    delay_.compute(std::max(0.0, pass - of_layers) + begun_);
     const Clock::time_point end = Clock::now();
     reducer_->finish();
     world_.sum(statistics_.data(), std::ssize(statistics_));
@@ -100,6 +101,7 @@ class DelayedStep {
  private:
   dat::Communicator& world_;
   const dat::Calibration& calibration_;
+  double begun_;  ///< seconds of the next step's attack that run before the sum is waited for
   std::unique_ptr<dat::Backend> backend_;
   dat::Parameters parameters_;
   std::vector<double> statistics_;
@@ -113,13 +115,15 @@ class DelayedStep {
 
 int main(int argc, char** argv) {
   dat::StepOptions options{.network = "preact_resnet18", .batch = 16, .attack = "fgsm", .bucket = 0, .threads = 1};
-  int steps = 10;
+  int steps = 10, stale = 0;
   std::string delay, codec = "float32";
   CLI::App app("Times steps of all ranks of a launch: one line of JSON, from rank 0", "bench_scaling");
   app.option_defaults()->always_capture_default();
   app.add_option("--delay", delay, "a calibration.json: computing is a delay of that length; none: it is done");
   app.add_option("--codec", codec, "with --delay: how gradients become messages; NAME or NAME/TRANSPORT");
   app.add_option("--repeat", steps, "steps, behind two that do not count");
+  app.add_option("--stale-attack", stale, "with --delay: iterations of the next attack that run while the sum is under way")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--overlap", options.overlap, "send gradients while the backward pass runs");
   app.add_option("--bucket", options.bucket, "most gradients in one message; 0: 2^19 with --overlap, else 2^23");
   app.add_option("--network", options.network);
@@ -152,11 +156,14 @@ int main(int argc, char** argv) {
       });
     } else {
       const dat::Calibration calibration = dat::read_calibration(delay);
+      dat::require(stale <= calibration.attack_iterations, dat::ExitCode::usage, "--stale-attack ", stale,
+                   " is more than the ", calibration.attack_iterations, " iterations of the calibration's attack");
       const std::size_t slash = codec.find('/');
       DelayedStep step(*world, calibration, codec.substr(0, slash),
                        {.bucket_elements = options.bucket,
                         .overlap = options.overlap,
-                        .codec_transport = slash == std::string::npos ? "auto" : codec.substr(slash + 1)});
+                        .codec_transport = slash == std::string::npos ? "auto" : codec.substr(slash + 1)},
+                       stale);
       measure([&] { return step.run(); });
     }
     if (world->root())

@@ -38,12 +38,10 @@ namespace dat {
 namespace {
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
-  unsigned major = 0, minor = 0, release = 0;
-  H5get_libversion(&major, &minor, &release);
   std::string mpi = Communicator::library_version();
   mpi.resize(std::min(mpi.find_first_of(std::string("\n\0", 2)), mpi.size()));
   return {{"oneDNN", onednn_version()},
-          {"HDF5", std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release)},
+          {"HDF5", hdf5_version()},
           {"MPI", mpi},
           {"CUDA", cuda_version()}};
 }

@@ -347,6 +347,9 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "0",
                                  "--comm-timeout",
                                  "7.5",
+                                 "--checkpoint-async",
+                                 "--on-full",
+                                 "continue",
                                  "--progress",
                                  "2.5",
                                  "--verbose"});

@@ -42,7 +42,10 @@ void tell(const File& file, const std::string& group, std::ostringstream& text) 
       continue;
     }
     const Hdf5Info info = file.info(name);
-    text << " kind " << static_cast<int>(info.kind) << " of " << info.element << " [";
+    text << " kind " << static_cast<int>(info.kind);
+    // A text of any length takes a pointer in memory, which is what the library tells, and more in the file.
+    if (info.kind != Hdf5Info::Kind::text) text << " of " << info.element;
+    text << " [";
     for (const std::int64_t dim : info.shape) text << dim << " ";
     text << "]";
     Shape shape;

@@ -43,8 +43,9 @@ std::string library_reason() {
   return reason.empty() ? "no reason given" : reason;
 }
 
-// Before each file, because the settings belong to the calling thread. Plug-ins would be code from outside, and at the
-// end of the program the library would go through files that could not be written (see give_up_or_close).
+// Before each file, because the settings belong to the calling thread, and before anything else of the library. Plug-ins
+// would be code from outside, and at the end of the program the library would go through files that could not be written
+// (see give_up_or_close).
 void prepare_library() {
   static const herr_t once = H5dont_atexit();
   static_cast<void>(once);
@@ -152,6 +153,13 @@ std::vector<std::string> read_strings(hid_t type, hid_t space, std::size_t count
 
 }  // namespace
 
+std::string hdf5_version() {
+  prepare_library();
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
 hid_t Hdf5File::check(hid_t result, const char* action, const std::string& name) const {
   if (result < 0) fail(code_, path_, ": cannot ", action, " ", name, ": ", library_reason());
   return result;
@@ -165,6 +173,8 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block) {
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access, 0, 1);  // parallel file systems without flock
   H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110);
+  // Small data would be written when their dataset is closed, which tells nobody that it failed.
+  H5Pset_sieve_buf_size(access, 0);
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
   if (file < 0) fail(ExitCode::io, path, ": cannot create the file: ", library_reason());
   return {path, ExitCode::io, file};

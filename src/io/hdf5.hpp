@@ -16,6 +16,9 @@
 
 namespace dat {
 
+/// Of the library, such as "1.10.8".
+[[nodiscard]] std::string hdf5_version();
+
 /// An HDF5 file, the only door to hdf5.h. The library loops or crashes on some damaged files: those from outside are
 /// opened with it by `data convert` alone, in a process of their own; all else that reads takes Hdf5Reader. Names are
 /// paths in the file ("history/step/lr"; "/" is the root); groups on the way to something new are made. Failures are

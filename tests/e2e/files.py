@@ -37,8 +37,9 @@ class Files(restart.Restart):
 class Full(Files):
     """No space, no quota, a broken or read-only disk: old checkpoints stay."""
 
+    # The first opening only looks for an older file.
     KINDS = [("write", errno.ENOSPC, 1), ("write", errno.EDQUOT, 4), ("write", errno.EIO, 2), ("fsync", errno.EIO, 1),
-             ("rename", errno.EROFS, 1), ("open", errno.EROFS, 1)]
+             ("rename", errno.EROFS, 1), ("open", errno.EROFS, 2)]
 
     def test_the_run_ends_with_code_9(self):
         self.straight(ranks=1)

@@ -12,8 +12,9 @@ import common
 # whose micro-batches have one image each.
 SET = {"train": 100, "test": 30, "size": 16, "classes": 4}
 STEPS = 10
-SMALL = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--deterministic", "--threads", 1, "--attack-steps", 2,
-         "--eval-every", 1, "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1]
+RUN = ["--data", "set.h5", "--width", 16, "--deterministic", "--attack-steps", 2, "--eval-every", 1, "--eval-attack-steps", 2,
+       "--warmup-epochs", 1, "--epochs", 1]
+SMALL = [*RUN, "--network", "small_cnn", "--threads", 1]
 DEALT = ["--total-batch", 24, "--micro-batch", 4]
 
 
@@ -92,7 +93,8 @@ class AnyNumber(common.TestCase):
         """Also of convolutions that the library computes: of few tiles, of one pixel, with stride."""
         for network in "small_cnn", "resnet18":
             for threads, ranks in (1, 1), (2, 1), (3, 2):
-                self.go(f"{network}{threads}", *DEALT, "--network", network, "--threads", threads, "--max-steps", 3, ranks=ranks)
+                self.train(f"{network}{threads}", *RUN, *DEALT, "--network", network, "--threads", threads, "--max-steps", 3,
+                           ranks=ranks)
                 self.assert_equal_runs(f"{network}{threads}", f"{network}1")
 
     def test_batches_of_ranks(self):
