@@ -768,6 +768,18 @@ void describe(Options& options, TrainOptions& o) {
               "write checkpoints while training goes on; takes a second copy");
   options.add("--on-full", o.on_full, "a checkpoint cannot be written (disk full): end, or train on to the next one",
               one_of({"stop", "continue"}));
+  options.add("--max-bad-steps", o.max_bad_steps,
+              "steps in a row that are skipped where images, loss or gradient are not finite", kCount);
+  options.add("--on-bad-steps", o.on_bad_steps,
+              "there are more: end with code 7, or go back to the last good checkpoint, with a lower rate",
+              one_of({"stop", "rollback"}));
+  options.add("--on-overfitting", o.on_overfitting,
+              "catastrophic overfitting, seen on --holdout: warn, end with code 7, or go back to ckpt/best.h5",
+              one_of({"warn", "stop", "rollback"}));
+  options.add("--overfitting-margin", o.overfitting_margin,
+              "it is that where the robust accuracy is so far below the best one", kEps);
+  options.add("--rollback-lr", o.rollback_lr, "factor of the learning rate from a rollback on, below 1", kEps);
+  options.add("--max-rollbacks", o.max_rollbacks, "of a run; behind them it ends with code 7", kPositive);
   options.add("--resume", o.resume,
               "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
               {.label = "auto|never|PATH"});
@@ -941,6 +953,13 @@ void resolve(TrainOptions& o) {
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
   check(o.attack_batch <= o.micro_batch, "--attack-batch ", o.attack_batch, " is more than the micro-batch of ",
         o.micro_batch, " images; choose at most that");
+  const bool rolls_back = o.on_bad_steps == "rollback" || o.on_overfitting == "rollback";
+  check(rolls_back || (o.rollback_lr == plain.rollback_lr && o.max_rollbacks == plain.max_rollbacks),
+        "--rollback-lr and --max-rollbacks work with --on-bad-steps rollback or --on-overfitting rollback; add one");
+  check(!rolls_back || o.rollback_lr < 1, "--rollback-lr ", number_text(o.rollback_lr),
+        " would go the same way again, ", "with the same data from the same weights; choose less than 1");
+  check(o.holdout > 0 || (o.on_overfitting == plain.on_overfitting && o.overfitting_margin == plain.overfitting_margin),
+        "--on-overfitting and --overfitting-margin look at images that are not trained on; add --holdout N");
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 

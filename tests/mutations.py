@@ -22,11 +22,11 @@ TREE, BUILD, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/results.jsonl"
 LOST = 3
 
 # The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
-# unit: of dat_tests, mpi: ranks of dat_mpi_tests, e2e: files of tests/e2e, slurm: classes of tests/slurm.py. Of the
-# CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
+# unit: of dat_tests, mpi: ranks of dat_mpi_tests, planted: of dat_planted_tests, e2e: files of tests/e2e, slurm: classes
+# of tests/slurm.py. Of the CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
 # of dat_mpi_tests_double.
-SUITE = ["mpi:2", "mpi:3", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake", "e2e:restart",
-         "e2e:files", "e2e:corruption", "slurm:Decisions", "slurm:Printed"]
+SUITE = ["mpi:2", "mpi:3", "planted:2", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake",
+         "e2e:restart", "e2e:files", "e2e:corruption", "slurm:Decisions", "slurm:Printed"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
 
@@ -35,6 +35,7 @@ LAYERS, UPDATE, EVALUATION = "src/train/layer_sampling.cpp", "src/train/weight_u
 CROSS_ENTROPY = "src/loss/cross_entropy.cpp"
 HANG, RECORDER, STRAGGLERS = "src/communicate/verdict.cpp", "src/communicate/flight_recorder.cpp", "src/train/stragglers.hpp"
 PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_examples.cpp", "src/train/phase_timer.cpp"
+NUMBERS, WARM = "src/train/numbers.cpp", "src/train/warm_start.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 TREE, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
@@ -48,6 +49,22 @@ TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "l
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
+    # Numbers that are not finite.
+    ("images are not looked at", NUMBERS, "    if (!std::isfinite(host_[k * kSums])) return bad(Where::images);",
+     "    if (host_[k * kSums] < 0) return bad(Where::images);", "planted:2"),
+    ("each rank has its own verdict", NUMBERS, "if (!vote_.bad_agreed()) return nullptr;",
+     "if (mine_.where == BadNumbers::Where::nowhere) return nullptr;", "planted:2"),
+    ("the bad ones of micro-batches but the first pass", NUMBERS, "sums_ + images_++ * kSums", "sums_ + images_ * kSums",
+     "planted:2"),
+    ("a skipped step keeps the codec's error", TRAINER, "  codec_state_.put_back();\n", "", "planted:2"),
+    ("a skipped step keeps perturbations", TRAINER, "  source_.take_back();\n", "", "planted:2"),
+    ("perturbations on their way are kept", WARM, "  if (under_way_) backend_.wait_for(ticket_);\n  under_way_ = false;\n",
+     "", "planted:2"),
+    ("good steps do not end a row of bad ones", TRAINER, "    setbacks_.in_a_row = 0;\n    layers_", "    layers_", "planted:2"),
+    ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
+    ("back to a checkpoint that is no good", "src/verbs/train.cpp", "warn, first_bad - 1)", "warn, first_bad)", "e2e:setbacks"),
+    ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
+     "}\n\nvoid Setbacks::share", "unit:[numbers]"),
     # The hang watch.
     ("a silent rank has twice the time", HANG, "ranks[k].silent > timeout_seconds", "ranks[k].silent > 2 * timeout_seconds",
      "unit:[hang]"),
@@ -126,8 +143,8 @@ MUTATIONS = [
      "statistics_.add(program, pass_++, {place_.unit, place_.first, 0});", "step:fgsm"),
     ("bandit fed squared norms", LAYERS, "for (double& norm : norms_) norm = std::sqrt(norm);", "",
      "step:defaults"),
-    ("norms before the reduction", TRAINER, "  reducer_->finish();\n  timer_.end_sum(reducer_->seconds_under_way());\n  message_.sum();\n",
-     "  message_.sum();\n  reducer_->finish();\n", "step:two ranks"),
+    ("norms before the reduction", TRAINER, "  reducer_->finish();\n  timer_.end_sum(reducer_->seconds_under_way());\n  numbers_.look_at_sum(layers_->summed());\n",
+     "  numbers_.look_at_sum(layers_->summed());\n  reducer_->finish();\n", "step:two ranks"),
     ("hidden is what was under way", TIMER, "next->under_way - (exposed_ - exposed_before_)", "next->under_way", "unit:[phases]"),
     ("what a step before has exposed is not hidden", TIMER, "    if (next->phase == Phase::other) exposed_before_ = exposed_;\n", "",
      "unit:[phases]"),
@@ -711,7 +728,8 @@ def on_double(mutation):
 def there_is_a_double():
     """Whether the build found the headers of CUDA and cuDNN."""
     return b"dat_tests_double" in read(f"{BUILD}/build.ninja")
-TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "slurm": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests"}
+TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "slurm": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests",
+          "planted": "dat_planted_tests"}
 
 
 def command(test):
@@ -722,6 +740,7 @@ def command(test):
                          *which.replace(", ", "\0").replace(",", "\n").replace("\0", ", ").split("\n")],
         "unit": lambda: [f"{BUILD}/tests/dat_tests", which],
         "mpi": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests"],
+        "planted": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_planted_tests"],
         "double": lambda: [f"{BUILD}/tests/dat_tests_double", which],
         "mpi_double": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests_double"],
         "e2e": lambda: [*python, f"{TREE}/tests/e2e/{which}.py", f"{BUILD}/dat_hpc", "--failfast"],

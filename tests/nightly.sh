@@ -18,6 +18,7 @@ part() {
 }
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/kill_cycles.py "$program" 300
+part "$python" tests/soak.py "$program" 100000
 part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part env DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
   OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"

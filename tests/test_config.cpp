@@ -250,6 +250,18 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "3",
                                  "--holdout",
                                  "5",
+                                 "--max-bad-steps",
+                                 "2",
+                                 "--on-bad-steps",
+                                 "rollback",
+                                 "--on-overfitting",
+                                 "rollback",
+                                 "--overfitting-margin",
+                                 "0.3",
+                                 "--rollback-lr",
+                                 "0.1",
+                                 "--max-rollbacks",
+                                 "7",
                                  "--initialize",
                                  "weights.h5",
                                  "--optimizer",
@@ -673,6 +685,12 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--beta2", "-0.1"},
                                                          {"--epsilon", "0"},
                                                          {"--clip-norm", "-1"},
+                                                         {"--max-bad-steps", "-1"},
+                                                         {"--on-bad-steps", "skip"},
+                                                         {"--on-overfitting", "ignore"},
+                                                         {"--overfitting-margin", "0"},
+                                                         {"--rollback-lr", "0"},
+                                                         {"--max-rollbacks", "0"},
                                                          {"--trust-coefficient", "0"},
                                                          {"--optimizer", "adam"},
                                                          {"--selector", "best"},
@@ -760,6 +778,14 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--warm-start", "5", "--attack", "fgsm"}).train.warm_start == 5);
   CHECK(parse({"--attack", "none"}).train.warm_start == 0);
   CHECK(contains(refusal({"-q", "-v"}), "--quiet and --verbose"));
+  CHECK(contains(refusal({"--rollback-lr", "0.1"}), "--on-bad-steps rollback"));
+  CHECK(contains(refusal({"--max-rollbacks", "1", "--max-bad-steps", "5"}), "--on-bad-steps rollback"));
+  CHECK(
+      contains(refusal({"--on-bad-steps", "rollback", "--rollback-lr", "1"}), "--rollback-lr 1 would go the same way"));
+  for (const char* action : {"stop", "rollback"})
+    CHECK(contains(refusal({"--on-overfitting", action}), "add --holdout N"));
+  CHECK(contains(refusal({"--overfitting-margin", "0.1"}), "add --holdout N"));
+  CHECK(parse({"--on-overfitting", "stop", "--holdout", "5"}).train.overfitting_margin == 0.2);
   const TrainOptions plain = parse({}).train;
   CHECK(plain.mask == "shared");
   CHECK(plain.transport == "union");

@@ -174,7 +174,7 @@ TEST_CASE("without a weight the clean images are not looked at, and their loss i
   (void)f.gradient(kBatch);
   CHECK(std::isfinite(f.learner.of(Loss::Images::attacked).loss));
   CHECK(std::isnan(f.learner.of(Loss::Images::clean).loss));
-  CHECK(f.learner.finite());
+  CHECK(f.learner.own_finite());
   CHECK(f.learner.images() == kBatch);
 }
 
@@ -191,14 +191,17 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
   const auto backend = test::test_backend();
   StepMessage message(*ranks, *backend);
   Part a({1, 2, 3}), none({}), b({4});
-  StopVote vote;
+  Vote vote;
   for (MessagePart* part : std::initializer_list<MessagePart*>{&a, &none, &vote, &b}) message.add(*part);
-  for (const bool wish : {false, true, false}) {
+  for (const auto& [wish, bad] : std::initializer_list<std::pair<bool, bool>>{
+           {false, false}, {true, false}, {false, true}, {true, true}, {false, false}}) {
     vote.wish = wish;
+    vote.bad = bad;
     message.sum();
     CHECK(a.sums == a.mine);
     CHECK(b.sums == b.mine);
-    CHECK(vote.agreed() == wish);
+    CHECK(vote.stop_agreed() == wish);
+    CHECK(vote.bad_agreed() == bad);
   }
   CHECK(message.bytes_sent() == 0);  // of one rank
 }

@@ -378,6 +378,40 @@ TEST_CASE("Corruption that was repaired is warned of, recorded, and counted in t
   CHECK(log.find("warning: and that") != std::string::npos);
 }
 
+TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the record", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  Report report(facts, -1);
+  Step one(1), two(2), three(3);
+  report.step(one.get());
+  const std::int64_t kept = report.metrics_bytes();
+  report.step(two.get());
+  report.setback({2, "skipped", "the loss is not \"finite\""});
+  report.cut_back(kept);
+  CHECK_THROWS_AS(report.cut_back(kept + 1), Error);
+  report.setback({2, "rollback", "why", 1, 0.125});
+  report.step(two.get());
+  report.step(three.get());
+  report.setback({3, "skipped", "the gradient of a is not finite"});
+  report.setback({3, "overfitting", "it fell"});
+  report.finish({});
+  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
+  CHECK(metrics.find("{\"kind\":\"setback\",\"step\":2,\"event\":\"rollback\",\"cause\":\"why\",\"to_step\":1,"
+                     "\"lr_factor\":0.125}\n") != std::string::npos);
+  CHECK(metrics.find("not \\\"finite") == std::string::npos);
+  CHECK(metrics.find("{\"kind\":\"setback\",\"step\":3,\"event\":\"skipped\",\"cause\":\"the gradient of a is not "
+                     "finite\"}\n") != std::string::npos);
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
+  INFO(summary);
+  CHECK(summary.find("\nskipped steps   3: numbers that are not finite\n"
+                     "rollback        from step 2 to 1, 0.125 times the learning rate: why\n"
+                     "overfitting     it fell\n") != std::string::npos);
+  for (const char* line : {"warning: the loss is not \"finite\": the step is skipped", "warning: it fell",
+                           "warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why"})
+    CHECK(log.find(line) != std::string::npos);
+}
+
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");

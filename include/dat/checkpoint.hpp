@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,8 +11,8 @@
 namespace dat {
 
 /// Everything that a run needs to go on bit for bit, independent of the number of ranks. One HDF5 file:
-/// /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /codec/ARRAY in memory's order, /state/*
-/// for the rest.
+/// /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /codec/ARRAY in memory's order,
+/// /state/* for the rest.
 struct Checkpoint {
   struct Array {
     std::string name;  ///< path in the file, e.g. "param/layer1.0.conv1.weight"
@@ -54,13 +55,16 @@ class CheckpointFolder {
   void save_best(const Checkpoint&) const;
   /// Whether there is any checkpoint of a step.
   [[nodiscard]] static bool any_in(const std::string& folder);
-  /// The newest whole checkpoint. A damaged one is named to `warn` and the previous one is taken. Empty: there is none
-  /// at all. Error(checkpoint): there are some, and all are damaged.
-  [[nodiscard]] static std::optional<Checkpoint> newest_in(const std::string& folder,
-                                                           const std::function<void(const std::string&)>& warn);
+  /// The newest whole checkpoint, of step `last` at most. A damaged one is named to `warn` and the previous one is
+  /// taken. Empty: there is none at all. Error(checkpoint): there are some, and all are damaged.
+  [[nodiscard]] static std::optional<Checkpoint> newest_in(
+      const std::string& folder, const std::function<void(const std::string&)>& warn,
+      std::int64_t last = std::numeric_limits<std::int64_t>::max());
   [[nodiscard]] std::optional<Checkpoint> newest(const std::function<void(const std::string&)>& warn) const {
     return newest_in(folder_, warn);
   }
+  /// What save_best() has written. Error(checkpoint).
+  [[nodiscard]] Checkpoint best() const;
 
  private:
   void write(const std::string& name, const Checkpoint&) const;

@@ -85,14 +85,20 @@ struct TrainOptions {
   bool overlap = false;                  ///< send gradients while the backward pass runs
   std::int64_t bucket = 0;               ///< elements of one message; 0: 2^19 with overlap, else 2^23
 
-  std::string out;                    ///< empty: the run names its folder by time or job
-  std::int64_t max_steps = 0;         ///< 0: no limit
-  int eval_every = 10;                ///< epochs; 0: only at the end
-  std::int64_t checkpoint_every = 0;  ///< steps; 0: every epoch
-  bool checkpoint_async = false;      ///< write checkpoints beside the steps
-  std::string on_full = "stop";       ///< stop | continue: where a checkpoint cannot be written
-  std::string resume = "auto";        ///< auto | never | path of a checkpoint or of a run
-  std::string initialize;             ///< path of weights to begin with; empty: random ones
+  std::string out;                      ///< empty: the run names its folder by time or job
+  std::int64_t max_steps = 0;           ///< 0: no limit
+  int eval_every = 10;                  ///< epochs; 0: only at the end
+  std::int64_t checkpoint_every = 0;    ///< steps; 0: every epoch
+  bool checkpoint_async = false;        ///< write checkpoints beside the steps
+  std::string on_full = "stop";         ///< stop | continue: where a checkpoint cannot be written
+  std::int64_t max_bad_steps = 0;       ///< with numbers that are not finite, in a row, which are skipped
+  std::string on_bad_steps = "stop";    ///< stop | rollback: where there are more
+  std::string on_overfitting = "warn";  ///< warn | stop | rollback: the robust accuracy on what is held out collapses
+  double overfitting_margin = 0.2;      ///< below the best so far, as an accuracy
+  double rollback_lr = 0.5;             ///< factor of the learning rate after going back to a checkpoint
+  std::int64_t max_rollbacks = 3;
+  std::string resume = "auto";  ///< auto | never | path of a checkpoint or of a run
+  std::string initialize;       ///< path of weights to begin with; empty: random ones
   std::uint64_t seed = 1;
   std::string device = "auto";          ///< auto | cpu | cuda
   int threads = 0;                      ///< per rank; 0: the cores of the node shared fairly

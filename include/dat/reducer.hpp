@@ -55,6 +55,8 @@ class Reducer {
   [[nodiscard]] virtual float* place(int unit) = 0;
   /// Says that the gradient of this one of `parameters.segments` is complete in the rank's last unit.
   virtual void ready(int segment) = 0;
+  /// Once all units are complete: the blocks [parameters.size] on the device that this rank brings, until finish().
+  [[nodiscard]] virtual std::span<float* const> own() = 0;
   /// Waits for everything and leaves the result in the gradients. **Collective.**
   virtual void finish() = 0;
 
@@ -110,6 +112,7 @@ class GradientReducer final : public Reducer {
   [[nodiscard]] float* place(int /*unit*/) override { return gradients_; }
   /// Of this rank's layers. Ranks announce what they have in the same order.
   void ready(int segment) override;
+  [[nodiscard]] std::span<float* const> own() override { return {&gradients_, 1}; }
   void finish() override;
 
   [[nodiscard]] std::int64_t elements() const override { return elements_; }

@@ -89,6 +89,15 @@ struct CorruptionRecord {
   std::string text;  ///< all of it, for people
 };
 
+/// A step that was skipped because of numbers that are not finite, catastrophic overfitting, or a rollback.
+struct SetbackRecord {
+  std::int64_t step = 0;     ///< skipped; or the last one before
+  std::string event;         ///< skipped | overfitting | rollback
+  std::string cause;         ///< what was seen
+  std::int64_t to_step = 0;  ///< rollback: goes on behind this one
+  double lr_factor = 1;      ///< of the learning rates from here on
+};
+
 /// What does not change during a run.
 struct RunFacts {
   std::string folder;       ///< --out
@@ -131,7 +140,7 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, written with one write() each, "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler | corruption. results.h5 is made from it by
+/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback. results.h5 is made from it by
 /// write_results. Nothing is allocated by step().
 class Report {
  public:
@@ -150,8 +159,11 @@ class Report {
   void ranks(const RankRecord&);
   void straggler(const StragglerRecord&, const std::string& host);
   void corruption(const CorruptionRecord&);  ///< a warning, too
-  void message(const std::string& line);     ///< to the terminal and run.log
-  void warning(const std::string& line);     ///< "dat_hpc: warning: ..." to standard error, and to run.log
+  void setback(const SetbackRecord&);        ///< a warning, too
+  /// Cuts metrics.jsonl back to what it was at a checkpoint: the run goes on from there. Error(io).
+  void cut_back(std::int64_t metrics_bytes);
+  void message(const std::string& line);  ///< to the terminal and run.log
+  void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes();
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.

@@ -20,7 +20,7 @@ constexpr std::size_t kMostNamed = 5;  // facts, values of a fact, places of a v
   return text;
 }
 
-[[nodiscard]] std::string listed(const std::set<std::string>& places) {
+[[nodiscard]] std::string places_text(const std::set<std::string>& places) {
   std::string text;
   std::size_t named = 0;
   for (const std::string& place : places) {
@@ -80,7 +80,7 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
       const auto& [who, value] = order[k];
       std::set<std::string> at;
       for (const int rank : who) at.insert(places[static_cast<std::size_t>(rank)]);
-      text += (k > 0 ? ", " : "") + value + " on " + listed(who) + " (" + listed(at) + ")";
+      text += (k > 0 ? ", " : "") + value + " on " + listed(who) + " (" + places_text(at) + ")";
     }
     if (order.size() > kMostNamed) text += ", ...";
   }

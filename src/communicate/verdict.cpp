@@ -13,7 +13,7 @@ namespace {
 using Kind = Verdict::Kind;
 using Main = RankState::Main;
 
-constexpr std::size_t kMostNamed = 4;  // hosts, classes of ranks
+constexpr std::size_t kMostListed = 4;  // hosts, classes of ranks
 
 template <class Condition>
 [[nodiscard]] std::vector<int> those(std::size_t count, const Condition& condition) {
@@ -31,8 +31,8 @@ template <class Condition>
     if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
   }
   std::string text = listed(who) + " on ";
-  for (std::size_t k = 0; k < std::min(hosts.size(), kMostNamed); ++k) text += (k > 0 ? ", " : "") + hosts[k];
-  if (hosts.size() > kMostNamed) text += ", ...";
+  for (std::size_t k = 0; k < std::min(hosts.size(), kMostListed); ++k) text += (k > 0 ? ", " : "") + hosts[k];
+  if (hosts.size() > kMostListed) text += ", ...";
   if (who.size() == 1) text += " (process " + std::to_string(places[static_cast<std::size_t>(who[0])].process) + ")";
   return text;
 }
@@ -72,12 +72,12 @@ template <class Condition>
     found->second.push_back(rank);
   }
   std::string text;
-  for (std::size_t k = 0; k < std::min(classes.size(), kMostNamed); ++k) {
+  for (std::size_t k = 0; k < std::min(classes.size(), kMostListed); ++k) {
     const std::vector<int>& members = classes[k].second;
     text += (k > 0 ? ", " : "") + named(members, places) + " " +
             doing(ranks[static_cast<std::size_t>(members[0])], members.size() > 1, false);
   }
-  return classes.size() > kMostNamed ? text + ", ..." : text;
+  return classes.size() > kMostListed ? text + ", ..." : text;
 }
 
 /// Of the references, each once, with its ranks; those without one are left out.

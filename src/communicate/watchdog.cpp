@@ -55,11 +55,11 @@ constexpr int kCulprits = 16;         // in a packet
   const std::size_t name_end = stat.rfind(')');  // a name may hold anything
   if (name_end == std::string::npos) return -1;
   std::istringstream fields(stat.substr(name_end + 1));
-  constexpr int kBetween = 18;  // fields 4 to 21 of proc(5); the state is 3, the start is 22
+  constexpr int kFieldsBetween = 18;  // fields 4 to 21 of proc(5); the state is 3, the start is 22
   std::string state, skipped;
   std::int64_t start = -1;
   fields >> state;
-  for (int k = 0; k < kBetween; ++k) fields >> skipped;
+  for (int k = 0; k < kFieldsBetween; ++k) fields >> skipped;
   fields >> start;
   return fields && state != "Z" && state != "X" ? start : -1;
 }

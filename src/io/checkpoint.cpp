@@ -192,6 +192,8 @@ bool CheckpointFolder::any_in(const std::string& folder) { return !checkpoints_i
 
 void CheckpointFolder::save_best(const Checkpoint& checkpoint) const { write("best.h5", checkpoint); }
 
+Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(folder_) / "best.h5").string()); }
+
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
   const std::string name = file_name(step);
   write(name, checkpoint);
@@ -225,8 +227,10 @@ void CheckpointFolder::write(const std::string& name, const Checkpoint& checkpoi
 }
 
 std::optional<Checkpoint> CheckpointFolder::newest_in(const std::string& folder,
-                                                      const std::function<void(const std::string&)>& warn) {
-  const auto found = checkpoints_in(folder);
+                                                      const std::function<void(const std::string&)>& warn,
+                                                      std::int64_t last) {
+  auto found = checkpoints_in(folder);
+  std::erase_if(found, [last](const auto& one) { return one.first > last; });
   if (found.empty()) return std::nullopt;
   for (const auto& [step, path] : found) {
     try {

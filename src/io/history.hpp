@@ -78,6 +78,7 @@ struct History {
   std::vector<RankRecord> ranks;
   std::vector<StragglerRecord> stragglers;
   std::vector<CorruptionRecord> corruptions;  ///< their texts are empty
+  std::vector<SetbackRecord> setbacks;
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;

@@ -221,6 +221,17 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
                       static_cast<long long>(r.step)) +
             (r.rank >= 0 ? "rank " + std::to_string(r.rank) + ", " : "") + r.what + "; " + r.done + "\n";
   }
+  std::string skipped;
+  for (const SetbackRecord& r : history.setbacks)
+    if (r.event == "skipped") skipped += (skipped.empty() ? "" : ", ") + std::to_string(r.step);
+  if (!skipped.empty()) text += formatted("%-16s", "skipped steps") + skipped + ": numbers that are not finite\n";
+  for (const SetbackRecord& r : history.setbacks) {
+    if (r.event == "overfitting") text += formatted("%-16s", "overfitting") + r.cause + "\n";
+    if (r.event == "rollback")
+      text += formatted("%-16sfrom step %lld to %lld, %g times the learning rate: ", "rollback",
+                        static_cast<long long>(r.step), static_cast<long long>(r.to_step), r.lr_factor) +
+              r.cause + "\n";
+  }
   std::vector<std::string> splits;
   for (const EvaluationRecord& r : history.evaluations)
     if (std::find(splits.begin(), splits.end(), r.split) == splits.end()) splits.push_back(r.split);
@@ -497,6 +508,34 @@ void Report::corruption(const CorruptionRecord& record) {
   line.field("done", record.done);
   write_line(line.close());
   warning(record.text);
+}
+
+void Report::setback(const SetbackRecord& record) {
+  const bool rollback = record.event == "rollback";
+  nlohmann::ordered_json row{
+      {"kind", "setback"}, {"step", record.step}, {"event", record.event}, {"cause", record.cause}};
+  if (rollback) {
+    row["to_step"] = record.to_step;
+    row["lr_factor"] = record.lr_factor;
+  }
+  const std::string line = row.dump() + "\n";
+  line_.resize(std::max(line_.size(), line.size()));
+  std::copy(line.begin(), line.end(), line_.begin());
+  write_line(line.size());
+  if (record.event == "skipped") warning(record.cause + ": the step is skipped");
+  if (record.event == "overfitting") warning(record.cause);
+  if (rollback)
+    warning("back to the checkpoint of step " + std::to_string(record.to_step) +
+            formatted(", with %g times the learning rate: ", record.lr_factor) + record.cause);
+}
+
+void Report::cut_back(std::int64_t metrics_bytes) {
+  require(metrics_bytes <= metrics_bytes_ && ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ",
+          facts_.folder, "/metrics.jsonl back to ", metrics_bytes, " bytes: ", system_reason(errno));
+  metrics_bytes_ = metrics_bytes;
+  unwritten_.clear();
+  first_step_ = -1;  // speeds are those of the steps from here on
+  images_since_ = 0;
 }
 
 std::string Report::finish(const FinalResult& result) {

@@ -65,6 +65,13 @@ void append(const json& record, History& history) {
     record.at("rank").get_to(corruption.rank);
     record.at("what").get_to(corruption.what);
     record.at("done").get_to(corruption.done);
+  } else if (kind == "setback") {
+    SetbackRecord& setback = history.setbacks.emplace_back();
+    record.at("step").get_to(setback.step);
+    record.at("event").get_to(setback.event);
+    record.at("cause").get_to(setback.cause);
+    setback.to_step = record.value("to_step", std::int64_t{0});
+    setback.lr_factor = record.value("lr_factor", 1.0);
   } else if (kind == "run") {
     require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);

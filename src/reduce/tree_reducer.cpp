@@ -74,6 +74,12 @@ void TreeReducer::complete() {
   fold_.push({0, tree_.first(ranks_.rank()) + unit_}, [this](std::size_t left) {
     each(backend_.device(), chunks_, kernels::AddRank{places_[left + 1], 1.0F, places_[left]});
   });
+  unit_ = -1;
+}
+
+std::span<float* const> TreeReducer::own() {
+  complete();
+  return {places_.data(), fold_.size()};
 }
 
 void TreeReducer::finish() {

@@ -21,6 +21,7 @@ class TreeReducer final : public Reducer {
   void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
   [[nodiscard]] float* place(int unit) override;
   void ready(int /*segment*/) override {}
+  [[nodiscard]] std::span<float* const> own() override;
   void finish() override;
 
   [[nodiscard]] std::int64_t elements() const override { return elements_; }

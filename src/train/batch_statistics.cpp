@@ -1,6 +1,7 @@
 #include "train/batch_statistics.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "pointwise.hpp"
 #include "replica/model_state.hpp"
@@ -27,7 +28,11 @@ void BatchStatistics::add(const TrainingProgram& program, int pass, const Place&
 }
 
 void BatchStatistics::fetch(Backend::Ticket& ticket) {
-  if (!local_) ticket = model_.backend.fetch(host_, device_, static_cast<std::size_t>(units_ * count_) * sizeof(float));
+  ticket = model_.backend.fetch(host_, device_, static_cast<std::size_t>(units_ * count_) * sizeof(float));
+}
+
+bool BatchStatistics::own_finite() const {
+  return std::all_of(host_, host_ + units_ * count_, [](float value) { return std::isfinite(value); });
 }
 
 void BatchStatistics::write(double* to, int unit) {

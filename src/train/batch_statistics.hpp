@@ -30,6 +30,8 @@ class BatchStatistics final : public MessagePart, public Stateful {
   void update_model();
 
   [[nodiscard]] bool local() const { return local_; }
+  /// Whether those of this rank are finite, between fetch() and read().
+  [[nodiscard]] bool own_finite() const;
 
   [[nodiscard]] std::size_t places() const override { return local_ ? 0 : static_cast<std::size_t>(count_); }
   void fetch(Backend::Ticket& ticket) override;

@@ -43,7 +43,13 @@ const std::set<std::string> kFree = {"out",
                                      "checkpoint-async",
                                      "on-full",
                                      "on-corruption",
-                                     "verify"};
+                                     "verify",
+                                     "max-bad-steps",
+                                     "on-bad-steps",
+                                     "on-overfitting",
+                                     "overfitting-margin",
+                                     "rollback-lr",
+                                     "max-rollbacks"};
 
 [[nodiscard]] std::map<std::string, std::string> lines_of(const std::string& toml) {
   std::map<std::string, std::string> all;

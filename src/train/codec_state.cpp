@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dat/error.hpp"
+#include "pointwise.hpp"
 
 namespace dat {
 
@@ -21,6 +22,21 @@ void in_pieces(float* data, std::int64_t count, const Transfer& transfer) {
 }
 
 }  // namespace
+
+CodecState::CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer, bool may_go_back)
+    : ranks_(ranks), backend_(backend), reducer_(reducer) {
+  if (!may_go_back) return;
+  for (const Codec::State& state : reducer.state())
+    kept_.push_back({state.data, backend.allocate_floats(state.count, "codec state before the step"), state.count});
+}
+
+void CodecState::keep() {
+  for (const Kept& one : kept_) each(backend_.device(), one.count, kernels::Scale{one.data, one.before, 1.0F, false});
+}
+
+void CodecState::put_back() {
+  for (const Kept& one : kept_) each(backend_.device(), one.count, kernels::Scale{one.before, one.data, 1.0F, false});
+}
 
 void CodecState::save(Checkpoint& checkpoint) {
   for (const Codec::State& state : reducer_.state()) {

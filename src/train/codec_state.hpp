@@ -14,8 +14,13 @@ namespace dat {
 /// run with another codec, leaves what the codec begins with.
 class CodecState final : public Stateful {
  public:
-  CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer)
-      : ranks_(ranks), backend_(backend), reducer_(reducer) {}
+  /// may_go_back: keep() and put_back() work, which takes memory for a second copy.
+  CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer, bool may_go_back = false);
+
+  /// Before a step: keeps what is remembered. Queued.
+  void keep();
+  /// Remembers what was kept. Queued.
+  void put_back();
 
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
@@ -24,9 +29,16 @@ class CodecState final : public Stateful {
   [[nodiscard]] std::int64_t bytes() const;  ///< in a checkpoint
 
  private:
+  /// What is remembered, and what it was before the step.
+  struct Kept {
+    float *data, *before;
+    std::int64_t count;
+  };
+
   Communicator& ranks_;
   Backend& backend_;
   const Reducer& reducer_;
+  std::vector<Kept> kept_;
   std::vector<std::vector<float>> restored_;  ///< rank 0: of each state with arrays of each rank, those of all
 };
 

@@ -40,6 +40,8 @@ class ExampleSource : public Stateful {
   virtual void look_ahead(std::int64_t /*step*/) {}
   /// The learner has queued its work on the examples; their image gradient is there where it was wanted.
   virtual void trained() = 0;
+  /// The step's numbers are not finite: takes back what has been kept of it. On all ranks.
+  virtual void take_back() {}
   /// Bytes that have gone from this rank to others for the sake of this step's examples.
   [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
   /// Images of all ranks times gradients that the attack has taken in this step, padding included. After the message.

@@ -17,7 +17,6 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       model_(model),
       active_(ActiveSet::all(model.parameters.layers())),
       p_(active_.scale.size(), 1.0),
-      chunks_(model.backend, model.parameters),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
       budget_(options.budget > 0 ? options.budget : model.parameters.layers() * 40.0 / 54.0),
@@ -38,11 +37,6 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
   if (options.budget_unit == "bytes")
     costs_ = costs_of_mean_one({model.parameters.layer_sizes.begin(), model.parameters.layer_sizes.end()});
   make_selector();
-  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
-  const std::int64_t segments = std::ssize(model.parameters.segments);
-  partial_ = static_cast<double*>(model.backend.allocate(bytes(chunks_.largest()), "gradient norms"));
-  sums_ = static_cast<double*>(model.backend.allocate(bytes(segments), "gradient norms"));
-  host_sums_ = static_cast<double*>(model.backend.allocate_pinned(bytes(segments), "gradient norms"));
 }
 
 void LayerSampling::make_selector() {
@@ -86,17 +80,13 @@ bool LayerSampling::learns() const {
   return draw_due(step_ + 1) && step_ >= warmup_steps_;
 }
 
-void LayerSampling::fetch_norms(Backend::Ticket& ticket) {
-  ticket = model_.backend.fetch(host_sums_, sums_, model_.parameters.segments.size() * kSums * sizeof(double));
-}
-
-void LayerSampling::learn() {
+void LayerSampling::learn(const double* mean) {
   if (!learns()) return;
+  const double* const sums = squares(mean);
   const Parameters& p = model_.parameters;
   std::fill(norms_.begin(), norms_.end(), 0.0);
   for (std::size_t k = 0; k < p.segments.size(); ++k)
-    if (active_.active(p.segments[k].layer))
-      norms_[static_cast<std::size_t>(p.segments[k].layer)] += host_sums_[k * kSums];
+    if (active_.active(p.segments[k].layer)) norms_[static_cast<std::size_t>(p.segments[k].layer)] += sums[k * kSums];
   for (double& norm : norms_) norm = std::sqrt(norm);
   selector_->learn(active_, norms_);
   learned_ = true;

@@ -31,8 +31,11 @@ class LayerSampling : public MessagePart, public Stateful {
   virtual void weigh(int /*segment*/) {}
   /// Error(integrity), on all ranks: some have drawn other layers. Once the message of the step has been summed.
   virtual void require_agreement() const {}
-  /// The selector learns from the norms of the gradient, where the next draw is due.
-  void learn();
+  /// The layers of which the reduction makes a gradient.
+  [[nodiscard]] virtual const ActiveSet& summed() const { return active_; }
+  /// The selector learns from the norms of the gradient, where the next draw is due. squares [segments][kSums]: sums of
+  /// squares of the mean gradient.
+  void learn(const double* squares);
   /// Sees to it that all ranks have the costs of layers that are measured (--budget-unit seconds): rank 0's, from the
   /// checkpoint that it has been restored from, or else from `measure` now, which all ranks call. Comes before share().
   /// **Collective.**
@@ -68,8 +71,8 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
   /// Takes up what `saved_` has for this rank.
   void take();
-  /// Fetches the norms of the segments.
-  void fetch_norms(Backend::Ticket& ticket);
+  /// [segments][kSums] sums of squares that the selector learns from; `mean`: of the mean gradient.
+  [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
 
   Communicator& ranks_;
   std::uint64_t seed_;
@@ -77,8 +80,6 @@ class LayerSampling : public MessagePart, public Stateful {
   std::unique_ptr<LayerSelector> selector_;
   ActiveSet active_;
   std::vector<double> p_;
-  ChunkTable chunks_;
-  double *partial_, *sums_;  ///< of squares, by chunk, by segment, on the device
   Saved saved_;
   std::int64_t step_ = 0;
 
@@ -94,7 +95,6 @@ class LayerSampling : public MessagePart, public Stateful {
   std::vector<double> costs_;    ///< [layers]; empty: 1 each
   std::vector<double> norms_;
   bool learned_ = false;
-  double* host_sums_;
 };
 
 /// By --mask.

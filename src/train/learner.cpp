@@ -41,7 +41,7 @@ const float* Learner::input(const Examples& examples, std::size_t pass) const {
 void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
   TrainingProgram& network = replica_.training(examples.count);
   const Device device = replica_.backend().device();
-  ends_[static_cast<std::size_t>(examples.unit)] = examples.first + examples.count;
+  here_ = ends_[static_cast<std::size_t>(examples.unit)] = examples.first + examples.count;
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + examples.first;
     logits_[k] = {.device = device,
@@ -109,9 +109,10 @@ double Learner::loss_of(int first, int count) const {
   return total;
 }
 
-bool Learner::finite() const {
-  for (const Loss::Images images : passes_)
-    if (!std::isfinite(of(images).loss)) return false;
+bool Learner::own_finite() const {
+  for (std::int64_t k = 0; k < std::ssize(passes_); ++k)
+    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + here_, [](float loss) { return std::isfinite(loss); }))
+      return false;
   return true;
 }
 

@@ -34,8 +34,8 @@ class Learner final : public MessagePart {
   /// The losses of `count` images of this rank's part of the step, from number `first` on, added up over the passes.
   /// Once the message has been summed.
   [[nodiscard]] double loss_of(int first, int count) const;
-  /// Whether every loss is finite.
-  [[nodiscard]] bool finite() const;
+  /// Whether the losses of this rank's images are finite, once they have been fetched.
+  [[nodiscard]] bool own_finite() const;
 
   [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size(); }
   void fetch(Backend::Ticket& ticket) override;
@@ -58,6 +58,7 @@ class Learner final : public MessagePart {
   float *losses_, *corrects_;   ///< [passes][batch]
   float* host_;                 ///< of losses_, then corrects_
   std::vector<int> ends_;       ///< images of this rank up to the end of each unit of work
+  int here_ = 0;                ///< images of this rank
   std::int64_t images_ = 0;     ///< of all ranks
   Result results_[2];
 };

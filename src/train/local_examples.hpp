@@ -35,6 +35,9 @@ class LocalExamples final : public ExampleSource, public MessagePart {
   const Examples* next() override;
   void look_ahead(std::int64_t step) override;
   void trained() override;
+  void take_back() override {
+    if (warm_start_) warm_start_->put_back();
+  }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
   [[nodiscard]] std::int64_t attack_passes() const override { return passes_; }
 

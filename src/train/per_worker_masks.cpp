@@ -15,7 +15,14 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
       mine_(words_),
       all_(words_ * masks_.size()),
       factors_(model.parameters.segments.size()),
-      device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")) {}
+      device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
+      chunks_(model.backend, model.parameters) {
+  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
+  const std::int64_t segments = std::ssize(model.parameters.segments);
+  partial_ = static_cast<double*>(model.backend.allocate(bytes(chunks_.largest()), "gradient norms"));
+  sums_ = static_cast<double*>(model.backend.allocate(bytes(segments), "gradient norms"));
+  host_sums_ = static_cast<double*>(model.backend.allocate_pinned(bytes(segments), "gradient norms"));
+}
 
 const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
   if (begin(step)) {
@@ -52,6 +59,10 @@ void PerWorkerMasks::unite() {
 void PerWorkerMasks::weigh(int segment) {
   sum(model_.backend.device(), chunks_.between(segment, segment + 1),
       kernels::Weigh{model_.parameters.gradients, device_factors_}, partial_, sums_ + std::ptrdiff_t{segment} * kSums);
+}
+
+void PerWorkerMasks::fetch_norms(Backend::Ticket& ticket) {
+  ticket = model_.backend.fetch(host_sums_, sums_, model_.parameters.segments.size() * kSums * sizeof(double));
 }
 
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {

@@ -17,6 +17,7 @@ class PerWorkerMasks final : public LayerSampling {
   const ActiveSet& draw(std::int64_t step) override;
   [[nodiscard]] std::span<const ActiveSet> brought() const override { return masks_; }
   [[nodiscard]] const ActiveSet& updated() const override { return updated_; }
+  [[nodiscard]] const ActiveSet& summed() const override { return updated_; }
   void weigh(int segment) override;
 
   [[nodiscard]] std::size_t places() const override { return 0; }
@@ -31,6 +32,8 @@ class PerWorkerMasks final : public LayerSampling {
   void replicated(ReplicatedState& state) override;
 
  private:
+  [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
+  void fetch_norms(Backend::Ticket& ticket);
   void exchange();
   void take_masks();
   void unite();
@@ -41,6 +44,8 @@ class PerWorkerMasks final : public LayerSampling {
   std::vector<std::uint64_t> mine_, all_;  ///< [words]; [ranks][words]: masks as they travel
   std::vector<float> factors_;             ///< [segments] 1/p
   float* device_factors_;
+  ChunkTable chunks_;
+  double *partial_, *sums_, *host_sums_;  ///< of squares, by chunk, by segment
 };
 
 }  // namespace dat

@@ -9,7 +9,9 @@ namespace dat {
 
 void PhaseTimer::start() {
   started_ = std::chrono::steady_clock::now();
+  laps_.clear();
   laps_.reserve(Backend::kStamps);
+  carried_ = since_take_ = {};
   last_ = backend_.stamp();
 }
 

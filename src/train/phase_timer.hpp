@@ -16,7 +16,8 @@ class PhaseTimer final : public Stateful {
  public:
   explicit PhaseTimer(Backend& backend) : backend_(backend) {}
 
-  /// Starts the clock of this part of the run. Nothing is allocated after it.
+  /// Starts the clock of this part of the run, or of what follows when it has gone back to a checkpoint. Nothing is
+  /// allocated after it.
   void start();
   /// Seconds since the run's first start, without the time between its parts.
   [[nodiscard]] double wall_time() const;

@@ -1,7 +1,6 @@
 #include "train/shared_mask.hpp"
 
 #include "dat/error.hpp"
-#include "gradients.hpp"
 
 namespace dat {
 
@@ -35,13 +34,6 @@ void SharedMask::require_agreement() const {
   require(wrong_ranks_ == 0, ExitCode::integrity, "in step ", step_ + 1, ", ", wrong_ranks_, " of the ", ranks_.size(),
           " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step "
           "before, and the last checkpoint is good: start all ranks with the same options, and suspect a node");
-}
-
-void SharedMask::fetch(Backend::Ticket& ticket) {
-  if (!learns()) return;
-  sum(model_.backend.device(), chunks_.select(active_), kernels::SquaredNorm{model_.parameters.gradients}, partial_,
-      sums_);
-  fetch_norms(ticket);
 }
 
 void SharedMask::save(Checkpoint& checkpoint) {

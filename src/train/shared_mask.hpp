@@ -16,7 +16,6 @@ class SharedMask final : public LayerSampling {
   void require_agreement() const override;
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void fetch(Backend::Ticket& ticket) override;
   void write(double* to, int unit) override { *to = wrong_ && unit == 0 ? 1 : 0; }
   void read(const double* from) override { wrong_ranks_ = static_cast<int>(*from); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -54,18 +55,24 @@ class StepMessage {
   std::vector<double> partial_;  ///< [places of this rank][numbers]
 };
 
-/// Any rank's wish to end the run after this step, told to all.
-class StopVote final : public MessagePart {
+/// What any rank wants all to know: that it wishes to end the run after this step, and that it has seen a number that
+/// is not finite. Both counts share a place: the length of the message decides on the order in which MPI adds up.
+class Vote final : public MessagePart {
  public:
-  bool wish = false;  ///< this rank's
-  [[nodiscard]] bool agreed() const { return agreed_; }
+  bool wish = false, bad = false;  ///< this rank's; bad: before the others write
+  [[nodiscard]] bool stop_agreed() const { return stop_; }
+  [[nodiscard]] bool bad_agreed() const { return bad_agreed_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void write(double* to, int unit) override { *to = wish && unit == 0 ? 1 : 0; }
-  void read(const double* from) override { agreed_ = *from > 0; }
+  void write(double* to, int unit) override { *to = unit == 0 ? (wish ? 1 : 0) + (bad ? kMore : 0) : 0; }
+  void read(const double* from) override {
+    bad_agreed_ = *from >= kMore;
+    stop_ = std::fmod(*from, kMore) > 0;
+  }
 
  private:
-  bool agreed_ = false;
+  static constexpr double kMore = 0x1p26;  ///< than there are ranks; sums of both are exact
+  bool stop_ = false, bad_agreed_ = false;
 };
 
 }  // namespace dat

@@ -91,19 +91,24 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
               timer_),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
       reducer_(make_reducer()),
-      codec_state_(ranks, replica_.backend(), *reducer_),
+      codec_state_(ranks, replica_.backend(), *reducer_, options.max_bad_steps > 0),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
                [this](int segment) {
                  layers_->weigh(segment);
                  reducer_->ready(segment);
                }),
       update_(options, plan_, replica_.model(), statistics_),
+      numbers_(ranks, replica_.backend(), replica_.model().parameters, learner_, statistics_, vote_,
+               {.image = replica_.images().layout.elements(),
+                .counts = {plan_.micro_batch, plan_.last_micro_batch},
+                .micro_batches = plan_.batch / plan_.micro_batch,
+                .gradients = order_ ? order_->places(ranks.rank()) : 1}),
       message_(ranks, replica_.backend(), address(order_)),
       stragglers_(ranks),
       assessment_(ranks, replica_, evaluation_attacks_,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   for (MessagePart* part :
-       std::initializer_list<MessagePart*>{&learner_, &source_, &vote_, layers_.get(), &statistics_})
+       std::initializer_list<MessagePart*>{&numbers_, &learner_, &source_, &vote_, layers_.get(), &statistics_})
     message_.add(*part);
   if (options.verify > 0) {
     recompute_ = std::make_unique<Recompute>(ranks, *splits_.train, options, plan_, *attack_, *loss_, attack_passes_,
@@ -159,29 +164,40 @@ const StepRecord& Trainer::step(bool stop) {
   const ActiveSet& active = layers_->draw(step_);
   drawn_bytes_ = ranks_.bytes_given() - given;
   around_reducer_ = Phase::select;
+  codec_state_.keep();
   reducer_->begin(layers_->brought(), step_);
   timer_.lap(Phase::select);
 
   around_reducer_ = Phase::backward;
   source_.begin(step_);
   if (verification_) verification_->begin(step_);
+  numbers_.begin();
   while (const Examples* examples = source_.next()) {
+    numbers_.look_at_images(examples->attacked, examples->count);
     float* const place = reducer_->place(examples->unit);
     learner_.train(*examples, active, place);
     if (verification_) verification_->keep(*examples, place, active);
     source_.trained();
   }
+  numbers_.look_at_own(reducer_->own(), active);
   if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);
   reducer_->finish();
   timer_.end_sum(reducer_->seconds_under_way());
+  numbers_.look_at_sum(layers_->summed());
   message_.sum();
   timer_.lap(Phase::exposed);
-  if (good_step()) {
-    layers_->learn();
+
+  layers_->require_agreement();
+  skipped_.clear();
+  if (const BadNumbers* bad = numbers_.agreed()) {
+    skip(*bad);
+  } else if (verified()) {
+    setbacks_.in_a_row = 0;
+    layers_->learn(numbers_.squares());
     timer_.lap(Phase::select);
-    update_.apply(layers_->updated(), step_);
-    timer_.lap(Phase::update);
+    update_.apply(layers_->updated(), step_, setbacks_.lr_factor);
   }
+  timer_.lap(Phase::update);
   ++step_;
   stragglers_.end();
   return record(replica_.backend().counters.conv_backward_weights - weight_gradients);
@@ -200,16 +216,8 @@ void Trainer::reducer_ended(ReducerStage stage) {
   }
 }
 
-bool Trainer::good_step() {
-  layers_->require_agreement();
-  if (!learner_.finite() && options_.check_every > 0) {
-    // Before a learning rate is blamed: a flipped bit makes a number as large as that.
-    const std::size_t before = corruptions_.size();
-    check_replicas();
-    if (corruptions_.size() > before) return false;
-  }
-  require(learner_.finite(), ExitCode::numerical, "the loss of step ", step_ + 1, " (epoch ", plan_.epoch_of(step_) + 1,
-          ") is not finite; the weights are those of the step before: lower --lr or raise --warmup-epochs");
+/// Whether the step's gradient may be used. Error(integrity).
+bool Trainer::verified() {
   if (!verification_) return true;
   const std::optional<Verification::Finding> finding = verification_->verify(learner_, layers_->active());
   timer_.lap(Phase::other);
@@ -219,7 +227,29 @@ bool Trainer::good_step() {
       "; the weights are those of the step before, and the last checkpoint is good: run the same command again, and "
       "suspect the node if it returns");
   corruptions_.push_back(finding->record);
+  if (!finding->usable) leave_out();
   return finding->usable;
+}
+
+void Trainer::skip(const BadNumbers& bad) {
+  // Before a learning rate is blamed: a flipped bit makes a number as large as that.
+  const std::size_t before = corruptions_.size();
+  if (options_.check_every > 0) check_replicas();
+  if (corruptions_.size() > before) return leave_out();
+  skipped_ = "in step " + std::to_string(step_ + 1) + " (epoch " + std::to_string(plan_.epoch_of(step_) + 1) + ") " +
+             bad.text(model().parameters);
+  if (bad.where == BadNumbers::Where::sum && options_.codec != "float32") skipped_ += ", by --codec " + options_.codec;
+  require(setbacks_.in_a_row < options_.max_bad_steps, ExitCode::numerical, skipped_,
+          setbacks_.in_a_row > 0 ? ", after " + std::to_string(setbacks_.in_a_row) + " skipped in a row" : "",
+          "; the weights are those of the step before: lower --lr or raise --warmup-epochs");
+  ++setbacks_.in_a_row;
+  leave_out();
+}
+
+/// Nothing of the step stays but the draw of layers, into which none of its numbers has gone.
+void Trainer::leave_out() {
+  codec_state_.put_back();
+  source_.take_back();
 }
 
 /// Of the step that has been done last.
@@ -227,7 +257,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
   record_.step = step_;
   record_.epoch = plan_.epoch_of(step_ - 1);
   record_.steps_per_epoch = plan_.steps_per_epoch;
-  record_.lr = update_.lr(step_ - 1);
+  record_.lr = update_.lr(step_ - 1) * setbacks_.lr_factor;
   record_.seconds = timer_.end_step();
   record_.wall_time = timer_.wall_time();
   const Learner::Result &attacked = learner_.of(Loss::Images::attacked), &clean = learner_.of(Loss::Images::clean);
@@ -301,6 +331,15 @@ void Trainer::share_state() {
   });
   for (Stateful* part : parts()) part->share(ranks_);
   ranks_.broadcast(&step_, sizeof step_);
+}
+
+void Trainer::roll_back(const Setbacks& before, double lr_factor) {
+  share_state();
+  setbacks_.in_a_row = 0;
+  setbacks_.rollbacks = before.rollbacks + 1;
+  setbacks_.lr_factor = before.lr_factor * lr_factor;
+  bytes_ = 0;
+  start();
 }
 
 std::int64_t Trainer::checkpoint_bytes() const {

@@ -14,6 +14,7 @@
 #include "train/layer_sampling.hpp"
 #include "train/learner.hpp"
 #include "train/local_examples.hpp"
+#include "train/numbers.hpp"
 #include "train/replica_check.hpp"
 #include "train/splits.hpp"
 #include "train/stragglers.hpp"
@@ -34,11 +35,16 @@ class Trainer {
   /// Starts the clock and the source of examples, at the step restored or at 0.
   void start();
   /// One step: attack, gradients of the active layers, reduction, update. **Collective.** `stop` is this rank's wish to
-  /// end; stop_agreed() tells afterwards whether any rank had it. On all ranks alike: Error(numerical);
-  /// Error(integrity) where a rank repeats the draw of layers and finds another, or a micro-batch that is recomputed is
-  /// another one. With --on-corruption repair, a step whose gradient is wrong updates nothing.
+  /// end; stop_agreed() tells afterwards whether any rank had it. Where a number is not finite nothing is updated: the
+  /// step is skipped, up to max_bad_steps in a row. On all ranks alike: Error(numerical) where no more may be skipped,
+  /// and the step has not been done; Error(integrity) where a rank repeats the draw of layers and finds another, or a
+  /// micro-batch that is recomputed is another one. With --on-corruption repair, a step whose gradient is wrong updates
+  /// nothing.
   const StepRecord& step(bool stop);
-  [[nodiscard]] bool stop_agreed() const { return vote_.agreed(); }
+  [[nodiscard]] bool stop_agreed() const { return vote_.stop_agreed(); }
+  /// Why the step before was skipped; empty: it was not.
+  [[nodiscard]] const std::string& skipped() const { return skipped_; }
+  [[nodiscard]] const Setbacks& setbacks() const { return setbacks_; }
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
 
   /// Accuracy on the test set, then on what is held out, clean and under each attack of --eval, with rank 0's running
@@ -51,6 +57,9 @@ class Trainer {
   void restore(const Checkpoint& checkpoint);
   /// Rank 0's state to all ranks. **Collective.**
   void share_state();
+  /// Goes on from an earlier checkpoint of this run, which rank 0 has been restored from, with lr_factor times the
+  /// rates that were in force. before: what had happened until then. **Collective.**
+  void roll_back(const Setbacks& before, double lr_factor);
   [[nodiscard]] std::int64_t checkpoint_bytes() const;
   /// Error(integrity) where what the ranks hold in common differs, unless it is repaired (ReplicaCheck).
   /// **Collective.**
@@ -86,10 +95,11 @@ class Trainer {
 
  private:
   [[nodiscard]] std::vector<Stateful*> parts() {
-    return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_};
+    return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_, &setbacks_};
   }
-  /// Whether the step's gradient may be used. Error(numerical), Error(integrity).
-  [[nodiscard]] bool good_step();
+  [[nodiscard]] bool verified();
+  void skip(const BadNumbers& bad);
+  void leave_out();
   [[nodiscard]] std::unique_ptr<Reducer> make_reducer();
   void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients);
@@ -112,7 +122,9 @@ class Trainer {
   CodecState codec_state_;
   Learner learner_;
   WeightUpdate update_;
-  StopVote vote_;
+  Vote vote_;
+  NumberCheck numbers_;
+  Setbacks setbacks_;
   StepMessage message_;
   Stragglers stragglers_;
   Assessment assessment_;
@@ -123,6 +135,7 @@ class Trainer {
 
   bool resident_ = false;  ///< the training set is in the device's memory
   std::int64_t step_ = 0;
+  std::string skipped_;
   StepRecord record_;
   double bytes_ = 0;              ///< sent, since gather_times()
   std::int64_t drawn_bytes_ = 0;  ///< sent for the draw of layers, in this step

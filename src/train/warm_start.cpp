@@ -36,6 +36,10 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
   state_.resize(static_cast<std::size_t>(mine * image_bytes_));
   lent_ = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(most_lent_ * image_bytes_));
   lent_slots_.reserve(static_cast<std::size_t>(most_lent_));
+  if (const auto most = static_cast<std::size_t>(options.rounds * most_lent_); most > 0) {
+    before_ = std::make_unique_for_overwrite<std::uint8_t[]>(most * static_cast<std::size_t>(image_bytes_));
+    before_slots_.reserve(most);
+  }
   lent_bytes_.resize(static_cast<std::size_t>(ranks));
   borrowed_bytes_.resize(static_cast<std::size_t>(ranks));
   next_.resize(static_cast<std::size_t>(ranks));
@@ -49,6 +53,7 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
 std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const HostBatch& batch, int first,
                              std::int64_t step) {
   settle();
+  if (first == 0) before_slots_.clear();
   if (first == 0 && step % options_.reset_steps == 0) std::fill(state_.begin(), state_.end(), std::uint8_t{0});
   const int n = objective.n;
   const std::int64_t sent = bring(batch, first, n);
@@ -65,6 +70,7 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
 
 std::int64_t WarmStart::help(const HostBatch& batch, int first, int n) {
   settle();
+  if (first == 0) before_slots_.clear();
   under_way_ = true;  // what the others borrow now comes back
   return bring(batch, first, n);
 }
@@ -122,9 +128,29 @@ void WarmStart::settle() {
   backend_.wait_for(ticket_);
   const CallLabel label("perturbations");
   world_.exchange(borrowed_, borrowed_bytes_, lent_.get(), lent_bytes_);
-  for (std::size_t k = 0; k < lent_slots_.size(); ++k)
-    std::memcpy(state_.data() + lent_slots_[k] * image_bytes_, lent_.get() + k * static_cast<std::size_t>(image_bytes_),
-                static_cast<std::size_t>(image_bytes_));
+  const auto image = static_cast<std::size_t>(image_bytes_);
+  for (std::size_t k = 0; k < lent_slots_.size(); ++k) {
+    std::uint8_t* const kept = state_.data() + lent_slots_[k] * image_bytes_;
+    if (before_ != nullptr) {
+      std::memcpy(before_.get() + before_slots_.size() * image, kept, image);
+      before_slots_.push_back(lent_slots_[k]);
+    }
+    std::memcpy(kept, lent_.get() + k * image, image);
+  }
+}
+
+/// What keep() has left goes nowhere.
+void WarmStart::drop() {
+  if (under_way_) backend_.wait_for(ticket_);
+  under_way_ = false;
+}
+
+void WarmStart::put_back() {
+  drop();
+  const auto image = static_cast<std::size_t>(image_bytes_);
+  for (std::size_t k = before_slots_.size(); k-- > 0;)  // a sample may be there twice
+    std::memcpy(state_.data() + before_slots_[k] * image_bytes_, before_.get() + k * image, image);
+  before_slots_.clear();
 }
 
 /// All perturbations to rank 0 (`whole`, by sample), or from there to their owners, some at a time.
@@ -179,6 +205,7 @@ void WarmStart::restore(const Checkpoint& checkpoint) {
 }
 
 void WarmStart::share() {
+  drop();
   std::uint8_t any = restored_.empty() ? 0 : 1;
   world_.broadcast(&any, sizeof any);
   if (any == 0) return;

@@ -18,6 +18,7 @@ struct WarmStartOptions {
   int micro_batch = 1;           ///< most samples of one attack
   bool repeats = false;          ///< an epoch may have samples any number of times
   double eps = 0;                ///< radius of the attack
+  int rounds = 0;                ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
   std::int64_t reset_steps = 1;  ///< at multiples of it everything is forgotten: those attacks start at random
 };
 
@@ -44,6 +45,9 @@ class WarmStart {
   /// brings it home.
   void keep(const Objective& objective, const Crop* crops);
 
+  /// Takes back what the step that is being done has kept so far: all ranks, when it has no load() or help() left.
+  void put_back();
+
   /// Bytes of all samples.
   [[nodiscard]] std::int64_t bytes() const { return options_.samples * image_bytes_; }
   /// Adds state/perturbations, uint8 [samples, h, w, c], on rank 0. **Collective.**
@@ -54,6 +58,7 @@ class WarmStart {
 
  private:
   void settle();
+  void drop();
   std::int64_t bring(const HostBatch& batch, int first, int n);
   void transfer(std::vector<std::uint8_t>& whole, bool home);
   [[nodiscard]] std::vector<std::int64_t> shape() const {
@@ -73,6 +78,8 @@ class WarmStart {
   std::uint8_t *borrowed_ = nullptr, *on_device_ = nullptr;  ///< [micro_batch][h*w*c] of the images at hand: by owner
   std::vector<std::int64_t> places_, next_;                  ///< [micro_batch] image -> its number there; [ranks]
   std::int64_t* device_places_ = nullptr;
+  std::unique_ptr<std::uint8_t[]> before_;  ///< what this rank kept for others before the step: by number in ...
+  std::vector<std::int64_t> before_slots_;  ///< ... this
   Backend::Ticket ticket_ = 0;
   bool under_way_ = false;  ///< keep() has been called, the owners have nothing yet
 };

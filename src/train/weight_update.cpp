@@ -28,8 +28,8 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
                                                      .importance = options.importance,
                                                      .clip_norm = options.clip_norm})) {}
 
-void WeightUpdate::apply(const ActiveSet& active, std::int64_t step) {
-  optimizer_->step(active, lr(step));
+void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_factor) {
+  optimizer_->step(active, lr(step) * lr_factor);
   statistics_.update_model();
 }
 

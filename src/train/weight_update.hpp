@@ -15,8 +15,8 @@ class WeightUpdate final : public Stateful {
   WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics);
 
   [[nodiscard]] double lr(std::int64_t step) const { return schedule_->lr(step); }
-  /// Of step number `step`, with the mean gradient in model.parameters.gradients.
-  void apply(const ActiveSet& active, std::int64_t step);
+  /// Of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times its rate.
+  void apply(const ActiveSet& active, std::int64_t step, double lr_factor);
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
 
   /// Weights, running statistics and the optimizer's state.

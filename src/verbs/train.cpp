@@ -70,6 +70,14 @@ void catch_signals() {
   return name.str();
 }
 
+/// The name of an array that is not finite; empty: there is none.
+[[nodiscard]] std::string not_finite(const Checkpoint& checkpoint) {
+  for (const Checkpoint::Array& array : checkpoint.arrays)
+    if (!std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }))
+      return array.name;
+  return "";
+}
+
 /// A run between its beginning and its summary: what stands around the trainer's steps.
 class Run {
  public:
@@ -92,8 +100,15 @@ class Run {
   void check();
   /// Records what has been put right.
   void tell_corruptions();
-  /// Records it; keeps the weights that are best under the attack that hurts them most, on what is held out.
+  /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint.
+  [[nodiscard]] bool step();
+  /// Records it; keeps the weights that are best under the attack that hurts them most, on what is held out. May go
+  /// back to a checkpoint (steps_done()).
   std::vector<EvaluationRecord> evaluate();
+  /// Catastrophic overfitting has been seen: as --on-overfitting says.
+  void overfitting(double accuracy);
+  /// Goes back to the last good checkpoint, or to the best one, with a lower learning rate. Error(numerical): no more.
+  void roll_back(const std::string& cause, bool to_best);
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
   void save(bool as_best);
   /// Does what writes a checkpoint, and lets the run go on without it where that is asked for.
@@ -102,7 +117,8 @@ class Run {
   void settle();
   /// Error(io) where the run's last checkpoint could not be written. **Collective.**
   void require_saved();
-  void finish();
+  /// False: the last evaluation has made the run go back to a checkpoint.
+  [[nodiscard]] bool finish();
   [[nodiscard]] std::string provenance() {
     return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description());
   }
@@ -150,9 +166,10 @@ void Run::plan() {
     });
     beginning_ = begin(resolved, config_, folder_, *trainer_);
   });
-  std::int64_t finished = beginning_.finished ? 1 : 0;
-  world_.broadcast(&finished, sizeof finished);
-  beginning_.finished = finished != 0;
+  bool known[] = {beginning_.finished, beginning_.own};
+  world_.broadcast(known, sizeof known);
+  beginning_.finished = known[0];
+  beginning_.own = known[1];
 }
 
 void Run::open_report() {
@@ -247,6 +264,14 @@ void Run::save(bool as_best) {
   const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
   together(world_, [&] { settle(); });  // before the next one takes memory, too
   Checkpoint state = trainer_->capture();
+  std::string bad = not_finite(state);
+  world_.broadcast(bad);
+  if (!bad.empty()) {
+    bad += " is not finite after step " + std::to_string(trainer_->steps_done());
+    require(options_.on_bad_steps == "rollback", ExitCode::numerical, bad,
+            ", which is not saved: lower --lr or raise --warmup-epochs");
+    return roll_back(bad, false);
+  }
   together(world_, [&] {
     if (!world_.root()) return;
     attempt([&] {
@@ -260,11 +285,6 @@ void Run::save(bool as_best) {
       state.doubles["best"] = {best_};
       state.texts["provenance"] = provenance();
       auto store = [folder = checkpoints_.get(), step = trainer_->steps_done(), as_best, state = std::move(state)] {
-        for (const Checkpoint::Array& array : state.arrays)
-          require(
-              std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }),
-              ExitCode::numerical, array.name, " is not finite after step ", step,
-              ", which is not saved: lower --lr or raise --warmup-epochs");
         if (as_best)
           folder->save_best(state);
         else
@@ -296,8 +316,73 @@ std::vector<EvaluationRecord> Run::evaluate() {
   if (options_.holdout > 0 && worst > best_) {
     best_ = worst;
     save(true);
+  } else if (options_.holdout > 0 && overfits_catastrophically(best_, worst, options_.overfitting_margin)) {
+    overfitting(worst);
   }
   return records;
+}
+
+void Run::overfitting(double accuracy) {
+  std::ostringstream cause;
+  cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
+        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_ << " %";
+  if (world_.root()) report_->setback({trainer_->steps_done(), "overfitting", cause.str()});
+  if (options_.on_overfitting == "rollback") return roll_back(cause.str(), true);
+  require(options_.on_overfitting == "warn", ExitCode::numerical, cause.str(),
+          "; ckpt/best.h5 has the network of then");
+}
+
+void Run::roll_back(const std::string& cause, bool to_best) {
+  const Setbacks before = trainer_->setbacks();
+  const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
+  require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
+          before.rollbacks, " times already (--max-rollbacks)");
+  std::int64_t bytes = 0;
+  together(world_, [&] {
+    settle();
+    if (!world_.root()) return;
+    const auto warn = [&](const std::string& warning) { report_->warning(warning); };
+    std::optional<Checkpoint> state;
+    if (to_best)
+      state = checkpoints_->best();
+    else if (!(state = CheckpointFolder::newest_in(folder_ + "/ckpt", warn, first_bad - 1)))
+      state = checkpoints_->newest(warn);  // no step behind it has been good, but there is no other one
+    require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
+    trainer_->restore(*state);
+    bytes = integer_of(*state, "metrics_bytes");
+    best_ = doubles_of(*state, "best").at(0);
+  });
+  trainer_->roll_back(before, options_.rollback_lr);
+  world_.broadcast(&best_, sizeof best_);
+  evaluation_due_ = 0;
+  together(world_, [&] {
+    if (!world_.root()) return;
+    report_->cut_back(bytes);
+    report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
+  });
+  // Of the same step, with what has changed; checkpoints of what has been left are removed with it.
+  save(false);
+}
+
+bool Run::step() {
+  const StepRecord* record = nullptr;
+  try {
+    record = &trainer_->step(signals_seen != 0);
+  } catch (const Error& error) {  // on all ranks alike
+    if (error.code() != ExitCode::numerical || options_.on_bad_steps != "rollback") throw;
+    roll_back(trainer_->skipped(), false);
+    return false;
+  }
+  if (world_.root()) {
+    report_->step(*record);
+    if (!trainer_->skipped().empty()) report_->setback({record->step, "skipped", trainer_->skipped()});
+  }
+  tell_corruptions();
+  for (const StragglerRule::Change& change : trainer_->compare_speed())
+    if (world_.root())
+      report_->straggler({record->step, change.rank, change.slow, change.ratio},
+                         hosts_[static_cast<std::size_t>(change.rank)]);
+  return true;
 }
 
 bool Run::steps() {
@@ -305,13 +390,7 @@ bool Run::steps() {
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
   if (evaluation_due_ != 0 && trainer_->steps_done() < all) (void)evaluate();
   while (trainer_->steps_done() < all) {
-    const StepRecord& record = trainer_->step(signals_seen != 0);
-    if (world_.root()) report_->step(record);
-    tell_corruptions();
-    for (const StragglerRule::Change& change : trainer_->compare_speed())
-      if (world_.root())
-        report_->straggler({record.step, change.rank, change.slow, change.ratio},
-                           hosts_[static_cast<std::size_t>(change.rank)]);
+    if (!step()) continue;
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
@@ -320,20 +399,22 @@ bool Run::steps() {
       save(false);
       require_saved();
       if (world_.root())
-        report_->message("stopped on a signal after step " + std::to_string(done) +
+        report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) +
                          "; the same command goes on from here");
       return true;
     }
     if (evaluation_due_ != 0 && !finished) (void)evaluate();
+    if (trainer_->steps_done() != done) continue;
     if (finished || done % checkpoint_every == 0) save(false);
   }
   return false;
 }
 
-void Run::finish() {
+bool Run::finish() {
   check();
   const double training_seconds = trainer_->timer().wall_time();
   std::vector<EvaluationRecord> evaluations = evaluate();
+  if (trainer_->steps_done() < trainer_->plan().steps) return false;
   together(world_, [&] { settle(); });  // HDF5 writes for one thread at a time
   const RankRecord times = trainer_->gather_times();
   if (world_.root()) {
@@ -350,6 +431,7 @@ void Run::finish() {
                      .remarks = {}});
   }
   require_saved();
+  return true;
 }
 
 int Run::go() {
@@ -362,8 +444,10 @@ int Run::go() {
   under_way = 1;
   open_report();
   trainer_->start();
-  if (steps()) return static_cast<int>(ExitCode::stopped);
-  finish();
+  if (options_.on_bad_steps == "rollback" && !beginning_.own) save(false);  // what the first rollback goes back to
+  do
+    if (steps()) return static_cast<int>(ExitCode::stopped);
+  while (!finish());
   return static_cast<int>(ExitCode::done);
 }
 

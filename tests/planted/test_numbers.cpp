@@ -1,0 +1,314 @@
+// Numbers that are not finite, put into a step on the way. The linker hands the trainer's calls to what stands here
+// (--wrap, tests/CMakeLists.txt); the program itself knows nothing of it.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "catch.hpp"
+#include "device.hpp"
+#include "small_run.hpp"
+#include "train/trainer.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using test::world;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+/// Called with what the step is about to go on with, on every rank.
+struct Plant {
+  std::function<void(float* images)> after_attack;
+  std::function<void()> before_training, after_training_of_unit;
+  std::function<void(float* gradients)> after_training;
+  std::function<void()> after_sum;
+} plant;
+
+}  // namespace
+
+extern "C" {
+const Examples* __real__ZN3dat13LocalExamples4nextEv(LocalExamples* self);
+const Examples* __wrap__ZN3dat13LocalExamples4nextEv(LocalExamples* self) {
+  const Examples* const examples = __real__ZN3dat13LocalExamples4nextEv(self);
+  if (examples != nullptr && plant.after_attack) plant.after_attack(const_cast<float*>(examples->attacked));
+  return examples;
+}
+
+void __real__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(Learner* self, const Examples& examples,
+                                                                    const ActiveSet& active, float* gradients);
+void __wrap__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(Learner* self, const Examples& examples,
+                                                                    const ActiveSet& active, float* gradients) {
+  if (plant.before_training) plant.before_training();
+  __real__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(self, examples, active, gradients);
+  if (plant.after_training_of_unit) plant.after_training_of_unit();
+  if (plant.after_training) plant.after_training(gradients);
+}
+
+void __real__ZN3dat11NumberCheck11look_at_sumERKNS_9ActiveSetE(NumberCheck* self, const ActiveSet& layers);
+void __wrap__ZN3dat11NumberCheck11look_at_sumERKNS_9ActiveSetE(NumberCheck* self, const ActiveSet& layers) {
+  if (plant.after_sum) plant.after_sum();
+  __real__ZN3dat11NumberCheck11look_at_sumERKNS_9ActiveSetE(self, layers);
+}
+}
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+constexpr std::int64_t kBad = 2;  ///< the step that goes wrong, from 0
+
+[[nodiscard]] bool guilty() { return world().rank() == world().size() - 1; }
+
+void set(Backend& backend, float* at, float value) { backend.copy_to_device(at, &value, sizeof value); }
+[[nodiscard]] float get(Backend& backend, const float* at) {
+  float value = 0;
+  backend.copy_to_host(&value, at, sizeof value);
+  return value;
+}
+
+/// Puts a value in place of a weight while the last rank trains, and the weight back.
+void plant_weight(Trainer& trainer, const std::string& name, float value) {
+  Parameters& p = trainer.replica().model().parameters;
+  const auto segment =
+      std::find_if(p.segments.begin(), p.segments.end(), [&](const Segment& one) { return one.name == name; });
+  CHECK(segment != p.segments.end());
+  Backend& backend = trainer.replica().backend();
+  float* const at = p.values + segment->begin;
+  const float weight = get(backend, at);
+  plant.before_training = [&backend, &p, at, value] {
+    set(backend, at, value);
+    ++p.version;
+  };
+  plant.after_training_of_unit = [&backend, &p, at, weight] {
+    set(backend, at, weight);
+    ++p.version;
+  };
+}
+
+/// An element in the last of these layers' tensors.
+[[nodiscard]] std::int64_t element(const Parameters& p, const ActiveSet& layers) {
+  const auto last = std::find_if(p.segments.rbegin(), p.segments.rend(),
+                                 [&](const Segment& segment) { return layers.active(segment.layer); });
+  return last->begin + last->size / 2;
+}
+
+/// On the last rank, in the step that is to come.
+void plant_in(Trainer& trainer, const std::string& where, float value) {
+  if (!guilty()) return;
+  Parameters& p = trainer.replica().model().parameters;
+  Backend& backend = trainer.replica().backend();
+  const LayerSampling& layers = trainer.layers();
+  if (where == "images") plant.after_attack = [&backend, value](float* images) { set(backend, images + 77, value); };
+  if (where == "statistics") plant_weight(trainer, p.segments.front().name, value);
+  if (where == "loss") plant_weight(trainer, p.segments.back().name, value);
+  if (where == "gradient")
+    plant.after_training = [&, value](float* gradients) {
+      set(backend, gradients + element(p, layers.active()), value);
+    };
+  if (where == "sum") plant.after_sum = [&, value] { set(backend, p.gradients + element(p, layers.summed()), value); };
+}
+
+/// Whether that is what the step says, which is the same on all ranks.
+[[nodiscard]] bool says(const std::string& text, const std::string& where) {
+  const std::string rank = " (rank " + std::to_string(world().size() - 1) + ")";
+  if (where == "images") return text.ends_with(" an attacked image is not finite" + rank);
+  if (where == "statistics") return text.ends_with(" a batch statistic is not finite" + rank);
+  if (where == "loss") return text.ends_with(" the loss is not finite" + rank);
+  return text.find(" the gradient of ") != std::string::npos &&
+         text.find(" is not finite" + std::string(where == "sum" ? " after the sum over the ranks" : "") + rank) !=
+             std::string::npos;
+}
+
+[[nodiscard]] TrainOptions options_of(const std::string& kind) {
+  TrainOptions options = test::small_run();
+  options.threads = 1;
+  options.optimizer = "sgd";
+  options.lr = 0.05;
+  options.lambda = 1;
+  options.max_bad_steps = 1;
+  options.selector = "all";
+  options.deterministic = kind == "ordered";
+  if (kind == "ordered") options.micro_batch = 4;
+  if (kind == "drawn" || kind == "ordered") {
+    options.selector = "exp3";
+    options.budget = 6;
+    options.optimizer = "lamb";
+    options.bias_correction = true;
+  }
+  if (kind == "overlap") options.overlap = true;
+  if (kind == "powersgd") options.codec = "powersgd";
+  if (kind == "f16") options.codec = "f16";
+  if (kind == "warm") {
+    options.warm_start = 2;
+    options.micro_batch = 8;
+  }
+  if (kind == "stale") options.stale_attack = 1;
+  if (kind == "local") options.bn_statistics = "local";
+  if (kind == "masks") {
+    options.mask = "per_worker";
+    options.selector = "exp3";
+    options.budget = 6;
+  }
+  return options;
+}
+
+/// The state without times.
+[[nodiscard]] Checkpoint state_of(Trainer& trainer) {
+  Checkpoint state = trainer.capture();
+  state.doubles.erase("seconds");
+  return state;
+}
+
+[[nodiscard]] int differences(const Checkpoint& a, const Checkpoint& b) {
+  int found = a.arrays.size() != b.arrays.size() || a.doubles != b.doubles || a.integers != b.integers;
+  for (std::size_t k = 0; k < std::min(a.arrays.size(), b.arrays.size()); ++k)
+    found += a.arrays[k].name != b.arrays[k].name || a.arrays[k].values != b.arrays[k].values;
+  for (const auto& [name, bytes] : a.bytes) found += !b.bytes.contains(name) || b.bytes.at(name).values != bytes.values;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("A number that is not finite on one rank is agreed by all in its step, and nothing of the step stays",
+          "[numbers]") {
+  for (const std::string kind :
+       {"plain", "drawn", "ordered", "overlap", "powersgd", "f16", "warm", "stale", "local", "masks"}) {
+    const TrainOptions options = options_of(kind);
+    // The reference: that step's update is left out.
+    Trainer before(world(), options);
+    before.share_state();
+    before.start();
+    for (int k = 0; k < kBad; ++k) (void)before.step(false);
+    Checkpoint skipped = before.capture();
+    skipped.integers["step"] = kBad + 1;
+    if (kind == "stale") {  // the attack of the next step has begun in the step that is left out
+      std::erase_if(skipped.arrays, [](const Checkpoint::Array& array) { return array.name == "attack/begun"; });
+    }
+    Trainer reference(world(), options);
+    if (world().root()) reference.restore(skipped);
+    reference.share_state();
+    reference.start();
+    for (int k = 0; k < 2; ++k) (void)reference.step(false);
+    const Checkpoint expected = state_of(reference);
+
+    for (const std::string where : {"images", "statistics", "loss", "gradient", "sum"})
+      for (const float value : {kNan, kInfinity}) {
+        if (kind != "plain" && value == kInfinity) continue;
+        INFO(kind << ", " << where << ", " << value);
+        Trainer trainer(world(), options);
+        trainer.share_state();
+        trainer.start();
+        for (int k = 0; k < kBad; ++k) {
+          (void)trainer.step(false);
+          CHECK(trainer.skipped().empty());
+        }
+        const std::string hash = trainer.weights_hash();
+        plant_in(trainer, where, value);
+        const StepRecord& record = trainer.step(false);
+        plant = {};
+        CHECK(record.step == kBad + 1);
+        INFO(trainer.skipped());
+        CHECK(says(trainer.skipped(), where));
+        CHECK(trainer.setbacks().in_a_row == 1);
+        CHECK(trainer.weights_hash() == hash);
+        trainer.check_replicas();
+        for (int k = 0; k < 2; ++k) {
+          (void)trainer.step(false);
+          CHECK(trainer.skipped().empty());
+        }
+        CHECK(trainer.setbacks().in_a_row == 0);
+        trainer.check_replicas();
+        const Checkpoint state = state_of(trainer);
+        if (world().root()) CHECK(differences(state, expected) == 0);
+      }
+  }
+}
+
+TEST_CASE("A gradient that the codec cannot hold is seen after the sum", "[numbers]") {
+  for (const std::string codec : {"f16", "float32"}) {
+    TrainOptions options = options_of("plain");
+    options.codec = codec;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    // A weight behind the features makes their gradient large: above 65504, the largest number of binary16, and far
+    // below 3.4e38.
+    const std::vector<Segment>& segments = trainer.model().parameters.segments;
+    if (guilty()) plant_weight(trainer, segments[segments.size() - 2].name, 1e15F);
+    (void)trainer.step(false);
+    plant = {};
+    INFO(codec << ": " << trainer.skipped());
+    CHECK((trainer.skipped().find(" is not finite after the sum over the ranks (rank 0), by --codec f16") !=
+           std::string::npos) == (codec == "f16"));
+    CHECK(trainer.skipped().empty() == (codec == "float32"));
+  }
+}
+
+TEST_CASE("More bad steps in a row than are allowed end the run on all ranks; good ones in between do not count",
+          "[numbers]") {
+  for (const std::int64_t allowed : {0, 1, 3}) {
+    TrainOptions options = options_of("plain");
+    options.max_bad_steps = allowed;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    const auto bad_step = [&] {
+      plant_in(trainer, "gradient", kNan);
+      ExitCode code = ExitCode::done;
+      try {
+        (void)trainer.step(false);
+      } catch (const Error& error) {
+        code = error.code();
+      }
+      plant = {};
+      return code;
+    };
+    for (int round = 0; round < 2; ++round) {
+      for (int k = 0; k < allowed; ++k) CHECK(bad_step() == ExitCode::done);
+      (void)trainer.step(false);
+    }
+    for (int k = 0; k < allowed; ++k) CHECK(bad_step() == ExitCode::done);
+    const std::string hash = trainer.weights_hash();
+    const std::int64_t steps = trainer.steps_done();
+    CHECK(bad_step() == ExitCode::numerical);
+    CHECK(trainer.weights_hash() == hash);
+    CHECK(trainer.steps_done() == steps);
+  }
+}
+
+TEST_CASE("Bad steps in a row, rollbacks and the rate's factor are part of the state", "[numbers]") {
+  const TrainOptions options = options_of("drawn");
+  Trainer straight(world(), options), resumed(world(), options);
+  straight.share_state();
+  straight.start();
+  (void)straight.step(false);
+  const Checkpoint first = straight.capture();
+  CHECK_FALSE(first.doubles.contains("setbacks"));
+  (void)straight.step(false);
+  if (world().root()) straight.restore(first);
+  Setbacks earlier;
+  earlier.rollbacks = 1;
+  earlier.lr_factor = 0.5;
+  straight.roll_back(earlier, 0.25);
+  CHECK(straight.steps_done() == 1);
+  CHECK(straight.setbacks().rollbacks == 2);
+  CHECK(straight.setbacks().lr_factor == 0.125);
+  plant_in(straight, "loss", kNan);
+  CHECK(straight.step(false).lr == 0.125 * options.lr);
+  plant = {};
+  const Checkpoint middle = straight.capture();
+  if (world().root()) {
+    CHECK(middle.doubles.at("setbacks") == std::vector<double>{1, 2, 0.125});
+    resumed.restore(middle);
+  }
+  resumed.share_state();
+  resumed.start();
+  CHECK(resumed.setbacks().in_a_row == 1);
+  for (Trainer* trainer : {&straight, &resumed})
+    for (int k = 0; k < 2; ++k) (void)trainer->step(false);
+  const Checkpoint a = state_of(straight), b = state_of(resumed);
+  if (world().root()) CHECK(differences(a, b) == 0);
+  CHECK(resumed.setbacks().lr_factor == 0.125);
+}
