@@ -113,6 +113,8 @@ struct TrainOptions {
   double progress = 10;                 ///< seconds between progress lines
   bool quiet = false, verbose = false;
 
+  /// Whether a step may end without an update, so that what it has changed must be put back.
+  [[nodiscard]] bool steps_may_be_left_out() const { return max_bad_steps > 0 || on_corruption == "repair"; }
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 

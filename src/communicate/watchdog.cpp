@@ -34,6 +34,9 @@ constexpr double kEndingLook = 0.05;
 constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and tell where they are
 constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
 constexpr int kCulprits = 16;         // in a packet
+constexpr int kCrashes[] = {SIGSEGV, SIGBUS};
+
+std::atomic<Watchdog*> of_this_process{nullptr};
 
 [[nodiscard]] std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -147,10 +150,17 @@ Watchdog::Watchdog(Communicator& world, double timeout_seconds)
   pthread_sigmask(SIG_SETMASK, &every, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  of_this_process = this;
+  struct sigaction action {};
+  action.sa_handler = on_crash;
+  for (const int signal : kCrashes) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // of MPI's connections to a rank that is gone
   ticking = true;
 }
 
 Watchdog::~Watchdog() {
+  for (const int signal : kCrashes) std::signal(signal, SIG_DFL);
+  of_this_process = nullptr;
   stopping_ = true;
   (void)eventfd_write(wake_, 1);
   thread_.join();
@@ -171,6 +181,20 @@ void Watchdog::end(const std::string& why) {
   }
   failed_ = true;
   (void)eventfd_write(wake_, 1);
+  for (;;) pause();
+}
+
+/// Of any thread but its own. What happens while nothing waits for MPI has the usual end, when the thread runs into it
+/// again.
+void Watchdog::on_crash(int signal) {
+  Watchdog* const watchdog = of_this_process;
+  const bool mine = watchdog != nullptr && pthread_equal(pthread_self(), watchdog->thread_.native_handle()) != 0;
+  if (watchdog == nullptr || mine || !FlightRecorder::of_process().now().waiting) {
+    std::signal(signal, SIG_DFL);
+    return;
+  }
+  watchdog->crashed_ = signal;
+  (void)eventfd_write(watchdog->wake_, 1);
   for (;;) pause();
 }
 
@@ -264,6 +288,11 @@ void Watchdog::run() {
     if (left > 0) poll(wanted, 2, static_cast<int>(left * 1000) + 1);
     receive();
     const Clock::time_point now = Clock::now();
+    if (const int signal = crashed_; signal != 0 && !failed_) {
+      const std::scoped_lock lock(mutex_);
+      failure_ = "MPI has crashed by signal " + std::to_string(signal);
+      failed_ = true;
+    }
     const bool called = stopping_ || failed_;
     if (seconds(now - looked) < every && !called) continue;
     // What is longer than the gap, this process has been stopped for.

@@ -28,6 +28,9 @@ class Communicator;
 /// that after it; and it kills the ranks of the same user on the same host that do not answer any more: a stopped
 /// process cannot end itself.
 ///
+/// MPI that is given messages of other sizes than it expects may write where it must not. A process that crashes while it
+/// waits for MPI ends the run in the same way, so that the message tells what the ranks called.
+///
 /// Time is this process's own: what passes while it is stopped itself, with its batch job for instance, counts against
 /// nobody.
 class Watchdog {
@@ -66,6 +69,7 @@ class Watchdog {
     int heard_on = -1;     ///< which of its addresses of this rank's it has used last
     bool reached = false;  ///< has agreed to end
   };
+  static void on_crash(int signal);
   void open_socket();
   [[nodiscard]] std::string introduction() const;
   void introduce(int rank, const std::string& text);
@@ -103,6 +107,7 @@ class Watchdog {
   std::mutex mutex_;  ///< of the next two
   std::string folder_, failure_;
   std::atomic<bool> stopping_{false}, failed_{false};
+  std::atomic<int> crashed_{0};  ///< the signal
   std::thread thread_;
 };
 

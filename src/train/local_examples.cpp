@@ -49,7 +49,7 @@ LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const T
                                                      .micro_batch = plan.micro_batch,
                                                      .repeats = plan.mix.extra > 0,
                                                      .eps = options.eps,
-                                                     .rounds = options.max_bad_steps > 0 ? rounds_ : 0,
+                                                     .rounds = options.steps_may_be_left_out() ? rounds_ : 0,
                                                      .reset_steps = options.warm_start * plan.steps_per_epoch});
   if (stale_ > 0) begun_ = replica.backend().allocate_floats(begun_floats(plan.micro_batch), "images");
   examples_ = {.attacked = replica.images().x_adv,

@@ -154,9 +154,10 @@ void Setbacks::share(Communicator& ranks) {
   lr_factor = values[2];
 }
 
-void Setbacks::digest(Digest& digest) const {
-  const double values[] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
-  digest.add(values, sizeof values);
+void Setbacks::replicated(ReplicatedState& state) {
+  state.host("skipped steps in a row", &in_a_row, sizeof in_a_row);
+  state.host("rollbacks", &rollbacks, sizeof rollbacks);
+  state.host("factor of the learning rate", &lr_factor, sizeof lr_factor);
 }
 
 }  // namespace dat

@@ -97,7 +97,7 @@ class Setbacks final : public Stateful {
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
-  void digest(Digest& digest) const override;
+  void replicated(ReplicatedState& state) override;
 };
 
 /// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best

@@ -91,7 +91,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
               timer_),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
       reducer_(make_reducer()),
-      codec_state_(ranks, replica_.backend(), *reducer_, options.max_bad_steps > 0),
+      codec_state_(ranks, replica_.backend(), *reducer_, options.steps_may_be_left_out()),
       learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
                [this](int segment) {
                  layers_->weigh(segment);
