@@ -334,6 +334,8 @@ TEST_CASE("A run whose micro-batches are recomputed has the bits of one without"
     TrainOptions options = verified(attack == "none" || attack == "fgsm" ? attack : "pgd");
     if (attack == "early stop") options.attack_stop = 0;
     options.deterministic = attack != "mean of each rank";
+    // There, algorithms are chosen by timing: two runs differ in any case.
+    if (!options.deterministic && test::test_device() != "cpu") continue;
     if (attack == "codec") {
       options.codec = "int8";
       options.overlap = true;
