@@ -38,7 +38,7 @@ PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/local_exampl
 NUMBERS, WARM = "src/train/numbers.cpp", "src/train/warm_start.cpp"
 SHARED, WORKERS = "src/train/shared_mask.cpp", "src/train/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
-TREE, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
+SUMMATION, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
 READER = "src/io/hdf5_reader.cpp"
 CHECK, VERIFICATION = "src/train/replica_check.cpp", "src/train/verification.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
@@ -434,13 +434,13 @@ MUTATIONS = [
     ("verify: the verifier is always right", VERIFICATION, "like[0] > 0 ? verifier : of.rank", "of.rank", "mpi:3"),
     ("verify: a wrong gradient moves the weights", TRAINER, "  return finding->usable;", "  return true;", "mpi:2"),
     # The order of micro-batches.
-    ("tree: what comes is added to what there is", TREE + ".hpp",
+    ("tree: what comes is added to what there is", SUMMATION + ".hpp",
      "if (right.level != left.level || left.index % 2 != 0 || right.index != left.index + 1) return;", "", "unit:[tree]"),
-    ("tree: neighbours that are no halves", TREE + ".hpp", "right.level != left.level || left.index % 2 != 0 ||", "right.level != left.level ||",
+    ("tree: neighbours that are no halves", SUMMATION + ".hpp", "right.level != left.level || left.index % 2 != 0 ||", "right.level != left.level ||",
      "unit:[tree]"),
-    ("tree: a node without a right half waits", TREE + ".hpp", "node.index > 0 && node.index % 2 == 0 &&", "false &&", "unit:[tree]"),
-    ("tree: each rank counts its own micro-batches", TREE_REDUCER, "tree_.first(ranks_.rank()) + unit_}", "unit_}", "mpi:3"),
-    ("tree: ranks are added in their order", TREE + ".cpp", "adds_.emplace_back(stack[left], stack[left + 1]);",
+    ("tree: a node without a right half waits", SUMMATION + ".hpp", "node.index > 0 && node.index % 2 == 0 &&", "false &&", "unit:[tree]"),
+    ("tree: each rank counts its own micro-batches", SUMMATION_REDUCER, "tree_.first(ranks_.rank()) + unit_}", "unit_}", "mpi:3"),
+    ("tree: ranks are added in their order", SUMMATION + ".cpp", "adds_.emplace_back(stack[left], stack[left + 1]);",
      "adds_.emplace_back(stack.front(), stack[left + 1]);", "mpi:3"),
     ("tree: the mean of each rank's own images", LOCAL, "plan_.ordered ? batch_->elsewhere : 0;", "0;", "e2e:ranks"),
     ("tree: micro-batches of a rank are one unit", LOCAL, "plan_.ordered ? examples_.first / examples_.count : 0;", "0;", "e2e:ranks"),
@@ -717,7 +717,8 @@ def build(targets, what):
         give_up(f"{what} does not build:\n" + "\n".join(ended.stdout.splitlines()[-30:]))
 
 
-TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests"}
+TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "slurm": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests",
+          "planted": "dat_planted_tests"}
 CUDA_TARGET = {"double": "dat_tests_double", "mpi_double": "dat_mpi_tests_double"}
 
 
@@ -728,8 +729,6 @@ def on_double(mutation):
 def there_is_a_double():
     """Whether the build found the headers of CUDA and cuDNN."""
     return b"dat_tests_double" in read(f"{BUILD}/build.ninja")
-TARGET = {"step": "dat_hpc", "e2e": "dat_hpc", "slurm": "dat_hpc", "unit": "dat_tests", "mpi": "dat_mpi_tests",
-          "planted": "dat_planted_tests"}
 
 
 def command(test):
