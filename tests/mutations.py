@@ -439,7 +439,7 @@ MUTATIONS = [
     ("tree: neighbours that are no halves", SUMMATION + ".hpp", "right.level != left.level || left.index % 2 != 0 ||", "right.level != left.level ||",
      "unit:[tree]"),
     ("tree: a node without a right half waits", SUMMATION + ".hpp", "node.index > 0 && node.index % 2 == 0 &&", "false &&", "unit:[tree]"),
-    ("tree: each rank counts its own micro-batches", SUMMATION_REDUCER, "tree_.first(ranks_.rank()) + unit_}", "unit_}", "mpi:3"),
+    ("tree: each rank counts its own micro-batches", TREE_REDUCER, "tree_.first(ranks_.rank()) + unit_}", "unit_}", "mpi:3"),
     ("tree: ranks are added in their order", SUMMATION + ".cpp", "adds_.emplace_back(stack[left], stack[left + 1]);",
      "adds_.emplace_back(stack.front(), stack[left + 1]);", "mpi:3"),
     ("tree: the mean of each rank's own images", LOCAL, "plan_.ordered ? batch_->elsewhere : 0;", "0;", "e2e:ranks"),
