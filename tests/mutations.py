@@ -427,7 +427,7 @@ MUTATIONS = [
     ("corruption: rank 0 is always right", CHECK, "ranks_.rank() == found.source ? 0 : ranks_.rank() + 1", "ranks_.rank() + 1", "mpi:3"),
     ("corruption: optimizer state is not compared", UPDATE, "    state.device(\"optimizer state \" + array.name, array.data, p.size);\n",
      "    (void)array;\n", "mpi:2"),
-    ("corruption: the learning rate is blamed first", TRAINER, "if (!learner_.finite() && options_.check_every > 0)", "if (false)", "mpi:3"),
+    ("corruption: the learning rate is blamed first", TRAINER, "  if (options_.check_every > 0) check_replicas();\n", "", "mpi:3"),
     ("verify: another epoch's random start", "src/train/recompute.cpp", "Purpose::attack_start, epoch)", "Purpose::attack_start, epoch + 1)",
      "mpi:2"),
     ("verify: the mean of the rank's own images", "src/train/recompute.cpp", "plan_.ordered ? batch_.elsewhere : 0", "0", "mpi:2"),
