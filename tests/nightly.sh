@@ -23,6 +23,7 @@ part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part env DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
   OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
+part bash tests/sanitize.sh
 part bash tests/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 part python3 tests/slurm_cycles.py "$program" . 10

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds everything with warnings as errors and runs every test, with CUDA where there is a CUDA toolkit; then the unit
-# tests once more under AddressSanitizer and UndefinedBehaviorSanitizer. docs/testing.md says what takes how long.
+# Builds everything with warnings as errors and runs every test, with CUDA where there is a CUDA toolkit; then a part of
+# the unit tests once more under AddressSanitizer and UndefinedBehaviorSanitizer (all of them: tests/sanitize.sh).
+# docs/testing.md says what takes how long.
 # Usage: bash tests/run.sh [--isa avx2]
 #   --isa avx2   Every test with no more than AVX2: the kernels are compiled for x86-64-v3 (DAT_ARCH), oneDNN and the
 #                backend are told by DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own, without CUDA and sanitizers.
@@ -62,10 +63,8 @@ run "build/${builds[0]}"
 if [ "$isa" = best ]; then
   echo
   echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-  configure build/asan --preset asan -DDAT_BENCH=OFF
-  cmake --build build/asan --target dat_tests --parallel "$cores"
-  export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
-  run build/asan --tests-regex '^test_'
+  files="arrays canary checkpoint codec config data early_stop fuzz hdf5_reader kernels report warm_start"
+  bash tests/sanitize.sh "test_(${files// /|})\.cpp$" || failed=1
 fi
 
 for build in "${builds[@]}"; do

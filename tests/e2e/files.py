@@ -251,7 +251,7 @@ class Outside(common.TestCase):
         for source, verb in ("plain.h5", ["inspect", "mutant.h5"]), ("packed.h5", ["convert", "mutant.h5", "out.h5"]):
             with open(source, "rb") as file:
                 whole = np.frombuffer(file.read(), np.uint8)
-            for _ in range(int(os.environ.get("DAT_MUTANTS", 25))):
+            for _ in range(int(os.environ.get("DAT_MUTANTS", 6))):
                 mutant = whole.copy()
                 for at in random.integers(0, 4096, 3):
                     mutant[at] = random.integers(0, 256)
