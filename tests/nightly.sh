@@ -23,6 +23,7 @@ part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part env DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
   OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
+part "$python" tests/golden/full_size.py build/test/tests/dat_probe resnet18
 part bash tests/sanitize.sh
 part bash tests/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
@@ -33,6 +34,11 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
+part env DAT_NIGHT=1 "$python" tests/e2e/restart.py "$program" Killed
+if [ -x build/test/tests/dat_mpi_tests_double ]; then
+  part env DAT_TEST_DEVICE=cuda OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 2 build/test/tests/dat_mpi_tests_double "[corruption]~[cpu]"
+fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part bash tests/fuzz.sh 10000000
 part bash tests/mutations.sh
