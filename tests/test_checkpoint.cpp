@@ -294,7 +294,7 @@ TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good
   }
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   const Checkpoint next = example(4);
-  std::int64_t newest = 3;
+  std::int64_t newest = 0;
   int calls = 0;
   for (bool killed = true; killed;) {
     std::filesystem::remove_all(run);
@@ -304,8 +304,9 @@ TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good
     const Checkpoint found = checkpoints.newest(silent).value();
     const std::int64_t step = found.integers.at("step");
     CAPTURE(calls, step);
-    // Old until the new one has its name, new ever after.
-    REQUIRE((step == newest || (newest == 3 && step == 4)));
+    // The old one or the new one, and whole. (Which of them does not follow from `calls` alone: memory takes calls of its
+    // own, and not the same number each time.)
+    REQUIRE((step == 3 || step == 4));
     newest = step;
     check_same(example(step), found);
     if (calls % 8 != 0 && killed) continue;
