@@ -52,3 +52,14 @@ DAT_REPLACEMENT void operator delete(void* memory, std::align_val_t) noexcept { 
 DAT_REPLACEMENT void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 #undef DAT_REPLACEMENT
+
+/// Of this program, not of oneDNN, in so many calls.
+template <class F>
+[[nodiscard]] std::int64_t allocations_in(int calls, const F& f) {
+  ignore_library_allocations = true;
+  const std::int64_t before = allocations;
+  for (int k = 0; k < calls; ++k) f();
+  const std::int64_t during = allocations - before;
+  ignore_library_allocations = false;
+  return during;
+}

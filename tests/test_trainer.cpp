@@ -27,12 +27,7 @@ namespace {
   Trainer trainer(*world, options);
   trainer.start();
   for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  ignore_library_allocations = true;
-  const std::int64_t before = allocations;
-  for (int k = 0; k < 5; ++k) (void)trainer.step(false);
-  const std::int64_t during = allocations - before;
-  ignore_library_allocations = false;
-  return during;
+  return allocations_in(5, [&] { (void)trainer.step(false); });
 }
 
 }  // namespace

@@ -367,11 +367,7 @@ TEST_CASE("A steady step with masks per worker allocates nothing", "[masks][cpu]
     trainer.share_state();
     trainer.start();
     for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-    ignore_library_allocations = true;
-    const std::int64_t before = allocations;
-    for (int k = 0; k < 4; ++k) (void)trainer.step(false);
-    const std::int64_t during = allocations - before;
-    ignore_library_allocations = false;
+    const std::int64_t during = allocations_in(4, [&] { (void)trainer.step(false); });
     INFO(transport);
     CHECK(during == 0);
   }
@@ -562,10 +558,6 @@ TEST_CASE("A steady step that begins the next one's attack allocates nothing", "
   trainer.share_state();
   trainer.start();
   for (int k = 0; k < 4; ++k) (void)trainer.step(false);  // all sizes of a batch have come
-  ignore_library_allocations = true;
-  const std::int64_t before = allocations;
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  const std::int64_t during = allocations - before;
-  ignore_library_allocations = false;
+  const std::int64_t during = allocations_in(3, [&] { (void)trainer.step(false); });
   CHECK(during == 0);
 }
