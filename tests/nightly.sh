@@ -9,6 +9,8 @@ program=build/test/tests/dat_hpc_plain
 [ -x "$program" ] || { echo "tests/nightly.sh: no program in build/test; run bash tests/run.sh first" >&2 && exit 2; }
 python=$(command -v python3)
 "$python" -c "import h5py, numpy, torch" 2>/dev/null || python=/usr/bin/python3
+# Before mpirun: a thread a rank, more ranks than cores, root.
+ranks=(env OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1)
 failed=()
 part() {
   local begin=$SECONDS
@@ -20,8 +22,7 @@ part python3 tests/double_starts.py "$program" 30
 part "$python" tests/kill_cycles.py "$program" 300
 part "$python" tests/soak.py "$program" 100000
 part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
-part env DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-  OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
+part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
 part "$python" tests/golden/full_size.py build/test/tests/dat_probe resnet18
 part bash tests/sanitize.sh
@@ -36,8 +37,7 @@ fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
 part env DAT_NIGHT=1 "$python" tests/e2e/restart.py "$program" Killed
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
-  part env DAT_TEST_DEVICE=cuda OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-    OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 2 build/test/tests/dat_mpi_tests_double "[corruption]~[cpu]"
+  part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double "[corruption]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part bash tests/fuzz.sh 10000000

@@ -36,7 +36,7 @@ configure() {
 }
 cores=$(nproc)
 failed=0
-# Sources of the library in groups: half the time of a build of everything.
+# Sources of the library in groups: what many of them include is read once.
 unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=10)
 # run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core.
 run() {
