@@ -4,9 +4,10 @@ Usage: check_cost.py PATH/TO/dat_hpc [--launch "mpirun -np 2"] [--pairs N] [--ep
        e.g. check_cost.py build/dat_hpc --network resnet18 --width 64 --batch 16 --limit-train 640
 
 Both kinds of run make the same steps, with the same bits (this is checked). Seconds are those of all steps but the first
-two, evaluations and checkpoints aside. Beside them, phase `other`, in which the comparison is: it tells more than the
-difference of two runs where a machine has other work. --against: other options than --check-every 10, for instance
-"--check-every 0 --verify 100".
+two, evaluations and checkpoints aside. Beside them, what tells more where a machine has other work: within the run with
+checks, the median of phase `other`, in which the comparison is, of the steps behind one, less that of all other steps, over
+the median seconds of ten steps (ten: --every). --against: other options than --check-every 10, for instance
+"--check-every 0 --verify 100"; there only the whole runs are compared.
 """
 
 import argparse
@@ -29,9 +30,12 @@ def measure(a, options, folder):
     with open(f"{folder}/metrics.jsonl") as file:
         steps = [row for row in map(json.loads, file) if row["kind"] == "step"][FIRST:]
     seconds = [sum(value or 0 for name, value in row.items() if name.startswith("t_") and name not in ASIDE) for row in steps]
+    # What is done behind a step is in the times of the next one; behind the last step of an epoch there is more than a check.
+    inside = [row for row in steps if (row["step"] - 1) % row["steps_per_epoch"]]
+    other = [[row["t_other"] for row in inside if ((row["step"] - 1) % a.every == 0) == behind] for behind in (False, True)]
     with open(f"{folder}/SUMMARY.txt") as file:
         weights = next(line for line in file if line.startswith("weights"))
-    return sum(seconds), sum(row["t_other"] for row in steps), len(steps), weights
+    return sum(seconds), other, statistics.median(seconds), len(steps), weights
 
 
 def main():
@@ -40,19 +44,25 @@ def main():
     parser.add_argument("--launch", default="mpirun -np 2")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--against", default="--check-every 10")
+    parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--against", help="other options than --check-every EVERY")
     a, a.options = parser.parse_known_args()
-    shares, others = [], []
+    shares, checks = [], []
     for pair in range(a.pairs):
         with tempfile.TemporaryDirectory(prefix="dat-check-", dir=".") as folder:
             plain = measure(a, ["--check-every", "0"], f"{folder}/plain")
-            checked = measure(a, shlex.split(a.against), f"{folder}/checked")
-        assert plain[3] == checked[3], "the weights differ"
+            checked = measure(a, shlex.split(a.against or f"--check-every {a.every}"), f"{folder}/checked")
+        assert plain[4] == checked[4], "the weights differ"
         shares.append(checked[0] / plain[0] - 1)
-        others.append((checked[1] - plain[1]) / plain[0])
-        print(f"{plain[0]:9.3f} s without, {checked[0]:9.3f} s with, of {plain[2]} steps: {100 * shares[-1]:+7.3f} %;"
-              f" phase other {plain[1]:.4f} and {checked[1]:.4f} s: {100 * others[-1]:+7.3f} %", flush=True)
-    print(f"median {100 * statistics.median(shares):+.3f} %; by phase other {100 * statistics.median(others):+.3f} %")
+        line = f"{plain[0]:9.3f} s without, {checked[0]:9.3f} s with, of {plain[3]} steps: {100 * shares[-1]:+7.3f} %"
+        if not a.against:
+            without, behind = (statistics.median(times) for times in checked[1])
+            checks.append((behind - without) / (a.every * checked[2]))
+            line += (f"; a check {1e3 * (behind - without):.3f} ms, a step {1e3 * checked[2]:.1f} ms, {len(checked[1][1])} checks:"
+                     f" {100 * checks[-1]:+.3f} %")
+        print(line, flush=True)
+    text = f"; within the runs {100 * statistics.median(checks):+.3f} %" if checks else ""
+    print(f"whole runs, median {100 * statistics.median(shares):+.3f} %{text}")
 
 
 main()
