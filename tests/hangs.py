@@ -124,9 +124,13 @@ class Trial:
         self.output.seek(0)
         return self.output.read()
 
+    def left(self):
+        return set(shell(self.options.left).split()) if self.options.left else set()
+
     def run(self):
         """What is wrong, as texts; and the seconds from the fault to the end of the last rank."""
         shutil.rmtree("run", ignore_errors=True)
+        before = self.left()
         self.launch()
         ranks = self.started()
         launchers = {parent(pid) for pid in ranks.values()}
@@ -145,9 +149,13 @@ class Trial:
         limit = self.options.timeout + SLACK_S + (0 if self.kind in KINDS[:4] else 1)  # CASES begin a moment later
         wrong = []
         # A rank that is stopped, with nobody beside it but its stopped daemon, waits for whoever lets it go on.
-        while any(alive(pid) for pid in ranks.values()) and time.monotonic() - begin < limit:
+        still = 0  # seconds in which this machine did not run at all: nobody's watch could see anything then
+        while any(alive(pid) for pid in ranks.values()) and time.monotonic() - begin - still < limit:
+            asleep = time.monotonic()
             time.sleep(0.02)
-        took = time.monotonic() - begin
+            if (gap := time.monotonic() - asleep) > 1:
+                still += gap
+        took = time.monotonic() - begin - still
         left = [rank for rank, pid in ranks.items() if alive(pid)]
         if left:
             wrong.append(f"ranks {left} live {took:.1f} s after the fault")
@@ -168,8 +176,8 @@ class Trial:
             time.sleep(0.05)
         if any(alive(pid) for pid in launchers):
             wrong.append("a daemon of the launcher is left")
-        if self.options.left and (found := shell(self.options.left).split()):
-            wrong.append(f"left: {found}")
+        if found := self.left() - before:
+            wrong.append(f"left: {sorted(found)}")
         messages = [line for line in self.text().splitlines() if line.startswith("dat_hpc: error: ")]
         if len(messages) != (2 if self.kind == "cut" else 1):
             wrong.append(f"{len(messages)} messages")
