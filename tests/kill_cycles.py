@@ -96,6 +96,8 @@ def main():
             for name in common.entries("."):
                 if name.startswith("output-"):
                     os.unlink(name)
+            if (cycle + 1) % 20 == 0:
+                print(f"{cycle + 1 - len(bad)} of {cycle + 1} equal", flush=True)
     print(f"{cycles - len(bad)} of {cycles} final states equal; killed: " +
           ", ".join(f"{what} {count}" for what, count in sorted(counts.items())))
     return 1 if bad else 0
