@@ -58,17 +58,13 @@ else
   configure build/test -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON "${unity[@]}"
 fi
 cmake --build "build/${builds[0]}" --parallel "$cores"
-if [ "$isa" = best ]; then  # in the time that tests wait
-  files="arrays canary checkpoint codec config data early_stop fuzz hdf5_reader kernels report warm_start"
-  nice -n 19 bash tests/sanitize.sh "test_(${files// /|})\.cpp$" >build/asan.txt 2>&1 &
-fi
 run "build/${builds[0]}"
 
 if [ "$isa" = best ]; then
   echo
   echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-  wait $! || failed=1
-  cat build/asan.txt
+  files="arrays canary checkpoint codec config data early_stop fuzz hdf5_reader kernels report warm_start"
+  bash tests/sanitize.sh "test_(${files// /|})\.cpp$" || failed=1
 fi
 
 for build in "${builds[@]}"; do
