@@ -26,6 +26,7 @@ part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test
 part "$python" tests/outside/step.py "$program"
 part "$python" tests/golden/full_size.py build/test/tests/dat_probe resnet18
 part bash tests/sanitize.sh
+part bash tests/threads.sh
 part bash tests/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 part python3 tests/slurm_cycles.py "$program" . 10

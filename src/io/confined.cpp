@@ -46,8 +46,8 @@ void write_all(int to, const std::string& text) {
                                 const std::function<void()>& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   limit(RLIMIT_CORE, 0, 0);
-  limit(RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1);  // SIGXCPU at the first, which tells
-#if !defined(__SANITIZE_ADDRESS__)                                // which maps terabytes
+  limit(RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1);     // SIGXCPU at the first, which tells
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which maps terabytes
   const std::int64_t memory = mapped() + limits.memory;
   limit(RLIMIT_DATA, memory, memory);
 #endif
