@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# ThreadSanitizer, in build/tsan: the unit tests of what has threads (loader, checkpoints, reports), the laws of messages on 2 ranks, and
-# whole runs with every thread that there is: loader, progress thread of --overlap, hang watch, writer of --checkpoint-async.
+# ThreadSanitizer, in build/tsan: the unit tests of what has threads (loader, checkpoints, reports), the laws of messages on
+# 2 ranks, and whole runs with every thread that there is: loader, progress thread of --overlap, hang watch, writer of
+# --checkpoint-async.
 # One OpenMP thread: it does not see the barriers of OpenMP's runtime. What the libraries do among themselves is theirs
 # (tsan.supp says which, and why). The exit code is 1 where a race is found.
 # Usage: bash tests/threads.sh
