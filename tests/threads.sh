@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 generator=()
 [ -e build/tsan/CMakeCache.txt ] || generator=(-G Ninja)
 cmake -B build/tsan "${generator[@]}" --preset asan -DDAT_SANITIZE=thread -DDAT_BENCH=OFF \
-  "-DDAT_TEST_FILES=test_(checkpoint|data|report)\.cpp$"
+  "-DDAT_TEST_FILES=test_(canary|checkpoint|data|report)\.cpp$"
 cmake --build build/tsan --target dat_tests dat_mpi_tests dat_hpc --parallel "$(nproc)"
 
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1" OMP_NUM_THREADS=1
@@ -34,7 +34,7 @@ echo 'int n; int main() { std::thread other([] { ++n; }); ++n; other.join(); }' 
 if "$runs/race" >"$runs/log" 2>&1 || ! grep -q "ThreadSanitizer: data race" "$runs/log"; then
   echo "tests/threads.sh: a planted race was not seen" >&2 && exit 1
 fi
-part build/tsan/tests/dat_tests
+part build/tsan/tests/dat_tests "~[.]"
 part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec]"
 small=(--network small_cnn --width 16 --batch 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
 threads=(--overlap --checkpoint-every 3 --checkpoint-async --comm-timeout 60 --check-every 2 --resident off --holdout 32)
