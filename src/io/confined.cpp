@@ -25,7 +25,7 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, std::int64_t hard) 
 }
 
 /// Bytes of data and stack that the process has mapped.
-[[nodiscard]] std::int64_t mapped() {
+[[nodiscard, maybe_unused]] std::int64_t mapped() {
   std::ifstream file("/proc/self/statm");
   std::int64_t all = 0, resident = 0, shared = 0, text = 0, unused = 0, data = 0;
   file >> all >> resident >> shared >> text >> unused >> data;
