@@ -17,6 +17,7 @@ import shlex
 import statistics
 import subprocess
 import tempfile
+import types
 
 FIRST = 2
 ASIDE = ("t_evaluate", "t_checkpoint", "t_hidden")
@@ -35,7 +36,7 @@ def measure(a, options, folder):
     other = [[row["t_other"] for row in inside if ((row["step"] - 1) % a.every == 0) == behind] for behind in (False, True)]
     with open(f"{folder}/SUMMARY.txt") as file:
         weights = next(line for line in file if line.startswith("weights"))
-    return sum(seconds), other, statistics.median(seconds), len(steps), weights
+    return types.SimpleNamespace(seconds=sum(seconds), step=statistics.median(seconds), other=other, steps=len(steps), weights=weights)
 
 
 def main():
@@ -52,13 +53,13 @@ def main():
         with tempfile.TemporaryDirectory(prefix="dat-check-", dir=".") as folder:
             plain = measure(a, ["--check-every", "0"], f"{folder}/plain")
             checked = measure(a, shlex.split(a.against or f"--check-every {a.every}"), f"{folder}/checked")
-        assert plain[4] == checked[4], "the weights differ"
-        shares.append(checked[0] / plain[0] - 1)
-        line = f"{plain[0]:9.3f} s without, {checked[0]:9.3f} s with, of {plain[3]} steps: {100 * shares[-1]:+7.3f} %"
+        assert plain.weights == checked.weights, "the weights differ"
+        shares.append(checked.seconds / plain.seconds - 1)
+        line = f"{plain.seconds:9.3f} s without, {checked.seconds:9.3f} s with, of {plain.steps} steps: {100 * shares[-1]:+7.3f} %"
         if not a.against:
-            without, behind = (statistics.median(times) for times in checked[1])
-            checks.append((behind - without) / (a.every * checked[2]))
-            line += (f"; a check {1e3 * (behind - without):.3f} ms, a step {1e3 * checked[2]:.1f} ms, {len(checked[1][1])} checks:"
+            without, behind = (statistics.median(times) for times in checked.other)
+            checks.append((behind - without) / (a.every * checked.step))
+            line += (f"; a check {1e3 * (behind - without):.3f} ms, a step {1e3 * checked.step:.1f} ms, {len(checked.other[1])} checks:"
                      f" {100 * checks[-1]:+.3f} %")
         print(line, flush=True)
     text = f"; within the runs {100 * statistics.median(checks):+.3f} %" if checks else ""

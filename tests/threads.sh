@@ -38,8 +38,9 @@ part build/tsan/tests/dat_tests "~[.]"
 part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec]"
 small=(--network small_cnn --width 16 --batch 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
 threads=(--overlap --checkpoint-every 3 --checkpoint-async --comm-timeout 60 --check-every 2 --resident off --holdout 32)
-part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs 2
-part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs 3
+for epochs in 2 3; do  # the second goes on from the first one's checkpoint
+  part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs "$epochs"
+done
 part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --verify 3 --out "$runs/verify" --epochs 2
 part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" --codec int8 --selector exp3 --budget 5 --out "$runs/codec" --epochs 2
 part mpirun -np 2 build/tsan/dat_hpc eval --checkpoint "$runs/stale" --eval pgd2 --limit 32

@@ -25,7 +25,7 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, std::int64_t hard) 
 }
 
 /// Bytes of data and stack that the process has mapped.
-[[nodiscard, maybe_unused]] std::int64_t mapped() {
+[[nodiscard]] std::int64_t mapped() {
   std::ifstream file("/proc/self/statm");
   std::int64_t all = 0, resident = 0, shared = 0, text = 0, unused = 0, data = 0;
   file >> all >> resident >> shared >> text >> unused >> data;
@@ -46,11 +46,11 @@ void write_all(int to, const std::string& text) {
                                 const std::function<void()>& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   limit(RLIMIT_CORE, 0, 0);
-  limit(RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1);     // SIGXCPU at the first, which tells
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which maps terabytes
-  const std::int64_t memory = mapped() + limits.memory;
-  limit(RLIMIT_DATA, memory, memory);
-#endif
+  limit(RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1);  // SIGXCPU at the first, which tells
+  if constexpr (kLimitsMemory) {
+    const std::int64_t memory = mapped() + limits.memory;
+    limit(RLIMIT_DATA, memory, memory);
+  }
   const auto fail_with = [&](ExitCode code, const std::string& message) {
     write_all(answer, static_cast<char>(code) + message);
     _exit(1);

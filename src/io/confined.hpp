@@ -12,6 +12,13 @@ struct Limits {
   std::int64_t memory = 64 << 20;  ///< bytes beyond what the process has when it begins
 };
 
+/// Whether Limits::memory is kept: not under sanitizers that map terabytes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kLimitsMemory = false;
+#else
+inline constexpr bool kLimitsMemory = true;
+#endif
+
 /// Does `work` in a child process within `limits`: files from outside may make a library loop, crash or ask for all
 /// memory, and that must end there. Returns when it has ended well. What `work` leaves behind are files alone. An Error
 /// of `work` is thrown here. Error(data): it took more than it may, or crashed; `source` is what the message blames.
