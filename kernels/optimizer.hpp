@@ -170,4 +170,25 @@ struct TrustRatio {
   }
 };
 
+/// average = keep*average + (1 - keep)*theta, rounded once: an average that has settled stays, and keep = 0 copies
+/// theta.
+struct Average {
+  const float* theta;
+  float* average;
+  double keep;
+  DAT_HD void operator()(std::int64_t i) const {
+    average[i] = static_cast<float>(keep * double(average[i]) + (1 - keep) * double(theta[i]));
+  }
+};
+
+/// Exchanges a and b.
+struct Exchange {
+  float *a, *b;
+  DAT_HD void operator()(std::int64_t i) const {
+    const float value = a[i];
+    a[i] = b[i];
+    b[i] = value;
+  }
+};
+
 }  // namespace dat::kernels

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "dat/random.hpp"
@@ -7,10 +8,16 @@
 
 namespace dat::kernels {
 
-[[nodiscard]] DAT_HD inline float clamp(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
+template <class T>
+[[nodiscard]] DAT_HD inline T clamp(T x, T low, T high) {
+  return x < low ? low : x > high ? high : x;
+}
 
 /// sign(0) = 0, as PyTorch's.
-[[nodiscard]] DAT_HD inline float sign(float x) { return static_cast<float>((x > 0.0F) - (x < 0.0F)); }
+template <class T>
+[[nodiscard]] DAT_HD inline T sign(T x) {
+  return static_cast<T>((x > T{0}) - (x < T{0}));
+}
 
 /// eta ~ U(-eps, eps) per pixel, x_adv = x + eta (not clamped). Runs over n * ceil(pixels/4), pixels = c*h*w counted in
 /// CHW order whatever the layout, so that every device draws the same image.
@@ -35,6 +42,33 @@ struct RandomStart {
       const int c = static_cast<int>(p / hw), rest = static_cast<int>(p % hw);
       const std::int64_t at = layout.offset(n, c, rest / layout.w, rest % layout.w);
       eta[at] = (2.0F * uniform(words.v[j]) - 1.0F) * eps;
+      x_adv[at] = x[at] + eta[at];
+    }
+  }
+};
+
+/// eta ~ N(0, spread^2) per pixel, x_adv = x + eta (not clamped), over the same groups of four pixels: the first two
+/// have normal numbers of words 0 and 1 by Box and Muller, the others of words 2 and 3. The radius is sqrt(-2 ln(u +
+/// 2^-24)), the angle 2 pi u, u in [0, 1); the cosine comes first.
+struct NearStart {
+  const float* x;
+  float *eta, *x_adv;
+  const std::int64_t* sample_ids;  // [n]
+  Layout layout;
+  std::uint64_t seed;
+  Purpose purpose;
+  std::uint32_t time;
+  float spread;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t fours = (layout.elements() + 3) / 4, n = i / fours, first = i % fours * 4;
+    const auto id = static_cast<std::uint64_t>(sample_ids[n]);
+    const Philox4 words = random_words(seed, purpose, time, id, static_cast<std::uint32_t>(first / 4));
+    for (int j = 0; j < 4 && first + j < layout.elements(); ++j) {
+      const int pair = j / 2 * 2, pixel = static_cast<int>(first) + j, hw = layout.h * layout.w;
+      const float radius = sqrtf(-2.0F * logf(uniform(words.v[pair]) + 0x1p-24F));
+      const float angle = 6.2831853F * uniform(words.v[pair + 1]);
+      const std::int64_t at = layout.offset(n, pixel / hw, pixel % hw / layout.w, pixel % layout.w);
+      eta[at] = spread * (radius * (j % 2 == 0 ? cosf(angle) : sinf(angle)));
       x_adv[at] = x[at] + eta[at];
     }
   }
@@ -93,6 +127,30 @@ struct FillSlots {
     eta[i] = all_eta[from];
     x_adv[i] = x[i] + eta[i];
     if (i % slots.elements == 0) labels[i / slots.elements] = all_labels[from / slots.elements];
+  }
+};
+
+/// A row of `elements` values of each slot's sample, into the slots. Empty ones stay as they are. Runs over the
+/// elements of the slots.
+template <class T>
+struct Gather {
+  Slots slots;
+  const T* all;
+  T* to;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t from = slots.home(i);
+    if (from >= 0) to[i] = all[from];
+  }
+};
+
+/// The way back.
+struct Scatter {
+  Slots slots;
+  const float* from;
+  float* all;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t to = slots.home(i);
+    if (to >= 0) all[to] = from[i];
   }
 };
 

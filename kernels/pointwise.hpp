@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -256,6 +257,107 @@ struct AffineReluGradient {
   }
 };
 
+/// The logistic function s(x) = 1 / (1 + exp(-x)), and 1 - s(x).
+struct Logistic {
+  float value, complement;
+};
+
+/// Good to some units in the last place of either, in plain arithmetic that becomes vector code. exp(-x) is 2^k times
+/// Taylor's series of the rest, which is at most ln(2)/2: what the series leaves out is below 0.35^8 / 8! = 6e-9 of it.
+/// Beyond +-87, where floats end, s keeps its value there.
+[[nodiscard]] DAT_HD inline Logistic logistic(float x) {
+  constexpr float kLog2E = 1.44269504F, kShifter = 0x1.8p23F;          // what is added to the latter loses its fraction
+  constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // the product of the former with k is exact
+  float t = x < 87.0F ? -x : -87.0F;
+  t = t < 87.0F ? t : 87.0F;
+  const float k = (t * kLog2E + kShifter) - kShifter;
+  const float rest = (t - k * kLn2High) - k * kLn2Low;
+  float series = 1.0F / 5040;
+  series = series * rest + 1.0F / 720;
+  series = series * rest + 1.0F / 120;
+  series = series * rest + 1.0F / 24;
+  series = series * rest + 1.0F / 6;
+  series = series * rest + 0.5F;
+  series = series * rest + 1.0F;
+  series = series * rest + 1.0F;
+  const std::uint32_t power = static_cast<std::uint32_t>(static_cast<std::int32_t>(k) + 127) << 23U;
+#ifdef __CUDA_ARCH__
+  const float exponential = series * __uint_as_float(power);
+#else
+  const float exponential = series * std::bit_cast<float>(power);
+#endif
+  const float value = 1.0F / (1.0F + exponential);
+  return {value, exponential * value};
+}
+
+/// y = SiLU(scale[c]*x + shift[c]), where SiLU(z) = z s(z) as in PyTorch; slope = its derivative there,
+/// s(z) (1 + z (1 - s(z))) (RobustBench's dm_wide_resnet.py). scale null: 1; shift null: 0. y may be x.
+template <class T>
+struct AffineSilu {
+  using Element = T;
+  const T* x;
+  const float *scale, *shift;
+  T *y, *slope;
+  Layout layout;
+  std::int64_t n;
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(x + at, count);
+    if (scale != nullptr) {
+      const auto s = channel_values<N>(scale, layout, k, count);
+      DAT_SIMD
+      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
+    }
+    if (shift != nullptr) {
+      const auto t = channel_values<N>(shift, layout, k, count);
+      DAT_SIMD
+      for (int j = 0; j < N; ++j) a.v[j] += t.v[j];
+    }
+    Piece<N> derivative;
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) {
+      const float z = a.v[j];
+      const Logistic s = logistic(z);
+      a.v[j] = z * s.value;
+      derivative.v[j] = s.value * (1.0F + z * s.complement);
+    }
+    a.store(y + at, count);
+    derivative.store(slope + at, count);
+  }
+};
+
+/// out = or += scale[c] * (dy + extra) * slope, the slope of AffineSilu. extra and scale may be null; out may be dy.
+template <class T>
+struct AffineSiluGradient {
+  using Element = T;
+  const T *dy, *extra;
+  const float* scale;
+  const T* slope;
+  T* out;
+  Layout layout;
+  std::int64_t n;
+  bool accumulate;
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(dy + at, count);
+    if (extra != nullptr) a.add(extra + at, count);
+    const auto derivative = Piece<N>::load(slope + at, count);
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) a.v[j] *= derivative.v[j];
+    if (scale != nullptr) {
+      const auto s = channel_values<N>(scale, layout, k, count);
+      DAT_SIMD
+      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
+    }
+    if (accumulate) a.add(out + at, count);
+    a.store(out + at, count);
+  }
+};
+
 /// y = a + b, then ReLU where `relu`; b may be null. bits (may be null) = where the ReLU is open.
 template <class T>
 struct Add {
@@ -379,6 +481,21 @@ struct RunningStatistic {
   float momentum;
   DAT_HD void operator()(std::int64_t i) const {
     running[i] = (1.0F - momentum) * running[i] + momentum * statistic[i];
+  }
+};
+
+/// y = (x - mean) / deviation, by channel, of images, which are CHW or HWC and have up to 4 channels. y may be x. Runs
+/// over the elements.
+struct NormalizeImages {
+  const float* x;
+  float* y;
+  Layout layout;
+  float mean[4], deviation[4];
+  DAT_HD void operator()(std::int64_t i) const {
+    // 32 bits: 64-bit divisions would take longer than the rest.
+    const auto element = static_cast<std::uint32_t>(i), pixels = static_cast<std::uint32_t>(layout.h * layout.w);
+    const std::uint32_t c = (layout.block == 1 ? element / pixels : element) % static_cast<std::uint32_t>(layout.c);
+    y[i] = (x[i] - mean[c]) / deviation[c];
   }
 };
 

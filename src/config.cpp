@@ -17,6 +17,7 @@
 
 #include "dat/aggregator.hpp"
 #include "dat/attack.hpp"
+#include "dat/attack_sequence.hpp"
 #include "dat/codec.hpp"
 #include "dat/error.hpp"
 #include "dat/loss.hpp"
@@ -59,6 +60,9 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"dataset", {"data"}},
     {"draw", {"plot"}},
     {"dtype", {"attack-precision"}},
+    {"early-stopping", {"patience"}},
+    {"ema", {"average"}},
+    {"ema-decay", {"average-decay"}},
     {"epsilon", {"eps"}},
     {"evaluate", {"eval"}},
     {"fit", {"train"}},
@@ -89,6 +93,8 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"scheduler", {"schedule"}},
     {"step-size", {"alpha"}},
     {"steps", {"max-steps", "attack-steps"}},
+    {"swa", {"average"}},
+    {"swa-start", {"average-from"}},
     {"test", {"eval"}},
     {"wd", {"weight-decay"}},
     {"weights", {"initialize", "checkpoint"}},
@@ -379,6 +385,12 @@ class HelpFormatter : public CLI::Formatter {
     std::string left = "  " + option->get_name(positional, !positional);
     if (const std::size_t brace = left.find("{false}"); brace != std::string::npos) left.erase(brace);
     if (!positional && !option->get_type_name().empty()) left += " " + option->get_type_name();
+    for (std::size_t line = 0; left.size() - line > kWidth;) {
+      const std::size_t bar = left.find_last_of('|', line + kWidth - 1);
+      if (bar == std::string::npos || bar < line) break;
+      left.insert(bar + 1, "\n" + std::string(kColumn, ' '));
+      line = bar + 2;
+    }
     std::istringstream words(option->get_description() +
                              (option->get_default_str().empty() ? "" : " [" + option->get_default_str() + "]"));
     std::string text = left.size() + 2 > kColumn ? left + "\n" : left, line = text == left ? left : "";
@@ -642,7 +654,13 @@ void describe(Options& options, TrainOptions& o) {
 
   options.group("Network");
   options.add("--network", o.network, "architecture", one_of(networks().names()));
-  options.add("--width", o.width, "base channels", kPositive);
+  options.add("--width", o.width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
+  options.add("--activation", o.activation, "what follows batch norms; silu: x/(1 + exp(-x)), Swish",
+              one_of({"relu", "silu"}));
+  options.add("--normalize", o.normalize,
+              "(x - mean)/std of the images, inside the network: attacks stay in [0, 1]; none, known numbers, or the "
+              "means of all channels and then their standard deviations",
+              {.label = "none|cifar10|cifar100|M,...,S,..."});
   options.add("--bn-statistics", o.bn_statistics,
               "running statistics: averaged over ranks each step, or each rank its own (rank 0's count)",
               one_of({"average", "local"}));
@@ -668,9 +686,24 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--stale-attack", o.stale_attack,
               "first iterations of the next step's attack on the weights before the update, while gradients are summed",
               kCount);
+  options.add("--attack-start", o.attack_start,
+              "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "
+              "gaussian with trades, kl and mart",
+              one_of({"auto", "uniform", "gaussian"}));
   options.add("--loss", o.loss, "what is minimised", one_of(losses().names()));
-  options.add("--lambda", o.lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
+  options.add("--lambda", o.lambda, "cross_entropy: weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
               {.low = 0, .automatic = -1});
+  options.add("--beta", o.beta,
+              "weight of the divergence of attacked from clean predictions; auto: trades 6, mart 5, kl 1",
+              {.low = 0, .automatic = -1});
+  options.add("--label-smoothing", o.label_smoothing, "part of the labels that all classes share in cross-entropies",
+              kDecay);
+  options.add("--awp-gamma", o.awp_gamma,
+              "adversarial weight perturbation: train where weights have moved by this part of their norm; 0: not",
+              kCount);
+  options.add("--awp-from", o.awp_from, "the first epoch that does it, counted from 0, the warm-up included", kCount);
+  options.add("--awp", o.awp, "weights move along the gradient of all ranks, or those of each rank along its own",
+              one_of({"global", "local"}));
 
   options.group("Evaluation");
   options.add("--eval", o.eval, "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps)", kAttackWords);
@@ -679,6 +712,8 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--eval-attack-steps", o.eval_attack_steps, "steps of a pgd that names none", kPositive);
   options.add("--eval-restarts", o.eval_restarts, "random starts; the worst counts for each image", kPositive);
   options.add("--eval-every", o.eval_every, "epochs between evaluations; 0: only at the end", kCount);
+  options.add("--patience", o.patience,
+              "end early, after N evaluations without a better robust accuracy on --holdout; 0: never", kCount);
 
   options.group("Optimizer");
   options.add("--optimizer", o.optimizer, "update rule; lamb and lars as in DAT, lars_sgd: LARS as first published",
@@ -700,6 +735,19 @@ void describe(Options& options, TrainOptions& o) {
               kCount);
   options.add("--importance", o.importance, "JointSpar's 1/p multiplies the gradient (inside) or the step (outside)",
               one_of({"inside", "outside"}));
+  std::vector<std::string> averages = average_rules();
+  averages.insert(averages.begin(), "none");
+  options.add(
+      "--average", o.average,
+      "also average the weights: ema, exponentially over the steps; swa, over the ends of epochs; evaluated and "
+      "saved beside the raw ones",
+      one_of(averages));
+  options.add("--average-decay", o.average_decay, "ema: most that an average keeps of itself in a step", kDecay);
+  options.add("--average-from", o.average_from, "epochs, warm-up included, after which averaging begins", kCount);
+  options.add("--average-bn", o.average_bn,
+              "running statistics of the averaged weights: those of the raw ones; made anew on the training images; or "
+              "averaged, too; auto: ema raw, swa rebuild",
+              one_of({"auto", "raw", "rebuild", "ema"}));
   options.add("--schedule", o.schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
   options.add("--milestones", o.milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
               {.label = "N,N,...", .low = 0, .commas = true});
@@ -810,8 +858,15 @@ void describe(Options& options, EvalOptions& o) {
   options.add("--split", o.split, "which images; holdout: what the training kept aside",
               one_of({"test", "train", "holdout"}));
   options.add("--limit", o.limit, "the first N images only; 0: all", kCount);
+  options.add("--weights", o.weights, "of a checkpoint with averaged ones; auto: those, where it has any",
+              one_of({"auto", "raw", "average"}));
   options.group("Attack");
-  options.add("--eval,--attack", o.eval, "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps)", kAttackWords);
+  options.add(
+      "--eval,--attack", o.eval,
+      "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps), each on all images; and one sequence, each of whose "
+      "attacks takes what those before it left right: aa-standard, aa-plus or aa-rand (AutoAttack), aa-quick "
+      "(its first two attacks), or words like pgd20+fgsm",
+      kAttackWords);
   options.add("--eps,--eval-eps", o.eps, "L-infinity radius; pixels are in [0, 1]; auto: that of the training",
               kAutoEps);
   options.add("--alpha,--eval-alpha", o.alpha, "step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
@@ -820,17 +875,31 @@ void describe(Options& options, EvalOptions& o) {
   options.group("Run");
   options.add("--out", o.out, "FILE.json, or a folder for eval.json: results by class and image; none: not written",
               kPath);
+  options.add("--save-adversarial", o.save_adversarial,
+              "the images that a sequence has attacked, too: adversarial.h5 in the folder --out");
   options.add("--batch", o.batch, "images per rank and step", kPositive);
   options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
   describe_machine(options, o);
 }
 
-/// "pgd" -> "pgd10". Error(usage): an attack that is none, one named twice, or no attack at all.
-void name_steps(std::vector<std::string>& words, int steps) {
+/// "pgd" -> "pgd10". Error(usage): an attack that is none, one named twice, or no attack at all; more sequences of
+/// attacks than there may be.
+void name_steps(std::vector<std::string>& words, int steps, int most_sequences) {
   require(!words.empty(), ExitCode::usage, "--eval names no attack; take pgd10, for instance");
   std::set<std::string> seen;
+  int sequences = 0;
   for (std::string& word : words) {
-    word = read_attack_word(word, steps).text();
+    if (names_sequence(word)) {
+      require(most_sequences > 0, ExitCode::usage, "--eval ", word,
+              " is a sequence of attacks, which the verb eval runs ",
+              "on a finished network; take pgd20 here, for instance");
+      require(++sequences <= most_sequences, ExitCode::usage,
+              "--eval names two sequences of attacks; evaluate them one ",
+              "after the other, each with an --out of its own");
+      word = read_attack_sequence(word, steps, 1).name;
+    } else {
+      word = read_attack_word(word, steps).text();
+    }
     require(seen.insert(word).second, ExitCode::usage, "--eval names ", word, " twice");
   }
 }
@@ -861,6 +930,8 @@ void resolve(TrainOptions& o) {
     check(o.data.size() >= 2, "--mix ", o.mix, " needs --data with the labelled file and at least one more");
     (void)Mix(1, 1, share, o.micro_batch > 0 ? o.micro_batch : o.batch);
   }
+  if (o.width == 0) o.width = default_width(o.network);
+  (void)normalization_from(o.normalize);
   check(o.clamp_low <= o.clamp_high, "--clamp-low ", o.clamp_low, " is above --clamp-high ", o.clamp_high,
         "; swap or change them");
   check(o.epsilon <= 1e-3, "--epsilon ", number_text(o.epsilon), " is more than 1e-3: it is a part of lamb's step; ",
@@ -892,17 +963,35 @@ void resolve(TrainOptions& o) {
         " has no perturbation to start from with --attack none; choose an attack");
   check(o.initialize.empty() || o.resume == "auto" || o.resume == "never",
         "--initialize and --resume PATH both name a beginning; give one of them");
-  name_steps(o.eval, o.eval_attack_steps);
+  name_steps(o.eval, o.eval_attack_steps, 0);
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
   const auto attack = attacks().at(o.attack)({.eps = o.eps, .alpha = o.alpha, .steps = o.attack_steps});
   o.alpha = attack->alpha();
-  if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() ? "train" : "eval";
+  const auto loss = losses().at(o.loss)({.beta = o.beta});
+  const bool divergence = loss->goal().reference;
+  if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() && !divergence ? "train" : "eval";
+  check(!divergence || (o.attack_bn == "eval" && o.attack_stop < 0), "the attack of --loss ", o.loss, " climbs the ",
+        "divergence from the clean predictions, which works with --attack-bn eval and without --attack-stop; leave ",
+        "these off");
+  if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
+  check(o.beta <= 0 || losses().at(o.loss)({})->beta() > 0, "--beta works with --loss trades, kl or mart, not with ",
+        o.loss, "; leave it off");
+  o.beta = loss->beta();
+  check(o.lambda <= 0 || o.loss == "cross_entropy", "--lambda works with --loss cross_entropy, not with ", o.loss,
+        ", which has --beta; leave it off");
+  check(o.label_smoothing == 0 || o.loss != "mart", "--label-smoothing works with --loss cross_entropy, trades or kl, ",
+        "not with mart; leave it off");
+  check(o.awp_gamma > 0 || (o.awp_from == plain.awp_from && o.awp == plain.awp),
+        "--awp-from and --awp say more of --awp-gamma; add that");
+  check(o.awp_gamma == 0 || (!o.attack_reuse && o.stale_attack == 0 && o.mask == "shared"), "--awp-gamma trains at ",
+        "other weights than those attacked, the same layers on all ranks; it does not work with --attack-reuse, ",
+        "--stale-attack or --mask per_worker; leave one of them off");
   check(o.stale_attack == 0 || (o.attack == "pgd" && o.attack_bn == "eval" && o.attack_stop < 0 && o.warm_start == 0),
         "--stale-attack works with --attack pgd and --attack-bn eval, without --attack-stop and without --warm-start; ",
         "leave it off, or those");
   check(o.stale_attack <= o.attack_steps, "--stale-attack ", o.stale_attack, " is more than the ", o.attack_steps,
         " iterations of --attack-steps");
-  if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
+  if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" ? 1 : 0;
   if (o.eval_eps == 0) o.eval_eps = o.eps;
   if (o.eval_alpha == 0) {
     std::set<double> own;
@@ -915,6 +1004,17 @@ void resolve(TrainOptions& o) {
     if (own.size() == 1) o.eval_alpha = *own.begin();
   }
   if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
+  const bool averages = o.average != "none";
+  check(averages || (o.average_from == 0 && o.average_decay == plain.average_decay &&
+                     (o.average_bn == "auto" || o.average_bn == "raw")),
+        "--average-decay, --average-from and --average-bn work with --average ema or swa; add that, or leave them off");
+  check(o.average == "ema" || o.average_decay == plain.average_decay,
+        "--average-decay works with --average ema, not with ", o.average, "; leave it off");
+  if (o.average_bn == "auto") o.average_bn = o.average == "swa" ? "rebuild" : "raw";
+  check(o.average_bn != "ema" || o.bn_statistics == "average", "--average-bn ema does not work with --bn-statistics ",
+        "local, where each rank has its own statistics; take raw or rebuild");
+  check(o.patience == 0 || o.holdout > 0, "--patience looks at images that are not trained on; add --holdout N");
+  check(o.patience == 0 || o.eval_every > 0, "--patience counts evaluations; give --eval-every at least 1");
   check(o.mask == "per_worker" || o.transport == plain.transport, "--transport works with --mask per_worker: with one ",
         "mask for all ranks there is nothing to choose; leave it off");
   check(o.mask == "shared" || o.importance == "inside", "--mask per_worker does not work with --importance outside: ",
@@ -946,6 +1046,7 @@ void resolve(TrainOptions& o) {
   recomputable(o.stale_attack == 0, "--stale-attack", "the attack has begun on weights that are gone");
   recomputable(o.mask == "shared", "--mask per_worker", "1/p is each rank's own");
   recomputable(o.bn_statistics == "average", "--bn-statistics local", "each rank attacks with its own statistics");
+  recomputable(o.awp_gamma == 0, "--awp-gamma", "the weights have been put back");
   recomputable(o.attack_precision == "f32" || o.deterministic, "--attack-precision of 16 bits",
                "without --deterministic their rounding turns too many signs");
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
@@ -976,6 +1077,8 @@ const char* const kVerbs =
     "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
     "  slurm             print a batch script that trains with these options\n"
     "  forecast          step time against ranks, network, codec, budget: what pays\n"
+    "  export            a network for others: safetensors, ONNX, RobustBench\n"
+    "  import            a network of others as a checkpoint, to go on with\n"
     "\n"
     "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
     "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
@@ -1002,10 +1105,15 @@ Command parse_eval(const std::vector<std::string>& arguments) {
   describe(options, command.eval);
   options.parse(arguments, command);
   if (command.verb != Command::Verb::eval) return command;
-  name_steps(command.eval.eval, command.eval.attack_steps);
+  name_steps(command.eval.eval, command.eval.attack_steps, 1);
   options.finish(command);
   require(command.verb == Command::Verb::print || !command.eval.checkpoint.empty(), ExitCode::usage,
           "eval needs a network; give --checkpoint PATH");
+  require(
+      !command.eval.save_adversarial || std::any_of(command.eval.eval.begin(), command.eval.eval.end(), names_sequence),
+      ExitCode::usage, "--save-adversarial is for a sequence of attacks; add aa-quick to --eval, for instance");
+  require(!command.eval.save_adversarial || (!command.eval.out.empty() && !command.eval.out.ends_with(".json")),
+          ExitCode::usage, "--save-adversarial needs a folder to write to; give --out FOLDER");
   return command;
 }
 
@@ -1071,7 +1179,7 @@ Command parse_bench(const std::vector<std::string>& arguments) {
   Options options("bench", "Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.");
   options.add("--network", o.network, "architecture; images are drawn, 32x32 in 10 classes",
               one_of(networks().names()));
-  options.add("--width", o.width, "base channels", kPositive);
+  options.add("--width", o.width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
   options.add("--batch", o.batch, "images per rank and step", kPositive);
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   add_attack_precision(options, o);
@@ -1080,6 +1188,7 @@ Command parse_bench(const std::vector<std::string>& arguments) {
               {.low = 0, .above = true});
   options.add("--out", o.out, "folder for bench.json and a picture; none: the table is all", {.label = "DIR"});
   options.parse(arguments, command);
+  if (o.width == 0) o.width = default_width(o.network);
   return command;
 }
 
@@ -1093,7 +1202,7 @@ Command parse_forecast(const std::vector<std::string>& arguments) {
               "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
   options.add("--network", o.network, "architecture; images are drawn, 32x32 in 10 classes",
               one_of(networks().names()));
-  options.add("--width", o.width, "base channels", kPositive);
+  options.add("--width", o.width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
   options.add("--batch", o.batch, "images per rank and step", kPositive);
   options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
@@ -1130,6 +1239,7 @@ Command parse_forecast(const std::vector<std::string>& arguments) {
               {.label = "DIR"});
   options.parse(arguments, command);
   if (command.verb != Command::Verb::forecast) return command;
+  if (o.width == 0) o.width = default_width(o.network);
   if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
   if (o.bucket == 0) o.bucket = o.overlap ? 1 << 19 : 1 << 23;
   require(o.latency.size() <= 1 || o.latency.size() == o.bandwidth.size(), ExitCode::usage, "--latency takes one ",
@@ -1143,6 +1253,58 @@ Command parse_doctor(const std::vector<std::string>& arguments) {
   Options options("doctor",
                   "Says what this machine offers: GPUs, driver, libraries, MPI; and why something is not used.");
   options.parse(arguments, command);
+  return command;
+}
+
+Command parse_export(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::export_network};
+  ExportOptions& o = command.exported;
+  Options options("export", "Writes the network of a checkpoint in a form that other programs read.");
+  options.add("CHECKPOINT", o.checkpoint, "a checkpoint, or the folder of a run: its newest one");
+  options.add("--format", o.format, "safetensors and onnx are files, robustbench is a folder with a class of PyTorch",
+              one_of({"safetensors", "onnx", "robustbench"}));
+  options.add("--weights", o.weights, "of a checkpoint with averaged ones; auto: those, where it has any",
+              one_of({"auto", "raw", "average"}));
+  options.add("--evaluation", o.evaluation,
+              "robustbench: what 'eval --out' has written of this checkpoint, for the figures; none: no figures",
+              {.label = "FILE.json"});
+  options.add("--out", o.out, "file or folder to write", kPath);
+  options.parse(arguments, command);
+  if (command.verb != Command::Verb::export_network) return command;
+  require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
+  require(o.evaluation.empty() || o.format == "robustbench", ExitCode::usage,
+          "--evaluation works with --format robustbench, not with ", o.format, "; leave it off");
+  return command;
+}
+
+Command parse_import(const std::vector<std::string>& arguments) {
+  Command command{.verb = Command::Verb::import_network};
+  ImportOptions& o = command.imported;
+  std::vector<std::string> known = networks().names();
+  known.insert(known.begin(), "auto");
+  Options options("import", "Makes a checkpoint of a network that another program has trained.");
+  options.add("FILE", o.file,
+              "a safetensors file, a PyTorch state_dict saved as HDF5, a checkpoint, or the folder of a run");
+  options.add("--network", o.network, "architecture; auto: as the file says", one_of(known));
+  options.add("--width", o.width, "channels of the first stage; auto: as the file says, else the published ones",
+              kAutoCount);
+  options.add("--activation", o.activation, "what follows batch norms; auto: as the file says, else relu",
+              one_of({"auto", "relu", "silu"}));
+  options.add("--normalize", o.normalize,
+              "(x - mean)/std of the images, inside the network, as in 'train'; auto: as the file says, else none",
+              {.label = "auto|none|cifar10|cifar100|M,...,S,..."});
+  options.add("--size", o.size, "height and width of its images in pixels; auto: as the file says, else 32",
+              {.low = 8, .high = 4096, .automatic = 0});
+  options.add("--eps", o.eps, "L-infinity radius that it was trained for; auto: as the file says, else 8/255",
+              kAutoEps);
+  options.add("--new-head", o.new_head, "classes of a last layer that begins anew; none: the file's is kept",
+              {.low = 2, .high = 256, .automatic = 0, .word = "none"});
+  options.add("--seed", o.seed, "of the new last layer", kCount);
+  options.add("--out", o.out, "the checkpoint to write, e.g. model.h5", kPath);
+  options.parse(arguments, command);
+  if (command.verb != Command::Verb::import_network) return command;
+  require(!o.out.empty(), ExitCode::usage, "import needs a place; give --out PATH");
+  if (o.normalize != "auto") (void)normalization_from(o.normalize);
   return command;
 }
 
@@ -1205,14 +1367,16 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "doctor") return parse_doctor(arguments);
   if (verb == "slurm") return parse_slurm(arguments);
   if (verb == "forecast") return parse_forecast(arguments);
+  if (verb == "export") return parse_export(arguments);
+  if (verb == "import") return parse_import(arguments);
   if (verb == "help") {  // "help data convert" is "data convert --help"
     std::vector<const char*> words = {"dat_hpc"};
     for (const std::string& argument : arguments) words.push_back(argument.c_str());
     words.push_back("--help");
     return parse_command_line(static_cast<int>(words.size()), words.data());
   }
-  const std::string guess =
-      hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "slurm", "forecast", "help"});
+  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "slurm",
+                                        "forecast", "export", "import", "help"});
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};
@@ -1233,6 +1397,7 @@ std::string ordering_refused(const TrainOptions& o) {
   if (o.aggregator != plain.aggregator) return named("--aggregator", o.aggregator);
   if (o.mask != plain.mask) return named("--mask", o.mask);
   if (o.bn_statistics != plain.bn_statistics) return named("--bn-statistics", o.bn_statistics);
+  if (o.awp != plain.awp) return named("--awp", o.awp);
   if (o.budget_unit == "seconds") return named("--budget-unit", o.budget_unit);
   if (o.stale_attack > 0) return named("--stale-attack", std::to_string(o.stale_attack));
   return o.overlap ? "--overlap" : "";

@@ -34,6 +34,10 @@ int run(const dat::Command& command, int argc, char** argv) {
       return dat::run_plot(command, argc, argv);
     case Verb::slurm:
       return dat::run_slurm(command, argc, argv);
+    case Verb::export_network:
+      return dat::run_export(command, argc, argv);
+    case Verb::import_network:
+      return dat::run_import(command, argc, argv);
     case Verb::version:
       return dat::print_once(dat::version_text);
     case Verb::print:

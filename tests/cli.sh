@@ -45,7 +45,7 @@ if "$program" --version | grep -q 'Open MPI'; then
 fi
 
 check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
-for verb in train eval validate plot bench doctor slurm forecast 'data convert' 'data synthetic' 'data inspect'; do
+for verb in train eval validate plot bench doctor slurm forecast export import 'data convert' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
 done
@@ -115,6 +115,9 @@ refuse 2 "bad.toml:2: 'epoch' .*did you mean 'epochs'\?" --config bad.toml
 refuse 2 "'none.toml'" --config none.toml
 refuse 2 'give --checkpoint' eval
 refuse 2 'OUTPUT is required' data convert folder
+refuse 2 'CHECKPOINT is required' export --out model.onnx
+refuse 2 'give --out' import weights.safetensors
+refuse 4 'none.h5' export none.h5 --out model.safetensors
 refuse 3 'none.h5' data inspect none.h5
 refuse 3 'none' data convert none out.h5
 refuse 3 'none' plot none

@@ -10,7 +10,8 @@
 #include "dat/program.hpp"
 #include "io/hdf5.hpp"
 
-/// A golden file (tests/golden/make_golden.py): a network with formula-made weights, and a batch.
+/// A golden file (tests/golden/make_golden.py): a network with formula-made weights, or those below /param, and a
+/// batch.
 namespace dat::test {
 
 [[nodiscard]] inline std::uint32_t fmix32(std::uint32_t x) {
@@ -29,7 +30,7 @@ namespace dat::test {
     fan_in = 1;
     for (std::size_t d = 1; d < segment.shape.size(); ++d) fan_in *= segment.shape[d];
   }
-  const bool linear = segment.shape.size() > 1 || segment.name == "linear.bias";
+  const bool linear = segment.shape.size() > 1 || segment.name == "linear.bias" || segment.name == "fc.bias";
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double u = fmix32(static_cast<std::uint32_t>(i) + 0x9E3779B9U * t) / 4294967296.0;
     values[i] = static_cast<float>(linear                             ? (2 * u - 1) / std::sqrt(fan_in)
@@ -50,17 +51,23 @@ struct GoldenCase {
         eps(file.real("/", "eps").value()),
         alpha(file.real("/", "alpha").value()),
         lambda(file.real("/", "lambda").value()),
-        model(backend,
-              networks().at(network)({.width = static_cast<int>(file.integer("/", "width").value()),
-                                      .size = size,
-                                      .channels = 3,
-                                      .classes = classes}),
-              Granularity::tensor),
+        model(
+            backend,
+            networks().at(network)({.width = static_cast<int>(file.integer("/", "width").value()),
+                                    .size = size,
+                                    .channels = 3,
+                                    .classes = classes,
+                                    .activation = activation_from(file.text("/", "activation").value_or("relu")),
+                                    .normalization = normalization_from(file.text("/", "normalize").value_or("none"))}),
+            Granularity::tensor),
         layout(backend.image_layout(3, size, size)) {
     const int features = model.parameters.segments.end()[-2].shape[1];
     for (std::size_t t = 0; t < model.parameters.segments.size(); ++t) {
       const Segment& segment = model.parameters.segments[t];
-      model.upload(segment, formula_values(static_cast<std::uint32_t>(t), segment, features), model.parameters.values);
+      const std::string own = "param/" + segment.name;
+      model.upload(segment,
+                   file.has(own) ? read(own) : formula_values(static_cast<std::uint32_t>(t), segment, features),
+                   model.parameters.values);
     }
     for (const Norm& norm : model.graph.norms) {
       const auto mean = read("bn/" + norm.name + ".running_mean"), variance = read("bn/" + norm.name + ".running_var");

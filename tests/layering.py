@@ -35,7 +35,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "io": {"checkpoint", "dataset", "file", "loader", "report", "sampler"},
 }
 KNOWS = {"reduce": {"communicate", "reduce/aggregator", "reduce/codec"}}  # what stands on what, among families
-UPPER = ["replica", "assess", "train", "measure", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
+UPPER = ["replica", "assess", "exchange", "train", "measure", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
 KNOW_OPTIONS = {"train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
 
 
@@ -124,6 +124,7 @@ GOOD = {
     "src/io/hdf5.hpp": '#include <hdf5.h>\n#include "dat/file.hpp"\n',
     "src/loss/cross_entropy.cpp": '#include "dat/loss.hpp"\n#include "dat/logits.hpp"\n',
     "src/replica/replica.hpp": '#include "dat/program.hpp"\n#include "replica/images.hpp"\n',
+    "src/exchange/onnx.cpp": '#include "dat/network.hpp"\n#include "io/protobuf.hpp"\n',
     "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
     "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
     "src/config.cpp": "#include <CLI/CLI.hpp>\n",
@@ -155,6 +156,8 @@ BAD = {
     "kernels/loss.hpp": '#include "dat/backend.hpp"\n',
     "src/attack/fgsm.cpp": '#include "selector/selectors.hpp"\n',
     "src/attack/none.cpp": '#include "dat/network.hpp"\n',
+    "src/io/onnx.cpp": '#include "dat/network.hpp"\n',
+    "src/exchange/state_dict.cpp": '#include "dat/config.hpp"\n',
     "src/optimizer/lamb.cpp": '#include "dat/attack.hpp"\n',
     "src/io/dataset.cpp": '#include "train/splits.hpp"\n',
 }

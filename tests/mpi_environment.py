@@ -1,5 +1,9 @@
-"""How Open MPI runs ranks on a machine with fewer cores than ranks, as any user, root included."""
+"""How Open MPI runs ranks on a machine with fewer cores than ranks, as any user, root included. As a program it prints this
+for a shell: eval "$(python3 tests/mpi_environment.py)"
+"""
 
+# Waiting ranks must not take the time of working ones; and containers often forbid reading another process's memory, of
+# which Open MPI then complains with each message.
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -8,3 +12,6 @@ MPI_ENVIRONMENT = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
 }
+
+if __name__ == "__main__":
+    print("export", *(f"{name}={value}" for name, value in MPI_ENVIRONMENT.items()))

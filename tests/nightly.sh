@@ -24,7 +24,9 @@ part "$python" tests/soak.py "$program" 100000
 part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
-part "$python" tests/golden/full_size.py build/test/tests/dat_probe resnet18
+for network in resnet18 preact_resnet50 wrn28_10; do
+  part "$python" tests/golden/full_size.py build/test/tests/dat_probe $network
+done
 part bash tests/sanitize.sh
 part bash tests/threads.sh
 part bash tests/p100.sh
@@ -39,6 +41,7 @@ part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
 part env DAT_NIGHT=1 "$python" tests/e2e/restart.py "$program" Killed
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double "[corruption]~[cpu]"
+  part env DAT_TEST_DEVICE=cuda build/test/tests/dat_tests_double "[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part bash tests/fuzz.sh 10000000

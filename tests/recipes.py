@@ -1,4 +1,4 @@
-"""Every recipe below jobs/ is one that the program takes, names the weight of the clean loss, and means what it says."""
+"""Every recipe below jobs/ is one that the program takes, names the weight of the loss's other part, and means what it says."""
 
 import glob
 import os
@@ -16,6 +16,10 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
     "madry": {"attack-steps": "10", "optimizer": '"sgd"', "weight-decay": "2e-04", "lambda": "0", "max-steps": "80000"},
     "fast": {"attack": '"fgsm"', "lr": "0.2", "schedule": '"linear"', "warmup-epochs": "7", "epochs": "8", "lambda": "0"},
     "friendly": {"attack-stop": "0", "alpha": "0.007", "epochs": "120", "lambda": "0"},
+    "trades": {"loss": '"trades"', "beta": "6", "eps": "0.031", "alpha": "0.007", "attack-start": '"gaussian"', "weight-decay": "2e-04",
+               "epochs": "76", "attack-bn": '"eval"', "awp-gamma": "0"},
+    "mart": {"loss": '"mart"', "beta": "5", "lr": "0.01", "weight-decay": "0.0035", "epochs": "120", "attack-start": '"gaussian"'},
+    "trades_awp": {"loss": '"trades"', "beta": "6", "awp-gamma": "0.005", "awp-from": "9", "awp": '"global"', "epochs": "200"},
     "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
 }
 
@@ -30,8 +34,9 @@ if set(found) != set(EXPECTED):
     failures.append(f"recipes {sorted(found)}, expected {sorted(EXPECTED)}")
 for name, path in sorted(found.items()):
     with open(path) as file:
-        if "lambda" not in options(file.read()):
-            failures.append(f"{name}: does not name lambda")
+        named = options(file.read())
+        if "lambda" not in named and "beta" not in named:
+            failures.append(f"{name}: does not name lambda, nor beta")
     # Planning is checked with a narrow network and a small batch: what they need grows with them, no rule depends on it.
     small = ["--width", "16", "--batch", "16", "--threads", "2"]
     for verb in (["train", "--print-config"], ["validate", *small]):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan. tests/run.sh takes those of what reads
-# bytes from outside, packs messages and walks through images; tests/nightly.sh all.
+# bytes from outside; tests/nightly.sh all.
 # Usage: bash tests/sanitize.sh [FILES]   FILES: a regular expression of names such as test_data.cpp; all unless given
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -51,7 +51,8 @@ Contents contents(const std::string& bytes, int classes = 256) {
   const MemoryBytes source(bytes);
   const ImageArrays arrays = find_images(source, nullptr);
   Contents all;
-  all.labels = read_labels(arrays, classes);
+  const std::vector<std::int16_t> labels = read_labels(arrays, classes);
+  all.labels.assign(labels.begin(), labels.end());
   read_images(arrays, [&](const std::vector<std::uint8_t>& pixels) {
     all.pixels.insert(all.pixels.end(), pixels.begin(), pixels.end());
   });
@@ -221,6 +222,10 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   };
   const std::string images = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 4, 3), }", 96);
   CHECK(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }", 2)) == "none");
+  // Without a dimension for channels there is one.
+  const std::string labels = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }", 2);
+  CHECK(pair(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 4), }", 32), labels) == "none");
+  CHECK(contains(pair(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 3), }", 24), labels), "square"));
   CHECK(contains(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", 3)),
                  "one label for each of the 2 images"));
   CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", 5)), "5 bytes"));

@@ -246,6 +246,31 @@ TEST_CASE("The random start of a sample depends on its number, not on its place 
   CHECK(*std::min_element(large.begin(), large.end()) < -0.099F);
 }
 
+TEST_CASE("A start beside the image is normal, and not kept inside ball or box", "[attack]") {
+  RandomObjective o({3, 32, 32, 1}, 2);
+  std::fill(o.x.begin(), o.x.end(), 0.0F);
+  o.spread = 0.25F;
+  perturb(*attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1}), o);
+  // Mean 0, variance 1, fourth moment 3, to five standard deviations (1, 2 and 96 over the number); pixels beside each
+  // other, which share their words, are not correlated.
+  const std::vector<float> normal(o.seen[0]);
+  const auto pixels = static_cast<double>(normal.size());
+  double first = 0, second = 0, fourth = 0, beside = 0;
+  for (std::size_t i = 0; i < normal.size(); ++i) {
+    const double v = normal[i] / 0.25;
+    first += v / pixels;
+    second += v * v / pixels;
+    fourth += v * v * v * v / pixels;
+    if (i % 2 == 0) beside += 2 * v * normal[i + 1] / 0.25 / pixels;
+  }
+  CHECK(std::abs(first) < 5 / std::sqrt(pixels));
+  CHECK(std::abs(second - 1) < 5 * std::sqrt(2 / pixels));
+  CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96 / pixels));
+  CHECK(std::abs(beside) < 5 * std::sqrt(2 / pixels));
+  CHECK(*std::max_element(normal.begin(), normal.end()) > 0.75F);
+  CHECK(std::equal(normal.begin(), normal.begin() + 3072, normal.begin() + 3072) == false);
+}
+
 TEST_CASE("No attack copies the images and asks for no gradient", "[attack]") {
   RandomObjective o(kImage);
   const auto attack = attacks().at("none")({});
@@ -262,6 +287,7 @@ TEST_CASE("An attack allocates nothing", "[attack][cpu]") {
   for (const std::string& name : attacks().names()) {
     RandomObjective o(kImage);
     const auto attack = attacks().at(name)({.eps = 0.1, .alpha = 0.01, .steps = 4});
+    if (attack->scratch_images() > 0) continue;  // test_searching_attacks.cpp
     const std::int64_t before = allocations;
     perturb(*attack, o);
     CHECK(allocations == before);

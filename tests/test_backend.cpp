@@ -129,6 +129,7 @@ std::vector<ConvSpec> shapes(int block) {
   for (const int size : {9, 10}) {
     all.push_back({.n = 2, .c_in = 3, .h = size, .w = size, .c_out = 16, .image = true});
     all.push_back({.n = 3, .c_in = 2, .h = size, .w = size, .c_out = 32, .image = true});
+    all.push_back({.n = 3, .c_in = 1, .h = size, .w = size, .c_out = 32, .image = true});
     for (const auto& [in, out] :
          {std::pair{16, 16}, std::pair{32, 32}, std::pair{48, 48}, std::pair{64, 64}, std::pair{32, 64}})
       all.push_back({.n = 2, .c_in = in, .h = size, .w = size, .c_out = out});

@@ -80,7 +80,11 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   defaults.eval_eps = 8.0 / 255;
   defaults.eval = {"pgd10"};
   defaults.attack_bn = "eval";
+  defaults.width = 64;
+  defaults.attack_start = "uniform";
+  defaults.average_bn = "raw";
   defaults.lambda = 1;
+  defaults.beta = 0;
   defaults.weight_decay = 1e-4;
   defaults.bandit_rate = 0.1;
   for (const auto& arguments : {std::vector<std::string>{}, {"train"}}) {
@@ -142,13 +146,48 @@ TEST_CASE("the first word chooses the verb") {
                                     .math = "f32",
                                     .seconds = 2.5,
                                     .out = "b"});
-  CHECK(parse({"bench"}).bench == BenchOptions{});
+  BenchOptions defaults;
+  defaults.width = 64;
+  CHECK(parse({"bench"}).bench == defaults);
   CHECK(contains(refusal({"bench", "--second", "3"}), "did you mean '--seconds'?"));
   CHECK(contains(refusal({"bench", "--seconds", "0"}), "'--seconds' must be a number"));
   CHECK(contains(refusal({"bench", "--config", "a.toml"}), "unknown option '--config'"));
   CHECK(contains(refusal({"bensh"}), "did you mean 'bench'?"));
   CHECK(parse({"--version"}).verb == Verb::version);
   CHECK(parse({"plot", "--version"}).verb == Verb::version);
+}
+
+TEST_CASE("export and import have their own options") {
+  const Command out = parse(
+      {"export", "runs/a", "--format", "robustbench", "--weights", "raw", "--evaluation", "eval.json", "--out", "b"});
+  CHECK(out.verb == Command::Verb::export_network);
+  CHECK(out.exported ==
+        ExportOptions{
+            .checkpoint = "runs/a", .format = "robustbench", .weights = "raw", .evaluation = "eval.json", .out = "b"});
+  CHECK(parse({"export", "runs/a", "--out", "b"}).exported.format == "safetensors");
+  CHECK(contains(refusal({"export", "runs/a"}), "give --out PATH"));
+  CHECK(contains(refusal({"export", "runs/a", "--format", "pt", "--out", "b"}), "safetensors, onnx, robustbench"));
+  CHECK(contains(refusal({"export", "runs/a", "--evaluation", "c", "--out", "b"}), "works with --format robustbench"));
+  const Command in = parse({"import",     "a.safetensors", "--network", "resnet18", "--width", "32",    "--activation",
+                            "silu",       "--normalize",   "cifar10",   "--size",   "64",      "--eps", "4/255",
+                            "--new-head", "100",           "--seed",    "7",        "--out",   "b.h5"});
+  CHECK(in.verb == Command::Verb::import_network);
+  CHECK(in.imported == ImportOptions{.file = "a.safetensors",
+                                     .network = "resnet18",
+                                     .width = 32,
+                                     .activation = "silu",
+                                     .normalize = "cifar10",
+                                     .size = 64,
+                                     .eps = 4.0 / 255,
+                                     .new_head = 100,
+                                     .seed = 7,
+                                     .out = "b.h5"});
+  CHECK(parse({"import", "a", "--out", "b"}).imported == ImportOptions{.file = "a", .out = "b"});
+  CHECK(contains(refusal({"import", "a"}), "give --out PATH"));
+  CHECK(contains(refusal({"import", "a", "--network", "vgg", "--out", "b"}), "must be one of auto, "));
+  CHECK(
+      contains(refusal({"import", "a", "--new-head", "1", "--out", "b"}), "of at least 2 and at most 256 or \"none\""));
+  CHECK(contains(refusal({"imprt", "a"}), "did you mean 'import'?"));
 }
 
 TEST_CASE("forecast has its own options") {
@@ -186,7 +225,7 @@ TEST_CASE("forecast has its own options") {
                                         .stale_attack = 2,
                                         .jitter = 0.1,
                                         .out = "dir"});
-  CHECK(parse({"forecast"}).forecast == ForecastOptions{.lambda = 1, .bucket = 1 << 23});
+  CHECK(parse({"forecast"}).forecast == ForecastOptions{.width = 64, .lambda = 1, .bucket = 1 << 23});
   CHECK(parse({"forecast", "--overlap"}).forecast.bucket == 1 << 19);
   CHECK(parse({"forecast", "--attack", "none"}).forecast.lambda == 0);
   CHECK(parse({"help", "forecast"}).text == parse({"forecast", "--help"}).text);
@@ -222,6 +261,30 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "small_cnn",
                                  "--width",
                                  "8",
+                                 "--activation",
+                                 "silu",
+                                 "--normalize",
+                                 "cifar10",
+                                 "--label-smoothing",
+                                 "0.1",
+                                 "--attack-start",
+                                 "gaussian",
+                                 "--average",
+                                 "ema",
+                                 "--average-decay",
+                                 "0.9",
+                                 "--average-from",
+                                 "1",
+                                 "--average-bn",
+                                 "rebuild",
+                                 "--patience",
+                                 "3",
+                                 "--awp-gamma",
+                                 "0.01",
+                                 "--awp",
+                                 "local",
+                                 "--awp-from",
+                                 "1",
                                  "--bn-statistics",
                                  "local",
                                  "--attack",
@@ -374,6 +437,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "bias-correction",
                                              "trust-coefficient",
                                              "loss",
+                                             "beta",
                                              "codec-rank",
                                              "codec-clip",
                                              "aggregator",
@@ -429,7 +493,7 @@ TEST_CASE("the resolved configuration of eval restores every option") {
                                  "--limit",
                                  "7",
                                  "--attack",
-                                 "fgsm",
+                                 "fgsm,pgd+none",
                                  "--attack-steps",
                                  "3",
                                  "--eps",
@@ -448,7 +512,8 @@ TEST_CASE("the resolved configuration of eval restores every option") {
                                  "--restarts",
                                  "2",
                                  "--out",
-                                 "e.json",
+                                 "folder",
+                                 "--save-adversarial",
                                  "--progress",
                                  "3",
                                  "--comm-timeout=9"});
@@ -469,6 +534,19 @@ TEST_CASE("evaluations have settings of their own, of which only eps follows the
         std::vector<std::string>{"pgd7", "fgsm"});
   CHECK(parse({"eval", "--checkpoint", "a", "--eval", "pgd20,pgd"}).eval.eval ==
         std::vector<std::string>{"pgd20", "pgd10"});
+  CHECK(parse({"--eval", "apgd-ce,fab-t,square,pgd50-margin,pgd-cw"}).train.eval ==
+        std::vector<std::string>{"apgd-ce", "fab-t", "square", "pgd50-margin", "pgd10-cw"});
+  CHECK(contains(refusal({"--eval", "fgsm-margin"}), "fgsm climbs a loss of its own"));
+  CHECK(parse({"eval", "--checkpoint", "a", "--eval", "fgsm,pgd+fgsm"}).eval.eval ==
+        std::vector<std::string>{"fgsm", "pgd10+fgsm"});
+  CHECK(parse({"eval", "--checkpoint", "a", "--eval", "aa-standard"}).eval.eval ==
+        std::vector<std::string>{"aa-standard"});
+  CHECK(contains(refusal({"eval", "--checkpoint", "a", "--eval", "aa-quick,pgd+fgsm"}), "two sequences"));
+  CHECK(contains(refusal({"--eval", "aa-quick"}), "which the verb eval runs"));
+  CHECK(contains(refusal({"eval", "--checkpoint", "a", "--save-adversarial", "--out", "b"}), "add aa-quick"));
+  CHECK(contains(refusal({"eval", "--checkpoint", "a", "--eval", "aa-quick", "--save-adversarial"}), "give --out"));
+  CHECK(contains(refusal({"eval", "--checkpoint", "a", "--eval", "aa-quick", "--save-adversarial", "--out", "b.json"}),
+                 "give --out"));
   CHECK(contains(refusal({"--eval", "pgd10,pgd"}), "pgd10 twice"));
   CHECK(contains(refusal({"--eval", "pdg10"}), "unknown attack 'pdg'"));
   CHECK(contains(refusal({"--eval", "pgd0"}), "no number of steps"));
@@ -481,6 +559,48 @@ TEST_CASE("the weight of the clean loss is DAT's with pgd, and nothing with its 
   CHECK(parse({"--attack", "none"}).train.lambda == 0);
   CHECK(parse({"--attack", "fgsm", "--lambda", "0.5"}).train.lambda == 0.5);
   CHECK(parse({"--attack", "pgd", "--lambda", "0"}).train.lambda == 0);
+}
+
+TEST_CASE("each loss has its own weight of the divergence and its own start of the attack") {
+  for (const auto& [loss, beta, start] : {std::tuple{"cross_entropy", 0.0, "uniform"},
+                                          {"trades", 6.0, "gaussian"},
+                                          {"kl", 1.0, "gaussian"},
+                                          {"mart", 5.0, "gaussian"}}) {
+    const TrainOptions options = parse({"--loss", loss}).train;
+    CHECK(options.beta == beta);
+    CHECK(options.attack_start == start);
+    CHECK(options.lambda == (beta == 0 ? 1 : 0));
+    CHECK(parse_train_options(toml_of(options), "again") == options);
+  }
+  CHECK(parse({"--loss", "trades", "--beta", "0"}).train.beta == 0);
+  CHECK(parse({"--loss", "mart", "--attack-start", "uniform"}).train.attack_start == "uniform");
+  // What is taken against the clean images' predictions does not run with batch statistics, fgsm neither.
+  CHECK(parse({"--loss", "trades", "--attack", "fgsm"}).train.attack_bn == "eval");
+  CHECK(parse({"--loss", "mart", "--attack", "fgsm"}).train.attack_bn == "train");
+  CHECK(contains(refusal({"--loss", "trades", "--attack-bn", "train"}), "climbs the divergence"));
+  CHECK(contains(refusal({"--loss", "kl", "--attack-stop", "1"}), "climbs the divergence"));
+  CHECK(contains(refusal({"--beta", "1"}), "--beta works with --loss trades"));
+  CHECK(contains(refusal({"--loss", "mart", "--lambda", "1"}), "--lambda works with --loss cross_entropy"));
+  CHECK(contains(refusal({"--loss", "mart", "--label-smoothing", "0.1"}), "not with mart"));
+  CHECK(contains(refusal({"--label-smoothing", "1"}), "below 1"));
+}
+
+TEST_CASE("weights are perturbed the same way on all ranks, or the option says so") {
+  const TrainOptions options = parse({"--awp-gamma", "0.01", "--awp-from", "10", "--awp", "local"}).train;
+  CHECK(options.awp_gamma == 0.01);
+  CHECK(options.awp_from == 10);
+  CHECK(options.awp == "local");
+  CHECK(contains(refusal({"--awp", "local"}), "add that"));
+  CHECK(contains(refusal({"--awp-from", "3"}), "add that"));
+  CHECK(contains(refusal({"--awp-gamma", "0.01", "--awp", "local", "--deterministic"}), "which --awp local"));
+  CHECK(parse({"--awp-gamma", "0.01", "--deterministic"}).train.deterministic);
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--stale-attack", "2"}, {"--mask", "per_worker"}}) {
+    std::vector<std::string> all = {"--awp-gamma", "0.01"};
+    all.insert(all.end(), other.begin(), other.end());
+    CHECK(contains(refusal(all), "leave one of them off"));
+  }
+  CHECK(contains(refusal({"--awp-gamma", "0.01", "--verify", "5"}), "have been put back"));
 }
 
 TEST_CASE("the resolved configuration has no 'auto' in the place of a number that is known") {
@@ -564,6 +684,24 @@ TEST_CASE("the early stop of the attack is off unless it is asked for, and resto
   CHECK(parse_file("attack-stop = \"off\"\n").train == parse({}).train);
 }
 
+TEST_CASE("the width is the network's own where it is not given") {
+  CHECK(parse({}).train.width == 64);
+  CHECK(parse({"--network", "wrn28_10"}).train.width == 160);
+  CHECK(parse({"--network", "wrn28_10", "--width", "32"}).train.width == 32);
+  CHECK(parse({"bench", "--network", "wrn34_10"}).bench.width == 160);
+  CHECK(parse({"forecast"}).forecast.width == 64);
+}
+
+TEST_CASE("a network's activation and normalization are kept as they are given, and checked") {
+  CHECK(parse({}).train.activation == "relu");
+  CHECK(parse({}).train.normalize == "none");
+  const Command command = parse({"--activation", "silu", "--normalize", "0.1307,0.3081"});
+  CHECK(parse_file(command.resolved_toml).train == command.train);
+  CHECK(command.train.normalize == "0.1307,0.3081");
+  CHECK(contains(refusal({"--normalize", "0.5"}), "--normalize must be none, cifar10, cifar100, or the means"));
+  CHECK(contains(refusal({"--activation", "swish"}), "relu, silu"));
+}
+
 TEST_CASE("what --print-config prints is a configuration file with the same options") {
   const Command command = parse({"--lr", "0.3", "--data", "a.h5", "--print-config"});
   CHECK(command.verb == Command::Verb::print);
@@ -614,6 +752,30 @@ TEST_CASE("names that other programs use are refused with ours") {
   CHECK(contains(file_refusal("learning_rate = 0.1\n"), "did you mean 'lr'?"));
   for (const std::string verb : {"test", "evaluate"})
     CHECK(refusal({verb}) == "unknown verb '" + verb + "'; did you mean 'eval'?");
+}
+
+TEST_CASE("averaging is described by options that fit together") {
+  CHECK(parse({}).train.average == "none");
+  CHECK(parse({}).train.average_bn == "raw");
+  CHECK(parse({"--average", "ema"}).train.average_bn == "raw");
+  CHECK(parse({"--average", "ema"}).train.average_decay == 0.995);
+  CHECK(parse({"--average", "swa", "--average-from", "55"}).train.average_bn == "rebuild");
+  CHECK(parse({"--average", "swa", "--average-bn", "ema"}).train.average_bn == "ema");
+  // What is printed is read again, also where nothing is averaged.
+  CHECK(parse_file(parse({}).resolved_toml).train.average_bn == "raw");
+  CHECK(contains(refusal({"--average", "mean"}), "none, ema, swa"));
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"decay", "0.9"}, {"from", "1"}, {"bn", "rebuild"}})
+    CHECK(contains(refusal({"--average-" + option, value}), "work with --average ema or swa"));
+  CHECK(contains(refusal({"--average", "swa", "--average-decay", "0.9"}), "works with --average ema, not with swa"));
+  CHECK(contains(refusal({"--average", "ema", "--average-decay", "1"}), "below 1"));
+  CHECK(contains(refusal({"--average", "ema", "--average-bn", "ema", "--bn-statistics", "local"}), "raw or rebuild"));
+  CHECK(contains(refusal({"--swa-start", "3"}), "did you mean '--average-from'?"));
+  CHECK(contains(refusal({"--patience", "3"}), "add --holdout N"));
+  CHECK(contains(refusal({"--patience", "3", "--holdout", "10", "--eval-every", "0"}), "--eval-every at least 1"));
+  CHECK(parse({"--patience", "3", "--holdout", "10"}).train.patience == 3);
+  CHECK(parse({"eval", "--checkpoint", "a.h5"}).eval.weights == "auto");
+  CHECK(contains(refusal({"eval", "--checkpoint", "a.h5", "--weights", "swa"}), "auto, raw, average"));
 }
 
 TEST_CASE("help VERB is VERB --help") {
@@ -865,6 +1027,8 @@ TEST_CASE("the help of every verb names its options and defaults in at most 80 c
                                                        {"data", "convert"},
                                                        {"data", "synthetic"},
                                                        {"data", "inspect"},
+                                                       {"export"},
+                                                       {"import"},
                                                        {"plot"}};
   for (std::vector<std::string> arguments : verbs) {
     arguments.push_back("--help");

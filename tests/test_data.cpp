@@ -245,6 +245,24 @@ TEST_CASE("A user's file without attributes is accepted: int64 labels, a user bl
   CHECK(contains(inspect_dataset(folder / "data.h5"), "none recorded"));
 }
 
+TEST_CASE("A training image may have no label, a test image must have one") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "some.h5", {{4, 6, 6, 3}, {3, -1, 0, -1}});
+  const auto set = open_dataset({folder / "some.h5"}, "train", 0);
+  CHECK(set->info().classes == 4);
+  CHECK(set->label(0) == 3);
+  CHECK(set->label(1) == -1);
+  CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
+  write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
+  CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
+  CHECK(content_hash(*set) != content_hash(*open_dataset({folder / "all.h5"}, "train", 0)));
+  {
+    Hdf5File file = Hdf5File::create(folder / "test.h5", 0);
+    write_split(file, "test", {{2, 6, 6, 3}, {0, -1}});
+  }
+  CHECK_THROWS_AS(open_dataset({folder / "test.h5"}, "test", 0), Error);
+}
+
 TEST_CASE("The highest label of either split counts as a class, and there are at least two classes") {
   const TemporaryFolder folder;
   write_data_file(folder / "more.h5", {{2, 6, 6, 3}, {7, 0}});
@@ -346,8 +364,8 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
   refused("not a whole HDF5 file");
   write_data_file(path, {{4, 6, 6, 3}, {0, 2, 1, 256}});
   refused("label 256 of sample 3 in /train/labels is not in 0..255");
-  write_data_file(path, {{4, 6, 6, 3}, {0, -1, 1, 2}});
-  refused("label -1 of sample 1 in /train/labels");
+  write_data_file(path, {{4, 6, 6, 3}, {0, -2, 1, 2}});
+  refused("label -2 of sample 1 in /train/labels is not in 0..255, nor -1 for unknown");
   write_data_file(path, {{4, 6, 6, 3}, {0, 1, 2}});
   refused("/train/labels must hold one number for each of the 4 images");
   write_data_file(path, {{4, 6, 5, 3}, {0, 1, 2, 0}});
@@ -802,7 +820,7 @@ TEST_CASE("A batch is read in the order of the file, and lies in the order of th
     mutable std::vector<std::int64_t> order;
     [[nodiscard]] const DatasetInfo& info() const override { return set->info(); }
     [[nodiscard]] std::int64_t size() const override { return set->size(); }
-    [[nodiscard]] std::uint8_t label(std::int64_t index) const override { return set->label(index); }
+    [[nodiscard]] int label(std::int64_t index) const override { return set->label(index); }
     void read(std::int64_t index, std::uint8_t* pixels) const override {
       order.push_back(index);
       set->read(index, pixels);

@@ -181,7 +181,7 @@ TEST_CASE("Programs of an early stop halve", "[attack]") {
   CHECK(early_stop_sizes(1) == std::vector<int>{1});
 }
 
-TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[attack]") {
+TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[attack][long]") {
   const DType storage = GENERATE(DType::f32, DType::f16, DType::bf16);
   Fixture f(storage);
   if (f.refused()) {
@@ -293,7 +293,7 @@ TEST_CASE("An attack on samples that depend on each other cannot be stopped earl
   CHECK(code == ExitCode::usage);
 }
 
-TEST_CASE("training counts the passes of its attack, and those that an early stop saves", "[trainer]") {
+TEST_CASE("training counts the passes of its attack, and those that an early stop saves", "[trainer][long]") {
   TrainOptions options = small_run();
   options.micro_batch = GENERATE(16, 8);
   options.attack_steps = 3;

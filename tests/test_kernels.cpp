@@ -297,6 +297,90 @@ TEST_CASE("The gradient of the affine map, with every choice of what is given", 
     }
 }
 
+TEMPLATE_TEST_CASE("SiLU of the affine map, its slope, and the gradient through it", "[kernels]", float, Half,
+                   BFloat16) {
+  using T = TestType;
+  // Storing rounds once, by half a unit in the last place; subnormal numbers of f16 by 2^-25, floats by nothing.
+  const double unit = std::is_same_v<T, float> ? 0 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
+  const double least = std::is_same_v<T, Half> ? 0x1p-25 : 1e-35;  // exp(-87) * 120: where the logistic function ends
+  const auto silu = [](double z) { return z / (1 + std::exp(-z)); };
+  const auto slope_of = [](double z) {
+    const double s = 1 / (1 + std::exp(-z));
+    return s * (1 + z * (1 - s));
+  };
+  for (const Case& c : cases()) {
+    StoredFixture<T> f(c);
+    Shared<T> slope = f.before;
+    const auto check = [&](const auto& argument, double argument_roundings) {
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < f.n; ++i) {
+        const double z = argument(i), off = argument_roundings * kUnit, s = 1 / (1 + std::exp(-z));
+        // exp(-z) is off by four roundings: half of one in the reduced argument, the last two steps of the series, what
+        // that leaves out. Three more make the logistic function, up to five what follows. The slope changes by at most
+        // half of what z does, SiLU by 1.1 of that.
+        const double y = silu(z), y_error = 12 * kUnit * std::abs(y) + 1.1 * off;
+        const double d = slope_of(z), d_error = 12 * kUnit * s * (1 + std::abs(z) * (1 - s)) + 0.5 * off;
+        wrong += std::abs(double(f.at(f.out, i)) - y) > y_error + unit * (std::abs(y) + y_error) + least;
+        wrong += std::abs(double(f.at(slope, i)) - d) > d_error + unit * (std::abs(d) + d_error) + least;
+      }
+      INFO(f.layout.c << "x" << f.layout.h << "x" << f.layout.w << ", block " << f.layout.block);
+      CHECK(wrong == 0);
+    };
+    run(groups(f.n),
+        AffineSilu<T>{f.a.data(), f.scale.data(), f.shift.data(), f.out.data(), slope.data(), f.layout, f.n});
+    // Scales are powers of two up to 4: one rounding, of a sum below 5.
+    check([&](auto i) { return double(f.per_channel(f.scale, i)) * f.at(f.a, i) + f.per_channel(f.shift, i); }, 5);
+
+    // Up to where exp(-z) is no float; in place.
+    for (T& x : f.out) x = Stored<T>::from(120 * to_float(f.a[static_cast<std::size_t>(&x - f.out.data())]));
+    const Shared<T> wide = f.out;
+    run(groups(f.n), AffineSilu<T>{f.out.data(), nullptr, nullptr, f.out.data(), slope.data(), f.layout, f.n});
+    check([&](auto i) { return double(f.at(wide, i)); }, 0);
+
+    for (int choice = 0; choice < 8; ++choice) {
+      const bool extra = (choice & 1) != 0, scale = (choice & 2) != 0, add = (choice & 4) != 0;
+      f.out = f.before;
+      run(groups(f.n), AffineSiluGradient<T>{f.a.data(), extra ? f.b.data() : nullptr, scale ? f.scale.data() : nullptr,
+                                             slope.data(), f.out.data(), f.layout, f.n, add});
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < f.n; ++i) {
+        double d = f.at(f.a, i) + double(extra ? f.at(f.b, i) : 0);
+        d *= f.at(slope, i);
+        if (scale) d *= f.per_channel(f.scale, i);
+        const double before = add ? f.at(f.before, i) : 0, error = 4 * kUnit * (std::abs(d) + std::abs(before));
+        wrong += std::abs(f.at(f.out, i) - (d + before)) > error + unit * (std::abs(d + before) + error) + least;
+      }
+      INFO("choice " << choice);
+      CHECK(wrong == 0);
+    }
+  }
+  // What is not a number stays visible.
+  Shared<T> x(16, Stored<T>::from(std::numeric_limits<float>::quiet_NaN())), y(16, Stored<T>::from(0)), slope = y;
+  run(1, AffineSilu<T>{x.data(), nullptr, nullptr, y.data(), slope.data(), {16, 1, 1, 16}, 16});
+  CHECK(std::all_of(y.begin(), y.end(), [](T v) { return std::isnan(to_float(v)); }));
+  CHECK(std::all_of(slope.begin(), slope.end(), [](T v) { return std::isnan(to_float(v)); }));
+}
+
+TEST_CASE("Images are normalized by channel, whether these come first or last", "[kernels]") {
+  for (const int channels : {1, 3, 4})
+    for (const bool last : {false, true}) {
+      const Layout layout{channels, 5, 3, last ? channels : 1};
+      const std::int64_t n = 2 * layout.elements();
+      const Shared<float> x = shared_random(n, 1, 0, 1);
+      Shared<float> y(x.size(), 0.0F);
+      const float mean[] = {0.5F, 0.25F, 0.7F, 0.1F}, deviation[] = {0.2F, 0.3F, 0.25F, 1.5F};
+      NormalizeImages kernel{.x = x.data(), .y = y.data(), .layout = layout, .mean = {}, .deviation = {}};
+      std::copy_n(mean, channels, kernel.mean);
+      std::copy_n(deviation, channels, kernel.deviation);
+      run(n, kernel);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const int c = layout.channel(i);
+        const double difference = static_cast<float>(at(x, i) - double(mean[c]));
+        REQUIRE(y[static_cast<std::size_t>(i)] == static_cast<float>(difference / deviation[c]));
+      }
+    }
+}
+
 TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
   for (const auto& [layout, n] : cases()) {
     Fixture f({layout, n});
@@ -348,17 +432,25 @@ TEST_CASE("Softmax cross-entropy agrees with double precision, for large logits 
       for (int i = 0; i < kSamples; ++i) {
         const float* z = logits.data() + i * classes;
         const float* best = std::max_element(z, z + classes);
-        double total = 0;
-        for (int k = 0; k < classes; ++k) total += std::exp(double(z[k]) - *best);
+        double rest = 0, others = 0;
         const int label = labels[static_cast<std::size_t>(i)];
-        const double margin = double(*best) - z[label];
-        // A sum of `classes` exponentials, each good to a few roundings, and one rounding of the margin.
-        CHECK(std::abs(at(loss, i) - (std::log(total) + margin)) <= 2 * kUnit * (classes + 4 + margin));
+        for (int k = 0; k < classes; ++k) {
+          const double one = std::exp(double(z[k]) - *best);
+          if (z + k != best) rest += one;
+          if (k != label) others += one;
+        }
+        const double margin = double(*best) - z[label], expected_loss = std::log1p(rest) + margin;
+        // A sum of `classes` exponentials, each good to a few roundings and that of its exponent, which is at most 88
+        // where it is a normal number; all that is left where the label's is nearly everything.
+        constexpr double kLargest = 88, kSmallest = 2e-38;
+        CHECK(std::abs(at(loss, i) - expected_loss) <=
+              2 * kUnit * (classes + 4 + kLargest) * expected_loss + kSmallest);
         CHECK(at(correct, i) == (best - z == label ? 1 : 0));
         right += at(correct, i) == 1;
         for (int k = 0; k < classes; ++k) {
-          const double expected = scale * (std::exp(double(z[k]) - *best) / total - (k == label ? 1 : 0));
-          REQUIRE(std::abs(at(gradient, i * classes + k) - expected) <= 2 * kUnit * scale * (classes + 4));
+          const double expected = scale * (k == label ? -others : std::exp(double(z[k]) - *best)) / (1 + rest);
+          REQUIRE(std::abs(at(gradient, i * classes + k) - expected) <=
+                  2 * kUnit * (classes + 4 + kLargest) * std::abs(expected) + kSmallest);
         }
       }
       CHECK((right >= 1 && right < kSamples));

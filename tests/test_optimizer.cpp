@@ -518,3 +518,119 @@ TEST_CASE("The cosine and linear schedules reach zero at the end of the run", "[
     }
   }
 }
+
+namespace {
+
+/// Leaves other numbers at each step, whatever the gradient.
+class Scripted final : public Optimizer {
+ public:
+  Scripted(Backend& backend, Parameters& parameters, std::vector<float> script)
+      : backend_(backend), parameters_(parameters), script_(std::move(script)) {}
+  void step(const ActiveSet&, double) override {
+    const std::vector<float> all(static_cast<std::size_t>(parameters_.size), script_.at(at_++));
+    backend_.copy_to_device(parameters_.values, all.data(), all.size() * sizeof(float));
+  }
+  [[nodiscard]] std::vector<State> state() const override { return {}; }
+
+ private:
+  Backend& backend_;
+  Parameters& parameters_;
+  std::vector<float> script_;
+  std::size_t at_ = 0;
+};
+
+/// The average after each step in which the weights, which begin at `first`, become those of the script.
+std::vector<float> averages(float first, const std::vector<float>& script, const AverageOptions& options) {
+  Model model("sgd", {3});
+  model.set(model.parameters.values, {first, first, first});
+  AveragedOptimizer averaged(*model.backend, model.parameters,
+                             std::make_unique<Scripted>(*model.backend, model.parameters, script), options);
+  averaged.reset();
+  std::vector<float> all;
+  for (std::size_t k = 0; k < script.size(); ++k) {
+    averaged.step(ActiveSet::all(1), 1);
+    averaged.take_up(static_cast<std::int64_t>(k));
+    all.push_back(model.get(averaged.average()).back());
+    CHECK(model.theta().back() == script[k]);
+  }
+  return all;
+}
+
+void check_near(const std::vector<float>& found, const std::vector<double>& expected) {
+  REQUIRE(found.size() == expected.size());
+  // Each average, below 8, is rounded once, and keeps less than what the one before it was off. Then the digits given.
+  for (std::size_t k = 0; k < found.size(); ++k)
+    CHECK(std::fabs(found[k] - expected[k]) <= double(k + 1) * 8 * kEpsilon + 0.5e-7);
+}
+
+}  // namespace
+
+TEST_CASE("An exponential average warms up as published, and begins where it is told", "[optimizer]") {
+  check_near(averages(0, {1, 2, 3, 4}, {}), {.8181818, 1.7045455, 2.6013986, 3.5004995});
+  // Until two steps are done it is the weights; then it keeps 1/10, 2/11, ... of itself.
+  check_near(averages(0, {1, 2, 3, 4}, {.from = 2}), {1, .1 * 1 + .9 * 2, 2.0 / 11 * 1.9 + 9.0 / 11 * 3,
+                                                      3.0 / 12 * (2.0 / 11 * 1.9 + 27.0 / 11) + 9.0 / 12 * 4});
+  // No more than tau.
+  check_near(averages(0, {1, 1, 1, 1}, {.decay = 0.125}), {.875, .984375, .998046875, .999755859375});
+  // An average of what stands still is that, bit for bit.
+  CHECK(averages(0.3F, {0.3F, 0.3F, 0.3F}, {}) == std::vector<float>(3, 0.3F));
+}
+
+TEST_CASE("A stochastic average is the mean of the ends of epochs", "[optimizer]") {
+  check_near(averages(0, {1, 2, 4}, {.rule = "swa"}), {1, 1.5, 2.3333333});
+  // Between two ends it stands still; until the first one it is the weights. Epochs that begin earlier do not count.
+  check_near(averages(0, {1, 2, 3, 4, 5, 6, 7, 9}, {.rule = "swa", .from = 2, .steps_per_epoch = 2}),
+             {1, 2, 3, 4, 4, 5, 5, 19.0 / 3});
+  CHECK(code_of([] { averages(0, {1}, {.rule = "mean"}); }) == ExitCode::usage);
+}
+
+TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layers that stand still", "[optimizer]") {
+  for (const std::string name : kNames) {
+    INFO(name);
+    const std::vector<std::int64_t> sizes = {5, 12000, 40};
+    Model plain(name, sizes, busy(name)), model(name, sizes, busy(name));
+    const std::vector<float> theta = random_floats(plain.parameters.size, 1);
+    for (Model* one : {&plain, &model}) one->set(one->parameters.values, theta);
+    AveragedOptimizer averaged(*model.backend, model.parameters, std::move(model.optimizer), {});
+    averaged.reset();
+    CHECK(model.get(averaged.average()) == theta);
+    for (int k = 0; k < 4; ++k) {
+      // The middle layer takes part in the first step only.
+      const ActiveSet active{{1, k == 0 ? 2.0F : 0.0F, 1.5F}};
+      for (Model* one : {&plain, &model}) one->set(one->parameters.gradients, random_floats(plain.parameters.size, 5));
+      plain.optimizer->step(active, 0.1);
+      const std::vector<float> before = model.get(averaged.average());
+      averaged.step(active, 0.1);
+      averaged.take_up(k);
+      CHECK(model.theta() == plain.theta());
+      const std::vector<float> average = model.get(averaged.average()), now = model.theta();
+      const double keep = (2.0 + k) / (11.0 + k);
+      double off = 0;
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        const double expected = keep * before[i] + (1 - keep) * now[i];
+        // One rounding to f32, and some of doubles.
+        off = std::max(off, std::fabs(average[i] - expected) - (1 + 1e-6) * kEpsilon * std::fabs(expected));
+      }
+      CHECK(off <= 0);
+      CHECK(!std::equal(average.begin() + 5, average.begin() + 12005, before.begin() + 5));  // the middle layer
+    }
+    // Its state is the optimizer's and one array more, its numbers the optimizer's and one more.
+    CHECK(averaged.state().size() == plain.optimizer->state().size() + 1);
+    CHECK(averaged.state().back().name == "average");
+    std::vector<double> numbers = plain.optimizer->numbers();
+    numbers.push_back(4);
+    CHECK(averaged.numbers() == numbers);
+    averaged.restore(plain.optimizer->numbers());
+    CHECK(averaged.taken() == 0);
+    averaged.restore(numbers);
+    CHECK(averaged.numbers() == numbers);
+    numbers.push_back(1);
+    CHECK(code_of([&] { averaged.restore(numbers); }) == ExitCode::checkpoint);
+    const ActiveSet all = ActiveSet::all(3);
+    if (test::test_device() != "cpu") continue;  // what a launch allocates is the runtime's
+    CHECK(allocations_in(3, [&] {
+            averaged.step(all, 0.1);
+            averaged.take_up(4);
+          }) == 0);
+  }
+}

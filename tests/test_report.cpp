@@ -612,6 +612,44 @@ TEST_CASE("Progress is plain lines without a terminal, and nothing where it is u
   }
 }
 
+TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  std::vector<EvaluationRecord> records(2, evaluation_at(5));
+  records[1].weights = "average";
+  records[1].clean_acc = 0.75;
+  records[1].adv_acc = 0.5;
+  FinalResult result;
+  result.evaluations = records;
+  std::string last;
+  {
+    CapturedOutput output(folder / "output");
+    Report report(facts, -1);
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    report.evaluation(records);
+    last = report.finish(result);
+  }
+  CHECK(
+      last.starts_with("Final: clean_acc=0.3333 pgd10_acc=0.2857 average_clean_acc=0.7500 average_pgd10_acc=0.5000 "));
+  const std::string text = contents(folder / "output");
+  CHECK(text.find(" 10000 test images: clean 33.33 %") != std::string::npos);
+  CHECK(text.find(" 10000 test images, averaged weights: clean 75.00 %") != std::string::npos);
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  CHECK(summary.find("\nEvaluations on 10000 test images\n") != std::string::npos);
+  CHECK(summary.find("\nEvaluations on 10000 test images, averaged weights\n") != std::string::npos);
+  const auto weights = [&] {
+    return Hdf5File::open(facts.folder + "/results.h5", ExitCode::data).read_texts("history/evaluation/weights");
+  };
+  CHECK(weights() == std::vector<std::string>{"raw", "average"});
+  // Records of earlier versions do not name them.
+  std::string metrics = contents(facts.folder + "/metrics.jsonl");
+  const std::string name = "\"weights\":\"raw\",";
+  metrics.erase(metrics.find(name), name.size());
+  std::ofstream(facts.folder + "/metrics.jsonl") << metrics;
+  write_results(facts);
+  CHECK(weights() == std::vector<std::string>{"raw", "average"});
+}
+
 TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
   CHECK(plan_text(512, 32, 16, 1) == "512 steps, 16 epochs of 32 steps (1 warm-up)");
   CHECK(plan_text(40, 32, 16, 0) == "40 of 512 steps, 16 epochs of 32 steps");
@@ -694,6 +732,7 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   CHECK(contents(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
   CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.0427271,2.236068,0.5\n"));
   CHECK(contents(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+  CHECK(contents(plots + "accuracy.gp").find("average") == std::string::npos);
   CHECK(contents(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = contents(plots + name + ".gp");

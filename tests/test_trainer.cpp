@@ -5,7 +5,9 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "device.hpp"
+#include "pointwise.hpp"
 #include "random_values.hpp"
+#include "replica/model_state.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -59,7 +61,88 @@ TEST_CASE("a steady step allocates nothing, whatever the optimizer and the selec
   options.clip_norm = 0.5;
   options.bias_correction = options.optimizer == "lamb";
   options.nesterov = options.optimizer == "sgd";
+  options.average = options.optimizer == "lamb" ? "ema" : options.optimizer == "sgd" ? "swa" : "none";
+  options.average_bn = options.optimizer == "lamb" ? "ema" : "raw";
   CHECK(allocations_in_steady_steps(options) == 0);
+}
+
+TEST_CASE("a steady step allocates nothing, whatever the loss, with perturbed weights and without", "[trainer][cpu]") {
+  TrainOptions options = test::small_run();
+  options.loss = GENERATE("trades", "kl", "mart");
+  options.awp_gamma = GENERATE(0.0, 0.01);
+  options.micro_batch = GENERATE(16, 8);
+  options.awp = options.micro_batch == 8 ? "local" : "global";
+  options.deterministic = options.awp == "global";
+  CHECK(allocations_in_steady_steps(options) == 0);
+}
+
+namespace {
+
+/// Weights before and after some steps, and the loss in the last one.
+struct Steps {
+  std::string before, after;
+  double loss = 0;
+};
+[[nodiscard]] Steps steps_of(const TrainOptions& options, int steps) {
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  Steps found{trainer.weights_hash(), "", 0};
+  trainer.start();
+  for (int k = 0; k < steps; ++k) {
+    const StepRecord& record = trainer.step(false);
+    found.loss = options.loss == "trades" ? 6 * record.loss_adv + record.loss_clean : record.loss_adv;
+  }
+  found.after = trainer.weights_hash();
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("perturbed weights have a higher loss, and are put back bit for bit", "[trainer][long]") {
+  TrainOptions options = test::small_run();
+  options.loss = GENERATE("cross_entropy", "trades");
+  options.micro_batch = GENERATE(16, 8);
+  options.selector = "all";
+  options.optimizer = "sgd";
+  options.lr = 0;
+  const Steps plain = steps_of(options, 1);
+  CHECK(plain.after == plain.before);
+  options.awp_gamma = 0.05;
+  for (const std::string awp : {"global", "local"}) {
+    options.awp = awp;
+    options.deterministic = awp == "global";
+    CHECK(steps_of(options, 1).loss > plain.loss);
+    CHECK(steps_of(options, 3).after == plain.before);
+  }
+}
+
+TEST_CASE("weights are perturbed from the epoch on that --awp-from names", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.limit_train = 48;  // three steps an epoch
+  options.epochs = 3;
+  TrainOptions awp = options;
+  awp.awp_gamma = 0.01;
+  awp.awp_from = 1;
+  CHECK(weights_after(awp, 3) == weights_after(options, 3));
+  CHECK(weights_after(awp, 4) != weights_after(options, 4));
+  awp.awp_from = 0;
+  CHECK(weights_after(awp, 1) != weights_after(options, 1));
+}
+
+TEST_CASE("a step of perturbed weights that is left out leaves the weights as they were", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.awp_gamma = 1e25;  // weights whose loss is not finite
+  options.max_bad_steps = 2;
+  options.selector = "all";
+  options.awp = GENERATE("global", "local");
+  options.deterministic = options.awp == "global";
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  const std::string before = trainer.weights_hash();
+  trainer.start();
+  (void)trainer.step(false);
+  CHECK(!trainer.skipped().empty());
+  CHECK(trainer.weights_hash() == before);
 }
 
 TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made with, or not at all", "[trainer]") {
@@ -197,6 +280,8 @@ TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
                                                                           {"sgd", "freezeout", "layers", "epoch"},
                                                                           {"sgd", "autofreeze", "layers", "step"}}));
   options.resample = resample;
+  options.loss = selector == "oracle" ? "trades" : selector == "uniform" ? "mart" : "cross_entropy";
+  options.awp_gamma = selector == "oracle" || selector == "exp3" ? 0.01 : 0;
   options.optimizer = optimizer.substr(0, optimizer.find(','));
   options.bias_correction = optimizer == "lamb, corrected";
   options.selector = selector;
@@ -204,6 +289,10 @@ TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   options.budget = 4;  // layers rest: their step counts differ
   options.max_steps = 9;
   options.freeze_t0 = 0.6;
+  options.average = optimizer == "lamb" ? "ema" : optimizer == "sgd" || optimizer == "lamb, corrected" ? "swa" : "none";
+  options.average_bn = optimizer == "lamb" ? "ema" : optimizer == "sgd" ? "rebuild" : "raw";
+  options.limit_train = 48;  // of 3 steps
+  options.epochs = 3;
   const auto world = Communicator::single();
   Trainer straight(*world, options);
   straight.share_state();
@@ -220,8 +309,65 @@ TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   CHECK(resumed.layers().costs() == straight.layers().costs());
   for (int k = 0; k < 4; ++k) (void)resumed.step(false);
   CHECK(resumed.weights_hash() == straight.weights_hash());
+  for (Trainer* one : {&resumed, &straight}) one->complete_average();
   const Checkpoint found = resumed.capture(), wanted = straight.capture();
+  REQUIRE(found.arrays.size() == wanted.arrays.size());
+  for (std::size_t k = 0; k < found.arrays.size(); ++k) CHECK(found.arrays[k].values == wanted.arrays[k].values);
   for (const char* key : {"selector", "p", "active_scale"}) CHECK(found.doubles.at(key) == wanted.doubles.at(key));
+}
+
+TEST_CASE("an evaluation of the average is that of a network with these weights, and changes nothing",
+          "[trainer][long]") {
+  TrainOptions options = test::small_run();
+  const auto [rule, statistics] = GENERATE(table<std::string, std::string>(
+      {{"ema", "raw"}, {"ema", "ema"}, {"ema", "rebuild"}, {"swa", "rebuild"}, {"swa", "ema"}}));
+  INFO(rule << ", statistics " << statistics);
+  options.average = rule;
+  options.average_bn = statistics;
+  options.micro_batch = 8;
+  options.limit_train = 40;  // of 3 steps, the last with micro-batches of 4
+  options.limit_test = 37;
+  options.epochs = 3;
+  const auto world = Communicator::single();
+  TrainOptions plain = options;
+  plain.average = "none";
+  plain.average_bn = "raw";
+  Trainer trainer(*world, options), raw(*world, plain);
+  for (Trainer* one : {&trainer, &raw}) {
+    one->share_state();
+    one->start();
+    for (int k = 0; k < 7; ++k) (void)one->step(false);
+  }
+  CHECK(trainer.weights_hash() == raw.weights_hash());
+  const std::vector<EvaluationRecord> found = trainer.evaluate(), of_raw = raw.evaluate();
+  REQUIRE((found.size() == 2 && of_raw.size() == 1));
+  const auto figures = [](const EvaluationRecord& r) {
+    return std::tuple{r.clean_acc, r.adv_acc, r.clean_loss, r.adv_loss, r.images};
+  };
+  CHECK(found[0].weights == "raw");
+  CHECK(figures(found[0]) == figures(of_raw[0]));
+  CHECK(found[1].weights == "average");
+  CHECK(figures(found[1]) != figures(of_raw[0]));
+  CHECK(trainer.weights_hash() == raw.weights_hash());
+
+  const Checkpoint state = trainer.capture(), before = raw.capture();
+  for (const Checkpoint::Array& array : before.arrays)
+    CHECK(state.array(array.name, array.shape).values == array.values);
+  Checkpoint replaced = before;
+  for (Checkpoint::Array& array : replaced.arrays) {
+    const std::string name = "optim/average/" + array.name.substr(array.name.find('/') + 1);
+    const bool own = array.name.starts_with("param/") || (array.name.starts_with("bn/") && statistics != "raw");
+    if (own) array.values = state.array(name, array.shape).values;
+  }
+  CHECK(has_average_statistics(state) == (statistics != "raw"));
+  raw.restore(replaced);
+  CHECK(figures(raw.evaluate()[0]) == figures(found[1]));
+
+  // The next step makes what was rebuilt void, where the average changes in it; the step after that ends an epoch.
+  (void)trainer.step(false);
+  CHECK(has_average_statistics(trainer.capture()) == (statistics == "ema" || (statistics != "raw" && rule == "swa")));
+  (void)trainer.step(false);
+  CHECK(has_average_statistics(trainer.capture()) == (statistics == "ema"));
 }
 
 TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those that are measured are in checkpoints",
@@ -310,7 +456,7 @@ TEST_CASE("a loss that is not finite ends the run before the weights are touched
   CHECK(caught);
 }
 
-TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer]") {
+TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer][long]") {
   TrainOptions options = test::small_run();
   options.micro_batch = GENERATE(16, 8);
   options.limit_train = 56;  // epochs end with a part of a batch
@@ -502,6 +648,70 @@ TEST_CASE("an attack sees logits, losses and correctness of each sample, whateve
   a.gradient_step(0.01F, 0.03F);
   b.gradient();
   CHECK(test::to_host(*backend, a.scratch, kScratch * a.scratch_stride) == values);
+}
+
+TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the size of the passes", "[trainer]") {
+  const auto backend = test::test_backend();
+  constexpr int kSize = 12, kClasses = 10, kCapacity = 6, kCount = 5;
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  model.initialize(1);
+  // At first the logits hardly depend on the image, and the divergence would be less than float's rounding.
+  for (const Segment& segment : model.parameters.segments) {
+    std::vector<float> values = model.download(segment, model.parameters.values);
+    for (float& value : values) value *= 3;
+    model.upload(segment, values, model.parameters.values);
+  }
+  Images images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
+  FrozenProgram whole(model, kCapacity), part(model, 2);
+  FrozenObjective at_once(images, whole), in_parts(images, part);
+  for (FrozenObjective* objective : {&at_once, &in_parts}) objective->allow_reference();
+  backend->commit_workspace();
+  images.count = kCount;
+  const auto pixels = test::random_values(kCapacity * images.layout.elements(), 3, 0, 1);
+  backend->copy_to_device(images.clean, pixels.data(), pixels.size() * sizeof(float));
+  const std::vector<std::int64_t> ids = {0, 1, 2, 3, 4, 5};
+  backend->copy_to_device(images.ids, ids.data(), ids.size() * sizeof(std::int64_t));
+  const std::vector<std::int32_t> labels(kCapacity, -1);  // nobody asks for them
+  backend->copy_to_device(images.labels, labels.data(), labels.size() * sizeof(std::int32_t));
+  const AttackGoal goal{.loss = kl_divergence, .reference = true, .spread = kNearStart};
+  const auto attack = attacks().at("pgd")({.eps = 0.2, .alpha = 0.1, .steps = 3});
+  std::vector<std::vector<float>> losses;
+  for (FrozenObjective* objective : {&at_once, &in_parts}) {
+    objective->prepare(1, Purpose::attack_start, 0, goal);
+    // At the clean images the divergence is nothing.
+    each(backend->device(), kernels::groups(kCapacity * images.layout.elements()),
+         kernels::Add<float>{images.clean, nullptr, images.x_adv, kCapacity * images.layout.elements()});
+    objective->forward();
+    for (const float loss : test::to_host(*backend, objective->losses, kCount)) CHECK(std::abs(loss) < 1e-6F);
+    attack->perturb(*objective);
+    objective->forward();
+    losses.push_back(test::to_host(*backend, objective->losses, kCount));
+    for (const float loss : losses.back()) CHECK(loss > 1e-5F);
+    // The next attack, of an evaluation, knows nothing of it.
+    objective->prepare(1, Purpose::evaluation_start, 0);
+    CHECK(objective->loss == cross_entropy);
+    CHECK(objective->spread == 0);
+  }
+  for (std::size_t i = 0; i < losses[0].size(); ++i) CHECK(losses[1][i] == Approx(losses[0][i]).epsilon(1e-3));
+}
+
+TEST_CASE("the running statistics take up the passes in the order that the loss says, one of them twice", "[trainer]") {
+  // Which ones these are is for the reference outside to say.
+  const auto run = [](const std::string& loss) {
+    TrainOptions options = test::small_run();
+    options.loss = loss;
+    options.lambda = 1;
+    const auto world = Communicator::single();
+    Trainer trainer(*world, options);
+    trainer.start();
+    (void)trainer.step(false);
+    return trainer.capture().integers.at("batches_tracked");
+  };
+  CHECK(run("cross_entropy") == 2);
+  CHECK(run("trades") == 3);
+  CHECK(run("kl") == 2);
+  CHECK(run("mart") == 2);
 }
 
 TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {

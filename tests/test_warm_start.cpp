@@ -191,7 +191,7 @@ TEST_CASE("A checkpoint holds the perturbations of all samples, and refuses anot
 
 TEST_CASE(
     "With a reset in every epoch a run is the one without a warm start; with fewer it is from the second epoch on",
-    "[trainer]") {
+    "[trainer][long]") {
   TrainOptions options = some_epochs();
   options.lambda = GENERATE(0.0, 1.0);
   options.attack = GENERATE("pgd", "fgsm");
@@ -242,7 +242,7 @@ TEST_CASE("With the last step reused, a run trains on K - 1 steps and keeps K", 
   CHECK(state(3, true, kEpoch + 1).first != state(2, false, kEpoch + 1).first);
 }
 
-TEST_CASE("A state with perturbations continues bit for bit", "[trainer]") {
+TEST_CASE("A state with perturbations continues bit for bit", "[trainer][long]") {
   TrainOptions options = some_epochs();
   options.warm_start = 3;
   options.attack = GENERATE("pgd", "fgsm");

@@ -14,11 +14,7 @@ cmake -B build/tsan "${generator[@]}" --preset asan -DDAT_SANITIZE=thread -DDAT_
 cmake --build build/tsan --target dat_tests dat_mpi_tests dat_hpc --parallel "$(nproc)"
 
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1" OMP_NUM_THREADS=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_MCA_btl_vader_single_copy_mechanism=none
-if [ "$(id -u)" -eq 0 ]; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
+eval "$(python3 tests/mpi_environment.py)"
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 failed=0

@@ -39,11 +39,13 @@ def images_and_labels(batch, size=32):
 @torch.no_grad()
 def initialize(model):
     """Convolutions and the last layer as Model::initialize(1) draws them; batch norms are 1 and 0."""
+    weights = None
     for k, (name, parameter) in enumerate(model.named_parameters()):
-        if parameter.dim() == 1 and name != "linear.bias":
+        if parameter.dim() == 1 and name not in ("linear.bias", "fc.bias"):
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
             continue
-        fan_in = model.linear.in_features if name == "linear.bias" else parameter[0].numel()
+        weights = parameter if parameter.dim() > 1 else weights  # a bias comes behind its weights
+        fan_in = weights[0].numel()
         groups = (parameter.numel() + 3) // 4
         words = np.stack(random_words(kInitialWeights, k, np.arange(groups)), axis=1).ravel()[: parameter.numel()]
         values = (np.float32(2) * uniform(words) - np.float32(1)) * np.float32(1 / np.sqrt(float(fan_in)))

@@ -13,6 +13,7 @@ kEps, kAlpha = 8 / 255, 2 / 255
 kLossScale = 1024.0  # keeps gradients in the range of 16-bit floats; the sign is all that counts
 kSmallCnn = (("conv1", 1), ("conv2", 2), ("conv3", 1))
 kBlocks = [(f"layer{stage}.{index}", 2 if stage > 1 and index == 0 else 1) for stage in (1, 2, 3, 4) for index in (0, 1)]
+kPreActivation = reference.PreActBlock, reference.PreActBottleneck, reference.WideBlock
 
 
 def scaled_loss(logits, labels):
@@ -49,16 +50,26 @@ def post_activation(weights, x):
     return y
 
 
-def pre_activation(weights, x):
-    y = convolution(weights, "conv1", x)
-    for block, stride in kBlocks:
-        shortcut = block + ".shortcut.0"
-        scale, shift = weights[block + ".bn1"]
-        a = relu(y * scale + shift)
-        skip = convolution(weights, shortcut, a, stride) if shortcut in weights else y
-        a = relu(convolution(weights, block + ".conv1", a, stride))
-        y = convolution(weights, block + ".conv2", a).add_(skip)
-    return y
+class PreActivation:
+    """The body of a network of pre-activated blocks, for each of which `blocks` has the name, the names of the shortcut
+    convolution (or None), and the strides of the convolutions; where `last`, a batch norm stands before the pool."""
+
+    def __init__(self, blocks, last):
+        self.blocks, self.last = blocks, last
+
+    def __call__(self, weights, x):
+        y = convolution(weights, "conv1", x)
+        for block, shortcut, strides in self.blocks:
+            scale, shift = weights[block + ".bn1"]
+            a = relu(y * scale + shift)
+            skip = convolution(weights, shortcut, a, max(strides)) if shortcut else y
+            for k, stride in enumerate(strides[:-1], 1):
+                a = relu(convolution(weights, f"{block}.conv{k}", a, stride))
+            y = convolution(weights, f"{block}.conv{len(strides)}", a, strides[-1]).add_(skip)
+        if self.last:
+            scale, shift = weights["bn1"]
+            y = relu(y * scale + shift)
+        return y
 
 
 class FoldedNetwork:
@@ -67,26 +78,43 @@ class FoldedNetwork:
 
     def __init__(self, model, dtype, channel_multiple=1):
         modules = dict(model.named_modules())
-        self.dtype, self.multiple, self.linear, self.weights, self.sources = dtype, channel_multiple, model.linear, {}, {}
+        self.dtype, self.multiple, self.linear = dtype, channel_multiple, reference.head(model)
+        self.weights, self.sources = {}, {}
         if isinstance(model, reference.SmallCnn):
             self.body = small_cnn
             for k in (1, 2, 3):
                 self.add(f"conv{k}", modules[f"conv{k}"], modules[f"bn{k}"])
+        elif any(isinstance(module, kPreActivation) for module in modules.values()):
+            self.add_pre_activation(modules)
         else:
             self.add_resnet18(modules)
         self.weights["linear"] = tuple(p.detach().to(dtype, copy=True) for p in self.linear.parameters())
 
     def add_resnet18(self, modules):
-        post = isinstance(modules["layer1.0"], reference.BasicBlock)
-        self.body = post_activation if post else pre_activation
-        self.add("conv1", modules["conv1"], modules.get("bn1"))
+        self.body = post_activation
+        self.add("conv1", modules["conv1"], modules["bn1"])
         for block, _ in kBlocks:
-            if not post:
-                self.add(block + ".bn1", None, modules[block + ".bn1"])
-            self.add(block + ".conv1", modules[block + ".conv1"], modules[block + (".bn1" if post else ".bn2")])
-            self.add(block + ".conv2", modules[block + ".conv2"], modules[block + ".bn2"] if post else None)
+            self.add(block + ".conv1", modules[block + ".conv1"], modules[block + ".bn1"])
+            self.add(block + ".conv2", modules[block + ".conv2"], modules[block + ".bn2"])
             if block + ".shortcut.0" in modules:
-                self.add(block + ".shortcut.0", modules[block + ".shortcut.0"], modules.get(block + ".shortcut.1"))
+                self.add(block + ".shortcut.0", modules[block + ".shortcut.0"], modules[block + ".shortcut.1"])
+
+    def add_pre_activation(self, modules):
+        self.add("conv1", modules["conv1"], None)
+        blocks = []
+        for block in (name for name, module in modules.items() if isinstance(module, kPreActivation)):
+            count = 3 if block + ".conv3" in modules else 2
+            self.add(block + ".bn1", None, modules[block + ".bn1"])
+            for k in range(1, count + 1):
+                self.add(f"{block}.conv{k}", modules[f"{block}.conv{k}"], modules.get(f"{block}.bn{k + 1}"))
+            shortcuts = [name for name in (block + ".shortcut.0", block + ".convShortcut") if name in modules]
+            for name in shortcuts:
+                self.add(name, modules[name], None)
+            strides = [modules[f"{block}.conv{k}"].stride[0] for k in range(1, count + 1)]
+            blocks.append((block, shortcuts[0] if shortcuts else None, strides))
+        if "bn1" in modules:
+            self.add("bn1", None, modules["bn1"])
+        self.body = PreActivation(blocks, "bn1" in modules)
 
     def add(self, name, convolution, norm):
         """The convolution with the norm behind it; either may be missing."""

@@ -269,7 +269,7 @@ def reason_to_skip(form, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", default="resnet18", choices=("resnet18", "preact_resnet18"))
+    parser.add_argument("--network", default="resnet18", choices=[name for name in reference.NETWORKS if name != "small_cnn"])
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=10, help="of the attack")

@@ -148,7 +148,7 @@ class Trainer:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", default="resnet18", choices=("resnet18", "preact_resnet18", "small_cnn"))
+    parser.add_argument("--network", default="resnet18", choices=list(reference.NETWORKS))
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)

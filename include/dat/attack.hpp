@@ -20,24 +20,32 @@ class Objective {
   Device device;
   Layout layout;
   int n = 0, classes = 0;
-  const float* clean = nullptr;              ///< x
-  float* x_adv = nullptr;                    ///< where the network is asked; the attack leaves its result here
-  float* eta = nullptr;                      ///< the perturbation, the size of the images: the attack's state
-  const float* start = nullptr;              ///< eta to start from (it may be there already); null: a random one
-  const float* dx = nullptr;                 ///< d(sum of losses)/d(x_adv), after gradient(); a scale does not matter
+  const float* clean = nullptr;  ///< x
+  float* x_adv = nullptr;        ///< where the network is asked; the attack leaves its result here
+  float* eta = nullptr;          ///< the perturbation, the size of the images: the attack's state
+  const float* start = nullptr;  ///< eta to start from (it may be there already); null: a random one
+  const float* dx = nullptr;     ///< scale * d(sum of losses)/d(x_adv), after gradient()
+  float scale = 1;
   const std::int32_t* labels = nullptr;      ///< [n]
-  const std::int64_t* sample_ids = nullptr;  ///< [n]: keys of the random start
+  std::int32_t* targets = nullptr;           ///< [n]: where a targeted attack puts its classes (Logits::targets)
+  const std::int64_t* sample_ids = nullptr;  ///< [n]: keys of what is random
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::attack_start;
-  std::uint32_t time = 0;  ///< epoch (training) or 0 (evaluation): the other key
+  std::uint32_t time = 0;  ///< epoch (training) or restart (evaluation): the other key
+  int run = 0;             ///< which of Attack::runs() this is; it is 0 when the objective has been prepared
   /// What gradient() is the gradient of. The attack may change it; it is cross-entropy when the attack begins.
   SampleLoss* loss = cross_entropy;
+  const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
+  float spread = 0;                  ///< of a random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
   /// At x_adv, after forward() or gradient(): [n, classes]; [n] each.
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
   /// Memory for the attack: Attack::scratch_images() arrays the size of the images, one behind the other, of
   /// `scratch_stride` elements each. What is there when the attack begins is undefined.
   float* scratch = nullptr;
   std::int64_t scratch_stride = 0;
+  /// [n]: 1 where the attack is through with an image, which nothing that happens to x_adv can change any more. The
+  /// attack sets all of them, if it calls live() at all.
+  std::int32_t* done = nullptr;
   /// Images that gradients have been computed for so far, those included that only fill up a program.
   std::int64_t passes = 0;
 
@@ -53,20 +61,35 @@ class Objective {
   /// that have left are not computed again. Starts at x + eta and leaves eta; x_adv is undefined. Waits for the device
   /// once per iteration. Error(usage) where samples depend on each other.
   virtual void steps_until_fooled(int steps, int tau, float alpha, float eps);
+  /// How many images the attack is not done with. From then on, and until the objective is prepared anew, gradient()
+  /// and forward() may leave out those that it is done with: their dx, logits, losses and correct are undefined then.
+  /// Waits for the device. An objective that cannot leave any out, and cannot tell, says n.
+  [[nodiscard]] virtual int live() { return n; }
 };
 
 struct AttackOptions {
   double eps = 8.0 / 255;
   double alpha = 0;  ///< step size; 0: the attack's own (pgd 2/255, fgsm 1.25 eps)
   int steps = 10;
-  int stop = -1;  ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
+  int stop = -1;           ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
+  std::string loss = {};   ///< pgd: what it climbs, margin or cw; empty: cross-entropy
+  int classes = 10;        ///< of the network
+  int restarts = 1;        ///< apgd, fab: runs for each target
+  bool best_loss = false;  ///< apgd: leaves the iterate of the highest loss, whether or not one is misclassified
 };
 
 class Attack {
  public:
   virtual ~Attack() = default;
-  /// Leaves the adversarial images in objective.x_adv. Allocates nothing; waits for nothing but for the early stop.
+  /// Leaves the adversarial images in objective.x_adv. Allocates nothing; waits for nothing but for the early stop and
+  /// for live(). An attack that looks for a misclassified image (apgd, fab, square) leaves one where it has found it,
+  /// and the clean image elsewhere.
   virtual void perturb(Objective& objective) const = 0;
+  /// Calls of perturb() that make up the attack, each with another objective.run, on the images that are still right:
+  /// targets times restarts.
+  [[nodiscard]] virtual int runs() const { return 1; }
+  /// What the user should know about how the attack fits this network, a sentence; empty: nothing.
+  [[nodiscard]] virtual std::string notice() const { return {}; }
   /// perturb() in two parts, for an attack that iterates: begin() starts as perturb() does and makes its first `steps`
   /// iterations, which leave the perturbation in objective.eta; resume() takes it from objective.start and goes on
   /// behind `done` iterations. What the network makes of the images may have changed in between. Error(usage): not this
@@ -77,19 +100,25 @@ class Attack {
   virtual void step(Objective& objective) const;
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
-  [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most
+  [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most, of all runs
   [[nodiscard]] virtual double alpha() const { return 0; }     ///< step size; 0: it takes no steps
   /// How many arrays the size of the images it needs beside those of the objective (Objective::scratch).
   [[nodiscard]] virtual int scratch_images() const { return 0; }
+  /// Whether it climbs another loss where options.loss names one.
+  [[nodiscard]] virtual bool takes_loss() const { return false; }
 };
 
-/// An attack as a word: its name in the registry, and behind it, for one of any number of steps, that number: "pgd20".
-/// A word without number gets `steps` where the attack takes one. Error(usage): no such attack, or it takes no number.
+/// An attack as a word: its name in the registry, and behind it, for one of any number of steps, that number, and the
+/// loss that it climbs, unless that is cross-entropy: "pgd20", "pgd50-margin". A word without number gets `steps` where
+/// the attack takes one. Error(usage): no such attack, or it takes no number, or no such loss.
 struct AttackWord {
   std::string name;
-  int steps = 0;  ///< 0: the attack takes none
+  int steps = 0;          ///< 0: the attack takes none
+  std::string loss = {};  ///< AttackOptions::loss
 
-  [[nodiscard]] std::string text() const { return name + (steps > 0 ? std::to_string(steps) : ""); }
+  [[nodiscard]] std::string text() const {
+    return name + (steps > 0 ? std::to_string(steps) : "") + (loss.empty() ? "" : "-" + loss);
+  }
 };
 [[nodiscard]] AttackWord read_attack_word(const std::string& word, int steps);
 /// The step size of an attack of an evaluation: `wanted`, or where that is 0 eps/4 for an attack of any number of

@@ -19,7 +19,9 @@ struct TrainOptions {
   bool augment = true;
 
   std::string network = "preact_resnet18";
-  int width = 64;                         ///< base channels
+  int width = 0;                          ///< channels of the first stage; never 0 in a parsed command
+  std::string activation = "relu";        ///< relu | silu
+  std::string normalize = "none";         ///< as normalization_from takes it
   std::string bn_statistics = "average";  ///< average: running statistics are averaged over ranks each step | local
 
   std::string attack = "pgd";
@@ -33,8 +35,14 @@ struct TrainOptions {
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
   int stale_attack = 0;  ///< iterations of pgd that the next step's first micro-batch has on the old weights
+  std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
   std::string loss = "cross_entropy";
-  double lambda = -1;  ///< weight of the clean loss; never -1 in a parsed command
+  double lambda = -1;          ///< weight of the clean loss; never -1 in a parsed command
+  double beta = -1;            ///< trades, kl, mart: weight of the divergence; -1: the loss's own
+  double label_smoothing = 0;  ///< of the cross-entropies
+  double awp_gamma = 0;        ///< how far weights are perturbed, in parts of their norm; 0: not at all
+  int awp_from = 0;            ///< the epoch that does it first
+  std::string awp = "global";  ///< global: along the gradient of all ranks | local: each rank along its own
 
   std::vector<std::string> eval = {"pgd"};  ///< attacks, as read_attack_word takes them; parsed: with their steps
   double eval_eps = 0;                      ///< 0: eps; never 0 in a parsed command
@@ -53,6 +61,10 @@ struct TrainOptions {
   double clamp_low = 0, clamp_high = 10;
   double clip_norm = 0;               ///< largest norm of the gradient; 0: any
   std::string importance = "inside";  ///< inside | outside
+  std::string average = "none";       ///< of the weights: none | one of average_rules()
+  double average_decay = 0.995;       ///< ema
+  int average_from = 0;               ///< epochs until averaging begins, those of the warm-up included
+  std::string average_bn = "auto";    ///< its batch statistics: raw | rebuild | ema; never auto in a parsed command
   std::string schedule = "step";
   std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up, increasing
   double lr_decay = 0.1;
@@ -88,6 +100,7 @@ struct TrainOptions {
   std::string out;                      ///< empty: the run names its folder by time or job
   std::int64_t max_steps = 0;           ///< 0: no limit
   int eval_every = 10;                  ///< epochs; 0: only at the end
+  std::int64_t patience = 0;            ///< evaluations without a better one on what is held out; 0: any number
   std::int64_t checkpoint_every = 0;    ///< steps; 0: every epoch
   bool checkpoint_async = false;        ///< write checkpoints beside the steps
   std::string on_full = "stop";         ///< stop | continue: where a checkpoint cannot be written
@@ -127,18 +140,20 @@ struct TrainOptions {
 
 /// Options of `eval`.
 struct EvalOptions {
-  std::string checkpoint;         ///< a checkpoint file, or the folder of a run: its newest
-  std::vector<std::string> data;  ///< empty: the data that the network was trained on
-  std::string split = "test";     ///< test | train | holdout
-  std::int64_t limit = 0;         ///< first N samples; 0: all
-  std::vector<std::string> eval = {"pgd"};
-  int attack_steps = 10;  ///< of a pgd without number
-  double eps = 0;         ///< 0: that of the run
-  double alpha = 0;       ///< 0: the attack's own
+  std::string checkpoint;                   ///< a checkpoint file, or the folder of a run: its newest
+  std::vector<std::string> data;            ///< empty: the data that the network was trained on
+  std::string split = "test";               ///< test | train | holdout
+  std::int64_t limit = 0;                   ///< first N samples; 0: all
+  std::string weights = "auto";             ///< auto (the averaged ones, where there are any) | raw | average
+  std::vector<std::string> eval = {"pgd"};  ///< attacks, and one sequence of attacks at most
+  int attack_steps = 10;                    ///< of a pgd without number
+  double eps = 0;                           ///< 0: that of the run
+  double alpha = 0;                         ///< 0: the attack's own
   int restarts = 1;
-  int batch = 128;       ///< images per rank and step
-  std::string out;       ///< file or folder for the results as JSON; empty: none
-  double progress = 10;  ///< seconds between progress lines
+  int batch = 128;                ///< images per rank and step
+  std::string out;                ///< file or folder for the results as JSON; empty: none
+  bool save_adversarial = false;  ///< the images that a sequence has attacked, in the folder `out`
+  double progress = 10;           ///< seconds between progress lines
   double comm_timeout = 120;
   std::uint64_t seed = 1;
   std::string device = "auto";
@@ -153,7 +168,7 @@ struct EvalOptions {
 /// Options of `bench`.
 struct BenchOptions {
   std::string network = "resnet18";
-  int width = 64;
+  int width = 0;   ///< never 0 in a parsed command
   int batch = 64;  ///< images per rank
   int attack_steps = 10;
   std::string attack_precision = "f32";
@@ -170,7 +185,7 @@ struct BenchOptions {
 struct ForecastOptions {
   std::string calibration{};  ///< file; empty: measured now, with the options up to `seconds`
   std::string network = "preact_resnet18";
-  int width = 64;
+  int width = 0;   ///< never 0 in a parsed command
   int batch = 64;  ///< images per rank
   std::string attack = "pgd";
   int attack_steps = 10;
@@ -212,6 +227,33 @@ struct PlotOptions {
   std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
 };
 
+/// Options of `export`.
+struct ExportOptions {
+  std::string checkpoint;              ///< a checkpoint file, or the folder of a run: its newest
+  std::string format = "safetensors";  ///< safetensors | onnx | robustbench
+  std::string weights = "auto";        ///< auto (the averaged ones, where there are any) | raw | average
+  std::string evaluation;              ///< JSON of `eval --out`, for robustbench; empty: no figures
+  std::string out;                     ///< file; of robustbench a folder
+
+  friend bool operator==(const ExportOptions&, const ExportOptions&) = default;
+};
+
+/// Options of `import`.
+struct ImportOptions {
+  std::string file;                 ///< safetensors, state_dict in HDF5, checkpoint, or the folder of a run
+  std::string network = "auto";     ///< auto: as the file says
+  int width = 0;                    ///< 0: as the file says, else the published one
+  std::string activation = "auto";  ///< auto: as the file says, else that of TrainOptions; so is normalize
+  std::string normalize = "auto";
+  int size = 0;            ///< of the images; 0: as the file says, else 32
+  double eps = 0;          ///< radius that it was trained for; 0: as the file says, else that of TrainOptions
+  int new_head = 0;        ///< classes of a last layer that begins anew; 0: the file's is taken
+  std::uint64_t seed = 1;  ///< of the new last layer
+  std::string out;         ///< the checkpoint to write
+
+  friend bool operator==(const ImportOptions&, const ImportOptions&) = default;
+};
+
 /// Options of `slurm`, beside those of `train`.
 struct SlurmOptions {
   int nodes = 1;
@@ -241,6 +283,8 @@ struct Command {
     doctor,
     slurm,
     forecast,
+    export_network,
+    import_network,
     version,
     print
   };
@@ -254,6 +298,8 @@ struct Command {
   BenchOptions bench{};
   SlurmOptions slurm{};
   ForecastOptions forecast{};
+  ExportOptions exported{};
+  ImportOptions imported{};
   std::string resolved_toml{};  ///< train, validate, eval: every option, `key = value` a line, readable with --config
   std::string text{};           ///< print: help or configuration, to be printed instead of running
 };

@@ -22,7 +22,7 @@ struct DatasetInfo {
 /// The names of classes that no file has named: "class 0", "class 1", ...
 [[nodiscard]] std::vector<std::string> numbered_classes(int classes);
 
-/// Labelled uint8 images of one split ("train" or "test") from one or more files: one pool, in the order given.
+/// uint8 images of one split ("train" or "test") from one or more files: one pool, in the order given.
 /// Labels are in memory; pixels are read from disk when asked for (the page cache is shared by the ranks of a node).
 class Dataset {
  public:
@@ -31,7 +31,8 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// How many samples are those of the first file. They come first.
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
-  [[nodiscard]] virtual std::uint8_t label(std::int64_t index) const = 0;
+  /// 0 ... classes - 1; -1: unknown.
+  [[nodiscard]] virtual int label(std::int64_t index) const = 0;
   /// Pixels [size][size][channels] of one sample. Thread-safe. Error(data) where the file has become short.
   virtual void read(std::int64_t index, std::uint8_t* pixels) const = 0;
 };
@@ -40,8 +41,9 @@ class Dataset {
 /// those named in a file; where no file names any, the highest label of all splits + 1. Error(data): a file is missing,
 /// no plain HDF5 (io/hdf5_reader.hpp; convert_dataset makes it), damaged (files made by write_synthetic and
 /// convert_dataset are sealed: file.hpp), has no such split, has
-/// other shapes or types than said, labels out of range, or files that do not fit together. Of several files, those
-/// without test images add none to "test". limit > 0: the first `limit` samples only.
+/// other shapes or types than said, labels out of range (training images may have -1: unknown), or files that do not
+/// fit together. Of several files, those without test images add none to "test". limit > 0: the first `limit` samples
+/// only.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit);
 

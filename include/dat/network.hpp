@@ -12,7 +12,7 @@
 namespace dat {
 
 /// The kinds of nodes. What a kind does in either program is in src/network/nodes/.
-enum class Op : std::uint8_t { input, convolution, batch_norm, relu, add, pool, linear };
+enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, silu, add, pool, linear };
 
 /// One operation of a network and its only result. Nodes are numbered in the order of computation; node 0 are the
 /// images.
@@ -24,6 +24,9 @@ struct Node {
   /// Its parameters, as numbers of segments; -1: it has none. A batch norm's are gamma and beta.
   int weight = -1, bias = -1;
   int norm = -1;  ///< batch norm: its number in Graph::norms
+
+  /// Whether its result are images, or normalized ones: f32 in the backend's image_layout.
+  [[nodiscard]] bool makes_images() const { return op == Op::input || op == Op::normalize; }
 };
 
 /// A batch norm's place in the arrays of statistics, which hold those of all batch norms one after the other.
@@ -33,12 +36,29 @@ struct Norm {
   std::int64_t begin = 0;  ///< its first element in such an array
 };
 
+/// (x - mean) / deviation of each channel, by which a network normalizes its images before its first convolution.
+/// Attacks see and change the images themselves, in [0, 1]. Both empty: images are taken as they are.
+struct Normalization {
+  std::vector<float> mean, deviation;  ///< one number a channel each; deviations are above 0
+};
+
+/// none; cifar10 or cifar100 (the numbers in RobustBench's dm_wide_resnet.py); or the means of all channels, then their
+/// standard deviations, separated by commas. Error(usage): none of these.
+[[nodiscard]] Normalization normalization_from(const std::string& text);
+
+/// What networks have behind their batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
+enum class Activation : std::uint8_t { relu, silu };
+
+/// relu or silu. Error(usage): another name.
+[[nodiscard]] Activation activation_from(const std::string& name);
+
 /// The description of a network, without numbers. NetworkBuilder makes it.
 struct Graph {
   std::vector<Node> nodes;                      ///< in the order of computation; the last one makes the logits
   std::vector<Segment> segments;                ///< the parameters, in PyTorch's order, without gaps
   std::vector<Norm> norms;                      ///< the batch norms, in the order of their nodes
   std::int64_t parameters = 0, statistics = 0;  ///< elements of all segments; channels of all batch norms
+  Normalization normalization{};                ///< what Op::normalize does, where there is that node
 
   /// For each node, the nodes that read its result; twice, where one reads it twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
@@ -51,23 +71,30 @@ struct NetworkOptions {
   int size = 32;     ///< height = width of the images
   int channels = 3;  ///< of the images
   int classes = 10;
+  Activation activation = Activation::relu;
+  Normalization normalization{};
 };
 
 /// Records a network, node by node. Each of these functions adds a node, and returns its number for those that read it.
 /// Names are PyTorch's names of modules; "name.weight" and "name.bias" become the names of the parameters.
 ///
-/// To be lowered to programs, a network begins with one convolution of the images and ends with one linear layer.
+/// To be lowered to programs, a network begins with one convolution of the images (NetworkBuilder::input) and ends with
+/// one linear layer.
 class NetworkBuilder {
  public:
-  /// Error(usage): a width out of range. Error(data): images smaller than 8 x 8 pixels.
+  /// Error(usage): a width out of range; a normalization of another number of channels. Error(data): images smaller
+  /// than 8 x 8 pixels.
   explicit NetworkBuilder(const NetworkOptions& options);
 
-  /// The images.
-  [[nodiscard]] int input() const { return 0; }
+  /// The images, normalized where the options say so.
+  [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
   /// A convolution with a square kernel, padding kernel/2 and no bias.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride);
   int batch_norm(const std::string& name, int x);
   int relu(int x);
+  int silu(int x);
+  /// The one of the two that the options say.
+  int activation(int x);
   int add(int a, int b);
   /// The mean over all pixels.
   int pool(int x);
@@ -85,13 +112,23 @@ class NetworkBuilder {
 
  private:
   int push(Node node);
+  int pointwise(Op op, int x);
   int segment(const std::string& name, std::vector<int> shape);
   Graph graph_;
+  Activation activation_;
   std::string block_, module_;
 };
 
 /// The networks, by name.
 [[nodiscard]] const Registry<Graph(const NetworkOptions&)>& networks();
+
+/// PyTorch's initial values of a parameter (Conv2d, Linear: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), a linear bias with the
+/// fan-in of its weights; gamma 1, beta 0), from the counted generator: segment k of `segments`, in PyTorch's order.
+[[nodiscard]] std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k,
+                                                std::uint64_t seed);
+
+/// The published width of a network, in channels of its first stage.
+[[nodiscard]] int default_width(const std::string& network);
 
 /// A network with its numbers on a device: parameters, gradients, and the running statistics of its batch norms.
 /// Programs compute with them. Whoever changes a parameter or a running statistic raises parameters.version, by which
@@ -104,8 +141,7 @@ class Model {
   /// not enough memory.
   Model(Backend& backend, Graph graph, Granularity granularity);
 
-  /// PyTorch's initial values (Conv2d, Linear: U(-1/sqrt(fan_in), 1/sqrt(fan_in)); gamma 1, beta 0; running mean 0,
-  /// variance 1), from the counted generator: the same for any number of ranks.
+  /// initial_values() for the parameters; running mean 0, variance 1: the same for any number of ranks.
   void initialize(std::uint64_t seed);
 
   /// Copies one segment of a flat array [parameters.size] on the device (values, gradients or an optimizer's) to the

@@ -60,6 +60,55 @@ class Optimizer {
 /// What weight_decay < 0 stands for. Error(usage): no such optimizer.
 [[nodiscard]] double default_weight_decay(const std::string& optimizer);
 
+struct AverageOptions {
+  std::string rule = "ema";  ///< one of average_rules()
+  double decay = 0.995;      ///< tau of ema
+  std::int64_t from = 0;     ///< steps of the run until averaging begins
+  std::int64_t steps_per_epoch = 1;
+};
+/// ema: after each step, average = d average + (1 - d) weights with d = min(tau, (1 + delta)/(10 + delta)), delta steps
+/// after averaging has begun. swa: the mean of the weights at the end of each epoch that begins when averaging has
+/// begun.
+[[nodiscard]] std::vector<std::string> average_rules();
+
+/// Any optimizer, and beside the weights that it moves their average over the steps, with those of inactive layers.
+/// Until averaging begins the average is the weights themselves. It is one more array of the optimizer's state,
+/// "average"; how many weights it is made of is the last of its numbers.
+class AveragedOptimizer final : public Optimizer {
+ public:
+  /// Error(usage): no such rule.
+  AveragedOptimizer(Backend& backend, Parameters& parameters, std::unique_ptr<Optimizer> optimizer,
+                    const AverageOptions& options);
+
+  void step(const ActiveSet& active, double lr) override;
+  /// Takes up the weights as they are, after step number `step` of the run, from 0.
+  void take_up(std::int64_t step);
+  [[nodiscard]] std::vector<State> state() const override;
+  [[nodiscard]] std::vector<double> numbers() const override;
+  /// Takes up those of the optimizer alone as well: nothing has been averaged then.
+  void restore(const std::vector<double>& numbers) override;
+
+  /// [parameters.size], on the device.
+  [[nodiscard]] float* average() const { return average_; }
+  /// How many weights it is made of; 0: averaging has not begun.
+  [[nodiscard]] std::int64_t taken() const { return taken_; }
+  /// Whether take_up() or reset() has just changed it.
+  [[nodiscard]] bool changed() const { return kept_ < 1; }
+  /// Begins anew: the average is the weights as they are now.
+  void reset();
+  /// Makes the last change of the average to other arrays [count] on the device.
+  void average(const float* values, float* average, std::int64_t count) const;
+
+ private:
+  Backend& backend_;
+  Parameters& parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  AverageOptions options_;
+  float* average_;
+  std::int64_t taken_ = 0;
+  double kept_ = 0;  ///< of the average, in the last change
+};
+
 struct ScheduleOptions {
   double lr = 0.01;
   std::int64_t steps_per_epoch = 1;

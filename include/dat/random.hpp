@@ -18,7 +18,8 @@ enum class Purpose : std::uint32_t {
   synthetic_data = 7,
   held_out = 8,
   gradient_codec = 9,
-  verification = 10
+  verification = 10,
+  attack_run = 20
 };
 
 struct Philox4 {

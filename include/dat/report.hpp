@@ -50,12 +50,13 @@ struct StepRecord {
   const std::vector<double>* norms = nullptr;  ///< [layers] gradient norms of active layers; null: not measured
 };
 
-/// Accuracy on one set under one attack; an evaluation under several attacks is several records.
+/// Accuracy of one network on one set under one attack; an evaluation under several attacks is several records.
 struct EvaluationRecord {
   std::int64_t step = 0;
   int epoch = 0;  ///< epochs that are done, warm-up included
   double wall_time = 0;
   std::string split = "test";    ///< test | train | holdout (the part of the training set that is not trained on)
+  std::string weights = "raw";   ///< raw | average: as the optimizer has them, or averaged
   std::string attack = "pgd10";  ///< as in --eval
   int attack_steps = 0;          ///< gradients per image and restart
   int restarts = 1;
@@ -122,6 +123,8 @@ struct RunFacts {
 [[nodiscard]] std::string attack_text(const EvaluationRecord& record);
 /// "test images", "held-out training images": those of a record's split.
 [[nodiscard]] std::string images_text(const std::string& split);
+/// ", averaged weights", or nothing: those of a record.
+[[nodiscard]] std::string weights_text(const std::string& weights);
 
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
 /// epochs are done. `epochs` includes the warm-up.
@@ -130,7 +133,7 @@ struct RunFacts {
 
 /// The last line of SUMMARY.txt.
 struct FinalResult {
-  std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per attack
+  std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per weights and attack
   double time_s = 0, comm_s = 0;              ///< comm_s: exposed
   bool valid = true;                          ///< INVALID where an evaluation was skipped or a loss was not finite
   std::string weights_hash;
@@ -140,8 +143,8 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, written with one write() each, "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback. results.h5 is made from it by
-/// write_results. Nothing is allocated by step().
+/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback. results.h5 is made from it
+/// by write_results. Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
@@ -154,7 +157,7 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void step(const StepRecord&);  ///< also the progress line, when it is time for one
-  /// All records of one step. Prints a line per split.
+  /// All records of one step. Prints a line per split and weights.
   void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
   void straggler(const StragglerRecord&, const std::string& host);

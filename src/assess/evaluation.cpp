@@ -10,7 +10,11 @@ EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : eps_(op
   for (const std::string& text : options.attacks) {
     const AttackWord word = read_attack_word(text, options.steps);
     const double alpha = evaluation_alpha(word, options.eps, options.alpha);
-    auto attack = attacks().at(word.name)({.eps = options.eps, .alpha = alpha, .steps = std::max(1, word.steps)});
+    auto attack = attacks().at(word.name)({.eps = options.eps,
+                                           .alpha = alpha,
+                                           .steps = std::max(1, word.steps),
+                                           .loss = word.loss,
+                                           .classes = options.classes});
     const int restarts = attack->gradient_evaluations() > 0 ? options.restarts : 1;
     members_.push_back({word.text(), std::move(attack), restarts});
   }
@@ -25,9 +29,10 @@ int EvaluationAttacks::scratch_images() const {
 std::vector<std::string> EvaluationAttacks::warnings() const {
   std::vector<std::string> all;
   for (const Member& member : members_) {
+    if (const std::string notice = member.attack->notice(); !notice.empty()) all.push_back(notice);
     const double reach = member.attack->alpha() * member.attack->gradient_evaluations();
-    // The slack is for the rounding of the product.
-    if (member.attack->gradient_evaluations() > 0 && reach < eps_ * (1 - 1e-9))
+    // The slack is for the rounding of the product. No step size: the attack goes as far as it has to.
+    if (reach > 0 && reach < eps_ * (1 - 1e-9))
       all.push_back("the evaluation's " + member.name + " moves by " + radius_text(reach) +
                     " at most, which is less than eps " + radius_text(eps_) +
                     ": its accuracy flatters the network; raise its step size or the number of steps");
@@ -117,12 +122,19 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     images_.load(batch_, 0, batch_.count, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
     measure(images_.clean, result.clean, true);
-    for (std::size_t k = 0; k < attacks.members().size(); ++k)
-      for (int restart = 0; restart < attacks.members()[k].restarts; ++restart) {
-        objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));
-        attacks.members()[k].attack->perturb(objective_);
-        measure(images_.x_adv, result.attacked[k], restart == 0);
-      }
+    for (std::size_t k = 0; k < attacks.members().size(); ++k) {
+      const Attack& attack = *attacks.members()[k].attack;
+      EvaluationResult::Outcome& worst = result.attacked[k];
+      const auto right = [&](std::int64_t id) { return worst.correct[static_cast<std::size_t>(id)] > 0; };
+      for (int restart = 0; restart < attacks.members()[k].restarts; ++restart)
+        for (int run = 0; run < attack.runs(); ++run) {
+          if (run > 0 && std::none_of(batch_.ids.begin(), batch_.ids.begin() + batch_.count, right)) break;
+          objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));
+          objective_.run = run;
+          attack.perturb(objective_);
+          measure(images_.x_adv, worst, restart + run == 0);
+        }
+    }
     done += batch_.count;
     if (progress) progress(done);
   }

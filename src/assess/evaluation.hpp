@@ -18,6 +18,7 @@ struct EvaluationOptions {
   double alpha = 0;  ///< 0: the attack's own
   int steps = 10;    ///< of a word that names none
   int restarts = 1;  ///< random starts; the worst counts for each image
+  int classes = 10;  ///< of the network
 };
 
 /// The attacks of evaluations, planned.
@@ -34,7 +35,8 @@ class EvaluationAttacks {
   [[nodiscard]] double eps() const { return eps_; }
   /// The most that one of them needs (Attack::scratch_images).
   [[nodiscard]] int scratch_images() const;
-  /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network.
+  /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that takes
+  /// another form than elsewhere.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:

@@ -1,29 +1,48 @@
 #include "attack/attacks.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "dat/error.hpp"
+#include "margin.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
 
 const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
-  static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all(
-      "attack", {{"none", make_none}, {"fgsm", make_fgsm}, {"pgd", make_pgd}});
+  static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all("attack", {{"none", make_none},
+                                                                                      {"fgsm", make_fgsm},
+                                                                                      {"pgd", make_pgd},
+                                                                                      {"apgd-ce", make_apgd_ce},
+                                                                                      {"apgd-dlr", make_apgd_dlr},
+                                                                                      {"apgd-t", make_apgd_t},
+                                                                                      {"fab", make_fab},
+                                                                                      {"fab-t", make_fab_t},
+                                                                                      {"square", make_square}});
   return all;
 }
 
 AttackWord read_attack_word(const std::string& word, int steps) {
-  const std::size_t digits = word.find_last_not_of("0123456789") + 1;
-  AttackWord attack{word.substr(0, digits), steps};
-  const auto& make = attacks().at(attack.name);
-  const bool takes_steps = make({.steps = 2})->gradient_evaluations() == 2;
+  const auto name_of = [](const std::string& text) { return text.substr(0, text.find_last_not_of("0123456789") + 1); };
+  const std::vector<std::string> names = attacks().names();
+  const std::size_t dash = word.rfind('-');
+  // "pgd50-margin", but not "fab-t".
+  const bool has_loss =
+      dash != std::string::npos && std::find(names.begin(), names.end(), name_of(word)) == names.end();
+  const std::string plain = word.substr(0, has_loss ? dash : word.size());
+  AttackWord attack{name_of(plain), steps, has_loss ? word.substr(dash + 1) : ""};
+  const std::size_t digits = attack.name.size();
+  const auto plan = attacks().at(attack.name)({.steps = 2, .loss = attack.loss});
+  require(!has_loss || plan->takes_loss(), ExitCode::usage, "'", word, "': ", attack.name,
+          " climbs a loss of its own; write '", plain, "'");
+  const bool takes_steps = plan->gradient_evaluations() == 2;
   if (!takes_steps) attack.steps = 0;
-  if (digits == word.size()) return attack;
+  if (digits == plain.size()) return attack;
   require(takes_steps, ExitCode::usage, "'", word, "': ", attack.name, " takes no number of steps; write '",
           attack.name, "'");
-  const auto [end, error] = std::from_chars(word.data() + digits, word.data() + word.size(), attack.steps);
+  const auto [end, error] = std::from_chars(plain.data() + digits, plain.data() + plain.size(), attack.steps);
   require(error == std::errc() && attack.steps > 0, ExitCode::usage, "'", word,
           "' has no number of steps; write 'pgd20', for instance");
   return attack;
@@ -48,6 +67,37 @@ void Objective::steps_until_fooled(int, int, float, float) {
   fail(ExitCode::usage, "the early stop of an attack needs samples that do not depend on each other");
 }
 
+namespace {
+
+/// The largest wrong logit, or the target's, minus z_y, divided and cut off: kernels::MarginLoss.
+void margin_loss(const Logits& l, float scale, bool targeted, kernels::Divisor divisor,
+                 float cap = std::numeric_limits<float>::infinity()) {
+  each(l.device, l.n,
+       kernels::MarginLoss<float>{l.values, l.labels, targeted ? l.targets : nullptr, l.loss, l.correct, l.gradient,
+                                  l.classes, scale, cap, divisor});
+}
+
+}  // namespace
+
+void margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one); }
+void cw_margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one, 50.0F); }
+void class_difference(const Logits& l, float scale) { margin_loss(l, scale, true, kernels::Divisor::one); }
+// What there are too few classes for is left out; notice_of says so.
+void dlr(const Logits& l, float scale) {
+  margin_loss(l, scale, false, l.classes < 3 ? kernels::Divisor::one : kernels::Divisor::third);
+}
+void targeted_dlr(const Logits& l, float scale) {
+  margin_loss(l, scale, true,
+              l.classes < 3   ? kernels::Divisor::one
+              : l.classes < 4 ? kernels::Divisor::third
+                              : kernels::Divisor::third_and_fourth);
+}
+
+int targets_of(const AttackOptions& options) {
+  require(options.classes >= 2, ExitCode::usage, "a network of one class cannot be attacked: nothing else is there");
+  return std::min(9, options.classes - 1);
+}
+
 void Attack::begin(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
 void Attack::resume(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
 void Attack::step(Objective&) const { fail(ExitCode::usage, "this attack has no single steps; take pgd"); }
@@ -63,7 +113,13 @@ void start(Objective& o, double eps) {
     each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
     return;
   }
-  each(o.device, o.n * ((o.layout.elements() + 3) / 4),
+  const std::int64_t fours = o.n * ((o.layout.elements() + 3) / 4);
+  if (o.spread > 0) {
+    each(o.device, fours,
+         kernels::NearStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time, o.spread});
+    return;
+  }
+  each(o.device, fours,
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
                             static_cast<float>(eps)});
 }

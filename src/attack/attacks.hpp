@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "dat/attack.hpp"
 
 namespace dat {
@@ -7,10 +9,57 @@ namespace dat {
 [[nodiscard]] std::unique_ptr<Attack> make_none(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_fgsm(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_pgd(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_apgd_ce(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_apgd_dlr(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_apgd_t(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_fab(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_fab_t(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_square(const AttackOptions&);
 
-/// eta = objective.start, or U(-eps, eps) where there is none; x_adv = x + eta.
+/// eta = objective.start, or where there is none a random one, U(-eps, eps) or normal (Objective::spread); x_adv = x +
+/// eta.
 void start(Objective& objective, double eps);
 /// An iteration of PGD with the gradient that is in objective.dx.
 void pgd_step(Objective& objective, float alpha, float eps);
+
+/// Classes that a targeted attack goes through: the nine with the largest logits beside the first, or all that are
+/// there. Error(usage): there is one class.
+[[nodiscard]] int targets_of(const AttackOptions& options);
+
+/// Attacks that look for a misclassified image, and draw random numbers of their own.
+enum class Searching : std::uint8_t { apgd_ce = 1, apgd_dlr, apgd_t, fab, fab_t, square };
+
+// The loops of these attacks are templates of the objective P: Objective, or in tests one in double precision, with the
+// same members, and an `each` for its device.
+
+template <class P>
+using RealOf = std::remove_pointer_t<decltype(P::x_adv)>;
+
+/// The key of all draws of this run of the attack, beside objective.purpose, a sample's number and an iteration's.
+template <class P>
+[[nodiscard]] std::uint64_t run_key(const P& o, Searching attack) {
+  const Philox4 words = random_words(o.seed, Purpose::attack_run, o.time, static_cast<std::uint64_t>(attack),
+                                     static_cast<std::uint32_t>(o.run));
+  return std::uint64_t{words.v[0]} << 32 | words.v[1];
+}
+
+/// Hands out the objective's scratch memory: arrays the size of the images, and then one more of these for all that is
+/// smaller, in pieces of `each` numbers per image.
+template <class P>
+class Scratch {
+ public:
+  Scratch(const P& o, int images) : o_(o), small_(o.scratch + images * o.scratch_stride) {}
+  [[nodiscard]] RealOf<P>* images() { return o_.scratch + next_++ * o_.scratch_stride; }
+  [[nodiscard]] RealOf<P>* small(std::int64_t each = 1) {
+    RealOf<P>* const here = small_;
+    small_ += each * o_.n;
+    return here;
+  }
+
+ private:
+  const P& o_;
+  RealOf<P>* small_;
+  int next_ = 0;
+};
 
 }  // namespace dat

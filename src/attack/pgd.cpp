@@ -13,14 +13,17 @@ class Pgd final : public Attack {
       : eps_(options.eps),
         alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255),
         steps_(options.steps),
-        stop_(options.stop) {}
+        stop_(options.stop),
+        loss_(loss_named(options.loss)) {}
 
   void perturb(Objective& o) const override { resume(o, 0); }
   void begin(Objective& o, int steps) const override {
+    if (loss_ != nullptr) o.loss = loss_;
     start(o, eps_);
     iterate(o, steps);
   }
   void resume(Objective& o, int done) const override {
+    if (loss_ != nullptr) o.loss = loss_;
     start(o, eps_);
     iterate(o, steps_ - done);
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
@@ -31,8 +34,16 @@ class Pgd final : public Attack {
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }
+  [[nodiscard]] bool takes_loss() const override { return true; }
 
  private:
+  [[nodiscard]] static SampleLoss* loss_named(const std::string& name) {
+    if (name.empty()) return nullptr;
+    if (name == "margin") return margin;
+    require(name == "cw", ExitCode::usage, "pgd climbs no loss '", name,
+            "'; known: margin, cw (pgd50-margin), or none for cross-entropy");
+    return cw_margin;
+  }
   void iterate(Objective& o, int steps) const {
     const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
     if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, eps);
@@ -41,6 +52,7 @@ class Pgd final : public Attack {
 
   double eps_, alpha_;
   int steps_, stop_;
+  SampleLoss* loss_;  ///< null: the objective's
 };
 
 }  // namespace

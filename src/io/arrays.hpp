@@ -80,8 +80,8 @@ struct ImageArrays {
 /// types or shapes.
 [[nodiscard]] ImageArrays find_images(const ByteSource& source, const ByteSource* labels);
 
-/// All labels. Error(data): one is not in [0, classes).
-[[nodiscard]] std::vector<std::uint8_t> read_labels(const ImageArrays& arrays, int classes);
+/// All labels. Error(data): one is neither in [0, classes) nor -1, unknown.
+[[nodiscard]] std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes);
 
 /// Calls `use` with the pixels [k][s][s][c] of one block of images after the other. Error(data).
 void read_images(const ImageArrays& arrays, const std::function<void(const std::vector<std::uint8_t>& pixels)>& use);

@@ -19,8 +19,9 @@ std::string content_hash(const Dataset& images) {
   add(shape, sizeof shape);
   for (const std::string& name : info.class_names) add(name.c_str(), name.size() + 1);
   for (std::int64_t i = 0; i < size; ++i) {
-    const std::uint8_t label = images.label(i);
-    add(&label, sizeof label);
+    const int label = images.label(i);
+    const auto known = static_cast<std::uint8_t>(label);
+    label >= 0 ? add(&known, sizeof known) : add(&label, sizeof label);
   }
   const std::int64_t stride = (size + kMostImages - 1) / kMostImages;
   std::vector<std::uint8_t> pixels(info.image_bytes());

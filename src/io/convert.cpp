@@ -129,7 +129,9 @@ void convert_split(const ConvertOptions& options, const std::vector<fs::path>& f
   writer.begin(split, samples);
   for (const fs::path& path : files)
     read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
-                 [&](const auto& pixels, const auto& labels) { writer.add(pixels, labels); });
+                 [&](const auto& pixels, const auto& labels) {
+                   writer.add(pixels, {labels.begin(), labels.end()});
+                 });
   writer.end();
 }
 
@@ -165,7 +167,7 @@ void convert_arrays(const ConvertOptions& options) {
           arrays.size, " x ", arrays.size, ", not of ", options.size, "; leave --size off");
   require(options.label_bytes == 1, ExitCode::usage, "--label-bytes is for a folder of binary records, and ",
           options.source, " is a file; leave it off");
-  const std::vector<std::uint8_t> labels = read_labels(arrays, options.classes > 0 ? options.classes : 256);
+  const std::vector<std::int16_t> labels = read_labels(arrays, options.classes > 0 ? options.classes : 256);
   DatasetInfo info;  // without names: those of the labelled set hold
   info.size = arrays.size;
   info.channels = arrays.channels;

@@ -36,13 +36,13 @@ struct Part {
 
 class FileDataset : public Dataset {
  public:
-  FileDataset(DatasetInfo info, std::vector<Part> parts, std::vector<std::uint8_t> labels)
+  FileDataset(DatasetInfo info, std::vector<Part> parts, std::vector<std::int16_t> labels)
       : info_(std::move(info)), parts_(std::move(parts)), labels_(std::move(labels)) {}
 
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
   std::int64_t first_file() const override { return parts_.size() > 1 ? std::min(parts_[1].begin, size()) : size(); }
-  std::uint8_t label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
+  int label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
 
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     assert(index >= 0 && index < size());
@@ -64,7 +64,7 @@ class FileDataset : public Dataset {
  private:
   DatasetInfo info_;
   std::vector<Part> parts_;
-  std::vector<std::uint8_t> labels_;
+  std::vector<std::int16_t> labels_;
 };
 
 std::string in_split(const std::string& split, const char* what) { return "/" + split + "/" + what; }
@@ -72,7 +72,7 @@ std::string in_split(const std::string& split, const char* what) { return "/" + 
 struct Split {
   int size = 0, channels = 0;
   std::int64_t offset = -1;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::int16_t> labels;
 };
 
 // Shapes, types and labels of a split; no pixels.
@@ -99,12 +99,14 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   split.size = static_cast<int>(info.shape[1]);
   split.channels = static_cast<int>(info.shape[3]);
   split.offset = info.offset;
+  const bool may_lack = name == "train";  // a test image without label tests nothing
   split.labels.reserve(file.elements(labels));
   file.read_blocks<std::int64_t>(labels, [&](std::span<const std::int64_t> block) {
     for (const std::int64_t label : block) {
-      require(label >= 0 && label < classes, ExitCode::data, path, ": label ", label, " of sample ",
-              split.labels.size(), " in ", labels, " is not in 0..", classes - 1);
-      split.labels.push_back(static_cast<std::uint8_t>(label));
+      require(label >= (may_lack ? -1 : 0) && label < classes, ExitCode::data, path, ": label ", label, " of sample ",
+              split.labels.size(), " in ", labels, " is not in 0..", classes - 1,
+              may_lack ? ", nor -1 for unknown" : "");
+      split.labels.push_back(static_cast<std::int16_t>(label));
     }
   });
   return split;
@@ -138,7 +140,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
   require(!paths.empty(), ExitCode::usage, "no data file is given");
   DatasetInfo info;
   std::vector<Part> parts;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::int16_t> labels;
   std::string named_by;   // the file that named the classes
   std::string shaped_by;  // the first one that was taken
   int highest = 1;
@@ -204,7 +206,7 @@ void DataFileWriter::begin(const std::string& split, std::int64_t samples) {
   file_.declare<std::uint8_t>(in_split(split, "images"), {samples, info_.size, info_.size, info_.channels});
 }
 
-void DataFileWriter::add(const std::vector<std::uint8_t>& pixels, const std::vector<std::uint8_t>& labels) {
+void DataFileWriter::add(const std::vector<std::uint8_t>& pixels, const std::vector<std::int16_t>& labels) {
   file_.write_rows(in_split(split_, "images"), static_cast<std::int64_t>(labels_.size()), pixels);
   hash_->add(pixels.data(), pixels.size());
   labels_.insert(labels_.end(), labels.begin(), labels.end());
@@ -212,8 +214,10 @@ void DataFileWriter::add(const std::vector<std::uint8_t>& pixels, const std::vec
 
 void DataFileWriter::end() {
   assert(static_cast<std::int64_t>(labels_.size()) == samples_);
-  file_.write(in_split(split_, "labels"), {samples_}, labels_);
-  hash_->add(labels_.data(), labels_.size());
+  with_stored_labels(labels_, [&](const auto& stored) {
+    file_.write(in_split(split_, "labels"), {samples_}, stored);
+    hash_->add(stored.data(), stored.size() * sizeof stored[0]);
+  });
   file_.set_text("/", "sha256_" + split_, hash_->hex());
 }
 

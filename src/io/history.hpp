@@ -42,6 +42,7 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("epoch", record.epoch, "");
   field("wall_time", record.wall_time, "s");
   field("split", record.split, "");
+  field("weights", record.weights, "");
   field("attack", record.attack, "");
   field("attack_steps", record.attack_steps, "");
   field("restarts", record.restarts, "");
@@ -56,7 +57,8 @@ void for_each_evaluation_field(Record& record, Field&& field) {
 
 constexpr int kResultsFormat = 2;  ///< of metrics.jsonl and results.h5
 
-/// Evaluations on one split under one attack (name, radius, step size, restarts), in the order of steps.
+/// Evaluations of the raw or the averaged weights on one split under one attack (name, radius, step size, restarts), in
+/// the order of steps.
 using EvaluationSeries = std::vector<const EvaluationRecord*>;
 
 /// Orders evaluations. Steps alone do not: a run that goes on with more ranks counts fewer steps an epoch.

@@ -79,14 +79,16 @@ ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
     require(condition, ExitCode::data, source.name(), ": ", array.name, " is ", array.text(), parts...);
   };
   check(images.kind == 'u' && images.item_bytes == 1, images, ", but images must be uint8, 0 to 255");
-  const std::vector<std::int64_t>& shape = images.shape;
+  std::vector<std::int64_t> shape = images.shape;
+  if (shape.size() == 3) shape.push_back(1);
   const auto square = [&](std::size_t y, std::size_t channels) {
     return shape.size() == 4 && shape[0] > 0 && shape[y] == shape[y + 1] && shape[y] >= 1 && shape[y] <= 4096 &&
            shape[channels] >= 1 && shape[channels] <= 4;
   };
   found.channels_first = !square(1, 3);
   check(!found.channels_first || square(2, 1), images,
-        ", but images must be square, [n, size, size, channels] or [n, channels, size, size], of 1 to 4 channels");
+        ", but images must be square, [n, size, size, channels] or [n, channels, size, size], of 1 to 4 channels, or "
+        "[n, size, size]");
   check(!images.column_major, images, " in Fortran's order; save numpy.ascontiguousarray of it");
   found.count = shape[0];
   found.size = static_cast<int>(shape[2]);
@@ -101,10 +103,11 @@ ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
   return found;
 }
 
-std::vector<std::uint8_t> read_labels(const ImageArrays& arrays, int classes) {
+std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes) {
   const StoredArray& stored = arrays.labels;
   const auto stream = stored.open();
-  std::vector<std::uint8_t> labels, block;
+  std::vector<std::int16_t> labels;
+  std::vector<std::uint8_t> block;
   const auto width = static_cast<std::size_t>(stored.item_bytes);
   for (std::int64_t left = arrays.count; left > 0;) {
     const std::int64_t count = std::min<std::int64_t>(left, 1 << 16);
@@ -116,9 +119,9 @@ std::vector<std::uint8_t> read_labels(const ImageArrays& arrays, int classes) {
       const auto unused = static_cast<unsigned>(64 - 8 * width);
       const std::int64_t label =
           stored.kind == 'i' ? static_cast<std::int64_t>(value << unused) >> unused : static_cast<std::int64_t>(value);
-      require(label >= 0 && label < classes, ExitCode::data, arrays.file, ": label ", label, " of image ",
-              labels.size(), " is not in 0..", classes - 1);
-      labels.push_back(static_cast<std::uint8_t>(label));
+      require(label >= -1 && label < classes, ExitCode::data, arrays.file, ": label ", label, " of image ",
+              labels.size(), " is not in 0..", classes - 1, ", nor -1 for unknown");
+      labels.push_back(static_cast<std::int16_t>(label));
     }
     left -= count;
   }

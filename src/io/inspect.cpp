@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <iomanip>
@@ -15,14 +16,14 @@ namespace {
 
 std::string split_hash(const Dataset& set) {
   std::vector<std::uint8_t> image(set.info().image_bytes());
-  std::vector<std::uint8_t> labels;
+  std::vector<std::int16_t> labels;
   Sha256 hash;
   for (std::int64_t i = 0; i < set.size(); ++i) {
     set.read(i, image.data());
     hash.add(image.data(), image.size());
-    labels.push_back(set.label(i));
+    labels.push_back(static_cast<std::int16_t>(set.label(i)));
   }
-  hash.add(labels.data(), labels.size());
+  with_stored_labels(labels, [&](const auto& stored) { hash.add(stored.data(), stored.size() * sizeof stored[0]); });
   return hash.hex();
 }
 
@@ -58,16 +59,20 @@ std::string inspect_dataset(const std::string& path) {
                                    : " (NOT AS RECORDED)")
          << "\n";
     names = info.class_names;
-    counts.emplace_back(names.size(), 0);
-    for (std::int64_t i = 0; i < set->size(); ++i) ++counts.back()[set->label(i)];
+    counts.emplace_back(names.size() + 1, 0);  // behind the classes: unknown
+    for (std::int64_t i = 0; i < set->size(); ++i)
+      ++counts.back()[set->label(i) < 0 ? names.size() : static_cast<std::size_t>(set->label(i))];
   }
   text << std::right << std::setw(5) << "class";
   for (const std::string& split : splits) text << std::setw(10) << split;
   text << "  name\n";
-  for (std::size_t label = 0; label < names.size(); ++label) {
-    text << std::setw(5) << label;
+  const bool unknown = std::any_of(counts.begin(), counts.end(),
+                                   [](const std::vector<std::int64_t>& count) { return count.back() > 0; });
+  for (std::size_t label = 0; label < names.size() + (unknown ? 1 : 0); ++label) {
+    const bool named = label < names.size();
+    text << std::setw(5) << (named ? static_cast<int>(label) : -1);
     for (const auto& count : counts) text << std::setw(10) << count[label];
-    text << "  " << names[label] << "\n";
+    text << "  " << (named ? names[label] : "unknown") << "\n";
   }
   return text.str();
 }

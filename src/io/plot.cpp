@@ -276,11 +276,12 @@ std::string look(const char* colour, double width, int dash, int point, bool poi
   return text.str();
 }
 
-/// Accuracy on clean images first, then one curve per attack, split after split. A colour per attack, a dash per split.
+/// Accuracy on clean images first, then one curve per attack, split after split, of the raw and of the averaged
+/// weights. A colour per attack, a dash per split and weights.
 std::vector<Curve> curves_of(const Run& run, const AttackNames& names) {
   constexpr std::array<const char*, 5> kColours = {kOrange, kGreen, kPink, kYellow, kSky};
   std::vector<Curve> curves;
-  std::vector<std::string> splits, attacks;
+  std::vector<std::string> sets, attacks;
   const std::vector<EvaluationSeries> all = run.history.evaluation_series();
   const auto index_in = [](std::vector<std::string>& words, const std::string& word) {
     const auto found = std::find(words.begin(), words.end(), word);
@@ -290,16 +291,20 @@ std::vector<Curve> curves_of(const Run& run, const AttackNames& names) {
   };
   for (const EvaluationSeries& series : all) {
     const EvaluationRecord& first = *series.front();
-    const std::string title = first.split == "holdout" ? "held out" : first.split == "train" ? "training" : "test";
-    const int dash = first.split == "test" ? 1 : first.split == "holdout" ? 2 : 3;
+    const bool averaged = first.weights == "average";
+    const std::string title = std::string(first.split == "holdout" ? "held out"
+                                          : first.split == "train" ? "training"
+                                                                   : "test") +
+                              (averaged ? " (average)" : "");
+    const int dash = (first.split == "test" ? 1 : first.split == "holdout" ? 2 : 3) + (averaged ? 3 : 0);
     const int point = first.split == "test" ? 7 : first.split == "holdout" ? 6 : 4;
     const bool points = series.size() <= 60;
-    const std::size_t known = splits.size();
-    if (index_in(splits, first.split) == known) {
+    const std::size_t known = sets.size();
+    if (index_in(sets, title) == known) {
       Curve clean{title + ", clean", look(kBlue, 2.5, dash, point, points), {}, true};
       std::map<EvaluationMoment, const EvaluationRecord*> moments;  // of all attacks on this split
       for (const EvaluationSeries& other : all)
-        if (other.front()->split == first.split)
+        if (other.front()->split == first.split && other.front()->weights == first.weights)
           for (const EvaluationRecord* r : other) moments.try_emplace(moment_of(*r), r);
       for (const auto& [moment, record] : moments) clean.records.push_back(record);
       curves.push_back(std::move(clean));
@@ -552,7 +557,9 @@ void compare_accuracy(Plots& plots, const std::vector<Run>& runs) {
       const bool clean = mine[k].clean;
       mine[k].look = look(kColours[i % kColours.size()], clean ? 1.5 : 2.5, clean ? 2 : 1,
                           clean ? 6 : kPoints[(k - 1) % kPoints.size()], mine[k].records.size() <= 60);
-      mine[k].name = runs[i].name + ": " + (clean ? "clean" : names.name(*mine[k].records.front()));
+      const EvaluationRecord& first = *mine[k].records.front();
+      mine[k].name =
+          runs[i].name + ": " + (first.weights == "average" ? "average, " : "") + (clean ? "clean" : names.name(first));
       columns.push_back(mine[k].name + " (%)");
     }
   }

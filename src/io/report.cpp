@@ -19,6 +19,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -127,10 +128,12 @@ std::string counted(std::int64_t number, const char* thing) {
   return formatted("%lld %s%s", static_cast<long long>(number), thing, number == 1 ? "" : "s");
 }
 
-/// The evaluations on one split: a row per step, a column per attack.
-std::string evaluation_table(const History& history, const std::string& split) {
+/// The evaluations of one network on one split: a row per step, a column per attack.
+std::string evaluation_table(const History& history, const std::string& split, const std::string& weights) {
   std::vector<EvaluationSeries> columns = history.evaluation_series();
-  std::erase_if(columns, [&](const EvaluationSeries& column) { return column.front()->split != split; });
+  std::erase_if(columns, [&](const EvaluationSeries& column) {
+    return column.front()->split != split || column.front()->weights != weights;
+  });
   std::vector<std::string> names;
   std::map<std::string, int> namesakes;
   std::map<EvaluationMoment, EvaluationSeries> rows;  // null: not evaluated under this attack
@@ -146,8 +149,8 @@ std::string evaluation_table(const History& history, const std::string& split) {
   }
   const auto cell = [](const std::string& text) { return formatted("%12s", text.c_str()); };
   const auto figure = [](double value, int digits) { return formatted("%12.*f", digits, value); };
-  std::string text =
-      formatted("\nEvaluations on %lld ", static_cast<long long>(columns[0].back()->images)) + images_text(split);
+  std::string text = formatted("\nEvaluations on %lld ", static_cast<long long>(columns[0].back()->images)) +
+                     images_text(split) + weights_text(weights);
   for (std::size_t i = 0; i < columns.size(); ++i)
     if (const std::string how = attack_text(*columns[i].front()); !how.empty()) text += "\n  " + names[i] + ": " + how;
   text += formatted("\n%8s%10s%12s", "epochs", "step", "seconds") + cell("clean %");
@@ -232,10 +235,12 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
                         static_cast<long long>(r.step), static_cast<long long>(r.to_step), r.lr_factor) +
               r.cause + "\n";
   }
-  std::vector<std::string> splits;
+  std::vector<std::pair<std::string, std::string>> tables;
   for (const EvaluationRecord& r : history.evaluations)
-    if (std::find(splits.begin(), splits.end(), r.split) == splits.end()) splits.push_back(r.split);
-  for (const std::string& split : splits) text += evaluation_table(history, split);
+    if (const auto table = std::pair(r.split, r.weights);
+        std::find(tables.begin(), tables.end(), table) == tables.end())
+      tables.push_back(table);
+  for (const auto& [split, weights] : tables) text += evaluation_table(history, split, weights);
   if (total > 0) {
     text += formatted("\n%-12s%12s%10s\n", "phase", "seconds", "share");
     for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
@@ -274,6 +279,8 @@ std::array<std::string, 3> attack_parts(const EvaluationRecord& record) {
 std::string images_text(const std::string& split) {
   return split == "test" ? "test images" : split == "holdout" ? "held-out training images" : "training images";
 }
+
+std::string weights_text(const std::string& weights) { return weights == "average" ? ", averaged weights" : ""; }
 
 std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {
   const std::int64_t all = steps_per_epoch * epochs;
@@ -464,8 +471,9 @@ void Report::evaluation(const std::vector<EvaluationRecord>& records) {
     std::string text =
         formatted("evaluation at step %lld, %d of %d epochs done, %lld ", static_cast<long long>(first.step),
                   first.epoch, std::max(facts_.epochs, first.epoch), static_cast<long long>(first.images)) +
-        images_text(first.split) + formatted(": clean %.2f %%, loss %.4f", 100 * first.clean_acc, first.clean_loss);
-    for (; next != records.end() && next->split == first.split; ++next) {
+        images_text(first.split) + weights_text(first.weights) +
+        formatted(": clean %.2f %%, loss %.4f", 100 * first.clean_acc, first.clean_loss);
+    for (; next != records.end() && next->split == first.split && next->weights == first.weights; ++next) {
       text += "; " + next->attack + formatted(" %.2f %%, loss %.4f", 100 * next->adv_acc, next->adv_loss);
       if (const std::string how = attack_text(*next); !how.empty()) text += " (" + how + ")";
     }
@@ -544,9 +552,13 @@ std::string Report::finish(const FinalResult& result) {
   write_results(facts_, history);
   // fabs: a NaN may carry a sign, which printf would show.
   std::string last = "Final:";
-  if (!result.evaluations.empty()) last += formatted(" clean_acc=%.4f", std::fabs(result.evaluations[0].clean_acc));
-  for (const EvaluationRecord& r : result.evaluations)
-    last += " " + r.attack + formatted("_acc=%.4f", std::fabs(r.adv_acc));
+  std::string weights;
+  for (const EvaluationRecord& r : result.evaluations) {
+    const std::string of = r.weights == "average" ? " average_" : " ";
+    if (r.weights != weights) last += of + formatted("clean_acc=%.4f", std::fabs(r.clean_acc));
+    weights = r.weights;
+    last += of + r.attack + formatted("_acc=%.4f", std::fabs(r.adv_acc));
+  }
   last += formatted(" time_s=%.1f comm_s=%.1f %s", result.time_s, result.comm_s, result.valid ? "VALID" : "INVALID");
   const std::string text = table(facts_, history, result) + last + "\n";
   write_text(facts_.folder + "/SUMMARY.txt", text);

@@ -44,7 +44,9 @@ void append(const json& record, History& history) {
     append_layers(record.at("p"), history.layers(), history.p);
     append_layers(record.at("norm"), history.layers(), history.norms);
   } else if (kind == "evaluation") {
-    for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(record));
+    json complete = record;
+    complete.emplace("weights", "raw");  // records of earlier versions do not say so
+    for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(complete));
   } else if (kind == "ranks") {
     RankRecord& ranks = history.ranks.emplace_back();
     record.at("step").get_to(ranks.step);
@@ -161,8 +163,8 @@ std::vector<EvaluationSeries> History::evaluation_series() const {
   for (const EvaluationRecord& record : evaluations) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const EvaluationSeries& series) {
       const EvaluationRecord& other = *series.front();
-      return other.split == record.split && other.attack == record.attack && other.eps == record.eps &&
-             other.alpha == record.alpha && other.restarts == record.restarts;
+      return other.split == record.split && other.weights == record.weights && other.attack == record.attack &&
+             other.eps == record.eps && other.alpha == record.alpha && other.restarts == record.restarts;
     });
     (found == all.end() ? all.emplace_back() : *found).push_back(&record);
   }

@@ -20,7 +20,7 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t first_file() const override {
     return std::lower_bound(samples_.begin(), samples_.end(), whole_->first_file()) - samples_.begin();
   }
-  [[nodiscard]] std::uint8_t label(std::int64_t index) const override { return whole_->label(at(index)); }
+  [[nodiscard]] int label(std::int64_t index) const override { return whole_->label(at(index)); }
   void read(std::int64_t index, std::uint8_t* pixels) const override { whole_->read(at(index), pixels); }
 
  private:

@@ -105,7 +105,7 @@ class SyntheticDataset : public Dataset {
 
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return samples_; }
-  std::uint8_t label(std::int64_t index) const override { return static_cast<std::uint8_t>(index % info_.classes); }
+  int label(std::int64_t index) const override { return static_cast<int>(index % info_.classes); }
 
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     assert(index >= 0 && index < samples_);
@@ -176,14 +176,15 @@ void write_synthetic(const SyntheticOptions& options, const std::string& path) {
       writer.begin(name, set->size());
       const std::int64_t image = std::int64_t{3} * options.size * options.size;
       const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / image);
-      std::vector<std::uint8_t> pixels, labels;
+      std::vector<std::uint8_t> pixels;
+      std::vector<std::int16_t> labels;
       for (std::int64_t begin = 0; begin < set->size(); begin += block) {
         const std::int64_t count = std::min(block, set->size() - begin);
         pixels.resize(static_cast<std::size_t>(count * image));
         labels.resize(static_cast<std::size_t>(count));
         for (std::int64_t i = 0; i < count; ++i) {
           set->read(begin + i, pixels.data() + i * image);
-          labels[static_cast<std::size_t>(i)] = set->label(begin + i);
+          labels[static_cast<std::size_t>(i)] = static_cast<std::int16_t>(set->label(begin + i));
         }
         writer.add(pixels, labels);
       }

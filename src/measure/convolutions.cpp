@@ -19,8 +19,8 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
                         .kernel = node.kernel,
                         .stride = node.stride,
                         .pad = node.pad,
-                        .image = from.op == Op::input,
-                        .input_gradient = from.op != Op::input};
+                        .image = from.makes_images(),
+                        .input_gradient = !from.makes_images()};
     const auto same = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) {
       const ConvSpec& s = shape.spec;
       return s.c_in == spec.c_in && s.h == spec.h && s.c_out == spec.c_out && s.kernel == spec.kernel &&

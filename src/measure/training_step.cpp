@@ -27,9 +27,7 @@ class DrawnImages final : public Dataset {
   }
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   [[nodiscard]] std::int64_t size() const override { return std::ssize(labels_); }
-  [[nodiscard]] std::uint8_t label(std::int64_t index) const override {
-    return labels_[static_cast<std::size_t>(index)];
-  }
+  [[nodiscard]] int label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     const std::size_t plane = std::size_t{kSize} * kSize;
     const std::uint8_t* image = pixels_.data() + static_cast<std::size_t>(index) * kChannels * plane;

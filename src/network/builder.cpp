@@ -18,11 +18,18 @@ double Graph::macs() const {
   return total;
 }
 
-NetworkBuilder::NetworkBuilder(const NetworkOptions& options) {
+NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(options.activation) {
   require(options.width >= 1 && options.width <= 4096, ExitCode::usage, "--width must be between 1 and 4096, not ",
           options.width);
   require(options.size >= 8, ExitCode::data, "images of ", options.size, " pixels are too small: at least 8");
   push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size});
+  const std::size_t normalized = options.normalization.mean.size();
+  if (normalized == 0) return;
+  require(normalized == static_cast<std::size_t>(options.channels), ExitCode::usage, "--normalize has ", normalized,
+          normalized == 1 ? " mean" : " means", ", and the images have ", options.channels,
+          options.channels == 1 ? " channel" : " channels", "; give one for each, and then as many deviations");
+  graph_.normalization = options.normalization;
+  pointwise(Op::normalize, 0);
 }
 
 int NetworkBuilder::push(Node node) {
@@ -64,10 +71,16 @@ int NetworkBuilder::batch_norm(const std::string& name, int x) {
   return push(std::move(node));
 }
 
-int NetworkBuilder::relu(int x) {
+int NetworkBuilder::pointwise(Op op, int x) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  return push({.op = Op::relu, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w});
+  return push({.op = op, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w});
 }
+
+int NetworkBuilder::relu(int x) { return pointwise(Op::relu, x); }
+
+int NetworkBuilder::silu(int x) { return pointwise(Op::silu, x); }
+
+int NetworkBuilder::activation(int x) { return activation_ == Activation::silu ? silu(x) : relu(x); }
 
 int NetworkBuilder::add(int a, int b) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(a)];

@@ -10,10 +10,13 @@ std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int 
   switch (lowering.node(node).op) {
     case Op::input:
       break;
+    case Op::normalize:
+      return frozen_normalize(lowering, node);
     case Op::convolution:
       return frozen_convolution(lowering, node);
     case Op::batch_norm:
     case Op::relu:
+    case Op::silu:
       return frozen_affine(lowering, node);
     case Op::add:
       return frozen_add(lowering, node);

@@ -122,6 +122,7 @@ class FrozenOperation : public Operation {
 /// The operation that begins with this node.
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int node);
 /// The same for each kind, in nodes/.
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_normalize(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_affine(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_add(FrozenLowering& lowering, int node);

@@ -11,8 +11,9 @@ Lowering::Lowering(Model& of, int samples, Planner& buffers)
       readers_(of.graph.consumers()),
       taken_(of.graph.nodes.size(), false),
       values_(of.graph.nodes.size()) {
-  require(readers_[0].size() == 1 && node(readers_[0][0]).op == Op::convolution, ExitCode::usage,
-          "a network must begin with one convolution of the image");
+  const auto read_once_by = [&](int value, Op op) { return only_reader(value, op) >= 0; };
+  require(read_once_by(0, Op::convolution) || (read_once_by(0, Op::normalize) && read_once_by(1, Op::convolution)),
+          ExitCode::usage, "a network must begin with one convolution of the image");
   const auto& nodes = of.graph.nodes;
   const auto linear = std::find_if(nodes.begin(), nodes.end(), [](const Node& k) { return k.op == Op::linear; });
   require(linear == nodes.end() - 1, ExitCode::usage,

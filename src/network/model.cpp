@@ -18,30 +18,33 @@ Model::Model(Backend& where, Graph description, Granularity granularity)
 
 Layout Model::layout(int node) const {
   const Node& v = graph.nodes[static_cast<std::size_t>(node)];
-  return v.op == Op::input ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
+  return v.makes_images() ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
+}
+
+std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k, std::uint64_t seed) {
+  const Segment& segment = segments[k];
+  std::vector<float> values(static_cast<std::size_t>(segment.size), 0.0F);
+  // A bias is drawn with the fan-in of the weights before it; a vector after a vector is a batch norm's beta.
+  const bool vector = segment.shape.size() == 1;
+  const Segment* weights = vector ? (k > 0 ? &segments[k - 1] : nullptr) : &segment;
+  const bool linear_bias = vector && weights != nullptr && weights->shape.size() == 2;
+  if (!vector || linear_bias) {
+    double fan_in = 1;
+    for (std::size_t d = 1; d < weights->shape.size(); ++d) fan_in *= weights->shape[d];
+    const auto bound = static_cast<float>(1.0 / std::sqrt(fan_in));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(i / 4));
+      values[i] = (2.0F * uniform(words.v[i % 4]) - 1.0F) * bound;
+    }
+  } else if (segment.name.ends_with(".weight")) {
+    values.assign(values.size(), 1.0F);
+  }
+  return values;
 }
 
 void Model::initialize(std::uint64_t seed) {
-  for (std::size_t k = 0; k < parameters.segments.size(); ++k) {
-    const Segment& segment = parameters.segments[k];
-    std::vector<float> values(static_cast<std::size_t>(segment.size), 0.0F);
-    // A bias is drawn with the fan-in of the weights before it; a vector after a vector is a batch norm's beta.
-    const bool vector = segment.shape.size() == 1;
-    const Segment* weights = vector ? (k > 0 ? &parameters.segments[k - 1] : nullptr) : &segment;
-    const bool linear_bias = vector && weights != nullptr && weights->shape.size() == 2;
-    if (!vector || linear_bias) {
-      double fan_in = 1;
-      for (std::size_t d = 1; d < weights->shape.size(); ++d) fan_in *= weights->shape[d];
-      const auto bound = static_cast<float>(1.0 / std::sqrt(fan_in));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(i / 4));
-        values[i] = (2.0F * uniform(words.v[i % 4]) - 1.0F) * bound;
-      }
-    } else if (segment.name.ends_with(".weight")) {
-      values.assign(values.size(), 1.0F);
-    }
-    upload(segment, values, parameters.values);
-  }
+  for (std::size_t k = 0; k < parameters.segments.size(); ++k)
+    upload(parameters.segments[k], initial_values(parameters.segments, k, seed), parameters.values);
   const auto bytes = static_cast<std::size_t>(graph.statistics) * sizeof(float);
   const std::vector<float> zero(static_cast<std::size_t>(graph.statistics), 0.0F), one(zero.size(), 1.0F);
   backend.copy_to_device(running_mean, zero.data(), bytes);

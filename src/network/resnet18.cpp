@@ -2,15 +2,6 @@
 
 namespace dat {
 
-std::vector<ResidualBlock> resnet18_blocks(int width) {
-  std::vector<ResidualBlock> blocks;
-  for (int stage = 1; stage <= 4; ++stage)
-    for (int index = 0; index < 2; ++index)
-      blocks.push_back({"layer" + std::to_string(stage) + "." + std::to_string(index), width << (stage - 1),
-                        stage > 1 && index == 0 ? 2 : 1});
-  return blocks;
-}
-
 /// ResNet-18 for small images (He et al. 2015, as in kuangliu/pytorch-cifar): a 3x3 first convolution, no max pool.
 /// 62 tensors; 11,173,962 parameters at width 64 and 10 classes.
 Graph resnet18(const NetworkOptions& options) {
@@ -18,13 +9,13 @@ Graph resnet18(const NetworkOptions& options) {
   net.begin_block("stem");
   net.begin_module("conv1");
   int x = net.convolution("conv1", net.input(), options.width, 3, 1);
-  x = net.relu(net.batch_norm("bn1", x));
-  for (const auto& [block, channels, stride] : resnet18_blocks(options.width)) {
+  x = net.activation(net.batch_norm("bn1", x));
+  for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2})) {
     const bool changes = stride != 1 || net.channels(x) != channels;
     net.begin_block(block);
     net.begin_module(block + ".conv1");
     int y = net.convolution(block + ".conv1", x, channels, 3, stride);
-    y = net.relu(net.batch_norm(block + ".bn1", y));
+    y = net.activation(net.batch_norm(block + ".bn1", y));
     net.begin_module(block + ".conv2");
     y = net.convolution(block + ".conv2", y, channels, 3, 1);
     y = net.batch_norm(block + ".bn2", y);
@@ -33,7 +24,7 @@ Graph resnet18(const NetworkOptions& options) {
       x = net.convolution(block + ".shortcut.0", x, channels, 1, stride);
       x = net.batch_norm(block + ".shortcut.1", x);
     }
-    x = net.relu(net.add(y, x));
+    x = net.activation(net.add(y, x));
   }
   net.begin_block("linear");
   net.begin_module("linear");

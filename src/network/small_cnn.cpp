@@ -11,7 +11,7 @@ Graph small_cnn(const NetworkOptions& options) {
     net.begin_block("conv" + number);
     net.begin_module("conv" + number);
     x = net.convolution("conv" + number, x, k == 1 ? options.width : 2 * options.width, 3, k == 2 ? 2 : 1);
-    x = net.relu(net.batch_norm("bn" + number, x));
+    x = net.activation(net.batch_norm("bn" + number, x));
   }
   net.begin_block("linear");
   net.begin_module("linear");

@@ -6,12 +6,16 @@ std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering
   switch (lowering.node(node).op) {
     case Op::input:
       break;
+    case Op::normalize:
+      return training_normalize(lowering, node);
     case Op::convolution:
       return training_convolution(lowering, node);
     case Op::batch_norm:
       return training_batch_norm(lowering, node);
     case Op::relu:
       return training_relu(lowering, node);
+    case Op::silu:
+      return training_silu(lowering, node);
     case Op::add:
       return training_add(lowering, node);
     case Op::pool:

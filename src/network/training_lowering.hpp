@@ -77,9 +77,11 @@ class TrainingOperation : public Operation {
 /// The operation that begins with this node.
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node);
 /// The same for each kind, in nodes/.
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_normalize(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_convolution(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_batch_norm(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_silu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node);

@@ -116,7 +116,7 @@ void TrainingProgram::forward(const float* x) {
   forward_ != nullptr ? forward_->replay() : forward_rest();
 }
 
-/// All but the convolution that reads the images.
+/// All but the operation that reads the images.
 void TrainingProgram::forward_rest() {
   for (auto step = steps_.begin() + 1; step != steps_.end(); ++step) {
     tick();

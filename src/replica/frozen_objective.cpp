@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dat/tick.hpp"
+#include "perturb.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -16,6 +17,8 @@ void attach(Objective& objective, const Images& images) {
   objective.eta = images.eta;
   objective.dx = images.dx;
   objective.labels = images.labels;
+  objective.targets = images.targets;
+  objective.done = images.done;
   objective.sample_ids = images.ids;
   objective.scratch = images.scratch;
   objective.scratch_stride = images.capacity * images.layout.elements();
@@ -27,28 +30,96 @@ FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program)
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       program_(program) {
   attach(*this, images);
-  if (program.n() < images.capacity)
-    logits_ = images.backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
+  Backend& backend = images.backend;
+  if (program.n() < images.capacity) {
+    logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
+    const auto integers = [&](int count) {
+      return static_cast<std::int32_t*>(
+          backend.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t), "labels"));
+    };
+    const int all = passes_for(images.capacity) * program.n();
+    packed_ = {.samples = integers(all),
+               .labels = integers(program.n()),
+               .targets = integers(program.n()),
+               .x = backend.allocate_floats(program.n() * layout.elements(), "images"),
+               .dx = backend.allocate_floats(program.n() * layout.elements(), "images"),
+               .losses = backend.allocate_floats(program.n(), "losses"),
+               .correct = backend.allocate_floats(program.n(), "losses")};
+    host_samples_.resize(static_cast<std::size_t>(all));
+  }
+  host_done_.resize(static_cast<std::size_t>(images.capacity));
+  scale = program.gradient_scale();
   logits = logits_ != nullptr ? logits_ : program.logits();
   losses = losses_;
   correct = correct_;
 }
 
-void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t when) {
+void FrozenObjective::allow_reference() {
+  reference = reference_ = images_.backend.allocate_floats(std::int64_t{images_.capacity} * classes, "logits");
+}
+
+void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t when, const AttackGoal& goal) {
   n = images_.count;
   start = nullptr;
   seed = key;
   purpose = what;
   time = when;
-  loss = cross_entropy;
+  run = 0;
+  gathered_ = 0;
+  loss = goal.loss;
+  spread = goal.spread;
+  for (int first = 0; first < n && goal.reference; first += program_.n()) {
+    program_.forward(clean + first * layout.elements());
+    copy_logits(reference_, first);
+  }
+}
+
+int FrozenObjective::live() {
+  images_.backend.copy_to_host(host_done_.data(), done, static_cast<std::size_t>(n) * sizeof(std::int32_t));
+  const int left = static_cast<int>(std::count(host_done_.begin(), host_done_.begin() + n, 0));
+  if (left == 0 || passes_for(left) == passes_for(gathered_ > 0 ? gathered_ : n)) return left;
+  std::fill(host_samples_.begin(), host_samples_.end(), -1);
+  for (std::int32_t sample = 0, slot = 0; sample < n; ++sample)
+    if (host_done_[static_cast<std::size_t>(sample)] == 0) host_samples_[static_cast<std::size_t>(slot++)] = sample;
+  images_.backend.copy_to_device(packed_.samples, host_samples_.data(), host_samples_.size() * sizeof(std::int32_t));
+  gathered_ = left;
+  return left;
+}
+
+void FrozenObjective::pass_gathered(bool gradient) {
+  const std::int64_t size = program_.n(), pixels = layout.elements();
+  for (int first = 0; first < gathered_; first += program_.n()) {
+    const kernels::Slots images{packed_.samples + first, pixels}, single{packed_.samples + first, 1};
+    each(device, size * pixels, kernels::Gather<float>{images, x_adv, packed_.x});
+    each(device, size, kernels::Gather<std::int32_t>{single, labels, packed_.labels});
+    each(device, size, kernels::Gather<std::int32_t>{single, targets, packed_.targets});
+    program_.forward(packed_.x);
+    loss({.device = device,
+          .values = program_.logits(),
+          .labels = packed_.labels,
+          .targets = packed_.targets,
+          .n = std::min(program_.n(), gathered_ - first),
+          .classes = classes,
+          .loss = packed_.losses,
+          .correct = packed_.correct,
+          .gradient = gradient ? program_.dlogits() : nullptr},
+         gradient ? program_.gradient_scale() : 1.0F);
+    each(device, size * classes, kernels::Scatter{{packed_.samples + first, classes}, program_.logits(), logits_});
+    each(device, size, kernels::Scatter{single, packed_.losses, losses_});
+    each(device, size, kernels::Scatter{single, packed_.correct, correct_});
+    if (!gradient) continue;
+    program_.backward(packed_.dx);
+    each(device, size * pixels, kernels::Scatter{images, packed_.dx, images_.dx});
+  }
 }
 
 void FrozenObjective::gradient() {
   count_passes();
-  run({});
+  gathered_ > 0 ? pass_gathered(true) : pass({});
 }
 
 void FrozenObjective::forward() {
+  if (gathered_ > 0) return pass_gathered(false);
   for (int first = 0; first < n; first += program_.n()) {
     program_.forward(x_adv + first * layout.elements());
     Logits part = piece(first);
@@ -68,14 +139,14 @@ void FrozenObjective::gradient_step(float alpha, float eps) {
   if (found == recorded_.end()) {
     // Not yet: what runs for the first time may still load code.
     recorded_.push_back({n, alpha, eps, loss, nullptr});
-    return run(update);
+    return pass(update);
   }
   tick();
-  if (found->work == nullptr) found->work = images_.backend.record([this, update] { run(update); });
+  if (found->work == nullptr) found->work = images_.backend.record([this, update] { pass(update); });
   found->work->replay();
 }
 
-void FrozenObjective::run(const PgdUpdate& update) {
+void FrozenObjective::pass(const PgdUpdate& update) {
   for (int first = 0; first < n; first += program_.n()) {
     const std::int64_t at = first * layout.elements();
     program_.forward(x_adv + at);
@@ -102,17 +173,19 @@ Logits FrozenObjective::piece(int first) const {
   return {.device = device,
           .values = program_.logits(),
           .labels = images_.labels + first,
+          .targets = images_.targets + first,
           .n = std::min(program_.n(), n - first),
           .classes = classes,
           .loss = losses_ + first,
           .correct = correct_ + first,
-          .gradient = program_.dlogits()};
+          .gradient = program_.dlogits(),
+          .reference = reference_ != nullptr ? reference_ + std::int64_t{first} * classes : nullptr};
 }
 
-void FrozenObjective::keep_logits(int first) {
-  if (logits_ == nullptr) return;
+void FrozenObjective::copy_logits(float* to, int first) {
+  if (to == nullptr) return;
   const std::int64_t count = std::int64_t{std::min(program_.n(), n - first)} * classes;
-  each(device, count, kernels::Scale{program_.logits(), logits_ + std::int64_t{first} * classes, 1.0F, false});
+  each(device, count, kernels::Scale{program_.logits(), to + std::int64_t{first} * classes, 1.0F, false});
 }
 
 }  // namespace dat

@@ -13,10 +13,16 @@ namespace dat {
 class FrozenObjective : public Objective {
  public:
   FrozenObjective(Images& images, FrozenProgram& program);
-  /// For the samples that are in the images now, from a random start.
-  void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time);
+  /// Makes room for the logits of clean images, which a goal may ask for. While the replica is built.
+  void allow_reference();
+  /// For the samples that are in the images now, from a random start. Where the goal is taken against the logits of the
+  /// clean images, computes these.
+  void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time, const AttackGoal& goal = {});
   void gradient() override;
   void forward() override;
+  /// Where the images take several passes of the program, those that the attack is not done with are put side by side
+  /// from then on, if that saves a pass. What a sample gets does not depend on its place.
+  [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;
   /// Loss and correctness of `x` (clean or x_adv), [images.count] each on the device, without a gradient.
@@ -33,15 +39,30 @@ class FrozenObjective : public Objective {
     SampleLoss* loss;
     std::unique_ptr<Backend::Recording> work;
   };
-  void run(const PgdUpdate& update);
+  void pass(const PgdUpdate& update);
+  /// Of the images that are still computed alone.
+  void pass_gathered(bool gradient);
+  [[nodiscard]] int passes_for(int samples) const { return (samples + program_.n() - 1) / program_.n(); }
   /// What the program has computed of the samples from `first` on, and where it belongs.
   [[nodiscard]] Logits piece(int first) const;
-  void keep_logits(int first);
-  void count_passes() { passes += (n + program_.n() - 1) / program_.n() * program_.n(); }
+  void keep_logits(int first) { copy_logits(logits_, first); }
+  /// What the program has computed of the samples from `first` on, to their places in `to` [n, classes]; null: nowhere.
+  void copy_logits(float* to, int first);
+  void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
 
   FrozenProgram& program_;
-  float* logits_ = nullptr;  ///< [images.capacity, classes], of all pieces; null where there is one
+  float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where there is one
+  float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
   std::vector<Recorded> recorded_;
+
+  /// What the program computes of images that have been put side by side; null where one pass takes them all.
+  struct Packed {
+    std::int32_t *samples = nullptr, *labels, *targets;  ///< samples: of all passes; -1: empty
+    float *x, *dx, *losses, *correct;
+  };
+  Packed packed_;
+  int gathered_ = 0;  ///< how many images are put side by side; 0: they are where they belong
+  std::vector<std::int32_t> host_done_, host_samples_;
 };
 
 /// What all objectives on these images have in common.

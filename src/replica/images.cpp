@@ -20,6 +20,8 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
   if (scratch_images > 0) scratch = backend.allocate_floats(scratch_images * floats, "images");
   const auto n = static_cast<std::size_t>(samples);
   labels = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
+  targets = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
+  done = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
   ids = static_cast<std::int64_t*>(backend.allocate(n * sizeof(std::int64_t), "labels"));
   crops = static_cast<Crop*>(backend.allocate(n * sizeof(Crop), "labels"));
   pixels_ = static_cast<std::uint8_t*>(backend.allocate(n * static_cast<std::size_t>(bytes_), "images"));

@@ -23,7 +23,7 @@ class Images {
   Layout layout;
   int classes, capacity, count = 0;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
-  std::int32_t* labels;
+  std::int32_t *labels, *targets, *done;  ///< targets, done: of attacks (Objective)
   std::int64_t* ids;
   Crop* crops;
 

@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -13,6 +15,22 @@ namespace {
   return {segment.shape.begin(), segment.shape.end()};
 }
 
+[[nodiscard]] bool has_array(const Checkpoint& checkpoint, const std::string& group, const std::string& ending) {
+  return std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), [&](const Checkpoint::Array& array) {
+    return array.name.starts_with(group + "/") && array.name.ends_with(ending);
+  });
+}
+
+/// The values of an array of the network. ReLUs may hide what is not a number from everything behind them.
+[[nodiscard]] const std::vector<float>& finite(const Checkpoint& checkpoint, const std::string& name,
+                                               const std::vector<std::int64_t>& shape) {
+  const std::vector<float>& values = checkpoint.array(name, shape).values;
+  require(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }),
+          ExitCode::checkpoint, "the checkpoint's array ", name,
+          " has values that are not finite; nothing can be computed with it: take another checkpoint");
+  return values;
+}
+
 }  // namespace
 
 void save_segments(const Model& model, const std::string& group, const float* from, Checkpoint& checkpoint) {
@@ -22,7 +40,7 @@ void save_segments(const Model& model, const std::string& group, const float* fr
 
 void load_segments(const Checkpoint& checkpoint, const std::string& group, Model& model, float* to) {
   for (const Segment& segment : model.parameters.segments)
-    model.upload(segment, checkpoint.array(group + "/" + segment.name, shape_of(segment)).values, to);
+    model.upload(segment, finite(checkpoint, group + "/" + segment.name, shape_of(segment)), to);
 }
 
 void load_network(const Checkpoint& checkpoint, Model& model) {
@@ -36,32 +54,69 @@ void load_network(const Checkpoint& checkpoint, Model& model) {
             ExitCode::checkpoint, "the checkpoint's array ", array.name,
             " is none of the network's; it belongs to another network");
   load_segments(checkpoint, "param", model, model.parameters.values);
-  for (const Norm& norm : model.graph.norms) {
-    const auto load = [&](const std::string& name, float* to) {
-      const auto& values = checkpoint.array("bn/" + norm.name + name, {norm.channels}).values;
-      model.backend.copy_to_device(to + norm.begin, values.data(), values.size() * sizeof(float));
-    };
-    load(".running_mean", model.running_mean);
-    load(".running_var", model.running_variance);
-  }
+  set_running_statistics(model, load_statistics(checkpoint, "bn", model));
 }
 
 void save_network(const Model& model, Checkpoint& checkpoint) {
   save_segments(model, "param", model.parameters.values, checkpoint);
-  const std::vector<float> statistics = running_statistics(model);
+  save_statistics(model, "bn", running_statistics(model), checkpoint);
+}
+
+void save_statistics(const Model& model, const std::string& group, const std::vector<float>& from,
+                     Checkpoint& checkpoint) {
   for (const Norm& norm : model.graph.norms) {
     const auto slice = [&](std::int64_t begin) {
-      const auto first = statistics.begin() + begin + norm.begin;
+      const auto first = from.begin() + begin + norm.begin;
       return std::vector<float>(first, first + norm.channels);
     };
-    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_mean", {norm.channels}, slice(0)});
-    checkpoint.arrays.push_back({"bn/" + norm.name + ".running_var", {norm.channels}, slice(model.graph.statistics)});
+    const std::string name = group + "/" + norm.name;
+    checkpoint.arrays.push_back({name + ".running_mean", {norm.channels}, slice(0)});
+    checkpoint.arrays.push_back({name + ".running_var", {norm.channels}, slice(model.graph.statistics)});
   }
+}
+
+std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::string& group, const Model& model) {
+  std::vector<float> all(2 * static_cast<std::size_t>(model.graph.statistics));
+  for (const Norm& norm : model.graph.norms) {
+    const auto load = [&](const char* name, std::int64_t begin) {
+      const auto& values = finite(checkpoint, group + "/" + norm.name + name, {norm.channels});
+      std::copy(values.begin(), values.end(), all.begin() + begin + norm.begin);
+    };
+    load(".running_mean", 0);
+    load(".running_var", model.graph.statistics);
+  }
+  return all;
+}
+
+bool has_average(const Checkpoint& checkpoint) { return has_array(checkpoint, kAverageGroup, ".weight"); }
+
+bool has_average_statistics(const Checkpoint& checkpoint) {
+  return has_array(checkpoint, kAverageGroup, ".running_mean");
+}
+
+bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt, const std::string& path) {
+  const bool complete = !rebuilt || has_average_statistics(checkpoint);
+  require(wanted != "average" || has_average(checkpoint), ExitCode::checkpoint, path,
+          " has no averaged weights, because it was trained without --average; take --weights raw");
+  require(wanted != "average" || complete, ExitCode::checkpoint, path,
+          " was written in haste, without the batch statistics of the averaged weights; take another checkpoint of the "
+          "run, or --weights raw");
+  return wanted != "raw" && has_average(checkpoint) && complete;
+}
+
+void load_average(const Checkpoint& checkpoint, Model& model) {
+  load_segments(checkpoint, kAverageGroup, model, model.parameters.values);
+  if (has_average_statistics(checkpoint))
+    set_running_statistics(model, load_statistics(checkpoint, kAverageGroup, model));
 }
 
 std::string weights_hash(const Model& model) {
   std::vector<float> values(static_cast<std::size_t>(model.parameters.size));
   model.backend.copy_to_host(values.data(), model.parameters.values, values.size() * sizeof(float));
+  return weights_hash(values);
+}
+
+std::string weights_hash(const std::vector<float>& values) {
   const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
   char text[33];
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),

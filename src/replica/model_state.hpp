@@ -18,8 +18,28 @@ void save_network(const Model& model, Checkpoint& checkpoint);
 void save_segments(const Model& model, const std::string& group, const float* from, Checkpoint& checkpoint);
 void load_segments(const Checkpoint& checkpoint, const std::string& group, Model& model, float* to);
 
-/// A hash of all parameters, as 32 hexadecimal digits.
+/// The same of running statistics [2][graph.statistics], on the host: "GROUP/NAME.running_mean",
+/// "GROUP/NAME.running_var".
+void save_statistics(const Model& model, const std::string& group, const std::vector<float>& from,
+                     Checkpoint& checkpoint);
+[[nodiscard]] std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::string& group,
+                                                 const Model& model);
+
+/// Where a checkpoint has the averaged weights, and running statistics of their own where they have any.
+inline const char* const kAverageGroup = "optim/average";
+[[nodiscard]] bool has_average(const Checkpoint& checkpoint);
+[[nodiscard]] bool has_average_statistics(const Checkpoint& checkpoint);
+/// Whether `wanted` (auto: the averaged weights, where they are complete; raw; average) means the averaged weights of a
+/// checkpoint. `rebuilt`: they need statistics of their own (--average-bn rebuild). Error(checkpoint): it has none that
+/// can be used; `path` names it.
+[[nodiscard]] bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
+                                 const std::string& path);
+/// The averaged weights of a checkpoint into a model that has its network, with their statistics.
+void load_average(const Checkpoint& checkpoint, Model& model);
+
+/// A hash of all parameters, as 32 hexadecimal digits; the second takes them in memory's order.
 [[nodiscard]] std::string weights_hash(const Model& model);
+[[nodiscard]] std::string weights_hash(const std::vector<float>& values);
 
 /// The running statistics, [2][graph.statistics] on the host: means, variances.
 [[nodiscard]] std::vector<float> running_statistics(const Model& model);

@@ -25,7 +25,9 @@ Replica::Replica(const ReplicaOptions& options)
              networks().at(options.network)({.width = options.width,
                                              .size = options.images.size,
                                              .channels = options.images.channels,
-                                             .classes = options.images.classes}),
+                                             .classes = options.images.classes,
+                                             .activation = activation_from(options.activation),
+                                             .normalization = normalization_from(options.normalize)}),
              options.granularity),
       images_(*backend_, options.images, options.micro_batch, options.scratch_images) {
   const int attack_batch =
@@ -39,6 +41,7 @@ Replica::Replica(const ReplicaOptions& options)
     attacked_ = std::make_unique<EarlyStopObjective>(images_, frozen_);
   else
     attacked_ = std::make_unique<FrozenObjective>(images_, *frozen_.front());
+  if (options.attack_reference) attacked_->allow_reference();
   if (frozen_f32_) evaluated_ = std::make_unique<FrozenObjective>(images_, *frozen_f32_);
 }
 

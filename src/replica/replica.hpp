@@ -16,12 +16,15 @@ struct ReplicaOptions {
   BackendOptions backend;
   std::string network;
   int width = 64;
+  std::string activation = "relu";  ///< as activation_from takes it
+  std::string normalize = "none";   ///< as normalization_from takes it
   Granularity granularity = Granularity::tensor;
   DatasetInfo images;                 ///< size, channels and classes of what the network is for
   int micro_batch = 1;                ///< most images at a time
   int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
   DType attack_storage = DType::f32;  ///< of the network's activations while it is attacked; evaluation is f32
   bool early_stop = false;            ///< attacks that samples leave (Objective::steps_until_fooled)
+  bool attack_reference = false;      ///< training's attacks ask for the logits of clean images (AttackGoal)
   int scratch_images = 0;             ///< that attacks need (Attack::scratch_images)
   std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: it is not trained
 };

@@ -12,12 +12,14 @@ BatchObjective::BatchObjective(Replica& replica, BatchStatistics& statistics)
   correct = correct_;
 }
 
-void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, const BatchStatistics::Place& place) {
+void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, const BatchStatistics::Place& place,
+                             const AttackGoal& goal) {
   n = replica_.images().count;
   start = nullptr;
   seed = key;
   time = when;
-  loss = cross_entropy;
+  loss = goal.loss;
+  spread = goal.spread;
   pass_ = 0;
   place_ = place;
 }
@@ -30,6 +32,7 @@ void BatchObjective::gradient() {
   loss({.device = device,
         .values = program.logits(),
         .labels = labels,
+        .targets = targets,
         .n = n,
         .classes = classes,
         .loss = losses_,

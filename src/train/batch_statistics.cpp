@@ -2,20 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "pointwise.hpp"
 #include "replica/model_state.hpp"
 
 namespace dat {
 
+namespace {
+
+[[nodiscard]] std::vector<int> one_after_the_other(int passes) {
+  std::vector<int> all(static_cast<std::size_t>(passes));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+[[nodiscard]] int passes_in(const std::vector<int>& entering) {
+  return entering.empty() ? 0 : 1 + *std::max_element(entering.begin(), entering.end());
+}
+
+}  // namespace
+
 BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order)
+    : BatchStatistics(ranks, model, one_after_the_other(passes), local, order) {}
+
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
+                                 const SummationTree* order)
     : ranks_(ranks),
       model_(model),
-      passes_(passes),
+      entering_(std::move(entering)),
       local_(local),
       units_(order != nullptr ? order->leaves_of(ranks.rank()) : 1),
       means_(order != nullptr ? 1 : ranks.size()),
-      count_(2 * model.graph.statistics * passes) {
+      count_(2 * model.graph.statistics * passes_in(entering_)) {
   device_ = model.backend.allocate_floats(units_ * count_, "batch statistics");
   host_ = static_cast<float*>(
       model.backend.allocate_pinned(static_cast<std::size_t>(units_ * count_) * sizeof(float), "results"));
@@ -45,15 +65,19 @@ void BatchStatistics::read(const double* from) {
 }
 
 void BatchStatistics::update_model() {
+  enter_model(Model::kMomentum);
+  model_.batches_tracked += std::ssize(entering_);
+}
+
+void BatchStatistics::enter_model(float momentum) {
   Backend& backend = model_.backend;
   const std::int64_t count = model_.graph.statistics;
   if (!local_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
-  for (int pass = 0; pass < passes_; ++pass) {
+  for (const int pass : entering_) {
     const float* mean = device_ + 2 * count * pass;
-    each(backend.device(), count, kernels::RunningStatistic{mean, model_.running_mean, Model::kMomentum});
-    each(backend.device(), count, kernels::RunningStatistic{mean + count, model_.running_variance, Model::kMomentum});
+    each(backend.device(), count, kernels::RunningStatistic{mean, model_.running_mean, momentum});
+    each(backend.device(), count, kernels::RunningStatistic{mean + count, model_.running_variance, momentum});
   }
-  model_.batches_tracked += passes_;
   ++model_.parameters.version;
 }
 

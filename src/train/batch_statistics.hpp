@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "dat/program.hpp"
 #include "train/stateful.hpp"
@@ -9,12 +10,16 @@
 namespace dat {
 
 /// What batch norm has seen in a step: means and unbiased variances of each pass in training mode, averaged over the
-/// micro-batches and, unless they stay each rank's own, over the ranks. At the step's end each pass enters the running
-/// statistics once, in the order of the passes: those of the attack first, then those of the loss.
+/// micro-batches and, unless they stay each rank's own, over the ranks. At the step's end they enter the running
+/// statistics, pass after pass: those of the attack first, then those of the loss (Loss::entering).
 class BatchStatistics final : public MessagePart, public Stateful {
  public:
-  /// passes: in training mode, of one micro-batch. local: nothing is averaged over the ranks. order: of the units of
-  /// work, which are parts of one mean then; null: each rank has one unit, and its own mean.
+  /// entering: the passes in training mode, of one micro-batch, in the order in which they enter the running
+  /// statistics; each at least once. local: nothing is averaged over the ranks. order: of the units of work, which are
+  /// parts of one mean then; null: each rank has one unit, and its own mean.
+  BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
+                  const SummationTree* order = nullptr);
+  /// Each of so many passes once, one after the other.
   BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order = nullptr);
 
   /// Of a micro-batch: the unit of work that it belongs to, whether that begins with it, and the share that its images
@@ -28,6 +33,8 @@ class BatchStatistics final : public MessagePart, public Stateful {
   void add(const TrainingProgram& program, int pass, const Place& place);
   /// Into the model's running statistics, once the message has been summed.
   void update_model();
+  /// The same with another momentum, and without counting the batches.
+  void enter_model(float momentum);
 
   [[nodiscard]] bool local() const { return local_; }
   /// Whether those of this rank are finite, between fetch() and read().
@@ -46,7 +53,7 @@ class BatchStatistics final : public MessagePart, public Stateful {
  private:
   Communicator& ranks_;
   Model& model_;
-  int passes_;
+  std::vector<int> entering_;
   bool local_;
   std::int64_t units_;                         ///< of this rank
   int means_;                                  ///< that the message adds up, one a rank; 1: parts of one

@@ -37,6 +37,7 @@ const std::set<std::string> kFree = {"out",
                                      "check-every",
                                      "checkpoint-every",
                                      "epochs",
+                                     "patience",
                                      "max-steps",
                                      "graphs",
                                      "comm-timeout",
@@ -158,6 +159,7 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   result.evaluation_due = checkpoint->integers["evaluation_due"];
   if (const auto best = checkpoint->doubles.find("best"); best != checkpoint->doubles.end() && result.own)
     result.best = best->second.at(0);
+  if (result.own) result.since_best = checkpoint->integers["since_best"];
   result.what = ", going on after step " + std::to_string(done);
   if (!result.own) {
     const std::string differing = differences(known, config, kFree);
@@ -165,7 +167,8 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
     return result;
   }
   result.metrics_bytes = checkpoint->integers.at("metrics_bytes");
-  if (done == total && earlier == config && fs::exists(folder + "/results.h5", unreadable)) {
+  if ((done == total || checkpoint->integers["stopped_early"] != 0) && earlier == config &&
+      fs::exists(folder + "/results.h5", unreadable)) {
     result.summary = text_of(folder + "/SUMMARY.txt");
     result.finished = !result.summary.empty();
   }

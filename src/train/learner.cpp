@@ -1,8 +1,10 @@
 #include "train/learner.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "pointwise.hpp"
@@ -10,7 +12,7 @@
 namespace dat {
 
 Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass,
-                 PhaseTimer& timer, std::function<void(int)> ready)
+                 PhaseTimer& timer, std::function<void(int)> ready, bool unlabelled)
     : replica_(replica),
       loss_(loss),
       passes_(loss_.passes()),
@@ -19,6 +21,7 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       first_pass_(first_pass),
       timer_(timer),
       ready_(std::move(ready)),
+      unlabelled_(unlabelled),
       logits_(passes_.size()),
       kept_(passes_.size()),
       ends_(static_cast<std::size_t>(batch)) {
@@ -87,17 +90,23 @@ void Learner::fetch(Backend::Ticket& ticket) {
 void Learner::write(double* to, int unit) {
   const int begin = unit > 0 ? ends_[static_cast<std::size_t>(unit) - 1] : 0,
             end = ends_[static_cast<std::size_t>(unit)];
+  const auto part = [&](std::int64_t number) {
+    return std::span<const float>(host_ + number * batch_ + begin, host_ + number * batch_ + end);
+  };
+  const std::int64_t passes = std::ssize(passes_);
   *to++ = end - begin;
-  for (std::int64_t part = 0; part < 2 * std::ssize(passes_); ++part)
-    *to++ = std::accumulate(host_ + part * batch_ + begin, host_ + part * batch_ + end, 0.0);
+  for (std::int64_t k = 0; k < passes; ++k) *to++ = std::accumulate(part(k).begin(), part(k).end(), 0.0);
+  for (std::int64_t k = passes; k < 2 * passes; ++k) *to++ = static_cast<double>(std::ranges::count(part(k), 1.0F));
+  if (unlabelled_) *to = static_cast<double>(end - begin - std::ranges::count(part(passes), -1.0F));
 }
 
 void Learner::read(const double* from) {
   const double images = *from++;
   images_ = static_cast<std::int64_t>(images);
   const std::size_t passes = passes_.size();
+  const double labelled = unlabelled_ ? from[2 * passes] : images;
   for (std::size_t k = 0; k < passes; ++k)
-    results_[static_cast<std::size_t>(passes_[k])] = {from[k] / images, from[passes + k] / images};
+    results_[static_cast<std::size_t>(passes_[k])] = {from[k] / images, from[passes + k] / labelled};
 }
 
 double Learner::loss_of(int first, int count) const {

@@ -17,15 +17,16 @@ class Learner final : public MessagePart {
  public:
   /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
   /// statistics. ready: told of each segment of
-  /// the gradient that is complete, in the step's last pass.
+  /// the gradient that is complete, in the step's last pass. unlabelled: labels may be unknown.
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
-          std::function<void(int segment)> ready);
+          std::function<void(int segment)> ready, bool unlabelled = false);
 
   /// Adds the gradient of these examples, for the weights of the active layers, to that of their unit of work in
   /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where the examples want it.
   void train(const Examples& examples, const ActiveSet& active, float* gradients);
 
-  /// Means over the images of all ranks, once the message of the step has been summed.
+  /// Means over the images of all ranks, once the message of the step has been summed; accuracy: over those with
+  /// labels.
   struct Result {
     double loss = 0, accuracy = 0;  ///< NaN: the loss does not look at these images
   };
@@ -37,7 +38,7 @@ class Learner final : public MessagePart {
   /// Whether the losses of this rank's images are finite, once they have been fetched.
   [[nodiscard]] bool own_finite() const;
 
-  [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size(); }
+  [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size() + (unlabelled_ ? 1 : 0); }
   void fetch(Backend::Ticket& ticket) override;
   void write(double* to, int unit) override;
   void read(const double* from) override;
@@ -53,6 +54,7 @@ class Learner final : public MessagePart {
   int first_pass_;
   PhaseTimer& timer_;
   std::function<void(int)> ready_;
+  bool unlabelled_;
   std::vector<Logits> logits_;  ///< [passes]
   std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where the loss is joint
   float *losses_, *corrects_;   ///< [passes][batch]

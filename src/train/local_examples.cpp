@@ -14,6 +14,17 @@ constexpr int kBegunTag = 1;
 
 }  // namespace
 
+AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack) {
+  if (attack.gradient_evaluations() == 0) return {};
+  AttackGoal goal = loss.goal();
+  if (options.attack_start != "auto") goal.spread = options.attack_start == "gaussian" ? kNearStart : 0;
+  return goal;
+}
+
+bool prefers_batch_statistics(const Attack& attack, const Loss& loss) {
+  return attack.prefers_batch_statistics() && !loss.goal().reference;
+}
+
 LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
   return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
           .micro_batch = plan.micro_batch,
@@ -26,12 +37,14 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
 }
 
 LocalExamples::LocalExamples(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-                             const Attack& attack, Replica& replica, BatchStatistics* statistics, PhaseTimer& timer)
+                             const Loss& loss, const Attack& attack, Replica& replica, BatchStatistics* statistics,
+                             PhaseTimer& timer)
     : ranks_(ranks),
       dataset_(images),
       loading_(loader_options(options, plan)),
       plan_(plan),
       attack_(attack),
+      goal_(goal_of(options, loss, attack)),
       replica_(replica),
       timer_(timer),
       rounds_(plan.batch / plan.micro_batch),
@@ -132,9 +145,9 @@ void LocalExamples::take_batch(std::int64_t step) {
 Objective& LocalExamples::prepared_objective() {
   const auto epoch = static_cast<std::uint32_t>(plan_.epoch_of(step_));
   if (batch_objective_)
-    batch_objective_->prepare(loading_.seed, epoch, place());
+    batch_objective_->prepare(loading_.seed, epoch, place(), goal_);
   else
-    replica_.attacked().prepare(loading_.seed, Purpose::attack_start, epoch);
+    replica_.attacked().prepare(loading_.seed, Purpose::attack_start, epoch, goal_);
   return *objective_;
 }
 

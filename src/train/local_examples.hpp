@@ -7,6 +7,7 @@
 #include "dat/attack.hpp"
 #include "dat/config.hpp"
 #include "dat/loader.hpp"
+#include "dat/loss.hpp"
 #include "train/batch_objective.hpp"
 #include "train/example_source.hpp"
 #include "train/phase_timer.hpp"
@@ -14,6 +15,13 @@
 #include "train/warm_start.hpp"
 
 namespace dat {
+
+/// What the attack on training images climbs: the goal of the loss, with the start that --attack-start says.
+[[nodiscard]] AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack);
+
+/// Whether the attack runs with batch statistics unless the user says otherwise. What is taken against the clean images
+/// needs samples that do not depend on each other.
+[[nodiscard]] bool prefers_batch_statistics(const Attack& attack, const Loss& loss);
 
 /// How the training set is read.
 [[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan);
@@ -25,7 +33,8 @@ class LocalExamples final : public ExampleSource, public MessagePart {
  public:
   /// statistics: what the attack's passes in training mode enter; null: it attacks the frozen network.
   LocalExamples(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-                const Attack& attack, Replica& replica, BatchStatistics* statistics, PhaseTimer& timer);
+                const Loss& loss, const Attack& attack, Replica& replica, BatchStatistics* statistics,
+                PhaseTimer& timer);
 
   /// The pixels of the training set, on the device; else they are read step by step. Before start().
   void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }
@@ -88,6 +97,7 @@ class LocalExamples final : public ExampleSource, public MessagePart {
   LoaderOptions loading_;
   Plan plan_;
   const Attack& attack_;
+  AttackGoal goal_;
   Replica& replica_;
   PhaseTimer& timer_;
   int rounds_;   ///< most micro-batches of a rank

@@ -8,6 +8,7 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
                      const Attack& attack, const Loss& loss, int attack_passes, Replica& replica, PhaseTimer& timer)
     : plan_(plan),
       attack_(attack),
+      goal_(goal_of(options, loss, attack)),
       replica_(replica),
       timer_(timer),
       seed_(options.seed),
@@ -21,10 +22,10 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
 Objective& Recompute::prepared_objective(std::int64_t step, const BatchStatistics::Place& place) {
   const auto epoch = static_cast<std::uint32_t>(plan_.epoch_of(step));
   if (batch_objective_) {
-    batch_objective_->prepare(seed_, epoch, place);
+    batch_objective_->prepare(seed_, epoch, place, goal_);
     return *batch_objective_;
   }
-  replica_.attacked().prepare(seed_, Purpose::attack_start, epoch);
+  replica_.attacked().prepare(seed_, Purpose::attack_start, epoch, goal_);
   return replica_.attacked();
 }
 

@@ -46,6 +46,7 @@ class Recompute {
 
   Plan plan_;
   const Attack& attack_;
+  AttackGoal goal_;
   Replica& replica_;
   PhaseTimer& timer_;
   std::uint64_t seed_;

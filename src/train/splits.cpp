@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dat/error.hpp"
+#include "dat/loss.hpp"
 
 namespace dat {
 
@@ -13,7 +14,36 @@ namespace {
   return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
 }
 
+/// Images without labels have a part in some losses only, with an attack that works without labels.
+void require_labels(const TrainOptions& options, const Splits& splits) {
+  require(splits.holdout == nullptr || unlabelled_images(*splits.holdout) == 0, ExitCode::usage,
+          "--holdout draws from the first file, or from all of a pool, and there are images without labels; ",
+          "give the labelled file first and --mix balanced:SHARE");
+  if (unlabelled_images(*splits.train) == 0) return;
+  const char* const unlabelled = "some training images have no labels (-1)";
+  require(losses().at(options.loss)({.lambda = options.lambda})->takes_unlabelled(), ExitCode::usage, unlabelled,
+          ", which --loss ", options.loss, options.loss == "cross_entropy" ? " --lambda 0" : "",
+          " does not take; choose trades or kl, or cross_entropy with --lambda above 0");
+  require(options.attack == "pgd" || options.attack == "fgsm" || options.attack == "none", ExitCode::usage, unlabelled,
+          ", and --attack ", options.attack, " climbs a loss of labels; choose pgd, fgsm or none");
+  require(options.attack_bn != "train" && options.attack_stop < 0, ExitCode::usage, unlabelled,
+          ": their attack climbs a divergence, which wants --attack-bn eval and no --attack-stop");
+}
+
 }  // namespace
+
+std::int64_t unlabelled_images(const Dataset& images) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < images.size(); ++i) count += images.label(i) < 0 ? 1 : 0;
+  return count;
+}
+
+std::string sizes_text(const Splits& splits) {
+  const std::int64_t unlabelled = unlabelled_images(*splits.train);
+  const std::string text =
+      std::to_string(splits.train->size()) + " training and " + std::to_string(splits.test->size()) + " test images";
+  return unlabelled == 0 ? text : text + ", " + std::to_string(unlabelled) + " of the training images without a label";
+}
 
 std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split) {
   const std::string of = split == "test" ? "test" : "train";
@@ -47,6 +77,7 @@ Splits open_splits(const TrainOptions& options) {
   const DatasetInfo &train = splits.train->info(), &test = splits.test->info();
   require(test.size == train.size && test.channels == train.channels && test.classes <= train.classes, ExitCode::data,
           "the test images do not fit the training images");
+  require_labels(options, splits);
   return splits;
 }
 

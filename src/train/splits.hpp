@@ -15,8 +15,13 @@ struct Splits {
   std::unique_ptr<Dataset> holdout;  ///< null without --holdout
 };
 
-/// What --data says, or the built-in synthetic set; cut as the options say. Error(data), Error(io).
+/// What --data says, or the built-in synthetic set; cut as the options say. Error(data), Error(io). Error(usage):
+/// images without labels, where the options do not allow them.
 [[nodiscard]] Splits open_splits(const TrainOptions& options);
+/// Of how many of these images the label is unknown (-1).
+[[nodiscard]] std::int64_t unlabelled_images(const Dataset& images);
+/// "1000 training and 200 test images, 300 of the training images without a label".
+[[nodiscard]] std::string sizes_text(const Splits& splits);
 /// How --mix puts batches together from the training images. Error(usage): as Mix.
 [[nodiscard]] Mix mix_of(const TrainOptions& options, const Dataset& train);
 /// One of them: train (without what is held out), holdout, test.

@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -11,23 +12,26 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options) {
+[[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
   return attacks().at(options.attack)({.eps = options.eps,
                                        .alpha = options.alpha,
                                        .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
-                                       .stop = options.attack_stop});
+                                       .stop = options.attack_stop,
+                                       .classes = classes,
+                                       .best_loss = true});
 }
 
-[[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options) {
+[[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
   return {.attacks = options.eval,
           .eps = options.eval_eps > 0 ? options.eval_eps : options.eps,
           .alpha = options.eval_alpha,
           .steps = options.eval_attack_steps,
-          .restarts = options.eval_restarts};
+          .restarts = options.eval_restarts,
+          .classes = classes};
 }
 
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,
-                                        const Communicator& ranks, int scratch_images) {
+                                        const Communicator& ranks, bool attack_reference, int scratch_images) {
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks.node_size()),
                       .node_rank = ranks.node_rank(),
@@ -36,21 +40,37 @@ namespace {
                       .graphs = options.graphs == "on"},
           .network = options.network,
           .width = options.width,
+          .activation = options.activation,
+          .normalize = options.normalize,
           .granularity = granularity_from(options.granularity),
           .images = images,
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = storage_from(options.attack_precision),
           .early_stop = options.attack_stop >= 0,
+          .attack_reference = attack_reference,
           .scratch_images = scratch_images,
           .training_batches = {plan.micro_batch, plan.last_micro_batch}};
 }
 
 /// Gradients of the attack that run in training mode; 0: it attacks the frozen network.
-[[nodiscard]] int passes_in_training_mode(const TrainOptions& options, const Attack& attack) {
+[[nodiscard]] int passes_in_training_mode(const TrainOptions& options, const Attack& attack, const Loss& loss) {
   const bool batch_statistics =
-      options.attack_bn == "train" || (options.attack_bn == "auto" && attack.prefers_batch_statistics());
+      options.attack_bn == "train" || (options.attack_bn == "auto" && prefers_batch_statistics(attack, loss));
   return batch_statistics ? attack.gradient_evaluations() : 0;
+}
+
+/// The passes of a step in training mode, in the order in which they enter the running statistics.
+[[nodiscard]] std::vector<int> entering_statistics(int attack_passes, const Loss& loss) {
+  std::vector<int> of_loss = loss.entering();
+  if (of_loss.empty()) {
+    of_loss.resize(loss.passes().size());
+    std::iota(of_loss.begin(), of_loss.end(), 0);
+  }
+  std::vector<int> all(static_cast<std::size_t>(attack_passes));
+  std::iota(all.begin(), all.end(), 0);
+  for (const int pass : of_loss) all.push_back(attack_passes + pass);
+  return all;
 }
 
 /// Beside other work a message leaves as soon as it is complete; the last one, at least, is exposed. 2 MB take 18 ms at
@@ -78,25 +98,32 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       plan_(options, mix_of(options, *splits_.train), ranks.size()),
       order_(plan_.ordered ? std::optional<const SummationTree>(std::in_place, plan_.micro_batches, ranks.size())
                            : std::nullopt),
-      attack_(attack_of(options)),
-      evaluation_attacks_(evaluation_of(options)),
-      replica_(replica_of(options, plan_, splits_.train->info(), ranks,
+      attack_(attack_of(options, splits_.train->info().classes)),
+      unlabelled_(unlabelled_images(*splits_.train) > 0),
+      loss_(losses().at(options.loss)({.lambda = options.lambda,
+                                       .beta = options.beta,
+                                       .smoothing = options.label_smoothing,
+                                       .unlabelled = unlabelled_})),
+      evaluation_attacks_(evaluation_of(options, splits_.train->info().classes)),
+      replica_(replica_of(options, plan_, splits_.train->info(), ranks, goal_of(options, *loss_, *attack_).reference,
                           std::max(attack_->scratch_images(), evaluation_attacks_.scratch_images()))),
       timer_(replica_.backend()),
-      loss_(losses().at(options.loss)({.lambda = options.lambda})),
-      attack_passes_(passes_in_training_mode(options, *attack_)),
-      statistics_(ranks, replica_.model(), attack_passes_ + static_cast<int>(loss_->passes().size()),
-                  keeps_own_statistics(options), address(order_)),
-      source_(ranks, *splits_.train, options, plan_, *attack_, replica_, attack_passes_ > 0 ? &statistics_ : nullptr,
-              timer_),
+      attack_passes_(passes_in_training_mode(options, *attack_, *loss_)),
+      statistics_(ranks, replica_.model(), entering_statistics(attack_passes_, *loss_), keeps_own_statistics(options),
+                  address(order_)),
+      source_(ranks, *splits_.train, options, plan_, *loss_, *attack_, replica_,
+              attack_passes_ > 0 ? &statistics_ : nullptr, timer_),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
-      reducer_(make_reducer()),
+      reducer_(make_reducer(replica_.model().parameters.gradients, options.codec, options.codec_transport,
+                            options.aggregator)),
       codec_state_(ranks, replica_.backend(), *reducer_, options.steps_may_be_left_out()),
-      learner_(replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
-               [this](int segment) {
-                 layers_->weigh(segment);
-                 reducer_->ready(segment);
-               }),
+      learner_(
+          replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
+          [this](int segment) {
+            layers_->weigh(segment);
+            reducer_->ready(segment);
+          },
+          unlabelled_),
       update_(options, plan_, replica_.model(), statistics_),
       numbers_(ranks, replica_.backend(), replica_.model().parameters, learner_, statistics_, vote_,
                {.image = replica_.images().layout.elements(),
@@ -110,11 +137,19 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
   for (MessagePart* part :
        std::initializer_list<MessagePart*>{&numbers_, &learner_, &source_, &vote_, layers_.get(), &statistics_})
     message_.add(*part);
+  examples_ = &source_;
+  if (options.awp_gamma > 0) {
+    perturbation_ = make_perturbation();
+    examples_ = perturbation_.get();
+  }
   if (options.verify > 0) {
     recompute_ = std::make_unique<Recompute>(ranks, *splits_.train, options, plan_, *attack_, *loss_, attack_passes_,
                                              replica_, timer_);
     verification_ = std::make_unique<Verification>(ranks, options_, plan_, replica_, *recompute_);
   }
+  if (options.average_bn == "rebuild")
+    statistics_pass_ =
+        std::make_unique<StatisticsPass>(ranks, *splits_.train, options, plan_, replica_, address(order_));
   check_ = std::make_unique<ReplicaCheck>(ranks, replica_.backend(), parts());
   replica_.model().initialize(options.seed);
   replica_.commit();
@@ -128,26 +163,34 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
   resident_ = pixels != nullptr;
   source_.keep_on_device(pixels);
   if (recompute_) recompute_->keep_on_device(pixels);
+  if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
 }
 
-std::unique_ptr<Reducer> Trainer::make_reducer() {
+std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::string& codec,
+                                               const std::string& codec_transport, const std::string& aggregator) {
   Backend& backend = replica_.backend();
   const Parameters& parameters = replica_.model().parameters;
   const ReducerOptions reduction{.bucket_elements = bucket_of(options_),
                                  .overlap = options_.overlap,
                                  .transport = options_.mask == "per_worker" ? options_.transport : "",
-                                 .codec_transport = options_.codec_transport,
+                                 .codec_transport = codec_transport,
                                  .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
-  if (order_)
-    return std::make_unique<TreeReducer>(backend, ranks_, parameters, parameters.gradients, *order_, reduction);
+  if (order_) return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
   return std::make_unique<GradientReducer>(
-      backend, ranks_, parameters, parameters.gradients,
-      codecs().at(options_.codec)(
+      backend, ranks_, parameters, gradients,
+      codecs().at(codec)(
           backend, parameters,
           {.seed = options_.seed, .rank = ranks_.rank(), .factors = options_.codec_rank, .clip = options_.codec_clip}),
-      aggregators().at(options_.aggregator)(backend, parameters, {.ranks = ranks_.size()}), reduction);
+      aggregators().at(aggregator)(backend, parameters, {.ranks = ranks_.size()}), reduction);
+}
+
+std::unique_ptr<WeightPerturbation> Trainer::make_perturbation() {
+  float* const gradients = replica_.backend().allocate_floats(replica_.model().parameters.size, "weight perturbation");
+  return std::make_unique<WeightPerturbation>(
+      ranks_, options_, plan_, *loss_, replica_, source_, *layers_, gradients,
+      options_.awp == "global" ? make_reducer(gradients, "float32", "auto", "mean") : nullptr, address(order_), timer_);
 }
 
 void Trainer::start() {
@@ -169,18 +212,18 @@ const StepRecord& Trainer::step(bool stop) {
   timer_.lap(Phase::select);
 
   around_reducer_ = Phase::backward;
-  source_.begin(step_);
+  examples_->begin(step_);
   if (verification_) verification_->begin(step_);
   numbers_.begin();
-  while (const Examples* examples = source_.next()) {
+  while (const Examples* examples = examples_->next()) {
     numbers_.look_at_images(examples->attacked, examples->count);
     float* const place = reducer_->place(examples->unit);
     learner_.train(*examples, active, place);
     if (verification_) verification_->keep(*examples, place, active);
-    source_.trained();
+    examples_->trained();
   }
   numbers_.look_at_own(reducer_->own(), active);
-  if (step_ + 1 < plan_.steps) source_.look_ahead(step_ + 1);
+  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
   reducer_->finish();
   timer_.end_sum(reducer_->seconds_under_way());
   numbers_.look_at_sum(layers_->summed());
@@ -195,7 +238,7 @@ const StepRecord& Trainer::step(bool stop) {
     setbacks_.in_a_row = 0;
     layers_->learn(numbers_.squares());
     timer_.lap(Phase::select);
-    update_.apply(layers_->updated(), step_, setbacks_.lr_factor);
+    update_.apply(layers_->updated(), step_, setbacks_.lr_factor, perturbation_.get());
   }
   timer_.lap(Phase::update);
   ++step_;
@@ -239,8 +282,9 @@ void Trainer::skip(const BadNumbers& bad) {
   skipped_ = "in step " + std::to_string(step_ + 1) + " (epoch " + std::to_string(plan_.epoch_of(step_) + 1) + ") " +
              bad.text(model().parameters);
   if (bad.where == BadNumbers::Where::sum && options_.codec != "float32") skipped_ += ", by --codec " + options_.codec;
-  require(setbacks_.in_a_row < options_.max_bad_steps, ExitCode::numerical, skipped_,
-          setbacks_.in_a_row > 0 ? ", after " + std::to_string(setbacks_.in_a_row) + " skipped in a row" : "",
+  require(setbacks_.in_a_row<options_.max_bad_steps, ExitCode::numerical, skipped_, setbacks_.in_a_row> 0
+              ? ", after " + std::to_string(setbacks_.in_a_row) + " skipped in a row"
+              : "",
           "; the weights are those of the step before: lower --lr or raise --warmup-epochs");
   ++setbacks_.in_a_row;
   leave_out();
@@ -249,7 +293,7 @@ void Trainer::skip(const BadNumbers& bad) {
 /// Nothing of the step stays but the draw of layers, into which none of its numbers has gone.
 void Trainer::leave_out() {
   codec_state_.put_back();
-  source_.take_back();
+  examples_->take_back();
 }
 
 /// Of the step that has been done last.
@@ -272,8 +316,8 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
   record_.active_elements = reducer_->elements();
   record_.bytes_sent = reducer_->bytes_sent();
-  record_.bytes_statistics =
-      message_.bytes_sent() + source_.bytes_sent() + drawn_bytes_ + (verification_ ? verification_->bytes_sent() : 0);
+  record_.bytes_statistics = message_.bytes_sent() + examples_->bytes_sent() + drawn_bytes_ +
+                             (verification_ ? verification_->bytes_sent() : 0);
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
@@ -287,6 +331,15 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
   const double time = timer_.wall_time();
   RootStatistics root(ranks_, replica_.model(), statistics_.local());
   std::vector<EvaluationRecord> records = assessment_.run(options_.seed);
+  if (WeightAverage* average = update_.average()) {
+    complete_average();
+    average->exchange();
+    for (EvaluationRecord& record : assessment_.run(options_.seed)) {
+      record.weights = "average";
+      records.push_back(std::move(record));
+    }
+    average->exchange();
+  }
   root.end();
   timer_.lap(Phase::evaluate);
   for (EvaluationRecord& record : records) {
@@ -295,6 +348,15 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
     record.wall_time = time;
   }
   return records;
+}
+
+void Trainer::complete_average() {
+  WeightAverage* average = update_.average();
+  if (average == nullptr || !average->lacks_statistics()) return;
+  average->exchange();
+  statistics_pass_->run();
+  average->exchange();
+  average->have_statistics();
 }
 
 Checkpoint Trainer::capture() {
@@ -343,8 +405,8 @@ void Trainer::roll_back(const Setbacks& before, double lr_factor) {
 }
 
 std::int64_t Trainer::checkpoint_bytes() const {
-  const auto arrays = static_cast<std::int64_t>(1 + update_.optimizer().state().size());
-  return static_cast<std::int64_t>(sizeof(float)) * (arrays * model().parameters.size + 2 * model().graph.statistics) +
+  return static_cast<std::int64_t>(sizeof(float)) *
+             (model().parameters.size + 2 * model().graph.statistics + update_.state_size()) +
          codec_state_.bytes() + source_.warm_start_bytes() + source_.begun_bytes();
 }
 

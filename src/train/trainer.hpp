@@ -17,8 +17,10 @@
 #include "train/numbers.hpp"
 #include "train/replica_check.hpp"
 #include "train/splits.hpp"
+#include "train/statistics_pass.hpp"
 #include "train/stragglers.hpp"
 #include "train/verification.hpp"
+#include "train/weight_perturbation.hpp"
 #include "train/weight_update.hpp"
 
 namespace dat {
@@ -48,10 +50,14 @@ class Trainer {
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
 
   /// Accuracy on the test set, then on what is held out, clean and under each attack of --eval, with rank 0's running
-  /// statistics. **Collective.**
+  /// statistics; then all of it with the averaged weights, where there are any. **Collective.**
   [[nodiscard]] std::vector<EvaluationRecord> evaluate();
 
-  /// The state as a checkpoint, on rank 0. **Collective.**
+  /// Makes what an evaluation of the averaged weights needs, where it is not there yet: with --average-bn rebuild, a
+  /// pass over the training images. **Collective.**
+  void complete_average();
+  /// The state as a checkpoint, on rank 0; complete_average() comes before, where the averaged weights shall be used
+  /// from it. **Collective.**
   [[nodiscard]] Checkpoint capture();
   /// Takes up a checkpoint, on rank 0; share_state then gives it to all. Error(checkpoint): it does not fit.
   void restore(const Checkpoint& checkpoint);
@@ -100,7 +106,11 @@ class Trainer {
   [[nodiscard]] bool verified();
   void skip(const BadNumbers& bad);
   void leave_out();
-  [[nodiscard]] std::unique_ptr<Reducer> make_reducer();
+  /// Of gradients in this block.
+  [[nodiscard]] std::unique_ptr<Reducer> make_reducer(float* gradients, const std::string& codec,
+                                                      const std::string& codec_transport,
+                                                      const std::string& aggregator);
+  [[nodiscard]] std::unique_ptr<WeightPerturbation> make_perturbation();
   void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients);
 
@@ -110,10 +120,11 @@ class Trainer {
   Plan plan_;
   std::optional<const SummationTree> order_;  ///< of sums over micro-batches; none: each rank has its own
   std::unique_ptr<Attack> attack_;
+  bool unlabelled_;  ///< some training images have no label
+  std::unique_ptr<Loss> loss_;
   EvaluationAttacks evaluation_attacks_;
   Replica replica_;
   PhaseTimer timer_;
-  std::unique_ptr<Loss> loss_;
   int attack_passes_;  ///< of the attack, in training mode, of a micro-batch
   BatchStatistics statistics_;
   LocalExamples source_;
@@ -128,9 +139,12 @@ class Trainer {
   StepMessage message_;
   Stragglers stragglers_;
   Assessment assessment_;
-  std::unique_ptr<Recompute> recompute_;  ///< null: without --verify
+  std::unique_ptr<WeightPerturbation> perturbation_;  ///< null: without --awp-gamma
+  ExampleSource* examples_;                           ///< that steps train on: source_, or what wraps it
+  std::unique_ptr<Recompute> recompute_;              ///< null: without --verify
   std::unique_ptr<Verification> verification_;
   std::unique_ptr<ReplicaCheck> check_;
+  std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
   std::vector<CorruptionRecord> corruptions_;
 
   bool resident_ = false;  ///< the training set is in the device's memory

@@ -6,18 +6,25 @@
 #include "dat/optimizer.hpp"
 #include "train/batch_statistics.hpp"
 #include "train/plan.hpp"
+#include "train/weight_average.hpp"
+#include "train/weight_perturbation.hpp"
 
 namespace dat {
 
-/// The end of a step: the learning rate of the moment, the optimizer, the running statistics.
+/// The end of a step: the learning rate of the moment, the optimizer, the running statistics, the average of both.
 class WeightUpdate final : public Stateful {
  public:
   WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics);
 
   [[nodiscard]] double lr(std::int64_t step) const { return schedule_->lr(step); }
   /// Of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times its rate.
-  void apply(const ActiveSet& active, std::int64_t step, double lr_factor);
+  /// perturbation: where the optimizer finds the weights for that moment; null: as they are.
+  void apply(const ActiveSet& active, std::int64_t step, double lr_factor, WeightPerturbation* perturbation);
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
+  /// Null: weights are not averaged.
+  [[nodiscard]] WeightAverage* average() { return average_.get(); }
+  /// Numbers of a checkpoint beside the weights and the running statistics.
+  [[nodiscard]] std::int64_t state_size() const;
 
   /// Weights, running statistics and the optimizer's state.
   void save(Checkpoint& checkpoint) override;
@@ -30,6 +37,7 @@ class WeightUpdate final : public Stateful {
   BatchStatistics& statistics_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<WeightAverage> average_;
 };
 
 }  // namespace dat

@@ -102,9 +102,17 @@ class Run {
   void tell_corruptions();
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint.
   [[nodiscard]] bool step();
-  /// Records it; keeps the weights that are best under the attack that hurts them most, on what is held out. May go
-  /// back to a checkpoint (steps_done()).
-  std::vector<EvaluationRecord> evaluate();
+  /// Makes and records it, unless it ends the run: then finish() records it. Keeps the weights that are best under the
+  /// attack that hurts them most, on what is held out: the averaged ones, where there are any. May go back to a
+  /// checkpoint (steps_done()).
+  void evaluate();
+  void record_evaluation() {
+    if (world_.root()) report_->evaluation(evaluated_);
+  }
+  /// Whether --patience ends the run here, before its last step.
+  [[nodiscard]] bool stops_early() const {
+    return options_.patience > 0 && since_best_ >= options_.patience && trainer_->steps_done() < trainer_->plan().steps;
+  }
   /// Catastrophic overfitting has been seen: as --on-overfitting says.
   void overfitting(double accuracy);
   /// Goes back to the last good checkpoint, or to the best one, with a lower learning rate. Error(numerical): no more.
@@ -140,9 +148,12 @@ class Run {
   // On all ranks, as rank 0 knows it:
   Beginning beginning_;
   std::int64_t evaluation_due_ =
-      0;                       ///< a stop comes before the evaluation of its step, which the next part makes up for
-  double best_ = -1;           ///< robust accuracy on what is held out
-  std::int64_t checked_ = -1;  ///< the step after which the ranks were compared last
+      0;                         ///< a stop comes before the evaluation of its step, which the next part makes up for
+  double best_ = -1;             ///< robust accuracy on what is held out
+  std::int64_t since_best_ = 0;  ///< evaluations since then
+  std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
+  bool stopping_ = false;                    ///< somebody wants the run to stop, soon
+  std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
 };
 
 void Run::plan() {
@@ -211,7 +222,7 @@ void Run::open_report() {
     std::ostringstream line;
     line << options_.network << " width " << options_.width << ", " << parameters.size << " parameters, "
          << world_.size() << (world_.size() == 1 ? " rank, " : " ranks, ") << device << "; "
-         << trainer_->splits().train->size() << " training and " << trainer_->splits().test->size() << " test images"
+         << sizes_text(trainer_->splits())
          << (options_.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
     report_->message(line.str());
     for (const std::string& notice : notices)
@@ -230,6 +241,8 @@ void Run::open_report() {
   world_.broadcast(&evaluation_due_, sizeof evaluation_due_);
   best_ = beginning_.best;
   world_.broadcast(&best_, sizeof best_);
+  since_best_ = beginning_.since_best;
+  world_.broadcast(&since_best_, sizeof since_best_);
 }
 
 void Run::attempt(const std::function<void()>& writing) {
@@ -263,6 +276,7 @@ void Run::save(bool as_best) {
   trainer_->timer().lap(Phase::other);
   const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
   together(world_, [&] { settle(); });  // before the next one takes memory, too
+  if (!stopping_) trainer_->complete_average();
   Checkpoint state = trainer_->capture();
   std::string bad = not_finite(state);
   world_.broadcast(bad);
@@ -283,6 +297,11 @@ void Run::save(bool as_best) {
       state.integers["evaluation_due"] = evaluation_due_;
       state.texts["config_toml"] = config_;
       state.doubles["best"] = {best_};
+      if (options_.patience > 0) {
+        // The evaluation that ends the run is still due in its last checkpoint, as any run's last one is.
+        state.integers["since_best"] = since_best_ - (stops_early() ? 1 : 0);
+        state.integers["stopped_early"] = stops_early() ? 1 : 0;
+      }
       state.texts["provenance"] = provenance();
       auto store = [folder = checkpoints_.get(), step = trainer_->steps_done(), as_best, state = std::move(state)] {
         if (as_best)
@@ -306,20 +325,22 @@ void Run::require_saved() {
   });
 }
 
-std::vector<EvaluationRecord> Run::evaluate() {
-  std::vector<EvaluationRecord> records = trainer_->evaluate();
-  if (world_.root()) report_->evaluation(records);
+void Run::evaluate() {
+  evaluated_ = trainer_->evaluate();
+  const std::string weights = options_.average == "none" ? "raw" : "average";
   double worst = 1;
-  for (const EvaluationRecord& record : records)
-    if (record.split == "holdout") worst = std::min(worst, record.adv_acc);
-  evaluation_due_ = 0;
-  if (options_.holdout > 0 && worst > best_) {
+  for (const EvaluationRecord& record : evaluated_)
+    if (record.split == "holdout" && record.weights == weights) worst = std::min(worst, record.adv_acc);
+  const bool better = worst > best_;
+  since_best_ = better ? 0 : since_best_ + 1;
+  evaluation_due_ = stops_early() ? 1 : 0;  // a run that goes on behind its early end makes it again
+  if (!stops_early()) record_evaluation();
+  if (options_.holdout > 0 && better) {
     best_ = worst;
     save(true);
   } else if (options_.holdout > 0 && overfits_catastrophically(best_, worst, options_.overfitting_margin)) {
     overfitting(worst);
   }
-  return records;
 }
 
 void Run::overfitting(double accuracy) {
@@ -351,9 +372,11 @@ void Run::roll_back(const std::string& cause, bool to_best) {
     trainer_->restore(*state);
     bytes = integer_of(*state, "metrics_bytes");
     best_ = doubles_of(*state, "best").at(0);
+    since_best_ = state->integers["since_best"];
   });
   trainer_->roll_back(before, options_.rollback_lr);
   world_.broadcast(&best_, sizeof best_);
+  world_.broadcast(&since_best_, sizeof since_best_);
   evaluation_due_ = 0;
   together(world_, [&] {
     if (!world_.root()) return;
@@ -388,14 +411,18 @@ bool Run::step() {
 bool Run::steps() {
   const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
-  if (evaluation_due_ != 0 && trainer_->steps_done() < all) (void)evaluate();
-  while (trainer_->steps_done() < all) {
+  if (evaluation_due_ != 0 && trainer_->steps_done() < all) {
+    evaluate();
+    if (stops_early()) save(false);
+  }
+  while (trainer_->steps_done() < all && !stops_early()) {
     if (!step()) continue;
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
     evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
+      stopping_ = true;
       save(false);
       require_saved();
       if (world_.root())
@@ -403,9 +430,9 @@ bool Run::steps() {
                          "; the same command goes on from here");
       return true;
     }
-    if (evaluation_due_ != 0 && !finished) (void)evaluate();
+    if (evaluation_due_ != 0 && !finished) evaluate();
     if (trainer_->steps_done() != done) continue;
-    if (finished || done % checkpoint_every == 0) save(false);
+    if (finished || done % checkpoint_every == 0 || stops_early()) save(false);
   }
   return false;
 }
@@ -413,22 +440,34 @@ bool Run::steps() {
 bool Run::finish() {
   check();
   const double training_seconds = trainer_->timer().wall_time();
-  std::vector<EvaluationRecord> evaluations = evaluate();
-  if (trainer_->steps_done() < trainer_->plan().steps) return false;
+  const std::int64_t done = trainer_->steps_done();
+  std::vector<std::string> remarks;
+  if (stops_early()) {
+    record_evaluation();
+    std::ostringstream remark;
+    remark << "stopped early after step " << done << " of " << trainer_->plan().steps
+           << ": no better robust accuracy on " << images_text("holdout") << " than " << std::fixed
+           << std::setprecision(2) << 100 * best_ << " % in " << since_best_
+           << (since_best_ == 1 ? " evaluation" : " evaluations") << "; ckpt/best.h5 has that network";
+    remarks.push_back(remark.str());
+  } else {
+    evaluate();
+  }
+  if (trainer_->steps_done() != done) return false;
   together(world_, [&] { settle(); });  // HDF5 writes for one thread at a time
   const RankRecord times = trainer_->gather_times();
   if (world_.root()) {
     report_->ranks(times);
-    const bool valid = std::all_of(evaluations.begin(), evaluations.end(), [](const EvaluationRecord& record) {
+    const bool valid = std::all_of(evaluated_.begin(), evaluated_.end(), [](const EvaluationRecord& record) {
       return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
     });
-    std::erase_if(evaluations, [](const EvaluationRecord& record) { return record.split != "test"; });
-    report_->finish({.evaluations = evaluations,
+    std::erase_if(evaluated_, [](const EvaluationRecord& record) { return record.split != "test"; });
+    report_->finish({.evaluations = evaluated_,
                      .time_s = training_seconds,
                      .comm_s = trainer_->timer().exposed_time(),
                      .valid = valid,
                      .weights_hash = trainer_->weights_hash(),
-                     .remarks = {}});
+                     .remarks = remarks});
   }
   require_saved();
   return true;

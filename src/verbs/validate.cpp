@@ -79,7 +79,7 @@ namespace {
   const Model& model = trainer.model();
   const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
-  const Dataset &train = *trainer.splits().train, &test = *trainer.splits().test;
+  const Dataset& train = *trainer.splits().train;
   const Plan plan(options, mix_of(options, train), ranks);
   Backend& backend = trainer.replica().backend();
 
@@ -104,13 +104,15 @@ namespace {
                << " per step and rank to others\n";
   }
   std::ostringstream text;
-  text << "network          " << options.network << ", width " << options.width << "\n"
+  text << "network          " << options.network << ", width " << options.width
+       << (options.activation == "relu" ? "" : ", " + options.activation)
+       << (options.normalize == "none" ? "" : ", images normalized (" + options.normalize + ")") << "\n"
        << "parameters       " << model.parameters.size << " in " << model.parameters.segments.size() << " tensors, "
        << model.parameters.layers() << " layers (granularity " << options.granularity << ")\n"
        << "forward pass     " << std::fixed << std::setprecision(1) << model.graph.macs() / 1e6
        << " million multiply-adds per image\n"
-       << "data             " << train.size() << " training and " << test.size() << " test images, "
-       << train.info().classes << " classes, " << train.info().size << "x" << train.info().size << "\n"
+       << "data             " << sizes_text(trainer.splits()) << ", " << train.info().classes << " classes, "
+       << train.info().size << "x" << train.info().size << "\n"
        << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
        << "ranks            " << ranks << ", "
        << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"

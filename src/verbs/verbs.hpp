@@ -26,6 +26,10 @@ namespace dat {
 [[nodiscard]] int run_slurm(const Command& command, int argc, char** argv);
 /// `data convert`, `data synthetic`, `data inspect`: makes and describes files of images.
 [[nodiscard]] int run_data(const Command& command, int argc, char** argv);
+/// `export`: the network of a checkpoint in a form that other programs read.
+[[nodiscard]] int run_export(const Command& command, int argc, char** argv);
+/// `import`: a checkpoint of a network that another program has trained.
+[[nodiscard]] int run_import(const Command& command, int argc, char** argv);
 /// `plot`: draws runs.
 [[nodiscard]] int run_plot(const Command& command, int argc, char** argv);
 

@@ -2,7 +2,9 @@
 
 import os
 import pickle
+import re
 import shutil
+import subprocess
 import sys
 
 import h5py
@@ -131,6 +133,40 @@ class Own(common.TestCase):
         self.assertEqual(common.state("limited")["param/linear.weight"].shape[0], 4)
 
 
+class Grey(common.TestCase):
+    """Images of one channel, 28 x 28."""
+
+    def test_are_converted_trained_on_and_evaluated(self):
+        train, test = images(1, 40, 28, 4), images(2, 20, 28, 4)
+        write_own("packed.h5", (train[0][..., :1], train[1]), (test[0][..., :1], test[1]), compression="gzip")
+        self.assertEqual(common.run("data", "convert", "packed.h5", "set.h5").code, 0)
+        self.assertRegex(common.run("data", "inspect", "set.h5").text, "train +40 images of 28 x 28 x 1, 4 classes")
+        for ranks, network in (1, ["small_cnn"]), (2, ["wrn16_4", "--activation", "silu", "--normalize", "0.4,0.3"]):
+            with self.subTest(network):
+                self.train(network[0], "--network", *network, *TRAIN[2:], "--data", "set.h5", ranks=ranks)
+                last = common.rows(network[0], "evaluation")[-1]
+                ended = common.run("eval", "--checkpoint", network[0], "--threads", 1, "--attack-steps", 1)
+                found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)]
+                # Shown with 4 digits; accuracies are counts of 20.
+                for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
+                    self.assertAlmostEqual(last[name], value, delta=1.5e-4, msg=name)
+
+    def test_are_arrays_with_or_without_a_dimension_for_channels(self):
+        pixels, labels = images(1, 40, 28, 4)
+        np.save("labels.npy", labels)
+        for array in pixels[..., 0], pixels[..., :1], pixels[:, None, :, :, 0]:
+            np.save("images.npy", np.ascontiguousarray(array))
+            ended = common.run("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
+            self.assertEqual(ended.code, 0, ended.text)
+            with h5py.File("set.h5") as file:
+                np.testing.assert_array_equal(file["train/images"], pixels[..., :1])
+
+    def test_are_not_normalized_by_three_numbers(self):
+        write_own("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
+        self.refuse(2, "--normalize has 3 means, and the images have 1 channel", "train", "--out", "run", *TRAIN, "--data",
+                    "set.h5", "--normalize", "cifar10")
+
+
 class Arrays(common.TestCase):
     """Sets of extra images as Python users have them, element by element."""
 
@@ -194,7 +230,7 @@ class Arrays(common.TestCase):
         refuse("images must be square", {"data": pixels.reshape(40, -1), "label": labels})
         refuse("Fortran's order", {"data": np.asfortranarray(pixels), "label": labels})
         refuse("one label for each of the 40 images", {"data": pixels, "label": labels[1:]})
-        refuse("label -1 of image 3 is not in 0..255", {"data": pixels, "label": np.where(np.arange(40) == 3, -1, labels)})
+        refuse("label -2 of image 3 is not in 0..255, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
         refuse("no dictionary of arrays", [pixels, labels])
@@ -275,6 +311,63 @@ class Balanced(common.TestCase):
                     file[key] = values
                 file.attrs["class_names"] = list(classes)
         refuse(3, "has other class names than", "--data", "named-labelled.h5", "named-more.h5")
+
+
+class StandIn(common.TestCase):
+    """CIFAR10-Ext, but for its images: data/stand_in.py makes a labelled set and a pickle as Carmon et al. have it."""
+
+    ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    MIX = ["--data", "set/labelled.h5", "extra.h5", "--mix", "balanced:0.5"]
+
+    def make(self, folder, *options):
+        ended = subprocess.run([sys.executable, f"{self.ROOT}/data/stand_in.py", common.PROGRAM, folder, "--labelled", "60",
+                                "--extra", "400", "--test", "20", *options], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        with open(f"{folder}/ti_500K_pseudo_labeled.pickle", "rb") as file:
+            return ended.stdout, file.read()
+
+    def convert(self):
+        ended = common.run("data", "convert", "set/ti_500K_pseudo_labeled.pickle", "extra.h5")
+        self.assertEqual(ended.code, 0, ended.text)
+        with h5py.File("extra.h5") as file:
+            return file["train/images"][()], file["train/labels"][()]
+
+    def test_a_tenth_of_the_labels_is_wrong_and_half_of_a_batch_is_extra(self):
+        text, pickled = self.make("set")
+        self.assertIn("400 extra images, 40 of them without the right label", text)
+        self.assertEqual(self.make("again"), (text, pickled))
+        self.assertNotEqual(self.make("other", "--seed", "2")[1], pickled)
+        pixels, labels = self.convert()
+        right = np.arange(400) % 10  # of the synthetic set
+        self.assertEqual(pixels.shape, (400, 32, 32, 3))
+        self.assertEqual(np.count_nonzero(labels != right), 40)
+        self.assertEqual((labels.min(), labels.max()), (0, 9))
+        with h5py.File("set/labelled.h5") as file:
+            own = {image.tobytes() for image in file["train/images"]}
+        self.assertFalse(own & {image.tobytes() for image in pixels})
+        ended = self.train("run", *TRAIN, *self.MIX, ranks=2)
+        self.assertIn("4 of 8 images from the 60 labelled ones, the others from 400 extra ones", ended.text)
+        # 60 labelled images, 8 in a step.
+        self.assertEqual([row["images"] for row in common.rows("run", "step")], 7 * [16] + [8])
+
+    def test_images_without_labels_have_the_divergence_alone(self):
+        text, _ = self.make("set", "--unlabelled")
+        self.assertIn("400 of them without the right label", text)
+        self.assertEqual(set(self.convert()[1]), {-1})
+        self.assertRegex(common.run("data", "inspect", "extra.h5").text, " -1 +400  unknown")
+        for loss, extra in ("trades", []), ("cross_entropy", ["--lambda", 1]), ("kl", ["--label-smoothing", 0.1]):
+            with self.subTest(loss):
+                self.train(loss, *TRAIN, *self.MIX, "--loss", loss, *extra, ranks=2)
+                for row in common.rows(loss, "step"):
+                    self.assertTrue(0 <= row["acc_adv"] <= 1 and row["loss_adv"] > 0 and row["loss_clean"] > 0)
+                    # Over the images with labels: 8 of 16.
+                    self.assertAlmostEqual(8 * row["acc_clean"] % 1, 0)
+        refuse = lambda pattern, *options: self.refuse(2, pattern, "validate", *TRAIN, *self.MIX, *options)
+        refuse("some training images have no labels .* --loss mart does not take", "--loss", "mart")
+        refuse("--loss cross_entropy --lambda 0 does not take", "--lambda", 0)
+        refuse("wants --attack-bn eval and no --attack-stop", "--attack-stop", 1)
+        refuse("wants --attack-bn eval and no --attack-stop", "--attack", "fgsm", "--lambda", 1)
+        self.refuse(2, "--holdout draws from", "validate", *TRAIN, "--data", *self.MIX[1:3], "--loss", "trades", "--holdout", 50)
 
 
 class BuiltIn(common.TestCase):

@@ -38,15 +38,27 @@ class Refused(common.TestCase):
         os.truncate("own.h5", os.path.getsize("own.h5") // 2)
         self.on_any_ranks(3, "own.h5", data=["own.h5"])
 
+    def write_labelled(self, label, split_of_it):
+        """own.h5: four images a split in three classes, one of them with that label."""
+        with h5py.File("own.h5", "w") as file:
+            file.attrs["class_names"] = ["a", "b", "c"]
+            for split in "train", "test":
+                file[f"{split}/images"] = np.zeros((4, 16, 16, 3), np.uint8)
+                file[f"{split}/labels"] = np.array([0, 1, 2, label if split == split_of_it else 0])
+
     def test_labels_out_of_range(self):
-        for label in 3, 256, -1:
-            with h5py.File("own.h5", "w") as file:
-                file.attrs["class_names"] = ["a", "b", "c"]
-                for split in "train", "test":
-                    file[f"{split}/images"] = np.zeros((4, 16, 16, 3), np.uint8)
-                    file[f"{split}/labels"] = np.array([0, 1, 2, label if split == "train" else 0])
+        for label, split_of_it in (3, "train"), (256, "train"), (-2, "train"), (3, "test"), (-1, "test"):
+            self.write_labelled(label, split_of_it)
             self.on_any_ranks(3, f"own.h5: label {label} of sample 3", data=["own.h5"],
-                              several=[0, 2] if label == 3 else [0])
+                              several=[0, 2] if (label, split_of_it) == (3, "train") else [0])
+
+    def test_unknown_labels(self):
+        self.write_labelled(-1, "train")
+        self.on_any_ranks(2, "some training images have no labels .* --loss cross_entropy --lambda 0 does not take",
+                          "--lambda", 0, data=["own.h5"], several=[0])
+        ended = common.run("train", *TRAIN, "--data", "own.h5")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertIn("4 training and 4 test images, 1 of the training images without a label", ended.text)
 
     def test_no_images(self):
         with h5py.File("own.h5", "w") as file:

@@ -67,10 +67,11 @@ class AnyNumber(common.TestCase):
             self.assert_equal_runs("parts", "reference")
 
     def test_lamb_and_the_bandit(self):
-        self.check("--optimizer", "lamb", "--bias-correction", "--checkpoint-every", 4, numbers=(1, 2, 3, 4, 6))
+        self.check("--optimizer", "lamb", "--bias-correction", "--checkpoint-every", 4, "--average", "ema", "--average-bn", "ema",
+                   numbers=(1, 2, 3, 4, 6))
 
     def test_lars_with_clipped_gradients(self):
-        self.check("--optimizer", "lars", "--lr", 0.02, "--clip-norm", 0.5, "--resample", 3)
+        self.check("--optimizer", "lars", "--lr", 0.02, "--clip-norm", 0.5, "--resample", 3, "--average", "swa")
 
     def test_eight_ranks_and_a_power_of_two(self):
         """Each rank has one partial sum here; on three ranks they have two, one and two."""
@@ -79,6 +80,15 @@ class AnyNumber(common.TestCase):
 
     def test_batch_statistics_in_the_attack(self):
         self.check("--attack", "fgsm", "--optimizer", "sgd", "--lr", 0.05, "--lambda", 1, numbers=(1, 3), parts=((2, 6), (3, STEPS)))
+
+    def test_losses_of_both_predictions(self):
+        self.check("--loss", "trades", "--label-smoothing", 0.1, numbers=(1, 3), parts=((2, 6), (3, STEPS)))
+
+    def test_mart_from_warm_starts(self):
+        self.check("--loss", "mart", "--warm-start", 2, numbers=(1, 4), parts=())
+
+    def test_perturbed_weights(self):
+        self.check("--awp-gamma", 0.01, "--awp-from", 1, "--loss", "trades", numbers=(1, 2, 3), parts=((3, 3), (1, 7), (4, STEPS)))
 
     def test_warm_starts(self):
         self.check("--warm-start", 2, numbers=(1, 4, 3))
@@ -122,8 +132,9 @@ class AnyNumber(common.TestCase):
 
     def test_what_depends_on_ranks_is_refused(self):
         for option in (["--codec", "int8"], ["--codec-transport", "gather"], ["--mask", "per_worker"], ["--bn-statistics", "local"],
-                       ["--budget-unit", "seconds"], ["--stale-attack", 1], ["--overlap"]):
-            self.refuse(2, f"--deterministic .* which {' '.join(map(str, option))} does not allow", "train", *SMALL, *DEALT,
+                       ["--budget-unit", "seconds"], ["--stale-attack", 1], ["--overlap"],
+                       ["--awp-gamma", 0.01, "--awp", "local"]):
+            self.refuse(2, f"--deterministic .* which {' '.join(map(str, option[-2:]))} does not allow", "train", *SMALL, *DEALT,
                         *option)
         self.refuse(2, "6 micro-batches of a step are dealt .* 7 ranks are more", "train", *SMALL, *DEALT, "--out", "x", ranks=7)
         self.refuse(2, "--total-batch 24 and --batch 8 both", "train", *SMALL, *DEALT, "--batch", 8)

@@ -1,6 +1,7 @@
 """Makes tests/fuzz/corpus: small files of every form that the readers know. Usage: make_corpus.py PATH/TO/dat_hpc"""
 
 import io
+import json
 import os
 import pickle
 import shutil
@@ -69,6 +70,26 @@ def state_dict(file):
         file[name] = np.ones((2, 2), np.float16 if "fc" in name else np.float64)
 
 
+def safetensors(tensors, **metadata):
+    """tensors: (name, type as the format calls it, array)"""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
+    for name, kind, array in tensors:
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def small_cnn():
+    """All tensors of small_cnn with 2 channels in the first layer, 2 classes and images of one channel."""
+    shapes = {"conv1.weight": (2, 1, 3, 3), "conv2.weight": (4, 2, 3, 3), "conv3.weight": (4, 4, 3, 3),
+              "linear.weight": (2, 4), "linear.bias": (2,)}
+    for k, channels in enumerate((2, 4, 4), 1):
+        shapes |= {f"bn{k}.{name}": (channels,) for name in ("weight", "bias", "running_mean", "running_var")}
+    tensors = [("module." + name, "F32", np.ones(shape, np.float32)) for name, shape in shapes.items()]
+    return [("module.bn1.num_batches_tracked", "I64", np.array(7)), *tensors]
+
+
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     os.makedirs(ROOT)
@@ -112,6 +133,11 @@ def main():
         # Without its seal, whose hash no mutant keeps.
         keep("data_file", "synthetic", bytes(512) + file.read()[512:])
     os.remove("file.h5")
+    keep("safetensors", "network", safetensors(small_cnn(), format="pt", step="7"))
+    keep("safetensors", "types", safetensors([("a", "F16", np.ones((2, 3), np.float16)), ("b", "F64", np.ones(2)),
+                                              ("c", "BF16", np.ones(3, np.uint16)), ("d", "U8", np.ones(0, np.uint8)),
+                                              ("e.f", "F32", np.ones((), np.float32))]))
+    keep("safetensors", "empty", safetensors([], more="\u00e9"))
 
 
 main()

@@ -15,22 +15,29 @@ namespace dat::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
 
-void toml(Bytes bytes);        ///< a configuration file
-void options(Bytes bytes);     ///< a command line, an argument a line
-void records(Bytes bytes);     ///< CIFAR's; the first two bytes are image size and label bytes
-void npz(Bytes bytes);         ///< images and labels of NumPy
-void npy(Bytes bytes);         ///< one array
-void pickle(Bytes bytes);      ///< images and labels
-void checkpoint(Bytes bytes);  ///< behind the seal
-void data_file(Bytes bytes);   ///< the same
+void toml(Bytes bytes);         ///< a configuration file
+void options(Bytes bytes);      ///< a command line, an argument a line
+void records(Bytes bytes);      ///< CIFAR's; the first two bytes are image size and label bytes
+void npz(Bytes bytes);          ///< images and labels of NumPy
+void npy(Bytes bytes);          ///< one array
+void pickle(Bytes bytes);       ///< images and labels
+void checkpoint(Bytes bytes);   ///< behind the seal
+void data_file(Bytes bytes);    ///< the same
+void safetensors(Bytes bytes);  ///< weights, and what a network makes of their names
 
 struct Target {
   const char* name;
   void (*run)(Bytes bytes);
 };
-inline constexpr Target kTargets[] = {
-    {"toml", toml}, {"options", options}, {"records", records},       {"npz", npz},
-    {"npy", npy},   {"pickle", pickle},   {"checkpoint", checkpoint}, {"data_file", data_file}};
+inline constexpr Target kTargets[] = {{"toml", toml},
+                                      {"options", options},
+                                      {"records", records},
+                                      {"npz", npz},
+                                      {"npy", npy},
+                                      {"pickle", pickle},
+                                      {"checkpoint", checkpoint},
+                                      {"data_file", data_file},
+                                      {"safetensors", safetensors}};
 
 /// Bytes in memory as a file.
 class Memory final : public ByteSource {

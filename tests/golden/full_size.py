@@ -171,14 +171,15 @@ def check(probe, device, network, width, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("probe", type=pathlib.Path)
-    parser.add_argument("network", nargs="?", choices=("preact_resnet18", "resnet18"))
+    parser.add_argument("network", nargs="?", choices=("preact_resnet18", "preact_resnet50", "resnet18", "wrn28_10"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="that the probe computes on")
-    parser.add_argument("--width", type=int, default=64, help="channels of the first stage")
+    parser.add_argument("--width", type=int, help="channels of the first stage; none: as published")
     arguments = parser.parse_args()
     networks = [arguments.network] if arguments.network else ["preact_resnet18", "resnet18"]
     with tempfile.TemporaryDirectory() as folder:
         probe = arguments.probe.resolve()
-        passed = [check(probe, arguments.device, network, arguments.width, pathlib.Path(folder)) for network in networks]
+        passed = [check(probe, arguments.device, network, arguments.width or (160 if network == "wrn28_10" else 64),
+                        pathlib.Path(folder)) for network in networks]
     print("PASSED" if all(passed) else "FAILED")
     sys.exit(0 if all(passed) else 1)
 

@@ -4,10 +4,10 @@ Weights are made by formula in both languages, bit for bit (root attribute weigh
 parameter tensor t (PyTorch's order of elements and of named_parameters, both counted from 0):
 
     u      = fmix32((i + 0x9E3779B9 * t) mod 2^32) / 2^32      (fmix32: MurmurHash3's finaliser; the rest in float64)
-    value  = (2u - 1) / sqrt(fan_in)                           convolutions, linear.weight, linear.bias
+    value  = (2u - 1) / sqrt(fan_in)                           convolutions, the last layer (linear or fc)
              0.75 + 0.5u                                       batch norm, weight
              (u - 0.5) * 0.4                                   batch norm, bias
-    fan_in = elements of one output's weights; that of linear.weight for linear.bias
+    fan_in = elements of one output's weights; for the last layer's bias, that of its weights
 
 and is then rounded to float32. File contents, images NCHW in [0, 1], losses are cross-entropies:
 

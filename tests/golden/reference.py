@@ -33,6 +33,79 @@ class PreActBlock(nn.Module):
         return self.conv2(self.relu(self.bn2(self.conv1(a)))) + shortcut
 
 
+class PreActBottleneck(nn.Module):
+    """As PreActBlock, with three convolutions; the number of channels between blocks is `expansion` times that inside."""
+
+    expansion = 4
+
+    def __init__(self, c_in, inside, stride):
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(c_in)
+        self.conv1 = conv(c_in, inside, 1)
+        self.bn2 = nn.BatchNorm2d(inside)
+        self.conv2 = conv(inside, inside, 3, stride)
+        self.bn3 = nn.BatchNorm2d(inside)
+        self.conv3 = conv(inside, self.expansion * inside, 1)
+        if stride != 1 or c_in != self.expansion * inside:
+            self.shortcut = nn.Sequential(conv(c_in, self.expansion * inside, 1, stride))
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        a = self.relu(self.bn1(x))
+        shortcut = self.shortcut(a) if hasattr(self, "shortcut") else x
+        y = self.conv2(self.relu(self.bn2(self.conv1(a))))
+        return self.conv3(self.relu(self.bn3(y))) + shortcut
+
+
+class WideBlock(nn.Module):
+    """As PreActBlock, with TRADES' name of the shortcut convolution."""
+
+    def __init__(self, c_in, c_out, stride):
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(c_in)
+        self.conv1 = conv(c_in, c_out, 3, stride)
+        self.bn2 = nn.BatchNorm2d(c_out)
+        self.conv2 = conv(c_out, c_out, 3)
+        self.convShortcut = None if c_in == c_out else conv(c_in, c_out, 1, stride)
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        a = self.relu(self.bn1(x))
+        y = self.conv2(self.relu(self.bn2(self.conv1(a))))
+        return y + (x if self.convShortcut is None else self.convShortcut(a))
+
+
+class WideStage(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.layer = nn.Sequential(*blocks)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class WideResNet(nn.Module):
+    """TRADES' models/wideresnet.py, without the second first stage, which that does not use."""
+
+    def __init__(self, depth, width, classes):
+        super().__init__()
+        self.conv1 = conv(3, 16, 3)
+        c_in = 16
+        for stage in range(3):
+            c_out, blocks = width << stage, []
+            for index in range((depth - 4) // 6):
+                blocks.append(WideBlock(c_in, c_out, 2 if stage > 0 and index == 0 else 1))
+                c_in = c_out
+            setattr(self, f"block{stage + 1}", WideStage(blocks))
+        self.bn1 = nn.BatchNorm2d(c_in)
+        self.fc = nn.Linear(c_in, classes)
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        y = self.block3(self.block2(self.block1(self.conv1(x))))
+        return self.fc(self.relu(self.bn1(y)).mean((2, 3)))
+
+
 class BasicBlock(nn.Module):
     def __init__(self, c_in, c_out, stride):
         super().__init__()
@@ -50,20 +123,21 @@ class BasicBlock(nn.Module):
         return self.relu(y + self.shortcut(x))
 
 
-class ResNet18(nn.Module):
-    """Four stages of two blocks. No batch norm after the last block; a PreAct stem is the bare convolution."""
+class ResNet(nn.Module):
+    """Four stages. No batch norm after the last block; a PreAct stem is the bare convolution."""
 
-    def __init__(self, block, width, classes):
+    def __init__(self, block, counts, width, classes):
         super().__init__()
         self.conv1 = conv(3, width, 3)
         if block is BasicBlock:
             self.bn1 = nn.BatchNorm2d(width)
         c_in = width
-        for stage in range(4):
-            c_out = width << stage
-            blocks = nn.Sequential(block(c_in, c_out, 1 if stage == 0 else 2), block(c_out, c_out, 1))
-            setattr(self, f"layer{stage + 1}", blocks)
-            c_in = c_out
+        for stage, count in enumerate(counts):
+            blocks = []
+            for index in range(count):
+                blocks.append(block(c_in, width << stage, 2 if stage > 0 and index == 0 else 1))
+                c_in = (width << stage) * getattr(block, "expansion", 1)
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
         self.linear = nn.Linear(c_in, classes)
         self.relu = nn.ReLU()
 
@@ -94,10 +168,24 @@ class SmallCnn(nn.Module):
         return self.linear(y.mean((2, 3)))
 
 
+NETWORKS = {
+    "preact_resnet18": lambda width, classes: ResNet(PreActBlock, (2, 2, 2, 2), width, classes),
+    "preact_resnet50": lambda width, classes: ResNet(PreActBottleneck, (3, 4, 6, 3), width, classes),
+    "resnet18": lambda width, classes: ResNet(BasicBlock, (2, 2, 2, 2), width, classes),
+    "small_cnn": SmallCnn,
+    "wrn16_4": lambda width, classes: WideResNet(16, width, classes),
+    "wrn28_10": lambda width, classes: WideResNet(28, width, classes),
+    "wrn34_10": lambda width, classes: WideResNet(34, width, classes),
+}
+
+
 def make(network, width, classes):
-    if network == "small_cnn":
-        return SmallCnn(width, classes)
-    return ResNet18({"preact_resnet18": PreActBlock, "resnet18": BasicBlock}[network], width, classes)
+    return NETWORKS[network](width, classes)
+
+
+def head(model):
+    """The last layer."""
+    return model.fc if isinstance(model, WideResNet) else model.linear
 
 
 def fmix32(x):
@@ -114,7 +202,7 @@ def formula_values(t, name, shape, fan_in):
     """Parameter tensor number t, float32; the formula is in make_golden.py."""
     index = np.arange(int(np.prod(shape)), dtype=np.uint64)
     u = fmix32((index + 0x9E3779B9 * t) & 0xFFFFFFFF) / 2.0**32
-    if len(shape) > 1 or name == "linear.bias":
+    if len(shape) > 1 or name in ("linear.bias", "fc.bias"):
         values = (2 * u - 1) / np.sqrt(float(fan_in))
     elif name.endswith("weight"):
         values = 0.75 + 0.5 * u
@@ -127,7 +215,7 @@ def formula_values(t, name, shape, fan_in):
 def set_formula_weights(model):
     for t, (name, parameter) in enumerate(model.named_parameters()):
         shape = tuple(parameter.shape)
-        fan_in = model.linear.in_features if name == "linear.bias" else int(np.prod(shape[1:]))
+        fan_in = head(model).in_features if len(shape) == 1 else int(np.prod(shape[1:]))
         parameter.copy_(torch.from_numpy(formula_values(t, name, shape, fan_in)))
 
 
@@ -186,8 +274,16 @@ def multiply_adds(model, size):
 
 
 if __name__ == "__main__":
-    for network, tensors, elements in (("preact_resnet18", 54, 11_171_146), ("resnet18", 62, 11_173_962)):
-        model = make(network, 64, 10)
-        found = len(list(model.parameters())), sum(p.numel() for p in model.parameters()), multiply_adds(model, 32)
-        print(network, "tensors %d, parameters %d, multiply-adds %d" % found)
-        assert found == (tensors, elements, 555_422_720), "the network differs from the literature's"
+    for network, width, tensors, elements, products in (
+        ("preact_resnet18", 64, 54, 11_171_146, 555_422_720),
+        ("resnet18", 64, 62, 11_173_962, 555_422_720),
+        ("preact_resnet50", 64, 151, 23_509_066, None),
+        ("wrn16_4", 64, 44, 2_748_890, None),
+        ("wrn28_10", 160, 80, 36_479_194, None),
+        ("wrn34_10", 160, 98, 46_160_474, None),
+    ):
+        model = make(network, width, 10)
+        found = len(list(model.parameters())), sum(p.numel() for p in model.parameters())
+        print(network, "tensors %d, parameters %d," % found, "multiply-adds", multiply_adds(model, 32))
+        assert found == (tensors, elements), "the network differs from the literature's"
+        assert products in (None, multiply_adds(model, 32)), "the network differs from the literature's"

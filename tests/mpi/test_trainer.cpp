@@ -35,6 +35,8 @@ ExitCode code_of(Call&& call) {
   options.budget = 4;
   options.optimizer = optimizer;
   options.bias_correction = optimizer == "lamb";
+  options.average = optimizer == "lamb" ? "ema" : "none";
+  options.average_bn = "ema";
   return options;
 }
 

@@ -78,7 +78,7 @@ class Net:
 
     def __init__(self, rounding, parameters, running, training):
         self.rounding, self.parameters, self.running, self.training = rounding, parameters, running, training
-        self.statistics = {}
+        self.statistics, self.silu = {}, False
 
     def parameter(self, name, *shape):
         found = self.parameters[name]
@@ -102,8 +102,8 @@ class Net:
         y = (x - mean[:, None, None]) / (variance + 1e-5).sqrt()[:, None, None]
         return self.rounding.layer(y * weight[:, None, None] + bias[:, None, None])
 
-    def relu(self, x):
-        return self.rounding.relu(x)
+    def activate(self, x):
+        return x * torch.sigmoid(x) if self.silu else self.rounding.relu(x)
 
     def linear(self, name, x, classes):
         weight, bias = self.parameter(name + ".weight", classes, x.shape[1]), self.parameter(name + ".bias", classes)
@@ -122,7 +122,7 @@ class Shapes(Net):
 
 def small_cnn(net, x, width, classes):
     for k, (channels, stride) in enumerate([(width, 1), (2 * width, 2), (2 * width, 1)], 1):
-        x = net.relu(net.norm(f"bn{k}", net.conv(f"conv{k}", x, channels, stride=stride)))
+        x = net.activate(net.norm(f"bn{k}", net.conv(f"conv{k}", x, channels, stride=stride)))
     return net.linear("linear", x.mean((2, 3)), classes)
 
 
@@ -135,27 +135,59 @@ def blocks(width):
 def preact_resnet18(net, x, width, classes):
     x = net.conv("conv1", x, width)
     for name, channels, stride in blocks(width):
-        a = net.relu(net.norm(f"{name}.bn1", x))
+        a = net.activate(net.norm(f"{name}.bn1", x))
         y = net.conv(f"{name}.conv1", a, channels, stride=stride)
-        y = net.conv(f"{name}.conv2", net.relu(net.norm(f"{name}.bn2", y)), channels)
+        y = net.conv(f"{name}.conv2", net.activate(net.norm(f"{name}.bn2", y)), channels)
         if stride != 1 or x.shape[1] != channels:
             x = net.conv(f"{name}.shortcut.0", a, channels, kernel=1, stride=stride)
         x = y + x
     return net.linear("linear", x.mean((2, 3)), classes)
 
 
-def resnet18(net, x, width, classes):
-    x = net.relu(net.norm("bn1", net.conv("conv1", x, width)))
-    for name, channels, stride in blocks(width):
-        y = net.relu(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, channels, stride=stride)))
-        y = net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, channels))
-        if stride != 1 or x.shape[1] != channels:
-            x = net.norm(f"{name}.shortcut.1", net.conv(f"{name}.shortcut.0", x, channels, kernel=1, stride=stride))
-        x = net.relu(y + x)
+def preact_resnet50(net, x, width, classes):
+    """kuangliu/pytorch-cifar, PreActBottleneck."""
+    x = net.conv("conv1", x, width)
+    for stage, count in enumerate((3, 4, 6, 3)):
+        inside = width << stage
+        for index in range(count):
+            name, stride = f"layer{stage + 1}.{index}", 2 if stage > 0 and index == 0 else 1
+            a = net.activate(net.norm(f"{name}.bn1", x))
+            y = net.conv(f"{name}.conv1", a, inside, kernel=1)
+            y = net.conv(f"{name}.conv2", net.activate(net.norm(f"{name}.bn2", y)), inside, stride=stride)
+            y = net.conv(f"{name}.conv3", net.activate(net.norm(f"{name}.bn3", y)), 4 * inside, kernel=1)
+            x = y + (net.conv(f"{name}.shortcut.0", a, 4 * inside, kernel=1, stride=stride) if index == 0 else x)
     return net.linear("linear", x.mean((2, 3)), classes)
 
 
-NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, resnet18)}
+def wide_resnet(depth):
+    """Zagoruyko and Komodakis, in TRADES' form: the shortcut's convolution reads the activated input."""
+    def network(net, x, width, classes):
+        x = net.conv("conv1", x, 16)
+        for stage, index in itertools.product(range(3), range((depth - 4) // 6)):
+            name, channels = f"block{stage + 1}.layer.{index}", width << stage
+            stride = 2 if stage > 0 and index == 0 else 1
+            a = net.activate(net.norm(f"{name}.bn1", x))
+            y = net.conv(f"{name}.conv1", a, channels, stride=stride)
+            y = net.conv(f"{name}.conv2", net.activate(net.norm(f"{name}.bn2", y)), channels)
+            equal = x.shape[1] == channels
+            x = y + (x if equal else net.conv(f"{name}.convShortcut", a, channels, kernel=1, stride=stride))
+        return net.linear("fc", net.activate(net.norm("bn1", x)).mean((2, 3)), classes)
+    return network
+
+
+def resnet18(net, x, width, classes):
+    x = net.activate(net.norm("bn1", net.conv("conv1", x, width)))
+    for name, channels, stride in blocks(width):
+        y = net.activate(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, channels, stride=stride)))
+        y = net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, channels))
+        if stride != 1 or x.shape[1] != channels:
+            x = net.norm(f"{name}.shortcut.1", net.conv(f"{name}.shortcut.0", x, channels, kernel=1, stride=stride))
+        x = net.activate(y + x)
+    return net.linear("linear", x.mean((2, 3)), classes)
+
+
+NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, preact_resnet50, resnet18)}
+NETWORKS |= {"wrn16_4": wide_resnet(16), "wrn28_10": wide_resnet(28), "wrn34_10": wide_resnet(34)}
 
 
 def layer_of(name, granularity, network):
@@ -163,9 +195,12 @@ def layer_of(name, granularity, network):
     batch norm), or its residual block."""
     if granularity == "tensor":
         return name
-    module = name.rsplit(".", 1)[0].replace("bn", "conv")
+    module = name.rsplit(".", 1)[0]
+    if network.startswith("wrn") and module == "bn1":  # in front of the linear layer
+        module = "fc"
+    module = module.replace("bn", "conv")
     module = module.replace("shortcut.0", "shortcut").replace("shortcut.1", "shortcut")
-    if granularity == "module" or network == "small_cnn" or module == "linear":
+    if granularity == "module" or network == "small_cnn" or module in ("linear", "fc"):
         return module
     return "stem" if module == "conv1" else module.rsplit(".", 1)[0]
 
@@ -200,7 +235,12 @@ def automatic(config, layers):
     attack, optimizer, eps = config["attack"], config["optimizer"], config["eps"]
     one_step = 1.25 * eps if attack == "fgsm" else 2 / 255
     kinds = {name.rstrip("0123456789") for name in config["eval"]}
-    return {"lambda": 1 if attack == "pgd" else 0, "attack-bn": "train" if attack == "fgsm" else "eval",
+    loss = config["loss"]
+    return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" else 0,
+            "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5}[loss], "label-smoothing": 0,
+            "attack-start": "uniform" if loss == "cross_entropy" else "gaussian",
+            "awp-gamma": 0, "awp-from": 0, "awp": "global",
+            "attack-bn": "train" if attack == "fgsm" and loss in ("cross_entropy", "mart") else "eval",
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
             "eval-eps": eps, "eval-alpha": "auto" if "fgsm" in kinds else eps / 4,
             "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "clamp-low": 0, "clamp-high": 10,
@@ -215,7 +255,8 @@ def automatic(config, layers):
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off",
-            "attack-reuse": False, "stale-attack": 0}
+            "attack-reuse": False, "stale-attack": 0, "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
+            "average-bn": "rebuild" if config["average"] == "swa" else "raw"}
 
 
 class Data:
@@ -265,6 +306,14 @@ class State:
     perturbations: np.ndarray = None
     begun: list = None  # of each rank: the perturbation of the next step's first images after --stale-attack iterations
     codec: dict = None  # arrays of the gradients' codec
+    average: dict = None  # of the parameters
+    averaged: int = 0  # how many weights it is made of
+    average_running: dict = None  # {name: (mean, variance)}; None: the weights' own
+
+    def of_average(self):
+        """The state of a network with the averaged weights."""
+        running = [self.average_running] * len(self.running) if self.average_running else self.running
+        return dataclasses.replace(self, parameters=self.average, running=running)
 
 
 @dataclasses.dataclass
@@ -299,6 +348,9 @@ class Reference:
         self.layers = list(dict.fromkeys(layer.values()))
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
         self.lam = config["lambda"]
+        self.loss, self.beta, self.smoothing = config["loss"], config["beta"], config["label-smoothing"]
+        self.two_passes = self.lam > 0 or self.loss != "cross_entropy"
+        self.unlabelled = bool((self.train.labels < 0).any())
         self.importance, self.selector = config["importance"], config["selector"]
         self.masks = ranks if config["mask"] == "per_worker" else 1
 
@@ -337,6 +389,11 @@ class Reference:
             config["budget-unit"]]
 
     def logits(self, net, x):
+        net.silu = self.config["activation"] == "silu"
+        if self.config["normalize"] != "none":
+            numbers = [float(number) for number in self.config["normalize"].split(",")]
+            mean, deviation = torch.tensor(numbers).reshape(2, -1, 1, 1)
+            x = (x - mean) / deviation
         return self.network(net, x, self.config["width"], int(self.classes))
 
     def initial_state(self, rounding):
@@ -346,7 +403,7 @@ class Reference:
             count = int(np.prod(shape))
             if len(shape) > 1:
                 fan_in = int(np.prod(shape[1:]))
-            if len(shape) > 1 or name == "linear.bias":
+            if len(shape) > 1 or name in ("linear.bias", "fc.bias"):
                 u = uniforms(self.seed, INITIAL_WEIGHTS, 0, number, count)
                 values = rounding.number(torch.from_numpy((2 * u - 1) / np.sqrt(fan_in)))
             else:
@@ -355,7 +412,9 @@ class Reference:
         running = {name: (torch.zeros(self.shapes[name + ".bias"]), torch.ones(self.shapes[name + ".bias"]))
                    for name in self.norms}
         layers = len(self.layers)
-        return State(step=0, parameters=parameters,
+        averages = self.config["average"] != "none"
+        return State(step=0, parameters=parameters, average=dict(parameters) if averages else None,
+                     average_running=running if averages and self.config["average-bn"] == "ema" else None,
                      optimizer={array: {name: torch.zeros(shape) for name, shape in self.shapes.items()}
                                 for array in ARRAYS[self.config["optimizer"]]},
                      running=[running] * self.ranks,
@@ -399,13 +458,23 @@ class Reference:
                     p[:, : int(freezing[-1])] = 0
             if self.config["budget-unit"] == "seconds":
                 assert np.array_equal(state["layer_costs"][()], self.costs)
+            counts = state["optimizer"][()] if "optimizer" in state else np.zeros(0)
+            average, averaged, average_running = None, 0, None
+            if self.config["average"] != "none":
+                of = file["optim/average"]
+                average = {name: tensor(of[name]) for name in self.shapes}
+                counts, averaged = counts[:-1], int(counts[-1])
+                if self.config["average-bn"] != "raw":
+                    average_running = {name: (tensor(of[f"{name}.running_mean"]), tensor(of[f"{name}.running_var"]))
+                                       for name in self.norms}
             return State(step=int(state.attrs["step"]),
                          parameters={name: tensor(file[f"param/{name}"]) for name in self.shapes},
                          optimizer={array: {name: tensor(of[name]) for name in self.shapes}
-                                    for array, of in file["optim"].items()},
+                                    for array, of in file["optim"].items() if array != "average"},
+                         average=average, averaged=averaged, average_running=average_running,
                          running=running, p=p, squares=squares, freezing=freezing,
                          largest_norm=largest,
-                         counts=state["optimizer"][()] if "optimizer" in state else np.zeros(0),
+                         counts=counts,
                          drawn_p=rows(state["p"]), scale=rows(state["active_scale"]),
                          batches_tracked=int(state.attrs["batches_tracked"]),
                          perturbations=state["perturbations"][()] if "perturbations" in state else None,
@@ -461,11 +530,65 @@ class Reference:
         u = np.stack([uniforms(self.seed, purpose, time, int(sample), count) for sample in samples])
         return torch.from_numpy(((2 * u - 1) * eps).reshape(shape))
 
-    def gradient(self, net, x, labels, rounding):
-        """Of the sum of cross-entropies by the images, and the decision which are right."""
+    def training_start(self, time, samples, shape):
+        """Where the attack of the training starts: in the ball, or normal by Box and Muller, of pairs of words."""
+        if self.config["attack-start"] == "uniform":
+            return self.random_start(ATTACK_START, time, samples, shape, self.eps)
+        count = int(np.prod(shape[1:]))
+        u = np.stack([uniforms(self.seed, ATTACK_START, time, int(sample), -(-count // 4) * 4) for sample in samples])
+        first, second = u[:, 0::2], u[:, 1::2]
+        radius = np.sqrt(-2 * np.log(first + 2.0**-24))
+        pairs = np.stack([radius * np.cos(2 * np.pi * second), radius * np.sin(2 * np.pi * second)], axis=2)
+        return torch.from_numpy(.001 * pairs.reshape(len(u), -1)[:, :count].reshape(shape))
+
+    @staticmethod
+    def divergence(clean, attacked):
+        """KL(p||q) of each sample: the softmaxes of its clean and its attacked logits."""
+        p, q = F.log_softmax(clean, 1), F.log_softmax(attacked, 1)
+        return (p.exp() * (p - q)).sum(1)
+
+    @staticmethod
+    def cross_entropies(logits, labels, smoothing=0.0):
+        """Of each sample; 0 where there is no label."""
+        known = (labels >= 0).double()
+        return known * F.cross_entropy(logits, labels.clamp(min=0), reduction="none", label_smoothing=smoothing)
+
+    def climbed(self, logits, labels, reference):
+        """What the attack climbs, of each sample. reference: the logits of the clean images, or None."""
+        if reference is None:
+            return self.cross_entropies(logits, labels)
+        if self.loss == "cross_entropy":
+            return torch.where(labels < 0, self.divergence(reference, logits), self.cross_entropies(logits, labels))
+        return self.divergence(reference, logits)
+
+    def losses(self, logits, labels):
+        """Of each sample of a micro-batch: {pass: its loss}, as they are reported, and their total. logits: {pass: of
+        its images}."""
+        attacked, clean = logits["adv"], logits.get("clean")
+        if self.loss == "mart":
+            p, q = F.softmax(clean, 1), F.softmax(attacked, 1)
+            others = q.scatter(1, labels[:, None], 0.0)
+            wrong = others.gather(1, others.argmax(1, keepdim=True))[:, 0]
+            of_attacked = F.cross_entropy(attacked, labels, reduction="none") - (1.0001 - wrong + 1e-12).log()
+            of_clean = ((1.0000001 - p.gather(1, labels[:, None])[:, 0]) * (p * (p.log() - (q + 1e-12).log())).sum(1))
+            return {"adv": of_attacked, "clean": of_clean}, of_attacked + self.beta * of_clean
+        if self.loss == "cross_entropy":
+            of_attacked = self.cross_entropies(attacked, labels, self.smoothing)
+            if self.unlabelled:
+                of_attacked = torch.where(labels < 0, self.divergence(clean, attacked), of_attacked)
+            if clean is None:
+                return {"adv": of_attacked}, of_attacked
+            of_clean = self.cross_entropies(clean, labels, self.smoothing)
+            return {"adv": of_attacked, "clean": of_clean}, of_attacked + self.lam * of_clean
+        soft = clean.detach() if self.loss == "kl" else clean
+        of_attacked, of_clean = self.divergence(soft, attacked), self.cross_entropies(clean, labels, self.smoothing)
+        return {"adv": of_attacked, "clean": of_clean}, self.beta * of_attacked + of_clean
+
+    def gradient(self, net, x, labels, rounding, reference=None):
+        """Of the sum of what is climbed by the images, and the logits."""
         x = x.detach().requires_grad_()
         logits = self.logits(net, x)
-        gradient, = torch.autograd.grad(F.cross_entropy(logits, labels, reduction="sum"), x)
+        gradient, = torch.autograd.grad(self.climbed(logits, labels, reference).sum(), x)
         if rounding.noise:
             gradient = gradient + rounding.error(gradient)
         return gradient, logits
@@ -475,13 +598,20 @@ class Reference:
         z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
         return rounding.number((z - x).clamp(-of.eps, of.eps))
 
-    def perturb(self, of, net, x, labels, eta, rounding):
+    def reference_logits(self, net, x):
+        """Of the clean images, where the attack is against them."""
+        if self.loss not in ("trades", "kl") and not self.unlabelled:
+            return None
+        with torch.no_grad():
+            return self.logits(net, x)
+
+    def perturb(self, of, net, x, labels, eta, rounding, reference=None):
         """x_adv, eta, the passes that were paid for, and the batch statistics of each gradient in training mode."""
         statistics, passes = [], 0
 
         def gradient(images, of_labels):
             net.statistics = {}
-            found = self.gradient(net, images, of_labels, rounding)
+            found = self.gradient(net, images, of_labels, rounding, reference)
             if net.training:
                 statistics.append(net.statistics)
             return found
@@ -693,6 +823,49 @@ class Reference:
             parameters[name] = rounding.number(theta - lr * ratio * outside * u)
         return parameters, optimizer, counts
 
+    # Averages: Gowal et al. 2020, and Izmailov et al. 2018.
+
+    def take_average(self, state, parameters, running, rounding):
+        """The average of the parameters after a step, the number of those in it, and its running statistics."""
+        config, step = self.config, state.step + 1
+        if config["average"] == "none":
+            return None, 0, None
+        delta = step - config["average-from"] * self.steps_per_epoch
+        keep, averaged = 1.0 if state.averaged else 0.0, state.averaged
+        if config["average"] == "ema" and delta >= 0:
+            keep, averaged = min(config["average-decay"], (1 + delta) / (10 + delta)), averaged + 1
+        if config["average"] == "swa" and delta > 0 and step % self.steps_per_epoch == 0:
+            keep, averaged = averaged / (averaged + 1), averaged + 1
+        mix = lambda old, new: old if keep == 1 else rounding.number(keep * old + (1 - keep) * new)
+        average = {name: mix(state.average[name], value) for name, value in parameters.items()}
+        if config["average-bn"] == "raw":
+            return average, averaged, None
+        if config["average-bn"] == "rebuild":
+            return average, averaged, self.statistics_of(average, rounding)
+        return average, averaged, {name: tuple(mix(old, new) for old, new in zip(state.average_running[name], values))
+                                   for name, values in running.items()}
+
+    def statistics_of(self, parameters, rounding):
+        """Running statistics of one pass over the training images, as the first epoch has them: a cumulative mean."""
+        running, seen = {name: (0.0, 0.0) for name in self.norms}, 0
+        for step in range(self.steps_per_epoch):
+            parts = [ids for of_rank in self.samples(step) for ids in of_rank]
+            images = sum(map(len, parts))
+            seen += images
+            found = {name: [0.0, 0.0] for name in self.norms}
+            for ids in parts:
+                y, column, inside = self.crops(ids, 0)
+                pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
+                net = Net(rounding, parameters, None, True)
+                with torch.no_grad():
+                    self.logits(net, torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0))
+                for name, values in net.statistics.items():
+                    found[name] = [total + len(ids) / images * value for total, value in zip(found[name], values)]
+            part = images / seen
+            running = {name: tuple(rounding.number((1 - part) * old + part * new)
+                                   for old, new in zip(running[name], found[name])) for name in self.norms}
+        return running
+
     def step(self, state, rounding):
         """The state after one step, and its record."""
         t, epoch = state.step, state.step // self.steps_per_epoch
@@ -723,28 +896,45 @@ class Reference:
                  for rank in range(self.ranks)]
         passes = [{} for _ in range(self.ranks)]  # per rank: {pass: {norm: [mean, variance]}}
         totals = {"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0}
-        attack_passes, stale = 0, self.config["stale-attack"]
+        attack_passes, stale, examples, labelled = 0, self.config["stale-attack"], [], 0
+        perturbs = self.config["awp-gamma"] > 0 and epoch >= self.config["awp-from"]
 
         def add_statistics(rank, number, statistics, part):
             of = passes[rank].setdefault(number, {name: [0.0, 0.0] for name in self.norms})
             for name, values in statistics.items():
                 of[name] = [total + part * value for total, value in zip(of[name], values)]
 
-        def train(rank, x, labels, weight, which, number, part, want_input=False):
-            parameters = {name: value.clone().requires_grad_(name in local[rank])
-                          for name, value in state.parameters.items()}
-            net = Net(rounding, parameters, None, True)
-            x = x.detach().requires_grad_(want_input)
-            logits = self.logits(net, x)
-            losses = F.cross_entropy(logits, labels, reduction="none")
-            wanted = [parameters[name] for name in local[rank]] + ([x] if want_input else [])
-            found = torch.autograd.grad(weight * losses.sum() / count, wanted)
-            for name, gradient in zip(local[rank], found):
-                local[rank][name] += rounding.layer(gradient[None])[0]
-            totals["loss_" + which] += float(losses.detach().sum())
-            totals["acc_" + which] += float(rounding.decide(logits.argmax(1) == labels).sum())
-            add_statistics(rank, number, net.statistics, part)
-            return found[-1] if want_input else None
+        def gradients_of(weights, into, images, labels, want_input=False):
+            """Adds the gradient of a micro-batch by the weights of the layers in `into`. images: {pass: of it}."""
+            parameters = {name: value.clone().requires_grad_(name in into) for name, value in weights.items()}
+            images = {which: x.detach().requires_grad_(want_input) for which, x in images.items()}
+            logits, statistics = {}, {}
+            for which, x in images.items():
+                net = Net(rounding, parameters, None, True)
+                logits[which], statistics[which] = self.logits(net, x), net.statistics
+            losses, total = self.losses(logits, labels)
+            by_logits = torch.autograd.grad(total.sum() / count, list(logits.values()), retain_graph=True)
+            by_image = None
+            for (which, of), gradient in zip(logits.items(), by_logits):  # a pass after the other, as they are rounded
+                wanted = [parameters[name] for name in into] + ([images[which]] if want_input else [])
+                found = torch.autograd.grad(of, wanted, gradient)
+                for name, part in zip(into, found):
+                    into[name] += rounding.layer(part[None])[0]
+                if want_input and which == "adv":
+                    by_image = found[-1]
+            return losses, logits, statistics, by_image
+
+        def train(rank, weights, images, labels, first, part, want_input=False):
+            losses, logits, statistics, g = gradients_of(weights, local[rank], images, labels, want_input)
+            for which in images:
+                totals["loss_" + which] += float(losses[which].detach().sum())
+                right = rounding.decide(logits[which].argmax(1) == labels)
+                totals["acc_" + which] += float((right & (labels >= 0)).sum())
+            # What the published codes call the network on, in their order.
+            calls = {"trades": ["clean", "adv", "clean"], "mart": ["clean", "adv"]}.get(self.loss, list(images))
+            for number, which in enumerate(calls, first):
+                add_statistics(rank, number, statistics[which], part)
+            return g
 
         for m in range(self.micro_batches):
             stored = []
@@ -756,30 +946,39 @@ class Reference:
                 y, column, inside = crops
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
-                eta, attack = self.random_start(ATTACK_START, epoch, ids, x.shape, self.eps), self.attack
+                eta, attack = self.training_start(epoch, ids, x.shape), self.attack
                 if m == 0 and state.begun is not None:
                     eta, attack = state.begun[rank], dataclasses.replace(attack, steps=attack.steps - stale)
                     attack_passes += stale * self.micro_batch
                 if kept is not None:
                     eta = self.recall(eta, x, np.floor(kept[ids] + .5), crops)
                 net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
-                x_adv, eta, paid, found = self.perturb(attack, net, x, labels, eta, rounding)
+                reference = self.reference_logits(net, x) if attack.name != "none" else None
+                x_adv, eta, paid, found = self.perturb(attack, net, x, labels, eta, rounding, reference)
                 attack_passes += paid
+                labelled += int((labels >= 0).sum())
                 for number, statistics in enumerate(found):
                     add_statistics(rank, number, statistics, part)
-                attacked = len(found)
-                g = train(rank, x_adv, labels, 1.0, "adv", attacked, part, self.reuse)
+                images = {"adv": x_adv, "clean": x} if self.two_passes else {"adv": x_adv}
+                if perturbs:  # when all are attacked
+                    examples.append((rank, images, labels, len(found), part))
+                else:
+                    g = train(rank, state.parameters, images, labels, len(found), part, self.reuse)
                 if self.reuse:
                     g = g + rounding.error(g) if rounding.noise else g
                     eta = self.pgd_step(self.attack, x, eta, g, rounding)
                     x_adv = (x + eta).clamp(0, 1)
-                if self.lam > 0:
-                    train(rank, x, labels, self.lam, "clean", attacked + 1, part)
                 if kept is not None:
                     stored.append((ids, x, x_adv, crops))
             # All ranks have started by now. Of a sample that comes twice, the last one is kept.
             for ids, *rest in stored:
                 kept[ids] = self.remember(np.floor(kept[ids] + .5), *rest)
+
+        weights_of = [state.parameters] * self.ranks
+        if perturbs:
+            weights_of = self.perturbed_weights(state, names_of(scale[0]), examples, gradients_of)
+        for rank, images, labels, first, part in examples:
+            train(rank, weights_of[rank], images, labels, first, part)
 
         # What the next step's first micro-batch has of its attack by now: of a run that goes on, with these weights.
         begun = None
@@ -789,10 +988,11 @@ class Reference:
                 y, column, inside = self.crops(ids, epoch)
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
-                eta = self.random_start(ATTACK_START, epoch, ids, x.shape, self.eps)
+                eta = self.training_start(epoch, ids, x.shape)
                 net = Net(rounding, state.parameters, state.running[rank], False)
                 begun.append(self.perturb(dataclasses.replace(self.attack, steps=stale), net, x,
-                                          torch.from_numpy(self.train.labels[ids]), eta, rounding)[1])
+                                          torch.from_numpy(self.train.labels[ids]), eta, rounding,
+                                          self.reference_logits(net, x))[1])
 
         running = []
         for rank in range(self.ranks):
@@ -806,11 +1006,12 @@ class Reference:
 
         images = count * self.ranks
         for key, value in totals.items():
-            record[key] = value / images if self.lam > 0 or key.endswith("adv") else None
+            over = labelled if key.startswith("acc") else images
+            record[key] = value / over if self.two_passes or key.endswith("adv") else None
         elements = lambda names: sum(int(np.prod(self.shapes[name])) for name in names)
         record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale[0] > 0).sum()),
                    "active": "".join("1" if s else "0" for s in scale[0]), "active_elements": elements(local[0])}
-        record["weight_gradients"] = self.micro_batches * (2 if self.lam > 0 else 1) * sum(
+        record["weight_gradients"] = self.micro_batches * (2 if self.two_passes else 1) * (2 if perturbs else 1) * sum(
             len(self.shapes[name]) == 4 for name in local[0])  # of convolutions, on rank 0
         # The mean over all ranks of what each brings; masks per worker: of g/pi with its own pi, or zero.
         updated = scale[0] * rates
@@ -854,11 +1055,37 @@ class Reference:
             if self.selector == "autofreeze":
                 p[:, : int(freezing[-1])] = 0
         moved = {name: g for name, g in gradients.items() if updated[self.layer[name]] != 0}
-        parameters, optimizer, counts = self.optimize(state, moved, updated, record["lr"], rounding)
+        # The optimizer finds the perturbed weights where all ranks have the same; what it changes is done to the others.
+        at = weights_of[0] if perturbs and self.config["awp"] == "global" else state.parameters
+        parameters, optimizer, counts = self.optimize(dataclasses.replace(state, parameters=at), moved, updated,
+                                                      record["lr"], rounding)
+        if at is not state.parameters:
+            parameters = {name: value if torch.equal(at[name], state.parameters[name]) else
+                          rounding.number(state.parameters[name] + (value - at[name]))
+                          for name, value in parameters.items()}
+        average, averaged, average_running = self.take_average(state, parameters, running[0], rounding)
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
+                      average=average, averaged=averaged, average_running=average_running,
                       largest_norm=largest, squares=squares_of, freezing=freezing, counts=counts, drawn_p=drawn_p, scale=scale,
                       batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept, begun=begun, codec=codec)
         return after, record, norms
+
+    def perturbed_weights(self, state, names, examples, gradients_of):
+        """Of each rank, w + gamma ||w|| g/||g|| in each tensor of `names` with more than one dimension, g being the
+        gradient of the mean over all ranks, or over its own images."""
+        own = [{name: torch.zeros(self.shapes[name]) for name in names} for _ in range(self.ranks)]
+        for rank, images, labels, _, _ in examples:
+            gradients_of(state.parameters, own[rank], images, labels)
+        if self.config["awp"] == "global":
+            own = [{name: sum(of[name] for of in own) for name in names}] * self.ranks
+        found = []
+        for gradients in own:
+            weights = dict(state.parameters)
+            for name, g in gradients.items():
+                if g.dim() > 1 and g.norm() > 0:
+                    weights[name] = weights[name] + self.config["awp-gamma"] * weights[name].norm() * g / g.norm()
+            found.append(weights)
+        return found
 
     # Evaluation.
 

@@ -159,8 +159,36 @@ TABLE = [
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
     ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
+    ("trades", 1, STEPS, "--loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
+    ("trades, two ranks", 2, STEPS, "--loss trades --attack-start uniform --beta 2.5 --label-smoothing 0.1 --batch 4 "
+                                    "--micro-batch 2"),
+    ("trades, beside the image", 2, "1 4", "--loss trades --attack-steps 1 --batch 2 --optimizer sgd --lr 0.5"),
+    ("trades, warm start", 1, "5", "--loss trades --warm-start 3 --attack-steps 1"),
+    ("kl", 1, STEPS, "--loss kl --beta 3 --attack-start uniform --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5"),
+    ("mart", 1, STEPS, "--loss mart --optimizer sgd --lr 0.5"),
+    ("mart, two ranks", 2, STEPS, "--loss mart --beta 2 --attack-start uniform --batch 4 --micro-batch 2"),
+    ("mart, fgsm", 1, "4", "--loss mart --attack fgsm --optimizer sgd --lr 0.05"),
+    ("smoothed labels", 2, "4 7", "--label-smoothing 0.2 --lambda 0.5 --batch 4 --optimizer sgd --lr 0.5"),
+    ("no labels, trades", 1, "1 6", "--data 8.h5 8u.h5 --mix balanced:0.5 --loss trades --attack-start uniform "
+                                    "--label-smoothing 0.1 --optimizer sgd --lr 0.5"),
+    ("no labels, two ranks", 2, "5 7", "--data 8.h5 8u.h5 --mix balanced:0.5 --lambda 0.7 --batch 4 --micro-batch 2 "
+                                       "--attack-steps 2 --optimizer sgd --lr 0.5"),
+    ("perturbed weights", 1, "1 4 7", "--awp-gamma 0.01 --optimizer sgd --lr 0.5 --weight-decay 0.05 --lambda 1"),
+    ("perturbed weights, two ranks", 2, "4 7", "--awp-gamma 0.02 --awp-from 1 --loss trades --attack-start uniform "
+                                               "--batch 4 --micro-batch 2 --optimizer lars --weight-decay 0.05"),
+    ("perturbed weights, own", 2, "4 7", "--awp-gamma 0.02 --awp local --batch 4 --optimizer sgd --lr 0.5 "
+                                         "--weight-decay 0.05 --budget 5"),
+    ("perturbed weights, overlap", 2, "4", "--awp-gamma 0.01 --overlap --bucket 700 --batch 4 --codec int8 --loss mart"),
     ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
+    ("perturbed weights, averaged", 1, "4", "--awp-gamma 0.02 --average ema --average-decay 0.3 --optimizer sgd --lr 0.5"),
+    ("exponential average", 1, STEPS, "--average ema --average-decay 0.3 --average-bn ema --optimizer sgd --lr 0.5 "
+                                      "--budget 6"),
+    ("exponential average, later", 2, "4 7", "--average ema --average-from 1 --average-bn rebuild --batch 4 "
+                                             "--micro-batch 2 --lambda 1 --bias-correction"),
+    ("stochastic average", 2, "3 6 9", "--average swa --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
+    ("stochastic average, later", 1, "6 7 12", "--average swa --average-from 1 --average-bn raw --optimizer lars "
+                                               "--holdout 6"),
     ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
     ("balanced", 1, "1 6 7 13", "--data 8.h5 8x.h5 --mix balanced:0.5 --attack-steps 1 --optimizer sgd --lr 0.5"),
     ("balanced, two ranks", 2, "5 7", "--data 8.h5 8x.h5 --mix balanced:1/4 --micro-batch 4 --holdout 3 --warm-start 2 "
@@ -171,6 +199,21 @@ TABLE = [
                          "--lambda 1"),
     ("preact_resnet18", 2, "2", "--network preact_resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
                                 "--warmup-epochs 0 --granularity block --budget 6"),
+    # Smooth: of the million ReLUs of its fifty layers, some are always within rounding of the edge.
+    ("preact_resnet50, SiLU", 1, "2", "--network preact_resnet50 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
+                                      "--limit-train 8 --warmup-epochs 0 --lambda 1 --granularity module --budget 30"),
+    ("wrn28_10", 1, "2", "--network wrn28_10 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
+                         "--lambda 1"),
+    ("wrn16_4, SiLU, normalized", 2, "2", "--network wrn16_4 --width 32 --activation silu --data 16.h5 --attack-steps 1 "
+                                          "--batch 4 --limit-train 16 --warmup-epochs 0 --granularity block --budget 5 "
+                                          "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"),
+    ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),
+    ("resnet18, SiLU", 1, "2", "--network resnet18 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
+                               "--limit-train 8 --warmup-epochs 0 --lambda 1"),
+    ("normalized", 1, STEPS, "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --lambda 1 --optimizer sgd --lr 0.05"),
+    ("normalized, fgsm, two ranks", 2, "4", "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --attack fgsm --batch 4 --eval pgd3,fgsm"),
+    ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
+    ("grey images, normalized", 2, "4", "--data grey.h5 --normalize 0.3,0.4 --activation silu --batch 4 --holdout 4"),
     ("modules of a resnet", 1, "2", "--network preact_resnet18 --data 16.h5 --attack none --batch 4 --limit-train 8 "
                                     "--warmup-epochs 0 --granularity module --budget 12 --optimizer lars"),
 ]
@@ -181,8 +224,11 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MPI_ENVIRONMENT}
 class Wrong(Exception):
     pass
 
+# Of networks like others, or of their size: ten seconds and more each.
+DEEP = {"preact_resnet50, SiLU", "wrn28_10", "resnet18, SiLU", "modules of a resnet"}
 
-def write_data(path, size, train=40, test=12):
+
+def write_data(path, size, train=40, test=12, channels=3, labelled=True):
     """Images in four classes, each with a shade of its own, and a fair share of black and white."""
     random = np.random.default_rng(3)
     with h5py.File(path, "w") as file:
@@ -191,10 +237,10 @@ def write_data(path, size, train=40, test=12):
                 continue
             labels = random.integers(0, 4, count)
             labels[:4] = range(4)
-            shade = random.integers(-60, 60, (4, 1, 1, 3)) if split == "train" else shade
-            file[f"{split}/images"] = (random.integers(-40, 296, (count, size, size, 3)) + shade[labels]).clip(
-                0, 255).astype(np.uint8)
-            file[f"{split}/labels"] = labels
+            shade = random.integers(-60, 60, (4, 1, 1, channels)) if split == "train" else shade
+            pixels = random.integers(-40, 296, (count, size, size, channels)) + shade[labels]
+            file[f"{split}/images"] = pixels.clip(0, 255).astype(np.uint8)
+            file[f"{split}/labels"] = labels if labelled else np.full_like(labels, -1)
 
 
 def launch(program, ranks, arguments):
@@ -262,6 +308,15 @@ def compare(before, found, wanted):
             distance.add("weights", relative(state.parameters[name], value, value - before.parameters[name]))
         for array, of in right.optimizer.items():
             distance.add("optimizer", relative(state.optimizer[array][name], of[name], of[name]))
+    for name, value in (right.average or {}).items():
+        if torch.equal(value, before.average[name]):  # between the ends of epochs
+            distance.equal(f"average of {name}", state.average[name].numpy(), value.numpy())
+        else:
+            distance.add("weights", relative(state.average[name], value, value - before.average[name]))
+    distance.equal("averaged weights", state.averaged, right.averaged)
+    for name, values in (right.average_running or {}).items():
+        for found_one, value in zip(state.average_running[name], values):
+            distance.add("statistics", relative(found_one, value, value))
     for rank, norms_of in enumerate(right.running):
         for name, values in norms_of.items():
             for k, value in enumerate(values):
@@ -403,8 +458,10 @@ def check_configuration(entry, program, folder, stop):
                 if stop and row.wrong:
                     return row
         last = [record for record in rows(out, "evaluation") if record["step"] == end]
-        wanted = {(split, attack) for split in reference.splits for attack in reference.config["eval"]}
-        if {(record["split"], record["attack"]) for record in last} != wanted:
+        networks = ["raw", "average"][: 1 if reference.config["average"] == "none" else 2]
+        wanted = {(split, weights, attack) for split in reference.splits for weights in networks
+                  for attack in reference.config["eval"]}
+        if {(record["split"], record["weights"], record["attack"]) for record in last} != wanted:
             raise Wrong(f"{name}: evaluations {last}, wanted {wanted}")
         for record in last:
             check_evaluation(row, reference, read(end), record)
@@ -424,7 +481,9 @@ def check_evaluation(row, reference, state, record):
         return distance
 
     attack, restarts = reference.evaluation_attack(record["attack"]), reference.config["eval-restarts"]
-    row.take(f"evaluation after step {state.step}, {record['split']}, {record['attack']}",
+    if record["weights"] == "average":
+        state = state.of_average()
+    row.take(f"evaluation after step {state.step}, {record['split']}, {record['weights']}, {record['attack']}",
              *check(lambda rounding: reference.evaluate(state, record["split"], attack, restarts, rounding), measure))
 
 
@@ -432,7 +491,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--brief", action="store_true", help="of each configuration only the last of its runs, from the "
-                        "first step to its end: two steps and an evaluation")
+                        "first step to its end: two steps and an evaluation; and none of those of DEEP, unless --only asks")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="configurations, * and ? as in file names")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first step that is wrong")
     parser.add_argument("--jobs", type=int, default=2)
@@ -441,6 +500,7 @@ def main():
     chosen = [entry for entry in TABLE
               if not arguments.only or any(fnmatch.fnmatch(entry[0], name) for name in arguments.only)]
     if arguments.brief:
+        chosen = [entry for entry in chosen if arguments.only or entry[0] not in DEEP]
         chosen = [(name, ranks, ends.split()[-1], options) for name, ranks, ends, options in chosen]
     if arguments.list:
         for name, ranks, ends, options in chosen:
@@ -454,7 +514,9 @@ def main():
     try:
         write_data(f"{folder}/8.h5", 8)
         write_data(f"{folder}/8x.h5", 8, train=60, test=0)
+        write_data(f"{folder}/8u.h5", 8, train=60, test=0, labelled=False)
         write_data(f"{folder}/16.h5", 16)
+        write_data(f"{folder}/grey.h5", 8, channels=1)
         print(HEAD, flush=True)
         with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
             under_way = [pool.submit(check_configuration, entry, program, folder, arguments.stop_at_first)

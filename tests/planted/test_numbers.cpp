@@ -30,11 +30,10 @@ struct Plant {
 }  // namespace
 
 extern "C" {
-const Examples* __real__ZN3dat13LocalExamples4nextEv(LocalExamples* self);
-const Examples* __wrap__ZN3dat13LocalExamples4nextEv(LocalExamples* self) {
-  const Examples* const examples = __real__ZN3dat13LocalExamples4nextEv(self);
-  if (examples != nullptr && plant.after_attack) plant.after_attack(const_cast<float*>(examples->attacked));
-  return examples;
+void __real__ZN3dat11NumberCheck14look_at_imagesEPKfi(NumberCheck* self, const float* images, int count);
+void __wrap__ZN3dat11NumberCheck14look_at_imagesEPKfi(NumberCheck* self, const float* images, int count) {
+  if (plant.after_attack) plant.after_attack(const_cast<float*>(images));
+  __real__ZN3dat11NumberCheck14look_at_imagesEPKfi(self, images, count);
 }
 
 void __real__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(Learner* self, const Examples& examples,

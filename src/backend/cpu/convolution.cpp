@@ -283,7 +283,8 @@ class LibraryConv2d final : public Conv2d {
       });
     };
     auto desc = plan();
-    // Without AVX-512 the library has no blocked code for maps of 2x2 pixels: there it multiplies plain matrices.
+    // Without AVX-512 the library has no blocked code for maps of 2x2 pixels, and none for images of one or two
+    // channels: there it multiplies plain matrices.
     const bool plain = std::string(desc.impl_info_str()).find("ref") != std::string::npos;
     if (plain) {
       x = plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w}, Tag::nchw);
@@ -401,8 +402,8 @@ class WinogradConv2d final : public Conv2d {
 }  // namespace
 
 std::unique_ptr<Conv2d> CpuBackend::conv2d(const ConvSpec& spec) {
-  require(!spec.image || spec.c_in == 2 || spec.c_in == 3, ExitCode::data,
-          "the CPU backend takes images of 2 or 3 channels, not ", spec.c_in, "; convert them to RGB");
+  require(!spec.image || spec.c_in <= 3, ExitCode::data, "the CPU backend takes images of 1 to 3 channels, not ",
+          spec.c_in, "; convert them to RGB");
   require(spec.c_out % block_ == 0 && (spec.image || spec.c_in % block_ == 0), ExitCode::usage,
           "the CPU backend works on blocks of ", block_, " channels: choose a --width that is a multiple of ", block_);
   require(spec.storage == DType::f32, ExitCode::usage, refuses(spec.storage));

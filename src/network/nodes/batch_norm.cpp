@@ -21,22 +21,27 @@ void FoldedNorm::refresh(const Model& model) const {
 
 namespace {
 
-/// y = relu(scale*x + shift): a batch norm that no convolution has taken, with the ReLU behind it; or a ReLU alone.
+/// y = act(scale*x + shift): a batch norm that no convolution has taken, with the ReLU or SiLU behind it; or one of
+/// these alone. For its gradient a ReLU keeps a bit of each element; a SiLU keeps its slope there, since x may be
+/// overwritten on the way, by a residual that is added in place.
 class FrozenAffine final : public FrozenOperation {
  public:
   FrozenAffine(FrozenLowering& lowering, int first)
       : FrozenOperation(lowering, first), type_(lowering.type(input())), layout_(model_.layout(first)) {
     if (node_.op == Op::batch_norm) norm_ = FoldedNorm(lowering, first);
-    relu_ = node_.op == Op::relu || lowering.fuse(result_, Op::relu);
+    relu_ = node_.op == Op::relu || (node_.op != Op::silu && lowering.fuse(result_, Op::relu));
+    const bool silu = !relu_ && (node_.op == Op::silu || lowering.fuse(result_, Op::silu));
     x_ = lowering.read(input());
     y_ = lowering.make(result_, type_);
     elements_ = lowering.elements(result_);
     if (relu_) bits_ = lowering.fresh(kernels::groups(elements_), DType::f16);  // one word of 16 bits each
+    if (silu) slope_ = lowering.fresh(elements_, type_);
   }
 
   void plan_backward(FrozenLowering& lowering) override {
     dy_ = lowering.arriving(result_);
     lowering.touch(bits_);
+    lowering.touch(slope_);
     accumulates_ = lowering.has_gradient(input());
     dx_ = accumulates_ ? lowering.add_to(input()) : dy_.main;
     if (!accumulates_) lowering.contribute(input(), dx_);
@@ -47,6 +52,10 @@ class FrozenAffine final : public FrozenOperation {
   void forward(const float*) override {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
+      if (slope_ >= 0)
+        return each(
+            device(), kernels::groups(elements_),
+            kernels::AffineSilu<T>{at<T>(x_), norm_.scale, norm_.shift, at<T>(y_), at<T>(slope_), layout_, elements_});
       each(device(), kernels::groups(elements_),
            kernels::AffineRelu<T>{at<T>(x_), norm_.scale, norm_.shift, at<T>(y_), at<std::uint16_t>(bits_), layout_,
                                   elements_, relu_});
@@ -56,6 +65,10 @@ class FrozenAffine final : public FrozenOperation {
   void backward(float*, const PgdUpdate&) override {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
+      if (slope_ >= 0)
+        return each(device(), kernels::groups(elements_),
+                    kernels::AffineSiluGradient<T>{at<T>(dy_.main), at<T>(dy_.extra), norm_.scale, at<T>(slope_),
+                                                   at<T>(dx_), layout_, elements_, accumulates_});
       each(device(), kernels::groups(elements_),
            kernels::AffineReluGradient<T>{at<T>(dy_.main), at<T>(dy_.extra), norm_.scale, at<std::uint16_t>(bits_),
                                           at<T>(dx_), layout_, elements_, accumulates_});
@@ -68,7 +81,7 @@ class FrozenAffine final : public FrozenOperation {
   FoldedNorm norm_;
   bool relu_ = false, accumulates_ = false;
   std::int64_t elements_ = 0;
-  Buffer x_ = -1, y_ = -1, bits_ = -1, dx_ = -1;
+  Buffer x_ = -1, y_ = -1, bits_ = -1, slope_ = -1, dx_ = -1;
   Gradient dy_;
 };
 

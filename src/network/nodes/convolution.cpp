@@ -18,14 +18,15 @@ namespace {
           .kernel = node.kernel,
           .stride = node.stride,
           .pad = node.pad,
-          .image = node.inputs[0] == 0};
+          .image = lowering.node(node.inputs[0]).makes_images()};
 }
 
 /// y = relu(norm(conv(x)) + residual), each of the three where it follows: batch norm is folded into the weights, the
 /// residual is added and the ReLU applied by the convolution itself.
 class FrozenConvolution final : public FrozenOperation {
  public:
-  FrozenConvolution(FrozenLowering& lowering, int first) : FrozenOperation(lowering, first), type_(lowering.storage) {
+  FrozenConvolution(FrozenLowering& lowering, int first)
+      : FrozenOperation(lowering, first), type_(lowering.storage), of_images_(lowering.node(input()).makes_images()) {
     if (lowering.fuse(result_, Op::batch_norm)) norm_ = FoldedNorm(lowering, result_);
     residual_ = lowering.other_addend(result_);
     if (residual_ >= 0) lowering.fuse(result_, Op::add);
@@ -37,7 +38,7 @@ class FrozenConvolution final : public FrozenOperation {
     spec.accumulate = residual_ >= 0;
     spec.keeps_residual = residual_ >= 0 && lowering.kept(residual_);
     spec.relu = relu;
-    spec.relu_input = !of_images() && residual_ != input() && lowering.may_go_through_relu(input(), first);
+    spec.relu_input = !of_images_ && residual_ != input() && lowering.may_go_through_relu(input(), first);
     spec.other_gradient = spec.relu_input && lowering.readers(input()).size() > 1;
     spec.storage = type_;
     conv_ = model_.backend.conv2d(spec);
@@ -65,13 +66,13 @@ class FrozenConvolution final : public FrozenOperation {
     lowering.touch(bits_);
     // The convolution masks what it reads; a residual that takes over the gradient takes the mask with it, if it has no
     // other gradient yet.
-    masks_inside_ = bits_ >= 0 && dy_.extra < 0 && !of_images() && conv_->backward_data_masks() &&
+    masks_inside_ = bits_ >= 0 && dy_.extra < 0 && !of_images_ && conv_->backward_data_masks() &&
                     residual_ != input() && (residual_ < 0 || !lowering.has_gradient(residual_));
     if (conv_->backward_relu_pays() && lowering.one_part_missing(input())) {
       dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
       other_ = lowering.go_through_relu(input(), dx_);
       through_relu_ = true;
-    } else if (!of_images()) {
+    } else if (!of_images_) {
       accumulates_ = lowering.has_gradient(input()) && conv_->backward_data_accumulates();
       if (accumulates_) {
         dx_ = lowering.add_to(input(), conv_->backward_data_masks() ? &dx_bits_ : nullptr);
@@ -90,7 +91,7 @@ class FrozenConvolution final : public FrozenOperation {
 
   void forward(const float* image) override {
     if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), elements_);
-    const void* x = of_images() ? image : at<void>(x_);
+    const void* x = x_ >= 0 ? at<void>(x_) : image;
     if (kept_ >= 0)
       conv_->forward(x, at<void>(kept_), at<void>(y_), at<std::uint16_t>(bits_));
     else
@@ -99,7 +100,7 @@ class FrozenConvolution final : public FrozenOperation {
 
   void backward(float* image_gradient, const PgdUpdate& update) override {
     gather(dy_, masks_inside_ ? -1 : bits_, type_, elements_);
-    if (of_images())
+    if (of_images_)
       conv_->backward_image(at<void>(dy_.main), image_gradient, update);
     else if (through_relu_)
       conv_->backward_relu(at<void>(dy_.main), at<void>(x_), at<void>(other_), at<void>(dx_));
@@ -113,9 +114,8 @@ class FrozenConvolution final : public FrozenOperation {
   }
 
  private:
-  [[nodiscard]] bool of_images() const { return input() == 0; }
-
   const DType type_;
+  const bool of_images_;  ///< the images themselves (x_ is -1), or normalized ones
   FoldedNorm norm_;
   int residual_ = -1;  ///< value
   std::int64_t elements_ = 0;
@@ -127,7 +127,8 @@ class FrozenConvolution final : public FrozenOperation {
 
 class TrainingConvolution final : public TrainingOperation {
  public:
-  TrainingConvolution(TrainingLowering& lowering, int first) : TrainingOperation(lowering, first) {
+  TrainingConvolution(TrainingLowering& lowering, int first)
+      : TrainingOperation(lowering, first), of_images_(lowering.node(input()).makes_images()) {
     x_ = lowering.read(input());
     y_ = lowering.make(result_);
     conv_ = model_.backend.conv2d(plain_spec(lowering, node_));
@@ -136,30 +137,29 @@ class TrainingConvolution final : public TrainingOperation {
   void plan_backward(TrainingLowering& lowering) override {
     lowering.touch(x_);
     dy_ = lowering.arriving(result_).buffer;
-    if (of_images()) return;
+    if (of_images_) return;
     dx_ = lowering.fresh(lowering.elements(input()));
     lowering.contribute(input(), dx_, true);
   }
 
   void refresh() override { conv_->load(model_.values(node_.weight), nullptr, nullptr); }
 
-  void forward(const float* image) override { conv_->forward(of_images() ? image : at(x_), at(y_), nullptr); }
+  void forward(const float* image) override { conv_->forward(x_ >= 0 ? at(x_) : image, at(y_), nullptr); }
 
   void backward_weights(const WantedGradients& wanted) override {
-    conv_->backward_weights(of_images() ? wanted.image : at(x_), at(dy_), wanted.dw, wanted.accumulate);
+    conv_->backward_weights(x_ >= 0 ? at(x_) : wanted.image, at(dy_), wanted.dw, wanted.accumulate);
   }
 
   void backward(const WantedGradients& wanted) override {
     if (!wanted.dx) return;
-    if (of_images())
+    if (of_images_)
       conv_->backward_image(at(dy_), wanted.image_gradient, {});
     else
       conv_->backward_data(at(dy_), at(dx_), false);
   }
 
  private:
-  [[nodiscard]] bool of_images() const { return input() == 0; }
-
+  const bool of_images_;  ///< the images themselves (x_ is -1), or normalized ones
   std::unique_ptr<Conv2d> conv_;
   Buffer x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
 };

@@ -1,0 +1,204 @@
+"""Robust training methods at equal cost: robust_table.py PROGRAM --data cifar10.h5 [--seeds 5] [--passes 9] [-- OPTIONS]
+
+Trains a narrow PreActResNet-18 by each method with the same seeds, and prints clean accuracy, PGD-20 and AutoAttack
+(standard, first 200 test images), then the difference from PGD with the same seed: its mean and the 95 % interval of the
+mean (Student's t over the pairs), beside what is published about the sign of it, and whether that holds here.
+
+All runs cost the same: --passes passes over 50,000 images, where a pass is one way forward and back through the network,
+of the attack or of the training, and a way forward alone is half a one. So a method with dearer steps makes fewer of them,
+and its learning rate falls to zero sooner. What an attack that stops early takes is not known before: a run with the length
+of PGD's measures it. The passes that the attacks really took are printed.
+
+Methods that the program does not offer are left out, and a line says so. What is finished is not made again; what was
+interrupted goes on. Options after `--` go to every training run.
+"""
+
+import argparse
+import collections
+import json
+import math
+import os
+import pathlib
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+
+from stale_attack import quantile_of_t
+
+IMAGES = 50_000  # of an epoch of CIFAR-10
+COLUMNS = ["clean", "PGD-20", "AA"]
+
+# name; options beside the recipe; passes of a step beside those of an attack of k steps; steps of the attack, of k; what
+# --help must show; published: the sign of the difference from PGD by column, and who says so.
+Method = collections.namedtuple("Method", "name options training steps needs published source")
+METHODS = [
+    Method("PGD", ["--lambda", 0], 1, lambda k: k, [], {}, ""),
+    # Of the clean images: a way forward for the attack, one more for the joint loss, and a pass.
+    Method("TRADES", ["--loss", "trades", "--beta", 6], 3, lambda k: k, [r"--loss \S*\btrades\b"], {"PGD-20": 1, "AA": 1},
+           "ResNet-18 of MAIR: +0.74 (PGD-10), +0.78"),
+    Method("MART", ["--loss", "mart"], 2.5, lambda k: k, [r"--loss \S*\bmart\b"], {"PGD-20": 1, "AA": -1},
+           "ResNet-18 of MAIR: +2.00 (PGD-10), -1.16"),
+    Method("AWP", ["--lambda", 0, "--awp-gamma", 0.01], 2, lambda k: k, ["--awp-gamma "], {"PGD-20": 1, "AA": 1},
+           "ResNet-18 of MAIR: +2.79 (PGD-10), +2.13"),
+    Method("EMA", ["--lambda", 0, "--average", "ema"], 1, lambda k: k, [r"--average \S*\bema\b"], {"PGD-20": 1, "AA": 1},
+           "Gowal et al. 2020 name averaging among what helps"),
+    Method("FAT", ["--lambda", 0, "--attack-stop", 0], 1, lambda k: k, ["--attack-stop "], {"clean": 1, "AA": -1},
+           "more clean accuracy: Zhang et al. 2020; ResNet-18 with AA 41.56 (MTandHJ/PyTorch-Robust), 48.67 of AT (MAIR)"),
+    Method("ATTA", ["--lambda", 0, "--warm-start", 10], 1, lambda k: max(1, k // 2), ["--warm-start "],
+           {"PGD-20": 1}, "up to +7.2 on CIFAR-10, or the same in a twelfth of the time: Zheng et al. 2020"),
+]
+
+
+def run(words):
+    """Its output; ends with what it said where it failed."""
+    ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           check=False)
+    if ended.returncode != 0:
+        sys.exit(f"{shlex.join(words)}: exit code {ended.returncode}\n{ended.stdout}")
+    return ended.stdout
+
+
+def rows(folder, kind):
+    with open(folder / "metrics.jsonl") as file:
+        return [row for row in map(json.loads, file) if row["kind"] == kind]
+
+
+class Table:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.images = arguments.ranks * arguments.batch  # of a step
+        self.launch = [*shlex.split(arguments.launch.format(ranks=arguments.ranks)), os.path.abspath(arguments.program)]
+        help_of = {verb: run([os.path.abspath(arguments.program), verb, "--help"]) for verb in ("train", "eval")}
+        self.methods = []
+        for method in METHODS:
+            missing = [need for need in method.needs if not re.search(need, help_of["train"])]
+            if missing:
+                beside = method.options[2:] if "--lambda" in method.options else method.options
+                print(f"{method.name}: left out, this program's train has no {' '.join(map(str, beside))}")
+            else:
+                self.methods.append(method)
+        self.autoattack = "aa-standard" in help_of["eval"]
+        if not self.autoattack:
+            print("AutoAttack: left out, this program's eval has no aa-standard")
+
+    def train(self, folder, method, seed, steps):
+        arguments = self.arguments
+        epochs = math.ceil(steps * self.images / IMAGES)
+        run([*self.launch, *map(str, [
+            "train", "--out", folder, "--data", arguments.data, "--network", "preact_resnet18", "--width", arguments.width,
+            "--attack", "pgd", "--attack-steps", method.steps(arguments.steps), "--alpha", arguments.alpha, "--batch",
+            arguments.batch, "--optimizer", "sgd", "--lr", 0.1, "--schedule", "linear", "--warmup-epochs", 0, "--epochs", epochs,
+            "--max-steps", steps, "--selector", "all", "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images,
+            "--seed", seed, "--quiet", *method.options, *arguments.options])])
+
+    def attack_passes(self, folder):
+        """Of an image and step, as recorded."""
+        steps = rows(folder, "step")
+        return sum(row["attack_passes"] for row in steps) / sum(row["images"] for row in steps)
+
+    def steps_of(self, passes):
+        return max(1, int(self.arguments.passes * IMAGES / (passes * self.images)))
+
+    def plan(self, method):
+        """Steps of its runs."""
+        passes = method.steps(self.arguments.steps)
+        if "--attack-stop" in method.options:
+            folder = self.arguments.out / f"{method.name}-measured"
+            self.train(folder, method, 0, self.steps_of(passes + method.training))
+            passes = self.attack_passes(folder)
+        return self.steps_of(passes + method.training)
+
+    def accuracies(self, method, seed, steps):
+        folder = self.arguments.out / f"{method.name}-seed{seed}"
+        self.train(folder, method, seed, steps)
+        weights = "average" if "--average" in method.options else "raw"
+        last = [row for row in rows(folder, "evaluation")
+                if row["split"] == "test" and row.get("weights", "raw") == weights][-1]
+        found = {"clean": 100 * last["clean_acc"], "PGD-20": 100 * last["adv_acc"], "passes": self.attack_passes(folder)}
+        if self.autoattack:
+            text = run([*self.launch, *map(str, ["eval", "--checkpoint", folder, "--eval", "aa-standard", "--limit",
+                                                 self.arguments.aa_images, "--out", f"{folder}-aa", "--quiet"])])
+            found["AA"] = 100 * float(re.search(r" aa-standard_acc=(\S+)", text)[1])
+        return found
+
+
+def interval(differences):
+    """Their mean, and half the width of its 95 % interval."""
+    mean, count = statistics.fmean(differences), len(differences)
+    if count < 2:
+        return mean, float("inf")
+    return mean, quantile_of_t(count - 1) * statistics.stdev(differences) / math.sqrt(count)
+
+
+def holds(sign, mean, half):
+    """Whether a difference is as published, or cannot be told from none."""
+    if not half < abs(mean):
+        return "not decided"
+    return "yes" if mean * sign > 0 else "no"
+
+
+def report(found, steps, methods, columns, images):
+    seeds = len(next(iter(found.values())))
+    print(f"\n{'method':<8}{'epochs':>8}{'attack passes':>15}" + "".join(f"{column + ' %':>10}" for column in columns))
+    for method in methods:
+        of = found[method.name]
+        print(f"{method.name:<8}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
+              "".join(f"{statistics.fmean(r[column] for r in of):>10.2f}" for column in columns))
+    print(f"\npoints above PGD, {seeds} paired seeds, mean and 95 % interval of the mean; published sign; holds here")
+    for method in methods[1:]:
+        for column in columns:
+            mean, half = interval([a[column] - b[column] for a, b in zip(found[method.name], found["PGD"])])
+            sign = method.published.get(column)
+            said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, half)}"
+            width = f"[{mean - half:+.2f}, {mean + half:+.2f}]" if seeds > 1 else ""
+            print(f"{method.name:<8}{column:<8}{mean:>+8.2f} {width:<18}{said}")
+    print("\nwho says so:")
+    for method in methods[1:]:
+        print(f"{method.name:<8}{method.source}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--data", required=True, help="CIFAR-10, made by 'dat_hpc data convert'")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--passes", type=float, default=9, help="over 50,000 images, of each run (9)")
+    parser.add_argument("--steps", type=int, default=2, help="of the attack of PGD (2); ATTA has half of them")
+    parser.add_argument("--alpha", default="5/255")
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=64, help="of a rank (64)")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--launch", default="mpirun -np {ranks}")
+    parser.add_argument("--methods", nargs="+", help="PGD is always there")
+    parser.add_argument("--test-images", type=int, default=2000, help="for clean and PGD-20 (2000); 0: all")
+    parser.add_argument("--aa-images", type=int, default=200, help="for AutoAttack (200)")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/robust_table"))
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    arguments = parser.parse_args(words[:at])
+    arguments.options = words[at + 1:]
+    unknown = set(arguments.methods or []) - {method.name for method in METHODS}
+    if unknown:
+        sys.exit(f"no method is called {' or '.join(sorted(unknown))}; known: {' '.join(method.name for method in METHODS)}")
+    table = Table(arguments)
+    methods = [method for method in table.methods if method.name in ["PGD", *(arguments.methods or [method.name])]]
+    columns = COLUMNS if table.autoattack else COLUMNS[:-1]
+    steps = {}
+    for method in methods:
+        steps[method.name] = table.plan(method)
+        print(f"{method.name}: {steps[method.name]} steps of {table.images} images", flush=True)
+    found = {method.name: [] for method in methods}
+    for seed in range(1, arguments.seeds + 1):
+        for method in methods:
+            one = table.accuracies(method, seed, steps[method.name])
+            found[method.name].append(one)
+            print(f"seed {seed}, {method.name}: " + ", ".join(f"{column} {one[column]:.2f} %" for column in columns), flush=True)
+    report(found, steps, methods, columns, table.images)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

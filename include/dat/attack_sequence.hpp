@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// Attacks that run one after the other, each on the images that all before it have left right. The flags are those of
+/// the worst case of all of them; the order matters for the cost only.
+struct AttackSequence {
+  struct Member {
+    std::string attack;  ///< a word as in --eval: "apgd-ce", "pgd20"
+    int restarts = 1;    ///< independent runs of the attack, for each of its targets
+  };
+  std::string name;    ///< as in --eval: "aa-standard", or its words: "pgd20+fgsm"
+  std::string title;   ///< "AutoAttack, version standard"; empty: this is not AutoAttack
+  std::string remark;  ///< how it differs from what its title promises; empty: it does not
+  std::vector<Member> members;
+};
+
+/// Whether a word of --eval is a sequence: its name begins with "aa-", or there is a '+' in it.
+[[nodiscard]] bool names_sequence(const std::string& word);
+
+/// The sequence of this name. Those of the family "aa-" are the versions of AutoAttack (Croce and Hein, "Reliable
+/// evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks", ICML 2020; the authors'
+/// code, github.com/fra31/auto-attack, autoattack.py, set_version), and aa-quick, the first two attacks of the standard
+/// version. Others are words of --eval with a '+' between them.
+///
+/// @param steps     Of a word with a '+' that takes a number of steps and names none.
+/// @param restarts  Of the attacks of a word with a '+' that begin at random.
+///
+/// Error(usage): no such sequence or attack, or one that is named twice.
+[[nodiscard]] AttackSequence read_attack_sequence(const std::string& word, int steps, int restarts);
+
+/// Error(usage): a sequence that is AutoAttack, on a GPU whose products of f32 numbers are not f32.
+void require_f32(const AttackSequence& sequence, bool gpu, const std::string& math);
+
+}  // namespace dat

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstdint>
+
+#include "dat/random.hpp"
+#include "perturb.hpp"
+#include "strips.hpp"
+
+namespace dat::kernels {
+
+// Auto-PGD: Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free
+// attacks", ICML 2020, algorithm 1, in the details as their public code. What is one number per image is [n].
+
+/// The numbers that the random start of one run is made of: U(-1, 1) per pixel.
+struct StartNoise {
+  const std::int64_t* sample_ids;  // [n]
+  Layout layout;
+  std::uint64_t seed;  // of the run
+  Purpose purpose;
+  /// Four of them, of the pixels 4k .. 4k + 3 of image n, counted in CHW order whatever the layout.
+  template <class T>
+  DAT_HD void draw(std::int64_t n, std::int64_t k, T (&u)[4]) const {
+    const Philox4 words =
+        random_words(seed, purpose, 0, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
+    for (int j = 0; j < 4; ++j) u[j] = 2 * T{uniform(words.v[j])} - 1;
+  }
+  [[nodiscard]] DAT_HD std::int64_t at(std::int64_t n, std::int64_t pixel) const {
+    const int hw = layout.h * layout.w, rest = static_cast<int>(pixel % hw);
+    return layout.offset(n, static_cast<int>(pixel / hw), rest / layout.w, rest % layout.w);
+  }
+};
+
+/// largest[n] = max |u| over the pixels of image n. Runs over the images.
+template <class T>
+struct LargestNoise {
+  StartNoise noise;
+  T* largest;
+  DAT_HD void operator()(std::int64_t n) const {
+    const std::int64_t pixels = noise.layout.elements();
+    T most = 0;
+    for (std::int64_t k = 0; 4 * k < pixels; ++k) {
+      T u[4];
+      noise.draw(n, k, u);
+      for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
+        const T size = u[j] < 0 ? -u[j] : u[j];
+        most = size > most ? size : most;
+      }
+    }
+    largest[n] = most;
+  }
+};
+
+/// x_adv = clamp(x + reach * u / (max |u| + 1e-12), 0, 1). Runs over n * ceil(pixels / 4).
+template <class T>
+struct ScaledStart {
+  StartNoise noise;
+  const T *x, *largest;
+  T* x_adv;
+  T reach;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t pixels = noise.layout.elements(), per_image = (pixels + 3) / 4;
+    const std::int64_t n = i / per_image, k = i % per_image;
+    T u[4];
+    noise.draw(n, k, u);
+    for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
+      const std::int64_t at = noise.at(n, 4 * k + j);
+      x_adv[at] = clamp(x[at] + reach * (u[j] / (largest[n] + T(1e-12))), T{0}, T{1});
+    }
+  }
+};
+
+/// x_adv = clamp(x + eta, 0, 1), eta null: x. Runs over all elements.
+template <class T>
+struct GivenStart {
+  const T *x, *eta;
+  T* x_adv;
+  DAT_HD void operator()(std::int64_t i) const { x_adv[i] = eta != nullptr ? clamp(x[i] + eta[i], T{0}, T{1}) : x[i]; }
+};
+
+/// What APGD keeps of each image between its iterations.
+template <class T>
+struct ApgdState {
+  T *step, *best_loss, *checked_loss, *last_loss;  // checked: the best loss at the last checkpoint
+  T* rises;                                        // iterations since the last checkpoint in which the loss rose
+  T* halved;                                       // 1: the step was halved at the last checkpoint
+  T *improved, *broken, *reset;                    // 1: what has just happened; broken: for the first time
+};
+
+/// The first look at the start. The loss before the first iteration counts as 0, as in the public code, where the index
+/// wraps around to a place that is not filled yet. Runs over the images.
+template <class T>
+struct ApgdBegin {
+  ApgdState<T> state;
+  const T *losses, *correct;
+  std::int32_t* done;
+  T step;
+  DAT_HD void operator()(std::int64_t n) const {
+    state.step[n] = step;
+    state.best_loss[n] = state.checked_loss[n] = losses[n];
+    state.last_loss[n] = state.rises[n] = state.reset[n] = 0;
+    state.halved[n] = state.improved[n] = 1;
+    done[n] = correct[n] == 0 ? 1 : 0;
+    state.broken[n] = correct[n] == 0 ? T{1} : T{0};
+  }
+};
+
+/// What an iteration has brought. window: at a checkpoint, the iterations since the last one; else 0. There the step is
+/// halved where the loss rose in no more than 3/4 of them, or where the best loss has not grown although the step was
+/// not halved the last time. Runs over the images.
+template <class T>
+struct ApgdJudge {
+  ApgdState<T> state;
+  const T *losses, *correct;
+  std::int32_t* done;
+  int window;
+  DAT_HD void operator()(std::int64_t n) const {
+    const T loss = losses[n];
+    state.rises[n] += loss > state.last_loss[n] ? T{1} : T{0};
+    state.last_loss[n] = loss;
+    state.improved[n] = loss > state.best_loss[n] ? T{1} : T{0};
+    if (state.improved[n] != 0) state.best_loss[n] = loss;
+    state.broken[n] = correct[n] == 0 && done[n] == 0 ? T{1} : T{0};
+    if (correct[n] == 0) done[n] = 1;
+    state.reset[n] = 0;
+    if (window == 0) return;
+    const bool halve = state.rises[n] <= T(0.75) * static_cast<T>(window) ||
+                       (state.halved[n] == 0 && state.checked_loss[n] >= state.best_loss[n]);
+    state.halved[n] = state.reset[n] = halve ? T{1} : T{0};
+    if (halve) state.step[n] /= 2;
+    state.checked_loss[n] = state.best_loss[n];
+    state.rises[n] = 0;
+  }
+};
+
+/// Keeps the best iterate and its gradient, and the first one that is misclassified. Runs over the strips.
+template <class T>
+struct ApgdKeep {
+  Strips strips;
+  ApgdState<T> state;
+  const T *x_adv, *dx;
+  T *best, *best_gradient, *adversarial;
+  DAT_HD void operator()(std::int64_t i) const {
+    const Strips::Strip strip = strips.at(i);
+    if (state.improved[strip.image] != 0)
+      for (std::int64_t e = strip.begin; e < strip.end; ++e) {
+        best[e] = x_adv[e];
+        best_gradient[e] = dx[e];
+      }
+    if (state.broken[strip.image] != 0)
+      for (std::int64_t e = strip.begin; e < strip.end; ++e) adversarial[e] = x_adv[e];
+  }
+};
+
+/// The next iterate, from the best one where the step has just been halved: a gradient step s, and of that `inertia`,
+/// with 1 - inertia of the last move. Runs over the strips.
+template <class T>
+struct ApgdStep {
+  Strips strips;
+  ApgdState<T> state;
+  const T *x, *dx, *best, *best_gradient;
+  T *x_adv, *previous;
+  T eps, inertia;
+  DAT_HD void operator()(std::int64_t i) const {
+    const Strips::Strip strip = strips.at(i);
+    const bool reset = state.reset[strip.image] != 0;
+    const T *from = reset ? best : x_adv, *gradient = reset ? best_gradient : dx;
+    const T step = state.step[strip.image];
+    for (std::int64_t e = strip.begin; e < strip.end; ++e) {
+      const T low = x[e] - eps, high = x[e] + eps, here = from[e], moved = here - previous[e];
+      const T s = clamp(clamp(here + step * sign(gradient[e]), low, high), T{0}, T{1});
+      previous[e] = here;
+      x_adv[e] = clamp(clamp(here + inertia * (s - here) + (1 - inertia) * moved, low, high), T{0}, T{1});
+    }
+  }
+};
+
+}  // namespace dat::kernels

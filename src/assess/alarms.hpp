@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "assess/autoattack.hpp"
+
+namespace dat {
+
+/// A sign that gradients mislead the attacks that follow them, so that the robust accuracy is not what was measured
+/// (Athalye, Carlini, Wagner, "Obfuscated Gradients Give a False Sense of Security", ICML 2018, section 3.1).
+struct Alarm {
+  enum class State : std::uint8_t { not_tested, quiet, raised };
+  std::string name;
+  State state = State::not_tested;
+  std::string text;  ///< raised: what was seen, and what to do; not tested: what would test it
+};
+
+/// Accuracy under one attack, on all images.
+struct AttackFigure {
+  std::string attack;
+  double accuracy = 0;
+};
+
+/// - "Square beats APGD": it breaks more than 0.2 % of all images that APGD, before it in the sequence, has left; or,
+///   each on all images, its accuracy is lower by more than that. The limit is that of the authors' code of AutoAttack
+///   (checks.py, check_square_sr).
+/// - "zero gradients": of the cross-entropy, or of another loss that APGD climbs, at any clean image that is classified
+///   right (check_zero_gradients there). A sequence looks at them.
+/// - "more steps of PGD": five times the steps or more leave an accuracy that is lower by more than 2 points, so the
+///   shorter attack had not come to its end. The limit is our own.
+///
+/// @param figures   Of attacks that were run on all images.
+/// @param sequence  Null: none was run.
+[[nodiscard]] std::vector<Alarm> masking_alarms(const std::vector<AttackFigure>& figures,
+                                                const SequenceResult* sequence);
+
+/// "Square beats APGD: no; zero gradients: not tested; ...", for people.
+[[nodiscard]] std::string alarms_text(const std::vector<Alarm>& alarms);
+
+}  // namespace dat

@@ -1,0 +1,351 @@
+#include "assess/autoattack.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <set>
+
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr double kSlack = 1e-6;  // for the rounding of x + eps
+
+using Clock = std::chrono::steady_clock;
+
+/// What is known of each image: how many stages are behind it, and what has become of it.
+class Ledger {
+ public:
+  Ledger(const Dataset& dataset, const SequenceAttacks& attacks)
+      : dataset_(dataset), attacks_(attacks), stages_(static_cast<std::size_t>(dataset.size())) {
+    result_.images.resize(stages_.size());
+    for (const SequenceAttacks::Member& member : attacks.members()) result_.rows.push_back({member.name, member.runs});
+  }
+
+  /// Error(data): an entry that cannot be.
+  void enter(const JournalEntry& entry) {
+    require(entry.stage >= 0 && entry.stage < attacks_.stages(), ExitCode::data, "the journal tells of run ",
+            entry.stage, ", which the sequence does not have; remove the journal to begin anew");
+    std::size_t attack = attacks_.members().size() - 1;
+    while (attacks_.members()[attack].first_stage > entry.stage) --attack;
+    const int run = entry.stage - attacks_.members()[attack].first_stage;
+    SequenceResult::Row& row = result_.rows[attack];
+    row.seconds += entry.seconds;
+    for (std::size_t i = 0; i < entry.images.size(); ++i) {
+      const std::int64_t id = entry.images[i];
+      const auto at = static_cast<std::size_t>(id);
+      require(id >= 0 && id < dataset_.size() && result_.images[at].robust() && stages_[at] == entry.stage,
+              ExitCode::data, "the journal tells of image ", id, " what cannot be; remove the journal to begin anew");
+      ++stages_[at];
+      const ImageOutcome& outcome = entry.outcomes[i];
+      const bool broken = outcome.prediction != dataset_.label(id);
+      row.images += run == 0;
+      row.broken += broken;
+      row.zero_gradients += (attack > 0 || !broken) && (outcome.flags & ImageOutcome::kZeroGradient) != 0;
+      SequenceResult::Image& image = result_.images[at];
+      if (attack == 0 || broken) image.prediction = outcome.prediction;
+      if (!broken) continue;
+      image.broken_by = static_cast<int>(attack);
+      if (attack == 0) continue;
+      image.run = run + 1;
+      image.distance = double{outcome.distance};
+    }
+  }
+  /// The images that this stage is to be run on, increasing.
+  [[nodiscard]] std::vector<std::int64_t> open(int stage) const {
+    std::vector<std::int64_t> all;
+    for (std::size_t at = 0; at < stages_.size(); ++at)
+      if (result_.images[at].robust() && stages_[at] == stage) all.push_back(static_cast<std::int64_t>(at));
+    return all;
+  }
+  [[nodiscard]] std::int64_t right() const {
+    return std::count_if(result_.images.begin(), result_.images.end(),
+                         [](const auto& image) { return image.robust(); });
+  }
+  [[nodiscard]] const SequenceResult& result() const { return result_; }
+  /// The result, with accuracies.
+  [[nodiscard]] SequenceResult finish() {
+    std::int64_t left = dataset_.size();
+    for (SequenceResult::Row& row : result_.rows) {
+      left -= row.broken;
+      row.accuracy = static_cast<double>(left) / static_cast<double>(dataset_.size());
+    }
+    return result_;
+  }
+
+ private:
+  const Dataset& dataset_;
+  const SequenceAttacks& attacks_;
+  std::vector<int> stages_;  ///< behind each image
+  SequenceResult result_;
+};
+
+}  // namespace
+
+SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, double eps, double alpha, int classes) : eps_(eps) {
+  const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {
+    AttackOptions options;
+    options.eps = eps;
+    options.alpha = evaluation_alpha(word, eps, alpha);
+    options.steps = std::max(1, word.steps);
+    options.loss = word.loss;
+    options.classes = classes;
+    const auto& make = attacks().at(word.name);
+    const int once = make(options)->runs();
+    options.restarts = restarts;
+    auto attack = make(options);
+    // An attack that knows nothing of restarts is repeated.
+    const int runs = attack->runs() * (attack->runs() == once ? restarts : 1);
+    members_.push_back({name, std::move(attack), runs, members_.empty() ? 0 : stages()});
+  };
+  add({"none"}, 1, "clean");
+  for (const AttackSequence::Member& member : sequence.members)
+    add(read_attack_word(member.attack, 1), member.restarts, member.attack);
+}
+
+int SequenceAttacks::scratch_images() const {
+  int most = 0;
+  for (const Member& member : members_) most = std::max(most, member.attack->scratch_images());
+  return most;
+}
+
+std::vector<std::string> SequenceAttacks::notices() const {
+  std::vector<std::string> all;
+  for (const Member& member : members_)
+    if (const std::string notice = member.attack->notice();
+        !notice.empty() && std::find(all.begin(), all.end(), notice) == all.end())
+      all.push_back(notice);
+  return all;
+}
+
+std::vector<std::string> network_warnings(const std::vector<std::vector<float>>& passes,
+                                          const std::vector<std::int32_t>& labels) {
+  const std::size_t images = labels.size(), classes = passes.front().size() / images;
+  const auto row = [&](std::size_t pass, std::size_t image) {
+    const auto begin = passes[pass].begin() + static_cast<std::ptrdiff_t>(image * classes);
+    return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(classes));
+  };
+  constexpr double kDifference = 1e-4, kProbability = 1e-5;
+  bool random = false, probabilities = true;
+  std::set<std::int64_t> right;
+  for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+    std::int64_t count = 0;
+    for (std::size_t image = 0; image < images; ++image) {
+      const std::vector<double> logits = row(pass, image);
+      count += std::max_element(logits.begin(), logits.end()) - logits.begin() == labels[image];
+      const auto unit = [](const std::vector<double>& values) {
+        const double norm = std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+        std::vector<double> scaled;
+        for (const double value : values) scaled.push_back(value / (norm + 1e-10));
+        return scaled;
+      };
+      const std::vector<double> mine = unit(logits);
+      for (std::size_t other = 0; other < pass; ++other) {
+        const std::vector<double> theirs = unit(row(other, image));
+        double square = 0;
+        for (std::size_t c = 0; c < classes; ++c) square += (mine[c] - theirs[c]) * (mine[c] - theirs[c]);
+        random = random || std::sqrt(square) > kDifference;
+      }
+      if (pass > 0) continue;
+      const auto [low, high] = std::minmax_element(logits.begin(), logits.end());
+      const double sum = std::accumulate(logits.begin(), logits.end(), 0.0);
+      probabilities =
+          probabilities && *low > -kProbability && *high < 1 + kProbability && std::abs(sum - 1) < kProbability;
+    }
+    right.insert(count);
+  }
+  std::vector<std::string> all;
+  if (random || right.size() > 1)
+    all.push_back(
+        "forward passes over the same images differ: the network is random, and its robust accuracy is not "
+        "what this evaluation says");
+  if (probabilities)
+    all.push_back(
+        "the network puts out probabilities instead of logits: gradients vanish, and its robust accuracy is "
+        "less than this evaluation says");
+  return all;
+}
+
+ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean, std::span<const float> attacked,
+                        double eps) {
+  ImageOutcome outcome;
+  outcome.prediction = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (!std::all_of(logits.begin(), logits.end(), [](float value) { return std::isfinite(value); }))
+    outcome.flags |= ImageOutcome::kNotFinite;
+  bool inside = true;
+  for (std::size_t i = 0; i < clean.size(); ++i) {
+    const double distance = std::abs(double{attacked[i]} - double{clean[i]});
+    inside = inside && distance <= eps + kSlack && attacked[i] >= 0 && attacked[i] <= 1;  // false for NaN
+    outcome.distance = std::max(outcome.distance, static_cast<float>(distance));
+  }
+  if (!inside) outcome.flags |= ImageOutcome::kOutside;
+  return outcome;
+}
+
+SequenceEvaluator::SequenceEvaluator(Communicator& world, const Dataset& dataset, Images& images,
+                                     FrozenObjective& objective)
+    : world_(world), dataset_(dataset), images_(images), objective_(objective) {
+  const auto n = static_cast<std::size_t>(images.capacity);
+  batch_.pixels.resize(n * static_cast<std::size_t>(images.layout.elements()));
+  batch_.labels.resize(n);
+  batch_.ids.resize(n);
+  batch_.crops.resize(n);
+  outcomes_.resize(n);
+}
+
+SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Options& options) {
+  const CallLabel label("flags of a sequence of attacks");
+  Ledger ledger(dataset_, attacks);
+  for (const JournalEntry& entry : options.found) ledger.enter(entry);
+  for (std::size_t m = 0; m < attacks.members().size(); ++m) {
+    const Member& member = attacks.members()[m];
+    for (int run = 0; run < member.runs; ++run) {
+      const int stage = member.first_stage + run;
+      const std::vector<std::int64_t> open = ledger.open(stage);
+      for (std::size_t first = 0; first < open.size();) {
+        const JournalEntry entry = attack_group(member, run, attacks.eps(), options, std::span(open).subspan(first));
+        ledger.enter(entry);
+        first += entry.images.size();
+        if (world_.root() && options.entry) options.entry(entry);
+        if (world_.root() && options.progress)
+          options.progress({member.name, run + 1, member.runs, static_cast<std::int64_t>(first), std::ssize(open),
+                            ledger.right(), ledger.result().rows[m].seconds,
+                            (run + static_cast<double>(first) / static_cast<double>(open.size())) / member.runs});
+      }
+    }
+  }
+  return ledger.finish();
+}
+
+JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, double eps, const Options& options,
+                                             std::span<const std::int64_t> open) {
+  const auto begin = Clock::now();
+  const std::int64_t all = std::ssize(open), ranks = world_.size();
+  const std::int64_t share = std::min<std::int64_t>(images_.capacity, (all + ranks - 1) / ranks);
+  const std::int64_t count = std::min(all, share * ranks);
+  const std::int64_t from = std::min(count, share * world_.rank()), mine = std::min(share, count - from);
+  if (mine > 0) {
+    load(open.data() + from, static_cast<int>(mine));
+    attack(member, run, options.seed);
+    SampleLoss* const climbed = objective_.loss;
+    confirm(eps);
+    // That of the cross-entropy is looked at once, before all attacks.
+    const bool other_loss = run == 0 && member.name.starts_with("apgd") && climbed != cross_entropy;
+    if (member.first_stage == 0 || other_loss) flag_zero_gradients(climbed);
+  }
+  JournalEntry entry;
+  entry.stage = member.first_stage + run;
+  entry.images.assign(open.begin(), open.begin() + count);
+  entry.outcomes.resize(static_cast<std::size_t>(share * ranks));
+  world_.all_gather(outcomes_.data(), entry.outcomes.data(), static_cast<std::size_t>(share) * sizeof(ImageOutcome));
+  entry.outcomes.resize(static_cast<std::size_t>(count));
+  entry.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  for (std::size_t i = 0; i < entry.images.size(); ++i) {
+    const ImageOutcome& outcome = entry.outcomes[i];
+    require((outcome.flags & ImageOutcome::kNotFinite) == 0, ExitCode::numerical, "the logits of image ",
+            entry.images[i], " (", member.name, ") are not finite: an evaluation of this network means nothing");
+    require((outcome.flags & ImageOutcome::kOutside) == 0, ExitCode::integrity, member.name, " has left image ",
+            entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", eps,
+            " or of [0, 1]: this is an error of the program; report it");
+  }
+  if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), options);
+  return entry;
+}
+
+std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(int passes, std::vector<std::int32_t>& labels) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(images_.capacity, dataset_.size())));
+  std::iota(ids.begin(), ids.end(), 0);
+  load(ids.data(), static_cast<int>(ids.size()));
+  labels.assign(batch_.labels.begin(), batch_.labels.begin() + images_.count);
+  objective_.prepare(0, Purpose::evaluation_start, 0);
+  attacks().at("none")({})->perturb(objective_);
+  std::vector<std::vector<float>> all;
+  for (int pass = 0; pass < passes; ++pass) {
+    objective_.forward();
+    all.push_back(fetch(objective_.logits, std::int64_t{images_.count} * images_.classes));
+  }
+  return all;
+}
+
+void SequenceEvaluator::load(const std::int64_t* ids, int count) {
+  const auto bytes = static_cast<std::size_t>(images_.layout.elements());
+  batch_.count = count;
+  for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) {
+    dataset_.read(ids[k], batch_.pixels.data() + k * bytes);
+    batch_.labels[k] = dataset_.label(ids[k]);
+    batch_.ids[k] = ids[k];
+    batch_.crops[k] = {};
+  }
+  images_.load(batch_, 0, count, nullptr);
+}
+
+void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed) {
+  const int own = member.attack->runs();
+  objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(run / own));
+  Objective& objective = objective_;
+  objective.run = run % own;
+  member.attack->perturb(objective);
+}
+
+void SequenceEvaluator::confirm(double eps) {
+  const std::int64_t pixels = images_.layout.elements(), count = images_.count;
+  objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out
+  objective_.forward();
+  const std::vector<float> logits = fetch(objective_.logits, count * images_.classes);
+  const std::vector<float> x = fetch(images_.clean, count * pixels);
+  x_adv_ = fetch(images_.x_adv, count * pixels);
+  const auto part = [](const std::vector<float>& all, std::size_t k, std::size_t size) {
+    return std::span(all).subspan(k * size, size);
+  };
+  for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k)
+    outcomes_[k] = outcome_of(part(logits, k, static_cast<std::size_t>(images_.classes)),
+                              part(x, k, static_cast<std::size_t>(pixels)),
+                              part(x_adv_, k, static_cast<std::size_t>(pixels)), eps);
+}
+
+void SequenceEvaluator::flag_zero_gradients(SampleLoss* loss) {
+  attacks().at("none")({})->perturb(objective_);
+  objective_.loss = loss;
+  objective_.gradient();
+  const std::vector<float> dx = fetch(images_.dx, images_.count * images_.layout.elements());
+  for (int k = 0; k < images_.count; ++k) {
+    const auto begin = dx.begin() + k * images_.layout.elements(), end = begin + images_.layout.elements();
+    if (std::all_of(begin, end, [](float value) { return value == 0; }))
+      outcomes_[static_cast<std::size_t>(k)].flags |= ImageOutcome::kZeroGradient;
+  }
+}
+
+std::vector<float> SequenceEvaluator::fetch(const float* device, std::int64_t count) const {
+  std::vector<float> host(static_cast<std::size_t>(count));
+  images_.backend.copy_to_host(host.data(), device, host.size() * sizeof(float));
+  return host;
+}
+
+void SequenceEvaluator::hand_over_broken(int count, const Options& options) {
+  const Layout& layout = images_.layout;
+  std::string mine;  // of each image its number, then its pixels
+  const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  for (int k = 0; k < count; ++k) {
+    const auto at = static_cast<std::size_t>(k);
+    if (outcomes_[at].prediction == batch_.labels[at]) continue;
+    append(batch_.ids[at]);
+    for (int y = 0; y < layout.h; ++y)
+      for (int x = 0; x < layout.w; ++x)
+        for (int c = 0; c < layout.c; ++c) append(x_adv_[static_cast<std::size_t>(layout.offset(k, c, y, x))]);
+  }
+  std::vector<float> pixels(static_cast<std::size_t>(layout.elements()));
+  for (const std::string& text : world_.gather(mine))
+    for (std::size_t at = 0; at < text.size();) {
+      std::int64_t id = 0;
+      std::memcpy(&id, text.data() + at, sizeof id);
+      std::memcpy(pixels.data(), text.data() + at + sizeof id, pixels.size() * sizeof(float));
+      at += sizeof id + pixels.size() * sizeof(float);
+      options.broken(id, pixels.data());
+    }
+}
+
+}  // namespace dat

@@ -1,0 +1,136 @@
+#include "assess/journal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/tick.hpp"
+
+namespace dat {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kJournalKind = "attack sequence";
+constexpr int kJournalFormat = 1;
+
+[[nodiscard]] std::string header_of(const Facts& facts) {
+  Json json = {{"kind", kJournalKind}, {"format_version", kJournalFormat}};
+  for (const auto& [name, value] : facts) json["facts"][name] = value;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// "seed is 1 there and 2 here", or nothing where both say the same.
+[[nodiscard]] std::string difference(const std::string& there, const std::string& here) {
+  if (there == here) return {};
+  const Json old = Json::parse(there, nullptr, false), now = Json::parse(here);
+  if (!old.is_object() || old.value("kind", Json()) != kJournalKind ||
+      old.value("format_version", Json()) != kJournalFormat || !old.contains("facts") || !old["facts"].is_object())
+    return "it is no journal that this program reads";
+  const Json& facts = old["facts"];
+  const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+  for (const auto& [name, value] : now["facts"].items())
+    if (!facts.contains(name) || facts[name] != value)
+      return name + " is " + (facts.contains(name) ? text(facts[name]) : "not named") + " there and " + text(value) +
+             " here";
+  return "it says more than this program knows";
+}
+
+[[nodiscard]] bool whole(const std::string& line) { return Json::accept(line); }
+
+}  // namespace
+
+Journal::Journal(std::string path, const Facts& facts) : path_(std::move(path)) {
+  const std::string header = header_of(facts);
+  std::string text;
+  {
+    std::ifstream file(path_, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+    require(!file.bad(), ExitCode::io, "cannot read ", path_);
+  }
+  // Behind the last line break is what a killed writer has left; before it, there may be what a failing disk has.
+  std::size_t end = text.rfind('\n') + 1;
+  if (end > 0) {
+    const std::size_t last = end < 2 ? 0 : text.rfind('\n', end - 2) + 1;
+    if (!whole(text.substr(last, end - last))) end = last;
+  }
+  text.resize(end);
+  const std::size_t first = text.find('\n') + 1;
+  if (first > 0) {
+    const std::string found = difference(text.substr(0, first), header);
+    require(found.empty(), ExitCode::usage, path_, " is the journal of another evaluation: ", found,
+            "; choose another --out, or remove it to begin anew");
+  }
+  found_ = text.substr(first);
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(file_ >= 0 && ::ftruncate(file_, static_cast<off_t>(end)) == 0, ExitCode::io, "cannot write ", path_, ": ",
+          system_reason(errno));
+  if (first == 0) write(header);
+}
+
+Journal::~Journal() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void Journal::append(const JournalEntry& entry) {
+  std::vector<std::int32_t> predictions, flags;
+  std::vector<double> distances;
+  for (const ImageOutcome& outcome : entry.outcomes) {
+    predictions.push_back(outcome.prediction);
+    distances.push_back(double{outcome.distance});
+    flags.push_back(outcome.flags);
+  }
+  const Json json = {{"stage", entry.stage},      {"seconds", entry.seconds}, {"images", entry.images},
+                     {"prediction", predictions}, {"distance", distances},    {"flags", flags}};
+  write(json.dump() + "\n");
+}
+
+void Journal::write(const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got = ::write(file_, text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    require(got > 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+    done += static_cast<std::size_t>(got);
+  }
+  require(::fdatasync(file_) == 0, ExitCode::io, path_, ": cannot bring it to disk: ", system_reason(errno));
+  tick();
+}
+
+std::vector<JournalEntry> read_journal(const std::string& lines) {
+  std::vector<JournalEntry> all;
+  std::istringstream text(lines);
+  int number = 1;  // the first one stands before them
+  for (std::string line; std::getline(text, line);) {
+    ++number;
+    try {
+      const Json json = Json::parse(line);
+      JournalEntry& entry = all.emplace_back();
+      json.at("stage").get_to(entry.stage);
+      json.at("seconds").get_to(entry.seconds);
+      json.at("images").get_to(entry.images);
+      const auto predictions = json.at("prediction").get<std::vector<std::int32_t>>();
+      const auto distances = json.at("distance").get<std::vector<double>>();
+      const auto flags = json.at("flags").get<std::vector<std::int32_t>>();
+      const std::size_t n = entry.images.size();
+      require(predictions.size() == n && distances.size() == n && flags.size() == n, ExitCode::data,
+              "its lists are not of one length");
+      for (std::size_t i = 0; i < n; ++i)
+        entry.outcomes.push_back({predictions[i], static_cast<float>(distances[i]), flags[i]});
+    } catch (const std::exception& error) {
+      fail(ExitCode::data, "sequence.journal: line ", number, " is damaged: ", error.what(),
+           "; remove it and all behind it");
+    }
+  }
+  return all;
+}
+
+}  // namespace dat

@@ -1,0 +1,136 @@
+#include "assess/sequence_files.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/tick.hpp"
+#include "io/hdf5.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr int kSequenceFormat = 1;
+
+void write_facts(Hdf5File& file, const std::string& filetype, const FileFacts& facts) {
+  file.set_text("/", "filetype", filetype);
+  file.set_integer("/", "format_version", kSequenceFormat);
+  for (const auto& [name, value] : facts) file.set_text("/", name, value);
+}
+
+/// One 1-D dataset: of(i) for i in [0, n).
+template <class T, class Of>
+void write_column(Hdf5File& file, const std::string& name, std::size_t n, const Of& of) {
+  std::vector<T> values;
+  for (std::size_t i = 0; i < n; ++i) values.push_back(static_cast<T>(of(i)));
+  file.write(name, {static_cast<std::int64_t>(n)}, values);
+}
+
+void write_labels(Hdf5File& file, const std::string& group, const Dataset& images, const SequenceResult& result) {
+  const std::size_t n = result.images.size();
+  write_column<std::int64_t>(file, group + "label", n,
+                             [&](std::size_t i) { return images.label(static_cast<std::int64_t>(i)); });
+  write_column<std::uint8_t>(file, group + "robust", n, [&](std::size_t i) { return result.images[i].robust(); });
+}
+
+}  // namespace
+
+void write_sequence_results(const std::string& path, const Dataset& images, const SequenceResult& result,
+                            const FileFacts& facts) {
+  write_sealed(path, [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    write_facts(file, "evaluation", facts);
+    write_labels(file, "image/", images, result);
+    const std::size_t n = result.images.size(), attacks = result.rows.size();
+    const auto image = [&](std::size_t i) -> const SequenceResult::Image& { return result.images[i]; };
+    write_column<std::uint8_t>(file, "image/clean_correct", n, [&](std::size_t i) { return image(i).broken_by != 0; });
+    write_column<std::int64_t>(file, "image/broken_by", n, [&](std::size_t i) { return image(i).broken_by; });
+    write_column<std::int64_t>(file, "image/run", n, [&](std::size_t i) { return image(i).run; });
+    write_column<std::int64_t>(file, "image/prediction", n, [&](std::size_t i) { return image(i).prediction; });
+    write_column<double>(file, "image/distance", n, [&](std::size_t i) { return image(i).distance; });
+    std::vector<std::string> names;
+    for (const SequenceResult::Row& row : result.rows) names.push_back(row.attack);
+    file.write_texts("attack/name", names);
+    const auto row = [&](std::size_t i) -> const SequenceResult::Row& { return result.rows[i]; };
+    write_column<std::int64_t>(file, "attack/runs", attacks, [&](std::size_t i) { return row(i).runs; });
+    write_column<std::int64_t>(file, "attack/images", attacks, [&](std::size_t i) { return row(i).images; });
+    write_column<std::int64_t>(file, "attack/broken", attacks, [&](std::size_t i) { return row(i).broken; });
+    write_column<double>(file, "attack/accuracy", attacks, [&](std::size_t i) { return row(i).accuracy; });
+    write_column<double>(file, "attack/seconds", attacks, [&](std::size_t i) { return row(i).seconds; });
+    file.set_text("attack/seconds", "units", "s");
+    file.close();
+  });
+}
+
+AdversarialImages::AdversarialImages(const std::string& folder, const Dataset& images, bool begun)
+    : images_(images), part_(folder + "/adversarial.part"), whole_(folder + "/adversarial.h5") {
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(part_, ignored);
+  finished_ = begun && !there && std::filesystem::exists(whole_, ignored);
+  require(!begun || there || finished_, ExitCode::usage, folder, " has the journal of an evaluation whose images are ",
+          "gone: adversarial.part is missing; remove the journal to begin anew");
+  if (finished_) return;
+  file_ = ::open(part_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (begun ? 0 : O_TRUNC), 0666);
+  require(file_ >= 0, ExitCode::io, "cannot write ", part_, ": ", system_reason(errno));
+}
+
+AdversarialImages::~AdversarialImages() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void AdversarialImages::keep(std::int64_t image, const float* pixels_of) {
+  require(!finished_, ExitCode::usage, part_, " is missing, and the journal beside it is not at its end; remove the ",
+          "journal to begin anew");
+  const std::size_t bytes = pixels() * sizeof(float);
+  const auto* data = reinterpret_cast<const char*>(pixels_of);
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got = ::pwrite(file_, data + done, bytes - done,
+                                 static_cast<off_t>(image) * static_cast<off_t>(bytes) + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    require(got > 0, ExitCode::io, "cannot write ", part_, ": ", system_reason(errno));
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+void AdversarialImages::sync() {
+  require(finished_ || ::fdatasync(file_) == 0, ExitCode::io, part_,
+          ": cannot bring it to disk: ", system_reason(errno));
+}
+
+void AdversarialImages::finish(const SequenceResult& result, const FileFacts& facts) {
+  if (finished_) return;
+  const DatasetInfo& info = images_.info();
+  write_sealed(whole_, [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    write_facts(file, "adversarial images", facts);
+    write_labels(file, "", images_, result);
+    file.declare<float>("images", {images_.size(), info.size, info.size, info.channels});
+    std::vector<std::uint8_t> clean(pixels());
+    std::vector<float> image(pixels());
+    for (std::int64_t id = 0; id < images_.size(); ++id) {
+      tick();
+      if (result.images[static_cast<std::size_t>(id)].run > 0) {
+        const std::size_t bytes = image.size() * sizeof(float);
+        const ssize_t got = ::pread(file_, image.data(), bytes, static_cast<off_t>(id) * static_cast<off_t>(bytes));
+        require(got == static_cast<ssize_t>(bytes), ExitCode::io, part_, " has become short");
+      } else {
+        images_.read(id, clean.data());
+        std::transform(clean.begin(), clean.end(), image.begin(),
+                       [](std::uint8_t byte) { return static_cast<float>(byte) / 255.0F; });
+      }
+      file.write_rows("images", id, image);
+    }
+    file.close();
+  });
+  std::error_code ignored;
+  std::filesystem::remove(part_, ignored);
+  finished_ = true;
+}
+
+}  // namespace dat

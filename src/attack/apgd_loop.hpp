@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+
+#include "apgd.hpp"
+#include "attack/attacks.hpp"
+#include "margin.hpp"
+
+namespace dat {
+
+struct ApgdSettings {
+  double eps = 0;
+  int iterations = 100;
+  int rank = 0;  ///< of the target among the logits of the clean image; 0: no target
+  Searching attack = Searching::apgd_ce;
+  bool best_loss = false;  ///< AttackOptions::best_loss
+};
+
+/// The checkpoints of APGD: windows of 22 %, then 3 % less each time down to 6 % of the iterations.
+class ApgdWindows {
+ public:
+  explicit ApgdWindows(int iterations)
+      : window_(share(iterations, 22)), least_(share(iterations, 6)), less_(share(iterations, 3)) {}
+  /// The window that ends with the next iteration; 0: none does.
+  [[nodiscard]] int next() {
+    if (++since_ < window_) return 0;
+    const int ended = window_;
+    window_ = std::max(window_ - less_, least_);
+    since_ = 0;
+    return ended;
+  }
+
+ private:
+  [[nodiscard]] static int share(int iterations, int percent) { return std::max(percent * iterations / 100, 1); }
+  int window_, least_, less_, since_ = 0;
+};
+
+constexpr int kApgdImages = 4;  ///< of scratch memory
+constexpr int kIterationsBetweenLooks = 4;
+
+/// The random start of a run, at most `reach` away in its largest pixel, or the one that the objective brings.
+template <class P>
+void scaled_start(P& o, Searching attack, RealOf<P> reach, RealOf<P>* largest) {
+  using T = RealOf<P>;
+  const std::int64_t elements = o.layout.elements();
+  if (o.start != nullptr) return each(o.device, o.n * elements, kernels::GivenStart<T>{o.clean, o.start, o.x_adv});
+  const kernels::StartNoise noise{o.sample_ids, o.layout, run_key(o, attack), o.purpose};
+  each(o.device, o.n, kernels::LargestNoise<T>{noise, largest});
+  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, largest, o.x_adv, reach});
+}
+
+/// The classes of rank `rank` at the clean images to targets, and the clean images' logits and correctness.
+template <class P>
+void aim(P& o, int rank) {
+  using T = RealOf<P>;
+  each(o.device, o.n * o.layout.elements(), kernels::GivenStart<T>{o.clean, nullptr, o.x_adv});
+  each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, 0});  // for a loss that reads them
+  o.forward();
+  if (rank > 0) each(o.device, o.n, kernels::TargetOfRank<T>{o.logits, o.targets, o.classes, rank});
+}
+
+/// A run of auto-PGD on the objective's loss.
+template <class P>
+void apgd(P& o, const ApgdSettings& settings) {
+  using T = RealOf<P>;
+  const auto eps = static_cast<T>(settings.eps);
+  const kernels::Strips strips{o.layout.elements()};
+  const std::int64_t count = o.n * strips.per_image();
+  Scratch<P> scratch(o, kApgdImages - 1);
+  T *const best = scratch.images(), *const best_gradient = scratch.images(), *const adversarial = scratch.images();
+  const kernels::ApgdState<T> state{scratch.small(), scratch.small(), scratch.small(), scratch.small(), scratch.small(),
+                                    scratch.small(), scratch.small(), scratch.small(), scratch.small()};
+  const kernels::ApgdKeep<T> keep{strips, state, o.x_adv, o.dx, best, best_gradient, adversarial};
+
+  if (settings.rank > 0) aim(o, settings.rank);
+  scaled_start(o, settings.attack, eps, state.step);
+  each(o.device, o.n * strips.elements, kernels::GivenStart<T>{o.x_adv, nullptr, o.eta});  // eta: the iterate before
+  o.gradient();
+  each(o.device, o.n, kernels::ApgdBegin<T>{state, o.losses, o.correct, o.done, 2 * eps});
+  each(o.device, count, keep);
+  ApgdWindows windows(settings.iterations);
+  for (int k = 0; k < settings.iterations; ++k) {
+    if (!settings.best_loss && k % kIterationsBetweenLooks == 0 && o.live() == 0) break;
+    each(o.device, count,
+         kernels::ApgdStep<T>{strips, state, o.clean, o.dx, best, best_gradient, o.x_adv, o.eta, eps,
+                              static_cast<T>(k == 0 ? 1 : 0.75)});
+    o.gradient();
+    each(o.device, o.n, kernels::ApgdJudge<T>{state, o.losses, o.correct, o.done, windows.next()});
+    each(o.device, count, keep);
+  }
+  each(o.device, count,
+       kernels::TakeResult<T>{strips, settings.best_loss ? nullptr : o.done, o.clean,
+                              settings.best_loss ? best : adversarial, o.x_adv, o.eta});
+}
+
+}  // namespace dat

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "attack/apgd_loop.hpp"
+#include "attack/attacks.hpp"
+#include "fab.hpp"
+
+namespace dat {
+
+struct FabSettings {
+  double eps = 0;  ///< an image is done with when one is found inside this ball; the iterations do not depend on it
+  int iterations = 100;
+  int rank = 0;               ///< of the target among the logits of the clean image; 0: all wrong classes
+  bool random_start = false;  ///< else the clean image
+  Searching attack = Searching::fab;
+};
+
+constexpr int kFabImages = 3;   ///< of scratch memory
+constexpr int kFabPasses = 24;  ///< of Newton's iteration, at most; about five are needed
+
+/// The radii of both projections, of `state` with df and w, into its rows.
+template <class P>
+void fab_project(P& o, const kernels::Strips& strips, const kernels::FabState<RealOf<P>>& state, const RealOf<P>* w,
+                 RealOf<P>* partial) {
+  using T = RealOf<P>;
+  const std::int64_t count = o.n * strips.per_image();
+  each(o.device, count, kernels::FabOffset<T>{strips, w, o.clean, o.x_adv, partial});
+  each(o.device, o.n, kernels::FabRows<T>{strips, state, partial});
+  for (int pass = 0; pass < kFabPasses; ++pass) {
+    each(o.device, 2 * count, kernels::FabReach<T>{strips, state, w, o.clean, o.x_adv, partial});
+    each(o.device, 2 * std::int64_t{o.n}, kernels::FabNewton<T>{strips, state, partial});
+  }
+}
+
+/// What FAB keeps beside the images, in the scratch memory behind `images` arrays.
+template <class P>
+[[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch) {
+  return {scratch.small(),  scratch.small(),  scratch.small(),  scratch.small(), scratch.small(),
+          scratch.small(2), scratch.small(2), scratch.small(2), scratch.small(2)};
+}
+
+/// A run of FAB. The objective's loss is class_difference.
+template <class P>
+void fab(P& o, const FabSettings& settings) {
+  using T = RealOf<P>;
+  const T overshoot = T(1.05), most = T(0.1), backward = T(0.9);
+  const kernels::Strips strips{o.layout.elements()};
+  const std::int64_t count = o.n * strips.per_image();
+  Scratch<P> scratch(o, kFabImages - 1);
+  T *const w = scratch.images(), *const adversarial = scratch.images();
+  const kernels::FabState<T> state = fab_state(scratch);
+  T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
+  const auto scale = static_cast<T>(o.scale);
+
+  aim(o, settings.rank);
+  each(o.device, o.n, kernels::FabBegin<T>{state, o.correct, o.done});
+  each(o.device, o.n * strips.elements, kernels::GivenStart<T>{o.clean, nullptr, adversarial});
+  if (settings.random_start || o.start != nullptr)
+    scaled_start(o, settings.attack, static_cast<T>(settings.eps / 2), state.nearest);
+  for (int k = 0; k < settings.iterations; ++k) {
+    if (k % kIterationsBetweenLooks == 0 && o.live() == 0) break;
+    for (int wrong = 0; wrong < (settings.rank > 0 ? 1 : o.classes - 1); ++wrong) {
+      if (settings.rank == 0) each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, wrong});
+      o.gradient();
+      if (settings.rank == 0) each(o.device, count, kernels::FabNorm<T>{strips, o.dx, partial});
+      each(o.device, o.n,
+           kernels::FabNearest<T>{strips, state, o.losses, settings.rank == 0 ? partial : nullptr, scale, wrong == 0});
+      each(o.device, count, kernels::FabKeepGradient<T>{strips, state, o.dx, w, scale});
+    }
+    fab_project(o, strips, state, w, partial);
+    each(o.device, count, kernels::FabStep<T>{strips, state, w, o.clean, o.x_adv, overshoot, most});
+    o.forward();
+    each(o.device, count, kernels::FabDistance<T>{strips, o.correct, o.clean, o.x_adv, partial});
+    each(o.device, o.n, kernels::FabJudge<T>{strips, state, o.correct, partial, o.done, static_cast<T>(settings.eps)});
+    each(o.device, count, kernels::FabTake<T>{strips, state, o.clean, o.x_adv, adversarial, backward});
+  }
+  each(o.device, count, kernels::TakeResult<T>{strips, o.done, o.clean, adversarial, o.x_adv, o.eta});
+}
+
+}  // namespace dat

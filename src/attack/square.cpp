@@ -1,0 +1,28 @@
+#include "attack/square_loop.hpp"
+
+namespace dat {
+
+namespace {
+
+/// AutoAttack's use of Square: 5000 proposals that lower the margin, without a gradient.
+class Square final : public Attack {
+ public:
+  explicit Square(const AttackOptions& options) : eps_(options.eps) {}
+
+  void perturb(Objective& o) const override {
+    o.loss = margin;
+    square(o, {.eps = eps_, .iterations = kIterations});
+  }
+  [[nodiscard]] int gradient_evaluations() const override { return 0; }
+  [[nodiscard]] int scratch_images() const override { return kSquareImages; }
+
+ private:
+  static constexpr int kIterations = 5000;
+  double eps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attack> make_square(const AttackOptions& options) { return std::make_unique<Square>(options); }
+
+}  // namespace dat

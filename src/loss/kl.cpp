@@ -1,0 +1,63 @@
+#include "loss.hpp"
+#include "loss/terms.hpp"
+
+namespace dat {
+
+void kl_divergence(const Logits& logits, float scale) {
+  each(logits.device, logits.n,
+       kernels::KlDivergence{logits.values, logits.reference, logits.labels, logits.loss, logits.correct,
+                             logits.gradient, logits.classes, scale, false});
+}
+
+void cross_entropy_or_divergence(const Logits& logits, float scale) {
+  cross_entropy(logits, scale);
+  each(logits.device, logits.n,
+       kernels::KlDivergence{logits.values, logits.reference, logits.labels, logits.loss, logits.correct,
+                             logits.gradient, logits.classes, scale, true});
+}
+
+void kl_of_attacked(const Logits& attacked, const Logits& clean, float scale, Samples samples) {
+  each(attacked.device, attacked.n,
+       kernels::KlDivergence{attacked.values, clean.values, attacked.labels, attacked.loss, attacked.correct,
+                             attacked.gradient, attacked.classes, scale, samples == Samples::unlabelled});
+}
+
+void add_kl_of_clean(const Logits& clean, const Logits& attacked, float scale, Samples samples) {
+  each(clean.device, clean.n,
+       kernels::KlReferenceGradient{attacked.values, clean.values, clean.labels, clean.gradient, clean.classes, scale,
+                                    samples == Samples::unlabelled});
+}
+
+namespace {
+
+/// Cross-entropy on the clean images, plus beta times KL(p||q) where the clean predictions p are soft labels: no
+/// gradient goes through them in the divergence (the form of virtual adversarial training: Miyato et al., "Virtual
+/// Adversarial Training: A Regularization Method for Supervised and Semi-Supervised Learning").
+class Kl final : public Loss {
+ public:
+  explicit Kl(const LossOptions& options)
+      : beta_(options.beta >= 0 ? options.beta : 1), smoothing_(static_cast<float>(options.smoothing)) {}
+
+  [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
+  [[nodiscard]] bool joint() const override { return true; }
+  [[nodiscard]] AttackGoal goal() const override {
+    return {.loss = kl_divergence, .reference = true, .spread = kNearStart};
+  }
+  [[nodiscard]] bool takes_unlabelled() const override { return true; }
+  [[nodiscard]] double beta() const override { return beta_; }
+  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
+    const float share = 1.0F / static_cast<float>(batch);
+    if (k == 0) return kl_of_attacked(logits[0], logits[1], static_cast<float>(beta_) * share, Samples::all);
+    smoothed_cross_entropy(logits[1], share, smoothing_);
+  }
+
+ private:
+  double beta_;
+  float smoothing_;
+};
+
+}  // namespace
+
+std::unique_ptr<Loss> make_kl(const LossOptions& options) { return std::make_unique<Kl>(options); }
+
+}  // namespace dat

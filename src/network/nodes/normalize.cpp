@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+#include "network/frozen_lowering.hpp"
+#include "network/training_lowering.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The images of both programs on their way to the first convolution. They are a pass of their own: folded into the
+/// weights, a normalization would be wrong at the border, where the padding's zeros come behind it.
+class NormalizedImages {
+ public:
+  NormalizedImages(const Lowering& lowering, int node)
+      : device_(lowering.model.backend.device()),
+        elements_(lowering.elements(node)),
+        kernel_{.x = nullptr, .y = nullptr, .layout = lowering.model.layout(node), .mean = {}, .deviation = {}} {
+    const Normalization& of = lowering.model.graph.normalization;
+    assert(of.mean.size() <= std::size(kernel_.mean));
+    std::copy(of.mean.begin(), of.mean.end(), kernel_.mean);
+    std::copy(of.deviation.begin(), of.deviation.end(), kernel_.deviation);
+  }
+  void forward(const float* x, float* y) const {
+    kernels::NormalizeImages kernel = kernel_;
+    kernel.x = x;
+    kernel.y = y;
+    each(device_, elements_, kernel);
+  }
+  /// In place: the gradient of the normalized images becomes that of the images.
+  void backward(float* gradient) const {
+    kernels::NormalizeImages kernel = kernel_;
+    kernel.x = kernel.y = gradient;
+    std::fill(std::begin(kernel.mean), std::end(kernel.mean), 0.0F);
+    each(device_, elements_, kernel);
+  }
+
+ private:
+  Device device_;
+  std::int64_t elements_;
+  kernels::NormalizeImages kernel_;
+};
+
+/// The convolution behind it leaves the gradient where that of the images goes.
+class FrozenNormalize final : public FrozenOperation {
+ public:
+  FrozenNormalize(FrozenLowering& lowering, int first)
+      : FrozenOperation(lowering, first), images_(lowering, first), y_(lowering.make(first)) {}
+
+  void plan_backward(FrozenLowering&) override {}
+  void forward(const float* image) override { images_.forward(image, at(y_)); }
+  /// A step of the attack has been made by then: it takes signs, which a division by deviations does not change.
+  void backward(float* image_gradient, const PgdUpdate& update) override {
+    if (update.x == nullptr) images_.backward(image_gradient);
+  }
+
+ private:
+  const NormalizedImages images_;
+  const Buffer y_;
+};
+
+class TrainingNormalize final : public TrainingOperation {
+ public:
+  TrainingNormalize(TrainingLowering& lowering, int first)
+      : TrainingOperation(lowering, first), images_(lowering, first), y_(lowering.make(first)) {}
+
+  void plan_backward(TrainingLowering&) override {}
+  void forward(const float* image) override { images_.forward(image, at(y_)); }
+  void backward(const WantedGradients& wanted) override {
+    if (wanted.dx) images_.backward(wanted.image_gradient);
+  }
+
+ private:
+  const NormalizedImages images_;
+  const Buffer y_;
+};
+
+}  // namespace
+
+std::unique_ptr<FrozenOperation> frozen_normalize(FrozenLowering& lowering, int node) {
+  return std::make_unique<FrozenNormalize>(lowering, node);
+}
+
+std::unique_ptr<TrainingOperation> training_normalize(TrainingLowering& lowering, int node) {
+  return std::make_unique<TrainingNormalize>(lowering, node);
+}
+
+}  // namespace dat

@@ -1,0 +1,31 @@
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "dat/network.hpp"
+
+namespace dat {
+
+Normalization normalization_from(const std::string& text) {
+  constexpr std::size_t kMostChannels = 4;
+  if (text == "none") return {};
+  if (text == "cifar10") return {{0.4914F, 0.4822F, 0.4465F}, {0.2471F, 0.2435F, 0.2616F}};
+  if (text == "cifar100") return {{0.5071F, 0.4865F, 0.4409F}, {0.2673F, 0.2564F, 0.2762F}};
+  std::vector<float> numbers;
+  bool good = true;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    const char* const end = word.data() + word.size();
+    const auto [last, error] = std::from_chars(word.data(), end, numbers.emplace_back());
+    good = good && error == std::errc() && last == end && std::isfinite(numbers.back());
+  }
+  const std::size_t channels = numbers.size() / 2;
+  good = good && numbers.size() % 2 == 0 && channels >= 1 && channels <= kMostChannels;
+  for (std::size_t k = channels; good && k < numbers.size(); ++k) good = numbers[k] > 0;
+  require(good, ExitCode::usage, "--normalize must be none, cifar10, cifar100, or the means of all channels and then ",
+          "their standard deviations, which are above 0, e.g. 0.5,0.5,0.5,0.25,0.25,0.25; not '", text, "'");
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(channels);
+  return {{numbers.begin(), middle}, {middle, numbers.end()}};
+}
+
+}  // namespace dat

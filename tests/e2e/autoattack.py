@@ -1,0 +1,246 @@
+"""A sequence of attacks finds the same flags on any number of ranks, in batches of any size, and however often it was killed.
+
+The sequence is made of cheap attacks; DAT_SEQUENCE=aa-standard in the environment takes another one, and less images.
+"""
+
+import json
+import os
+import random
+import signal
+import time
+
+import h5py
+import numpy as np
+
+import common
+
+SEQUENCE = os.environ.get("DAT_SEQUENCE", "pgd3+fgsm+pgd60")
+COSTLY = SEQUENCE.startswith("aa-")
+IMAGES = 48 if COSTLY else 200
+TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--warmup-epochs", 1,
+         "--epochs", 3, "--lr", 0.05, "--attack-steps", 2, "--eval-every", 0, "--eval", "none"]
+EPS = 6 / 255
+KILLS = 10
+
+
+def options(words, **changes):
+    """Of `eval`; an option that is None is left off."""
+    chosen = {"checkpoint": "run", "threads": 1, "eps": "6/255", "restarts": 8, "limit": IMAGES, "eval": words, **changes}
+    return ["eval", "--quiet", *[word for name, value in chosen.items() if value is not None
+                                 for word in ("--" + name.replace("_", "-"), value)]]
+
+
+def logits_of(images, checkpoint):
+    """Of small_cnn, running statistics in the batch norms, in double precision: images [n, h, w, c] in [0, 1]."""
+    with h5py.File(checkpoint) as file:
+        array = {name: file[name][()].astype(float) for name in common.datasets(checkpoint)
+                 if name.startswith(("param/", "bn/"))}
+    x = images.astype(float).transpose(0, 3, 1, 2)
+    for number, stride in (1, 1), (2, 2), (3, 1):
+        weight = array[f"param/conv{number}.weight"]
+        n, _, h, w = x.shape
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        y = sum(np.einsum("nchw,oc->nohw", padded[:, :, i : i + h : stride, j : j + w : stride], weight[:, :, i, j])
+                for i in range(3) for j in range(3))
+        norm = f"bn{number}"
+        scale = array[f"param/{norm}.weight"] / np.sqrt(array[f"bn/{norm}.running_var"] + 1e-5)
+        shift = array[f"param/{norm}.bias"] - array[f"bn/{norm}.running_mean"] * scale
+        x = np.maximum(y * scale[:, None, None] + shift[:, None, None], 0)
+    return x.mean((2, 3)) @ array["param/linear.weight"].T + array["param/linear.bias"]
+
+
+def sure_classes(logits):
+    """The largest logit's class, and where rounding cannot change it: the program computes them to some 1e-6."""
+    order = np.sort(logits, 1)
+    return logits.argmax(1), order[:, -1] - order[:, -2] > 1e-4
+
+
+def told(folder):
+    """eval.json without what may differ: times, and where it ran."""
+    with open(f"{folder}/eval.json") as file:
+        found = json.load(file)
+    for row in found["sequence"]["attacks"]:
+        del row["seconds"]
+    return {name: found[name] for name in ("clean", "sequence", "classes", "per_image", "alarms")}
+
+
+def lines(folder):
+    try:
+        with open(f"{folder}/sequence.journal", "rb") as file:
+            return file.read().count(b"\n")
+    except OSError:
+        return 0
+
+
+class Sequence(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", train=96, test=IMAGES, size=16, classes=4)
+        self.train("run", *TRAIN)
+
+    def evaluate(self, folder, *flags, ranks=1, words=SEQUENCE, **changes):
+        ended = common.run(*options(words, out=folder, **changes), *flags, ranks=ranks)
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended
+
+    def assert_same_columns(self, folder, images):
+        """results.h5 says what eval.json says."""
+        found, tables = told(folder), common.datasets(f"{folder}/results.h5")
+        rows, each = found["sequence"]["attacks"], found["per_image"]
+        names = [row["name"] for row in rows]
+        self.assertEqual([name.decode() for name in tables["attack/name"]], names)
+        for name in "runs", "images", "broken", "accuracy":
+            self.assertEqual(tables[f"attack/{name}"].tolist(), [row[name] for row in rows])
+        self.assertEqual(tables["image/label"].tolist(), each["label"])
+        self.assertEqual(tables["image/robust"].tolist(), each[f"{SEQUENCE}_correct"])
+        self.assertEqual(tables["image/clean_correct"].tolist(), each["clean_correct"])
+        for name in "run", "prediction", "distance":
+            self.assertEqual(tables[f"image/{name}"].tolist(), each[name])
+        self.assertEqual([None if by < 0 else names[by] for by in tables["image/broken_by"]], each["broken_by"])
+        # The table's counts are those of the images.
+        left = images
+        for row in rows:
+            self.assertEqual(row["images"], left)
+            self.assertEqual(row["broken"], each["broken_by"].count(row["name"]))
+            left -= row["broken"]
+            self.assertEqual(row["accuracy"], left / images)
+        self.assertEqual(sum(each[f"{SEQUENCE}_correct"]), left)
+        self.assertEqual(found["sequence"]["accuracy"], left / images)
+
+    def test_ranks_batches_and_kills(self):
+        ended = self.evaluate("whole")
+        whole = told("whole")
+        rows = whole["sequence"]["attacks"]
+        # It would say nothing if the first attack broke none, or all.
+        self.assertGreater(rows[1]["broken"], 0)
+        self.assertGreater(rows[-1]["images"], 0)
+        self.assertRegex(ended.text.splitlines()[-1], f"{whole['sequence']['accuracy']:.4f} time_s=.* VALID$")
+        self.assert_same_columns("whole", IMAGES)
+        for ranks, batch in (1, 1), (2, 40), (4, 128), (3, 16):
+            self.evaluate(f"on{ranks}", ranks=ranks, batch=batch)
+            self.assertEqual(told(f"on{ranks}"), whole)
+
+        drawn = random.Random(1)
+        for kill in range(KILLS):
+            ranks, batch = drawn.choice([(1, 16), (2, 16)] + ([] if COSTLY else [(4, 16), (2, 32)]))
+            before = lines("killed")
+            running = common.Running(options(SEQUENCE, out="killed", batch=batch), ranks)
+            # The first two at any moment of the start, the others behind the first group of images.
+            if kill < 2:
+                time.sleep(drawn.uniform(0, 0.5))
+            else:
+                self.assertTrue(running.wait_for(lambda: lines("killed") > max(before, 1)), running.text())
+                time.sleep(drawn.uniform(0, 0.5 if COSTLY else 0.02))
+            victims = list(running.ranks().values()) or [running.process.pid]
+            for pid in drawn.choice([victims, [drawn.choice(victims)], [running.process.pid]]):
+                common.kill(pid, signal.SIGKILL)
+            time.sleep(0.2)
+            running.end()
+            self.assertFalse(os.path.exists("killed/eval.json"), "the evaluation had ended before it was killed")
+            if kill == 5:  # a write that was cut
+                with open("killed/sequence.journal", "ab") as file:
+                    file.write(b'{"stage":1,"seconds":0.1,"images":[0,')
+        self.assertGreater(lines("killed"), KILLS - 2)
+        self.evaluate("killed", ranks=2)
+        self.assertEqual(told("killed"), whole)
+        self.assert_same_columns("killed", IMAGES)
+        # A finished one, asked again, computes nothing and says the same.
+        before = lines("killed")
+        self.evaluate("killed", ranks=3)
+        self.assertEqual(lines("killed"), before)
+        self.assertEqual(told("killed"), whole)
+
+    def test_images_and_flags_from_outside(self):
+        """A network in NumPy finds the clean flags, and misclassifies the images that were saved."""
+        self.evaluate("one", "--save-adversarial", ranks=2)
+        each = told("one")["per_image"]
+        checkpoint = common.checkpoints("run")[-1]
+        with h5py.File("set.h5") as file:
+            images, labels = file["test/images"][:IMAGES].astype(np.float32), file["test/labels"][:IMAGES]
+        images /= np.float32(255)
+        self.assertEqual(each["label"], labels.tolist())
+        classes, sure = sure_classes(logits_of(images, checkpoint))
+        self.assertGreater(sure.sum(), 0.9 * IMAGES)
+        np.testing.assert_array_equal((classes == labels)[sure], np.array(each["clean_correct"], bool)[sure])
+
+        tables = common.datasets("one/adversarial.h5")
+        attacked, robust = tables["images"], tables["robust"].astype(bool)
+        self.assertEqual((attacked.dtype, attacked.shape), (np.float32, images.shape))
+        self.assertEqual(tables["label"].tolist(), each["label"])
+        self.assertEqual(robust.tolist(), [bool(value) for value in each[f"{SEQUENCE}_correct"]])
+        self.assertTrue(attacked.min() >= 0 and attacked.max() <= 1)
+        distance = np.abs(attacked.astype(float) - images).reshape(IMAGES, -1).max(1)
+        self.assertLessEqual(distance.max(), EPS + 1e-6)
+        np.testing.assert_allclose(distance, each["distance"], atol=1e-7)
+        broken = np.array(each["run"]) > 0
+        np.testing.assert_array_equal(attacked[~broken], images[~broken])
+        classes, sure = sure_classes(logits_of(attacked, checkpoint))
+        self.assertTrue((classes != labels)[broken & sure].all())
+        np.testing.assert_array_equal(classes[sure], np.array(each["prediction"])[sure])
+        self.assertFalse(os.path.exists("one/adversarial.part"))
+
+        # Killed in between, the images are there all the same.
+        running = common.Running([*options(SEQUENCE, out="other", batch=16), "--save-adversarial"], 2)
+        self.assertTrue(running.wait_for(lambda: lines("other") > IMAGES // 16 + 2), running.text())
+        running.end()
+        self.assertTrue(os.path.exists("other/adversarial.part"))
+        self.evaluate("other", "--save-adversarial")
+        other = common.datasets("other/adversarial.h5")
+        self.assert_same(other, tables)
+
+    def test_what_is_refused(self):
+        self.evaluate("one", words="none+fgsm", limit=16)
+
+        def refuse(code, pattern, words, *flags, ranks=0, **changes):
+            self.refuse(code, pattern, *options(words, **{"limit": 16, **changes}), *flags, ranks=ranks)
+
+        for ranks in 0, 2:
+            refuse(2, "sequence.journal is the journal of another evaluation: seed is 1 there and 2 here", "none+fgsm",
+                   out="one", seed=2, ranks=ranks)
+        refuse(2, "eps is 0.0235.* there and 0.0313.* here", "none+fgsm", out="one", eps="8/255")
+        refuse(2, "sequence is none.fgsm there and fgsm.none here", "fgsm+none", out="one")
+        refuse(2, "adversarial images kept is no there and yes here", "none+fgsm", "--save-adversarial", out="one")
+        self.train("second", *TRAIN, "--seed", 2)
+        refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
+        refuse(2, "run is the folder of a training", "none+fgsm", out="run")
+        refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
+        refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
+        refuse(2, "--save-adversarial is for a sequence", "pgd2", "--save-adversarial", out="two")
+        for out in None, "two.json":
+            refuse(2, "--save-adversarial needs a folder", "none+fgsm", "--save-adversarial", out=out)
+        self.refuse(2, "is a sequence of attacks, which the verb eval runs", "train", *TRAIN[:-1], "none+fgsm", "--out", "three")
+        with open("one/sequence.journal") as file:
+            journal = file.read().splitlines(keepends=True)
+        with open("one/sequence.journal", "w") as file:
+            file.write("".join([journal[0], "damage\n", *journal[1:]]))
+        for ranks in 0, 2:
+            refuse(3, "line 2 is damaged", "none+fgsm", out="one", ranks=ranks)
+
+    def test_single_attacks_beside_a_sequence(self):
+        """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
+        ended = common.run(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertFalse(os.path.exists("all"))
+        with open("all.json") as file:
+            each = json.load(file)["per_image"]
+        self.assertEqual(each["pgd2+fgsm_correct"],
+                         [min(flags) for flags in zip(each["pgd2_correct"], each["fgsm_correct"])])
+        self.assertRegex(ended.text, "Square beats APGD: not tested; zero gradients: no; more steps of PGD: ")
+        self.assertRegex(ended.text.splitlines()[-1], r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
+
+    def test_what_is_called_autoattack(self):
+        ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
+        texts = [ended.text]
+        for name in os.listdir("quick"):
+            with open(f"quick/{name}", "rb") as file:
+                texts.append(file.read().decode("latin1"))
+        for text in texts:  # the program's own place is in its command line
+            self.assertNotIn("autoattack", text.replace(common.PROGRAM, "").lower())
+        ended = self.evaluate("rand", words="aa-rand", limit=6)
+        self.assertIn("AutoAttack, version rand", ended.text)
+        self.assertIn("20 gradients", ended.text)
+        self.assertEqual(told("rand")["sequence"]["title"], "AutoAttack, version rand")
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,205 @@
+"""Averaged weights: a run goes on with equal bits, `eval` takes them, best.h5 is theirs; and the early end by --patience."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+
+import h5py
+
+import common
+
+SET = {"train": 144, "test": 50, "size": 16, "classes": 4}
+# 128 images are trained on: 8 steps an epoch, 24 in all.
+RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2",
+       "--eval-every", 1, "--warmup-epochs", 1, "--epochs", 2, "--holdout", 16, "--lr", 0.05, "--checkpoint-every", 4]
+STEPS = 24
+SWA = ["--average", "swa", "--average-from", 1]
+EMA = ["--average", "ema", "--average-decay", 0.8, "--average-bn", "ema"]
+
+
+def seal(path):
+    """The first 512 bytes of a file that has been changed: docs/manual.md."""
+    with open(path, "r+b") as file:
+        file.seek(512)
+        digest = hashlib.sha256(file.read()).hexdigest()
+        file.seek(0)
+        file.write(bytes(512))
+        file.seek(0)
+        file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize(path)}\nsha256 {digest}\n".encode())
+
+
+def options(*others, ranks=2):
+    """RUN with other options in their places."""
+    found = {}
+    for word in map(str, [*RUN, "--batch", 16 // ranks, *others]):
+        if word.startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
+
+
+class Runs(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **SET)
+
+    def go(self, folder, *others, ranks=2):
+        self.train(folder, *options(*others, ranks=ranks), ranks=ranks)
+
+    def launch(self, folder, *others, ranks=2):
+        return common.Running(["train", "--out", folder, *options(*others, ranks=ranks)], ranks)
+
+    def evaluate(self, path, *arguments):
+        ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2", "--batch", 50, "--out", "eval.json",
+                           *arguments)
+        self.assertEqual(ended.code, 0, ended.text)
+        with open("eval.json") as file:
+            return json.load(file), ended
+
+    def of(self, folder, split, weights):
+        return [row for row in common.rows(folder, "evaluation") if (row["split"], row["weights"]) == (split, weights)]
+
+
+class Averages(Runs):
+    def test_a_run_goes_on_with_equal_bits(self):
+        for name, average in ("swa", SWA), ("ema", EMA):
+            with self.subTest(name):
+                self.go(name, *average)
+                running = self.launch(name + "-parts", *average)
+                try:
+                    self.assertTrue(running.wait_for(lambda: common.steps_written(name + "-parts") >= 10))
+                finally:
+                    running.end()
+                for others in ["--max-steps", 19], []:  # then stopped in an epoch, then to the end
+                    self.go(name + "-parts", *average, *others)
+                self.assert_same(common.state(name + "-parts"), common.state(name))
+                self.assert_same(common.history(name + "-parts"), common.history(name))
+
+    def test_the_raw_weights_are_those_of_a_run_without(self):
+        self.go("plain")
+        for name, average in ("swa", SWA), ("ema", EMA):
+            self.go(name, *average)
+            plain, averaged = common.state("plain"), common.state(name)
+            self.assert_same({key: averaged[key] for key in plain if key != "state/best"},
+                             {key: plain[key] for key in plain if key != "state/best"})
+            for split in "test", "holdout":
+                for row, other in zip(self.of("plain", split, "raw"), self.of(name, split, "raw"), strict=True):
+                    self.assertEqual({**row, "wall_time": 0}, {**other, "wall_time": 0})
+                self.assertEqual([row["step"] for row in self.of(name, split, "average")], [8, 16, 24])
+
+    def test_an_evaluation_is_that_of_a_checkpoint_with_these_weights(self):
+        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema", "--average-decay", 0.8]):
+            with self.subTest(name):
+                self.go(name, *average)
+                told, ended = self.evaluate(name)
+                self.assertIn(" test images, averaged weights\n", ended.text)
+                last = self.of(name, "test", "average")[-1]
+                self.assertRegex(ended.text, f"Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
+                with open(f"{name}/SUMMARY.txt") as file:
+                    self.assertIn(f" average_clean_acc={last['clean_acc']:.4f} average_pgd2_acc={last['adv_acc']:.4f} ",
+                                  file.read())
+                shutil.copy(common.checkpoints(name)[-1], "replaced.h5")
+                with h5py.File("replaced.h5", "r+") as file:
+                    for key, values in file["optim/average"].items():
+                        file["bn" if "running" in key else "param"][key][...] = values[()]
+                    own = [key for key in file["optim/average"] if "running" in key]
+                    self.assertEqual(len(own), 0 if name == "raw" else 6)
+                seal("replaced.h5")
+                other, ended = self.evaluate("replaced.h5", "--weights", "raw")
+                self.assertNotIn("averaged", ended.text)
+                self.assertEqual((told["weights"], other["weights"]), ("average", "raw"))
+                self.assertEqual(told["per_image"], other["per_image"])
+                raw, _ = self.evaluate(name, "--weights", "raw")
+                self.assertNotEqual(raw["per_image"], other["per_image"])
+        self.go("plain", "--max-steps", 4)
+        self.assertEqual(self.evaluate("plain")[0]["weights"], "raw")
+        self.refuse(4, "trained without --average", "eval", "--checkpoint", "plain", "--weights", "average")
+
+    def test_a_checkpoint_in_haste_has_no_rebuilt_statistics(self):
+        running = self.launch("run", "--epochs", 400, "--average", "ema", "--average-bn", "rebuild", ranks=1)
+        try:
+            self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 9))
+            common.kill(running.ranks()[0], signal.SIGUSR1)
+            ended = running.wait()
+        finally:
+            running.end()
+        self.assertEqual(ended.code, 75, ended.text)
+        with h5py.File(common.checkpoints("run")[-1]) as file:
+            self.assertNotIn("bn1.running_mean", file["optim/average"])
+        self.assertEqual(self.evaluate("run")[0]["weights"], "raw")
+        self.refuse(4, "written in haste", "eval", "--checkpoint", "run", "--weights", "average")
+
+    def test_the_best_checkpoint_is_that_of_the_average(self):
+        self.go("run", *EMA, "--epochs", 5)
+        held = self.of("run", "holdout", "average")
+        best = max(row["adv_acc"] for row in held)
+        with h5py.File("run/ckpt/best.h5") as file:
+            self.assertEqual(file["state/best"][0], best)
+            self.assertEqual(file["state"].attrs["step"], min(row["step"] for row in held if row["adv_acc"] == best))
+        told, _ = self.evaluate("run/ckpt/best.h5", "--split", "holdout")
+        # Of another batch size, which may round otherwise and turn an image on the edge.
+        self.assertAlmostEqual(told["attacks"][0]["accuracy"], best, delta=1.01 / 16)
+
+    def test_averaging_may_begin_in_a_run_that_goes_on(self):
+        self.go("first", "--max-steps", 4)
+        self.go("second", *EMA, "--resume", "first", "--max-steps", 5)
+        first, second = common.state("first"), common.state("second")
+        self.assertEqual(second["state/optimizer"][-1], 1)
+        # The fifth step keeps (1 + 5)/(10 + 5) = 0.4, which is less than tau = 0.8, of the weights that it went on from.
+        name = "linear.weight"
+        expected = .4 * first["param/" + name].astype(float) + .6 * second["param/" + name].astype(float)
+        # One rounding to f32, of numbers below 1.
+        self.assertLess(abs(second["optim/average/" + name] - expected).max(), 2.0**-24)
+
+
+class Patience(Runs):
+    """Weights that stand still: once the running statistics have settled, no evaluation is better than another."""
+
+    STILL = ["--optimizer", "sgd", "--lr", 1e-12, "--attack", "none", "--epochs", 40, "--patience", 3]
+
+    def check(self, folder):
+        with open(f"{folder}/SUMMARY.txt") as file:
+            text = file.read()
+        held = [row["adv_acc"] for row in self.of(folder, "holdout", "raw")]
+        best = held.index(max(held))
+        self.assertEqual(len(held) - 1 - best, 3, held)
+        # Nowhere before have three evaluations gone by without a better one.
+        for k in range(3, len(held) - 1):
+            self.assertGreater(max(held[k - 2 : k + 1]), max(held[: k - 2]), held)
+        steps = [row["step"] for row in common.rows(folder, "step")]
+        self.assertEqual(steps, [*range(1, 8 * len(held) + 1)])
+        self.assertLess(len(held), 41)
+        self.assertIn(f"stopped early after step {steps[-1]} of 328: no better robust accuracy on held-out training images "
+                      f"than {100 * max(held):.2f} % in 3 evaluations; ckpt/best.h5", text)
+        self.assertIn(" VALID\n", text)
+        return steps[-1]
+
+    def test_ends_a_run(self):
+        self.go("straight", *self.STILL)
+        end = self.check("straight")
+        before = {path: os.path.getmtime(f"straight/{path}") for path in ("metrics.jsonl", "results.h5", "run.log")}
+        self.go("straight", *self.STILL)  # is finished
+        self.assertEqual({path: os.path.getmtime(f"straight/{path}") for path in before}, before)
+        # Killed in the evaluation that ends it, and behind the checkpoint that follows.
+        for name, moment in (("early", lambda folder: common.steps_written(folder) >= end - 3),
+                             ("late", lambda folder: f"step-{end:09d}.h5" in common.entries(f"{folder}/ckpt"))):
+            running = self.launch(name, *self.STILL)
+            try:
+                self.assertTrue(running.wait_for(lambda: moment(name)))
+            finally:
+                running.end()
+            self.go(name, *self.STILL)
+            self.check(name)
+            self.assert_same(common.state(name), common.state("straight"))
+            self.assert_same(common.history(name), common.history("straight"))
+        # With more patience it goes on.
+        self.go("straight", *self.STILL[:-1], 5, "--max-steps", end + 4)
+        self.assertEqual(common.rows("straight", "step")[-1]["step"], end + 4)
+        self.assertEqual([row["step"] for row in self.of("straight", "holdout", "raw")], [*range(8, end + 1, 8), end + 4])
+
+
+if __name__ == "__main__":
+    common.main()

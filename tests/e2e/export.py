@@ -1,0 +1,442 @@
+"""Networks that leave the program and come back: export to safetensors, ONNX and a folder for RobustBench, import of
+what others have trained. Logits are those of dat_probe (DAT_PROBE); DAT_PYTHON_PACKAGES is a folder with onnxruntime and
+safetensors from PyPI (tests/requirements.txt), and what needs them is skipped without. The files are read here by code of
+this test, too, which needs neither."""
+
+import importlib.util
+import json
+import os
+import shlex
+import struct
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+import common
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROBE = os.environ.get("DAT_PROBE", os.path.join(os.path.dirname(common.PROGRAM), "tests", "dat_probe"))
+PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", os.path.join(HERE, "../../build/python"))
+sys.path.append(PACKAGES)
+
+TRAIN = ["--width", 16, "--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-steps", 1, "--eval-every",
+         0, "--eval", "pgd1", "--max-steps", 2, "--lambda", 0, "--quiet", "--data", "set.h5"]
+NETWORKS = {"small_cnn": {}, "preact_resnet18": {}, "resnet18": {}, "wrn16_4": {"activation": "silu", "normalize": "cifar10"}}
+SIZE, IMAGES = 16, 12
+
+# The issue's bound of logits, which are below 10. Two programs in float32 that add in other orders differ by about
+# 2^-24 sqrt(terms) of them per layer, 1e-6 in all; a wrong epsilon of batch norm or a mirrored kernel changes them by
+# more than 1e-3.
+LOGITS = 1e-5
+
+
+def read_safetensors(path):
+    """(tensors, metadata), by the format's description."""
+    with open(path, "rb") as file:
+        data = file.read()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    metadata = header.pop("__metadata__", {})
+    types = {"F32": np.float32, "I64": np.int64}
+    return {name: np.frombuffer(data[end:], types[t["dtype"]], int(np.prod(t["shape"])), t["data_offsets"][0])
+            .reshape(t["shape"]) for name, t in header.items()}, metadata
+
+
+def write_safetensors(path, tensors):
+    kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
+    header, data = {}, b""
+    for name, array in tensors.items():
+        header[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def fields(data):
+    """(number, value) of each field of a message of Protocol Buffers."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        elif key & 7 == 5:
+            at += 4
+            yield key >> 3, struct.unpack("<f", data[at - 4:at])[0]
+        else:
+            assert key & 7 == 2
+            length = varint()
+            at += length
+            yield key >> 3, data[at - length:at]
+
+
+def every(data, number):
+    return [value for field, value in fields(data) if field == number]
+
+
+def one(data, number):
+    (value,) = every(data, number)
+    return value
+
+
+class Onnx:
+    """An ONNX model, read and computed by the numbers of onnx.proto and the definitions of its operators."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            model = file.read()
+        self.ir_version = one(model, 1)
+        self.opset = one(one(model, 8), 2)
+        self.metadata = {one(entry, 1).decode(): one(entry, 2).decode() for entry in every(model, 14)}
+        graph = one(model, 7)
+        self.nodes = [([value.decode() for value in every(node, 1)], one(node, 2).decode(), one(node, 4).decode(),
+                       {one(attribute, 1).decode(): self.value_of(attribute) for attribute in every(node, 5)})
+                      for node in every(graph, 1)]
+        self.weights = {one(tensor, 8).decode(): np.frombuffer(one(tensor, 9), np.float32).reshape(every(tensor, 1))
+                        for tensor in every(graph, 5)}
+        assert all(one(tensor, 2) == 1 for tensor in every(graph, 5))
+        self.input, self.output = (self.shape_of(one(graph, number)) for number in (11, 12))
+
+    @staticmethod
+    def value_of(attribute):
+        kind = one(attribute, 20)
+        return one(attribute, 2) if kind == 1 else one(attribute, 3) if kind == 2 else every(attribute, 8)
+
+    @staticmethod
+    def shape_of(value):
+        tensor = one(one(value, 2), 1)
+        assert one(tensor, 1) == 1
+        return one(value, 1).decode(), [(every(dim, 1) or [text.decode() for text in every(dim, 2)])[0]
+                                        for dim in every(one(tensor, 2), 1)]
+
+    def __call__(self, images):
+        values = {name: torch.from_numpy(array.copy()).double() for name, array in self.weights.items()}
+        values[self.input[0]] = torch.from_numpy(images).double()
+        for names, output, kind, how in self.nodes:
+            x, *rest = [values[name] for name in names]
+            if kind == "Conv":
+                pads = how["pads"]
+                assert pads[:2] == pads[2:] and how["kernel_shape"] == list(rest[0].shape[2:])
+                y = F.conv2d(x, rest[0], stride=how["strides"], padding=pads[:2])
+            elif kind == "BatchNormalization":
+                gamma, beta, mean, variance = (v.reshape(-1, 1, 1) for v in rest)
+                y = (x - mean) / torch.sqrt(variance + how["epsilon"]) * gamma + beta
+            elif kind == "Gemm":
+                y = x @ (rest[0].T if how.get("transB") else rest[0]) + rest[1]
+            else:
+                y = {"Relu": lambda: x.clamp_min(0), "Add": lambda: x + rest[0], "Sub": lambda: x - rest[0],
+                     "Mul": lambda: x * rest[0], "Div": lambda: x / rest[0], "Sigmoid": lambda: 1 / (1 + torch.exp(-x)),
+                     "Flatten": lambda: x.flatten(1), "GlobalAveragePool": lambda: x.mean((2, 3), keepdim=True)}[kind]()
+            assert output not in values
+            values[output] = y
+        return values[self.output[0]].numpy()
+
+
+def options_of(network):
+    return ["--network", network, *[word for name, value in NETWORKS[network].items() for word in (f"--{name}", value)]]
+
+
+def arrays_of(path):
+    """Weights and running statistics of a checkpoint, by PyTorch's names."""
+    return {name.split("/", 1)[1]: values for name, values in common.datasets(path).items()
+            if name.startswith(("param/", "bn/"))}
+
+
+def bits(arrays):
+    return {name: values.tobytes() for name, values in arrays.items() if not name.endswith("num_batches_tracked")}
+
+
+class Case(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", train=16, test=IMAGES, size=SIZE, classes=5, seed=3)
+        with h5py.File("set.h5") as file:
+            self.pixels, self.labels = file["test/images"][()], file["test/labels"][()].astype(np.int64)
+        self.images = (self.pixels.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
+
+    def run_well(self, *arguments):
+        ended = common.run(*arguments)
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended.text
+
+    def trained(self, network):
+        """The checkpoint of a run of two steps."""
+        self.train(network, *TRAIN, *options_of(network))
+        return common.checkpoints(network)[-1]
+
+    def logits(self, network, checkpoint):
+        """Those of the program, by dat_probe."""
+        with h5py.File("probe_in.h5", "w") as file:
+            for name, value in {"network": network, "batch": IMAGES, "classes": 5, "size": SIZE, "steps": 1, "width": 16,
+                                "eps": 0.03, "alpha": 0.01, "lambda": 0.0, **NETWORKS[network]}.items():
+                file.attrs[name] = value
+            for name, values in arrays_of(checkpoint).items():
+                file[("bn/" if ".running_" in name else "param/") + name] = values
+            file["input/x"], file["input/start"], file["input/labels"] = self.images, np.zeros_like(self.images), self.labels
+        ended = subprocess.run([PROBE, "probe_in.h5", "probe_out.h5"], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        with h5py.File("probe_out.h5") as file:
+            return file["logits_eval"][()]
+
+    def model(self, folder):
+        """The folder's own class, with the weights that this test reads, loaded strictly."""
+        module = self.module(folder)
+        with open(f"{folder}/network.json") as file:
+            network = module.Network(json.load(file)["nodes"])
+        tensors = {name: torch.from_numpy(array.copy()) for name, array in read_safetensors(f"{folder}/model.safetensors")[0].items()}
+        network.load_state_dict(tensors, strict=True)
+        return network.eval()
+
+    @staticmethod
+    def module(folder):
+        spec = importlib.util.spec_from_file_location("model", f"{folder}/model.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def evaluated(self, checkpoint, attacks="pgd1"):
+        self.run_well("eval", "--checkpoint", checkpoint, "--data", "set.h5", "--eval", attacks, "--threads", 1, "--out", "eval.json",
+                      "--quiet")
+        with open("eval.json") as file:
+            return json.load(file)
+
+
+class Export(Case):
+    def test_logits_elsewhere_are_the_program_s(self):
+        for network in NETWORKS:
+            with self.subTest(network):
+                checkpoint = self.trained(network)
+                own = self.logits(network, checkpoint)
+                self.assertGreater(np.abs(own).max(), 1e-2)
+                for kind in "safetensors", "onnx", "robustbench":
+                    text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}")
+                    self.assertRegex(text, f"{network}, width 16.*, 5 classes, images of 16x16x3, step 2")
+
+                tensors, metadata = read_safetensors(f"{network}.safetensors")
+                self.assertEqual(bits(tensors), bits(arrays_of(checkpoint)))
+                self.assertEqual((metadata["format"], metadata["network"], metadata["width"], metadata["step"], metadata["eps"]),
+                                 ("pt", network, "16", "2", "8/255"))
+                with h5py.File(checkpoint) as file:
+                    batches = file["state"].attrs["batches_tracked"]
+                self.assertGreater(batches, 0)
+                self.assertEqual({int(n) for name, n in tensors.items() if name.endswith("tracked")}, {int(batches)})
+
+                model = self.model(f"{network}.robustbench")
+                self.assertEqual(sorted(model.state_dict()), sorted(tensors))
+                with torch.no_grad():
+                    np.testing.assert_allclose(model(torch.from_numpy(self.images)).numpy(), own, rtol=0, atol=LOGITS)
+
+                onnx = Onnx(f"{network}.onnx")
+                self.assertEqual((onnx.ir_version, onnx.opset), (8, 17))
+                self.assertEqual(onnx.input, ("images", ["batch", 3, SIZE, SIZE]))
+                self.assertEqual(onnx.output, ("logits", ["batch", 5]))
+                weights = {name: values for name, values in onnx.weights.items() if not name.startswith("normalize.")}
+                self.assertEqual(bits(weights), bits(arrays_of(checkpoint)))
+                self.assertEqual(onnx.metadata["network"], network)
+                np.testing.assert_allclose(onnx(self.images), own, rtol=0, atol=LOGITS)
+
+                # And so is the loss of each image that `eval` tells; both are printed with all their digits.
+                told = self.evaluated(checkpoint)
+                with torch.no_grad():
+                    losses = F.cross_entropy(model(torch.from_numpy(self.images)), torch.from_numpy(self.labels), reduction="none")
+                np.testing.assert_allclose(told["per_image"]["clean_loss"], losses.numpy(), rtol=0, atol=2 * LOGITS)
+                self.assertEqual(told["weights_hash"], metadata["weights_hash"])
+
+    def test_onnxruntime_computes_the_program_s_logits(self):
+        try:
+            import onnxruntime
+        except ImportError:
+            self.skipTest("no onnxruntime: pip install --no-deps --target build/python -r tests/requirements.txt")
+        for network in NETWORKS:
+            with self.subTest(network):
+                checkpoint = self.trained(network)
+                self.run_well("export", checkpoint, "--format", "onnx", "--out", "model.onnx")
+                session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+                own = self.logits(network, checkpoint)
+                for count in 1, IMAGES:  # the batch is free
+                    (logits,) = session.run(["logits"], {"images": self.images[:count]})
+                    np.testing.assert_allclose(logits, own[:count], rtol=0, atol=LOGITS)
+                self.assertEqual(session.get_modelmeta().custom_metadata_map["network"], network)
+
+    def test_the_package_safetensors_loads_the_folder(self):
+        try:
+            import safetensors.torch
+        except ImportError:
+            self.skipTest("no safetensors: pip install --no-deps --target build/python -r tests/requirements.txt")
+        checkpoint = self.trained("resnet18")
+        self.run_well("export", checkpoint, "--format", "robustbench", "--out", "folder")
+        network, tensors = self.module("folder").load(), safetensors.torch.load_file("folder/model.safetensors")
+        own = read_safetensors("folder/model.safetensors")[0]
+        self.assertEqual(bits({name: tensor.numpy() for name, tensor in tensors.items()}), bits(own))
+        with torch.no_grad():
+            np.testing.assert_allclose(network(torch.from_numpy(self.images)).numpy(), self.logits("resnet18", checkpoint), rtol=0,
+                                       atol=LOGITS)
+        # What that package writes is read here.
+        safetensors.torch.save_file({name: tensor.clone() for name, tensor in network.state_dict().items()}, "theirs.safetensors")
+        self.run_well("import", "theirs.safetensors", "--network", "resnet18", "--width", 16, "--out", "back.h5")
+        self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
+        # And the command that a refused pickle names works.
+        torch.save({"state_dict": network.state_dict(), "epoch": 3}, "theirs.pt")
+        ended = self.refuse(4, "is a pickle of PyTorch", "import", "theirs.pt", "--network", "resnet18", "--out", "no.h5")
+        command = shlex.split(ended.errors[0][ended.errors[0].index("python3 -c"):])
+        environment = {**os.environ, "PYTHONPATH": PACKAGES}
+        subprocess.run([sys.executable, *command[1:-1], "new.safetensors"], check=True, env=environment)
+        self.run_well("import", "new.safetensors", "--network", "resnet18", "--width", 16, "--out", "again.h5")
+        self.assertEqual(bits(arrays_of("again.h5")), bits(arrays_of(checkpoint)))
+
+    def test_a_folder_s_figures_are_those_of_its_weights(self):
+        checkpoint = self.trained("small_cnn")
+        text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "bare")
+        self.assertIn("No figures", text)
+        with open("bare/model_info.json") as file:
+            bare = json.load(file)
+        self.assertEqual([bare[name] for name in ("clean_acc", "reported", "autoattack_acc")], [None] * 3)
+        told = self.evaluated(checkpoint, "fgsm,pgd3")
+        # As if AutoAttack had been run.
+        told["sequence"] = {"name": "aa-standard", "eps": 8 / 255, "accuracy": 0.0833}
+        for name, content in ("eval.json", told), ("train.json", {**told, "split": "train"}), ("other.json", {**told, "weights_hash": "0"}):
+            with open(name, "w") as file:
+                json.dump(content, file)
+        self.run_well("export", checkpoint, "--format", "robustbench", "--out", "full", "--evaluation", "eval.json")
+        with open("full/model_info.json") as file:
+            info = json.load(file)
+        # The fields of RobustBench's own model_info/, of which figures are texts in percent.
+        self.assertEqual(set(info), {"link", "name", "authors", "additional_data", "number_forward_passes", "dataset", "venue",
+                                     "architecture", "eps", "clean_acc", "reported", "footnote", "autoattack_acc"})
+        worst = min(attack["accuracy"] for attack in (*told["attacks"], told["sequence"]))
+        self.assertEqual((info["clean_acc"], info["reported"], info["autoattack_acc"], info["eps"], info["additional_data"]),
+                         (f"{100 * told['clean']['accuracy']:.2f}", f"{100 * worst:.2f}", "8.33", "8/255", False))
+        self.assertRegex(info["footnote"], "^On 12 test images: fgsm .* % \\(eps 8/255\\), pgd3 .*, aa-standard 8.33 % \\(eps 8/255\\)$")
+        export = ["export", checkpoint, "--format", "robustbench", "--out", "no", "--evaluation"]
+        self.refuse(3, "other images than the test images", *export, "train.json")
+        self.refuse(3, "evaluation of other weights", *export, "other.json")
+        self.refuse(3, "is no evaluation", *export, "full/network.json")
+        self.refuse(3, "cannot read the evaluation", *export, "none.json")
+        self.assertFalse(os.path.exists("no"))
+
+    def test_averaged_weights_are_taken_where_there_are_any(self):
+        self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema", "--average-bn", "ema")
+        checkpoint = common.checkpoints("run")[-1]
+        raw = arrays_of(checkpoint)
+        average = {name.removeprefix("optim/average/"): values for name, values in common.datasets(checkpoint).items()
+                   if name.startswith("optim/average/")}
+        self.assertEqual(sorted(raw), sorted(average))
+        self.assertNotEqual(bits(raw), bits(average))
+        for choice, expected, called in ("auto", average, "average"), ("average", average, "average"), ("raw", raw, "raw"):
+            self.run_well("export", checkpoint, "--weights", choice, "--out", "out.safetensors")
+            tensors, metadata = read_safetensors("out.safetensors")
+            self.assertEqual(bits(tensors), bits(expected))
+            self.assertEqual(metadata["weights"], called)
+        # Figures are of the weights that `eval` took: the averaged ones here.
+        self.evaluated(checkpoint)
+        export = ["export", checkpoint, "--format", "robustbench", "--out", "folder", "--evaluation", "eval.json"]
+        self.refuse(3, "evaluation of other weights", *export, "--weights", "raw")
+        self.run_well(*export)
+
+    def test_refusals(self):
+        checkpoint = self.trained("small_cnn")
+        self.refuse(2, "give --out", "export", checkpoint)
+        self.refuse(2, "--evaluation works with --format robustbench", "export", checkpoint, "--out", "a", "--evaluation", "b.json")
+        self.refuse(4, "there is no checkpoint in", "export", ".", "--out", "a")
+        for kind in "safetensors", "onnx":
+            self.refuse(9, "no/such", "export", "small_cnn", "--format", kind, "--out", "no/such/file")
+        self.refuse(9, "cannot create the folder", "export", "small_cnn", "--format", "robustbench", "--out", "/dev/null/folder")
+        self.assertEqual([name for name in os.listdir() if ".tmp-" in name], [])
+
+
+class Import(Case):
+    def test_an_export_comes_back_bit_for_bit(self):
+        for network in NETWORKS:
+            with self.subTest(network):
+                checkpoint = self.trained(network)
+                told = self.run_well("export", network, "--out", "out.safetensors")  # a run's folder: its newest
+                back = self.run_well("import", "out.safetensors", "--out", "back.h5")  # which says what it is
+                self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
+                with open(f"{network}/SUMMARY.txt") as file:
+                    hashes = {line.split()[-1] for line in (told + back + file.read()).splitlines() if line.startswith("weights")}
+                self.assertEqual(len(hashes), 1, hashes)
+                # The network is the same: so are all figures, with the same batches on the same processor.
+                before, after = self.evaluated(checkpoint), self.evaluated("back.h5")
+                self.assertEqual(before["per_image"], after["per_image"])
+                self.refuse(2, "was imported and has no data of its own; give --data", "eval", "--checkpoint", "back.h5")
+        # Fine-tuning begins there.
+        self.train("tuned", *TRAIN, *options_of(network), "--initialize", "back.h5", "--optimizer", "sgd", "--lr", "1e-12")
+        for name, values in arrays_of(common.checkpoints("tuned")[-1]).items():
+            if ".running_" not in name:
+                np.testing.assert_allclose(values, arrays_of("back.h5")[name], rtol=0, atol=1e-9)
+
+    def test_what_others_call_their_tensors(self):
+        checkpoint = self.trained("resnet18")
+        own = arrays_of(checkpoint)
+        theirs = {}
+        for name, values in own.items():  # torchvision's names, wrapped by DataParallel
+            name = "module." + name.replace("shortcut", "downsample").replace("linear.", "fc.")
+            theirs[name] = values
+        theirs["module.bn1.num_batches_tracked"] = np.array(9)
+        write_safetensors("theirs.safetensors", theirs)
+        with h5py.File("theirs.h5", "w") as file:
+            for name, values in theirs.items():
+                file[name] = values
+        more = ["--network", "resnet18", "--width", 16, "--size", SIZE]
+        for source in "theirs.safetensors", "theirs.h5":
+            self.run_well("import", source, *more, "--out", "back.h5")
+            self.assertEqual(bits(arrays_of("back.h5")), bits(own))
+        self.assertEqual(self.evaluated("back.h5")["per_image"], self.evaluated(checkpoint)["per_image"])
+        # In 16 bits, numbers are rounded once.
+        write_safetensors("half.safetensors", {name: values.astype(np.float16) for name, values in theirs.items() if values.ndim})
+        self.run_well("import", "half.safetensors", *more, "--out", "half.h5")
+        for name, values in arrays_of("half.h5").items():
+            np.testing.assert_array_equal(values, own[name].astype(np.float16).astype(np.float32))
+
+        # All that does not fit, in one message.
+        theirs["module.layer9.conv.weight"] = np.zeros((2, 3), np.float32)
+        theirs["module.conv1.weight"] = np.zeros((16, 3, 7, 7), np.float32)
+        del theirs["module.bn1.bias"]
+        write_safetensors("wrong.safetensors", theirs)
+        ended = self.refuse(4, "does not fit resnet18 of width 16, in 3 tensors: ", "import", "wrong.safetensors", *more, "--out", "no.h5")
+        for part in ("module.conv1.weight is \\[16,3,7,7\\], not \\[16,3,3,3\\]", "module.layer9.conv.weight \\[2,3\\] has no place",
+                     "bn1.bias \\[16\\] is missing"):
+            self.assertRegex(ended.errors[0], part)
+        self.refuse(4, "does not fit resnet18 of width 64", "import", "theirs.h5", "--network", "resnet18", "--out", "no.h5")
+        self.refuse(2, "does not say which network it holds; give --network", "import", "theirs.h5", "--out", "no.h5")
+        self.refuse(4, "none.safetensors: cannot be opened", "import", "none.safetensors", *more, "--out", "no.h5")
+        with open("text", "w") as file:
+            file.write("hello world")
+        self.refuse(4, "no safetensors file, or damaged", "import", "text", *more, "--out", "no.h5")
+        self.assertFalse(os.path.exists("no.h5"))
+
+    def test_a_new_last_layer(self):
+        checkpoint = self.trained("small_cnn")
+        text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5")
+        self.assertIn("7 classes (the last layer is new)", text)
+        old, new = arrays_of(checkpoint), arrays_of("seven.h5")
+        self.assertEqual(new["linear.weight"].shape, (7, 32))
+        bound = 1 / np.sqrt(32)  # PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in))
+        for name in "linear.weight", "linear.bias":
+            self.assertLessEqual(np.abs(new[name]).max(), bound)
+            self.assertGreater(np.abs(new[name]).max(), 0.5 * bound)
+            del old[name], new[name]
+        self.assertEqual(bits(old), bits(new))
+        common.synthetic("seven_classes.h5", train=16, test=IMAGES, size=SIZE, classes=7, seed=3)
+        options = [word if word != "set.h5" else "seven_classes.h5" for word in TRAIN]
+        self.train("tuned", *options, "--network", "small_cnn", "--initialize", "seven.h5")
+
+
+if __name__ == "__main__":
+    common.main()

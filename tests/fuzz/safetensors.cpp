@@ -1,0 +1,12 @@
+#include "exchange/state_dict.hpp"
+#include "fuzz/targets.hpp"
+
+void dat::fuzz::safetensors(Bytes bytes) {
+  const Memory source(bytes);
+  answered([&] {
+    StateDict state = read_safetensors(source);
+    const auto& make = networks().at("small_cnn");
+    const NetworkOptions sizes = sizes_of(make, state, {.width = 2, .size = 8});
+    static_cast<void>(fitted(make(sizes), std::move(state), {.file = "memory", .network = "small_cnn"}));
+  });
+}

@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <tuple>
+
+#include "assess/autoattack.hpp"
+#include "assess/evaluation.hpp"
+#include "catch.hpp"
+#include "device.hpp"
+#include "random_values.hpp"
+#include "replica/replica.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+constexpr int kPass = 4, kImages = 45;
+constexpr double kEps = 0.03;
+
+/// Random images, most of which have the label that the network gives them.
+class Given final : public Dataset {
+ public:
+  Given() : info_{8, 3, 10, numbered_classes(10)}, labels(kImages, 0) {
+    for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
+      pixels_.push_back(static_cast<std::uint8_t>(value));
+  }
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  [[nodiscard]] std::int64_t size() const override { return kImages; }
+  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    std::copy_n(pixels_.begin() + index * 192, 192, pixels);
+  }
+
+ private:
+  DatasetInfo info_;
+  std::vector<std::uint8_t> pixels_;
+
+ public:
+  std::vector<std::uint8_t> labels;
+};
+
+/// The network, and a sequence for it.
+struct Case {
+  Case(Communicator& ranks, const Given& set, const std::string& words, int capacity)
+      : attacks(read_attack_sequence(words, 3, 2), kEps, 0, 10),
+        replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
+                 .network = "small_cnn",
+                 .width = 16,
+                 .images = set.info(),
+                 .micro_batch = capacity,
+                 .attack_batch = kPass,
+                 .scratch_images = attacks.scratch_images(),
+                 .training_batches = {}}),
+        evaluator(ranks, set, replica.images(), replica.evaluated()) {
+    replica.model().initialize(1);
+    replica.commit();
+  }
+  SequenceResult run(std::vector<JournalEntry> found = {}) {
+    SequenceEvaluator::Options options;
+    options.seed = 5;
+    options.found = std::move(found);
+    options.entry = [this](const JournalEntry& entry) { entries.push_back(entry); };
+    return evaluator.run(attacks, options);
+  }
+
+  SequenceAttacks attacks;
+  Replica replica;
+  SequenceEvaluator evaluator;
+  std::vector<JournalEntry> entries;  ///< on rank 0
+};
+
+/// Each rank labels by itself: the network's own classes, but for every ninth image.
+[[nodiscard]] Given labelled() {
+  Given set;
+  const auto alone = Communicator::single();
+  Case clean(*alone, set, "none+fgsm", kPass);
+  std::vector<std::int32_t> ignored;
+  const SequenceResult result = clean.run();
+  for (std::size_t i = 0; i < result.images.size(); ++i) {
+    // An image that an attack has broken was classified as its label, 0.
+    const int found = result.images[i].broken_by == 0 ? result.images[i].prediction : 0;
+    set.labels[i] = static_cast<std::uint8_t>(i % 9 == 4 ? (found + 1) % 10 : found);
+  }
+  return set;
+}
+
+/// Everything but seconds.
+void check_equal(const SequenceResult& one, const SequenceResult& other) {
+  CHECK(one.images == other.images);
+  CHECK(one.rows.size() == other.rows.size());
+  for (std::size_t k = 0; k < std::min(one.rows.size(), other.rows.size()); ++k) {
+    const SequenceResult::Row &a = one.rows[k], &b = other.rows[k];
+    CHECK(std::tie(a.attack, a.runs, a.images, a.broken, a.zero_gradients, a.accuracy) ==
+          std::tie(b.attack, b.runs, b.images, b.broken, b.zero_gradients, b.accuracy));
+  }
+}
+
+constexpr const char* kWords = "pgd2+fgsm+pgd6";
+
+}  // namespace
+
+TEST_CASE("The flags of a sequence do not depend on the number of ranks or on the size of batches", "[sequence]") {
+  const Given set = labelled();
+  const auto alone = Communicator::single();
+  const SequenceResult reference = Case(*alone, set, kWords, kPass).run();
+  // The test would say nothing if one of the attacks broke nothing, or all.
+  for (const SequenceResult::Row& row : reference.rows) CHECK(row.broken > 0);
+  CHECK(reference.accuracy() > 0);
+  CHECK(reference.rows[0].broken == kImages / 9);
+  CHECK(reference.rows[1].runs == 2);
+  for (const int capacity : {kPass, 3 * kPass, 12 * kPass})
+    check_equal(Case(world(), set, kWords, capacity).run(), reference);
+}
+
+TEST_CASE("An image is robust where every attack alone leaves it right, and the first that does not is named",
+          "[sequence]") {
+  const Given set = labelled();
+  Case sequence(world(), set, kWords, 2 * kPass);
+  const SequenceResult result = sequence.run();
+  // Each attack alone, on all images, by what evaluates single attacks.
+  Evaluator evaluator(world(), set, nullptr, sequence.replica.images(), sequence.replica.evaluated());
+  sequence.replica.commit();
+  const EvaluationAttacks single({.attacks = {"pgd2", "fgsm", "pgd6"}, .eps = kEps, .restarts = 2});
+  const EvaluationResult alone = evaluator.run(single, 5);
+  std::vector<std::int64_t> broken(4, 0);
+  for (std::size_t i = 0; i < result.images.size(); ++i) {
+    int by = alone.clean.correct[i] == 1 ? SequenceResult::kRobust : 0;
+    for (std::size_t k = 0; k < 3 && by == SequenceResult::kRobust; ++k)
+      if (alone.attacked[k].correct[i] == 0) by = static_cast<int>(k) + 1;
+    CHECK(result.images[i].broken_by == by);
+    CHECK((result.images[i].prediction == set.labels[i]) == (by == SequenceResult::kRobust));
+    CHECK((result.images[i].distance > 0) == (by > 0));
+    CHECK(result.images[i].distance <= kEps + 1e-6);
+    CHECK((result.images[i].run > 0) == (by > 0));
+    CHECK(result.images[i].run <= 2);
+    if (by >= 0) ++broken[static_cast<std::size_t>(by)];
+  }
+  std::int64_t left = kImages;
+  for (std::size_t k = 0; k < 4; ++k) {
+    CHECK(result.rows[k].images == left);
+    CHECK(result.rows[k].broken == broken[k]);
+    left -= broken[k];
+    CHECK(result.rows[k].accuracy == static_cast<double>(left) / kImages);
+  }
+}
+
+TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and in other batches", "[sequence]") {
+  const Given set = labelled();
+  const auto alone = Communicator::single();
+  Case whole(*alone, set, kWords, 2 * kPass);
+  const SequenceResult reference = whole.run();
+  CHECK(whole.entries.size() > 20);
+  const std::size_t groups = whole.entries.size();
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, groups / 3, groups - 1, groups}) {
+    Case rest(world(), set, kWords, 3 * kPass);
+    check_equal(rest.run({whole.entries.begin(), whole.entries.begin() + static_cast<std::ptrdiff_t>(count)}),
+                reference);
+    // What was found is not done again.
+    const auto items = [](const std::vector<JournalEntry>& entries, std::size_t first) {
+      std::int64_t sum = 0;
+      for (std::size_t i = first; i < entries.size(); ++i) sum += std::ssize(entries[i].images);
+      return sum;
+    };
+    CHECK(items(rest.entries, 0) == (world().root() ? items(whole.entries, count) : 0));
+  }
+}
+
+TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that are not finite", "[sequence]") {
+  const Given set = labelled();
+  const auto code_of = [&](std::vector<JournalEntry> found, bool damage) {
+    Case sequence(world(), set, kWords, kPass);
+    if (damage) {
+      auto& parameters = sequence.replica.model().parameters;
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      // Of the last tensor: a ReLU may make 0 of what is not a number.
+      float* const bias = parameters.values + parameters.segments.back().begin;
+      sequence.replica.backend().copy_to_device(bias, &nan, sizeof nan);
+      ++parameters.version;
+    }
+    try {
+      (void)sequence.run(std::move(found));
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::done;
+  };
+  const auto entry = [](int stage, std::int64_t image) {
+    JournalEntry one;
+    one.stage = stage;
+    one.images = {image};
+    one.outcomes.resize(1);
+    return one;
+  };
+  CHECK(code_of({}, false) == ExitCode::done);
+  CHECK(code_of({}, true) == ExitCode::numerical);
+  CHECK(code_of({entry(1, 0)}, false) == ExitCode::data);               // attacked before it was looked at
+  CHECK(code_of({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
+  CHECK(code_of({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
+  CHECK(code_of({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
+}

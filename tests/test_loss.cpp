@@ -1,0 +1,270 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "catch.hpp"
+#include "dat/loss.hpp"
+#include "data_path.hpp"
+#include "device.hpp"
+#include "io/hdf5.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+using Values = std::vector<double>;  ///< [n][classes], or [n]
+
+/// What a loss makes of the logits of a batch, in both passes.
+struct Result {
+  Values loss[2], correct[2], gradient[2];  ///< attacked, clean
+};
+
+[[nodiscard]] Values wide(const Shared<float>& values) { return {values.begin(), values.end()}; }
+
+/// attacked, clean: [n][classes].
+[[nodiscard]] Result result_of(const Loss& loss, const std::vector<float>& attacked, const std::vector<float>& clean,
+                               const std::vector<std::int32_t>& labels) {
+  const auto n = labels.size(), classes = clean.size() / n;
+  const Shared<float> values[2] = {shared(attacked), shared(clean)};
+  const Shared<std::int32_t> on_device = shared(labels);
+  Shared<float> losses[2], correct[2], gradients[2];
+  std::vector<Logits> logits;
+  for (int k = 0; k < 2; ++k) {
+    losses[k].assign(n, -7.0F);
+    correct[k].assign(n, -7.0F);
+    gradients[k].assign(n * classes, -7.0F);
+    logits.push_back({.device = kernel_backend().device(),
+                      .values = values[k].data(),
+                      .labels = on_device.data(),
+                      .n = static_cast<int>(n),
+                      .classes = static_cast<int>(classes),
+                      .loss = losses[k].data(),
+                      .correct = correct[k].data(),
+                      .gradient = gradients[k].data()});
+  }
+  Result found;
+  for (std::size_t k = 0; k < loss.passes().size(); ++k) loss.differentiate(k, logits, static_cast<int>(n));
+  kernel_backend().wait();
+  for (int k = 0; k < 2; ++k) {
+    found.loss[k] = wide(losses[k]);
+    found.correct[k] = wide(correct[k]);
+    found.gradient[k] = wide(gradients[k]);
+  }
+  return found;
+}
+
+/// The distance that f32 arithmetic may bring a loss or a gradient of one sample to, in units of its weight. A
+/// probability is the exponential of a difference up to `range`, which is rounded to `range` units, times a few
+/// roundings; logarithms of ratios are up to 2 range; and there is a sum of at most ten such products.
+[[nodiscard]] double rounding_of(const float* clean, const float* attacked, std::size_t classes) {
+  const auto [a, b] = std::minmax_element(clean, clean + classes);
+  const auto [c, d] = std::minmax_element(attacked, attacked + classes);
+  const double range = std::max(double(*b) - *a, double(*d) - *c);
+  return 0x1p-24 * (range + 8) * (1 + 2 * range);
+}
+
+}  // namespace
+
+TEST_CASE("losses and their gradients are those of PyTorch in double precision", "[golden][loss]") {
+  const Hdf5File file = Hdf5File::open(data_path("golden/losses.h5"), ExitCode::data);
+  Shape shape;
+  const auto clean = file.read<float>("input/clean", shape), attacked = file.read<float>("input/attacked", shape);
+  const auto n = static_cast<std::size_t>(shape[0]), classes = static_cast<std::size_t>(shape[1]);
+  int cases = 0;
+  for (const std::string& name : file.list("/")) {
+    if (name == "input") continue;
+    ++cases;
+    const std::string kind = file.text(name, "loss").value();
+    const double lambda = file.real(name, "lambda").value(), beta = file.real(name, "beta").value();
+    const bool unlabelled = file.integer(name, "unlabelled").value() != 0;
+    const auto stored = file.read<std::int64_t>(unlabelled ? "input/unlabelled" : "input/labels", shape);
+    const std::vector<std::int32_t> labels(stored.begin(), stored.end());
+    const auto loss = losses().at(kind)(
+        {.lambda = lambda, .beta = beta, .smoothing = file.real(name, "smoothing").value(), .unlabelled = unlabelled});
+    const Result found = result_of(*loss, attacked, clean, labels);
+    const char* const passes[] = {"attacked", "clean"};
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto right = file.read<double>(name + "/" + passes[k] + "_loss", shape);
+      const auto gradient = file.read<double>(name + "/" + passes[k] + "_gradient", shape);
+      const std::vector<float>& logits = k == 0 ? attacked : clean;
+      for (std::size_t i = 0; i < n; ++i) {
+        INFO(name << ", " << passes[k] << ", sample " << i);
+        const double unit = rounding_of(&clean[i * classes], &attacked[i * classes], classes);
+        CHECK(std::abs(found.loss[k][i] - right[i]) <= unit);
+        for (std::size_t c = i * classes; c < (i + 1) * classes; ++c)
+          CHECK(std::abs(found.gradient[k][c] - gradient[c]) <= unit * (1 + lambda + beta) / static_cast<double>(n));
+        const auto best = std::max_element(&logits[i * classes], &logits[i * classes] + classes) - &logits[i * classes];
+        CHECK(found.correct[k][i] == (labels[i] < 0 ? -1 : best == labels[i] ? 1 : 0));
+      }
+    }
+  }
+  CHECK(cases == 9);
+}
+
+namespace {
+
+/// Formulas of single samples in double precision, with the probabilities written out.
+[[nodiscard]] Values softmax(const Values& z) {
+  Values p;
+  double total = 0;
+  for (const double v : z) total += std::exp(v);
+  for (const double v : z) p.push_back(std::exp(v) / total);
+  return p;
+}
+
+using Formula = std::function<double(const Values& clean, const Values& attacked, std::size_t label)>;
+
+[[nodiscard]] double divergence(const Values& p, const Values& q) {
+  double total = 0;
+  for (std::size_t k = 0; k < p.size(); ++k) total += p[k] * std::log(p[k] / q[k]);
+  return total;
+}
+
+[[nodiscard]] Formula trades(double beta, double smoothing) {
+  return [=](const Values& clean, const Values& attacked, std::size_t label) {
+    const Values p = softmax(clean), q = softmax(attacked);
+    double loss = beta * divergence(p, q);
+    for (std::size_t k = 0; k < p.size(); ++k)
+      loss -= ((k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(p.size())) * std::log(p[k]);
+    return loss;
+  };
+}
+
+[[nodiscard]] Formula mart(double beta) {
+  return [=](const Values& clean, const Values& attacked, std::size_t label) {
+    const Values p = softmax(clean), q = softmax(attacked);
+    double wrong = 0, apart = 0;
+    for (std::size_t k = 0; k < q.size(); ++k) {
+      if (k != label) wrong = std::max(wrong, q[k]);
+      apart += p[k] * (std::log(p[k]) - std::log(q[k] + 1e-12));
+    }
+    return -std::log(q[label]) - std::log(1.0001 - wrong + 1e-12) + beta * (1.0000001 - p[label]) * apart;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a divergence keeps its digits where the two predictions are close", "[loss][kernels]") {
+  constexpr std::size_t kSamples = 8, kClasses = 10;
+  const auto clean = random_values(kSamples * kClasses, 1, -3, 3);
+  const std::vector<std::int32_t> labels(kSamples, 4);
+  for (const float apart : {1e-2F, 1e-4F}) {
+    auto attacked = clean;
+    const auto moves = random_values(attacked.size(), 3, -apart, apart);
+    for (std::size_t i = 0; i < attacked.size(); ++i) attacked[i] += moves[i];
+    const Result found = result_of(*losses().at("trades")({.beta = 1}), attacked, clean, labels);
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(i * kClasses);
+      const auto row = [&](const std::vector<float>& of) {
+        return Values(of.begin() + at, of.begin() + at + static_cast<std::ptrdiff_t>(kClasses));
+      };
+      const Values p = softmax(row(clean)), q = softmax(row(attacked));
+      INFO(apart << ", sample " << i);
+      // One rounding to f32, and some of doubles of about 1.
+      CHECK(found.loss[0][i] == Approx(divergence(p, q)).epsilon(1e-6).margin(2e-15));
+      for (std::size_t c = 0; c < kClasses; ++c)
+        CHECK(found.gradient[0][i * kClasses + c] * kSamples == Approx(q[c] - p[c]).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("the gradients of TRADES and MART are the slopes of their losses", "[loss][kernels]") {
+  constexpr std::size_t kSamples = 16, kClasses = 7;
+  const auto clean = random_values(kSamples * kClasses, 1, -3, 3),
+             attacked = random_values(kSamples * kClasses, 2, -3, 3);
+  std::vector<std::int32_t> labels;
+  for (std::size_t i = 0; i < kSamples; ++i) labels.push_back(static_cast<std::int32_t>(i % kClasses));
+  const auto slopes_of = [&](const char* name, const LossOptions& options, const Formula& formula) {
+    const Result found = result_of(*losses().at(name)(options), attacked, clean, labels);
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(i * kClasses);
+      const auto row = [&](const std::vector<float>& of) {
+        return Values(of.begin() + at, of.begin() + at + static_cast<std::ptrdiff_t>(kClasses));
+      };
+      const double unit = rounding_of(&clean[i * kClasses], &attacked[i * kClasses], kClasses) * (1 + options.beta);
+      for (std::size_t c = 0; c < kClasses; ++c)
+        for (std::size_t k = 0; k < 2; ++k) {
+          // Central differences in double: the third derivative times h^2/6 is below 1e-9, rounding below 1e-10.
+          constexpr double kStep = 1e-5;
+          const auto loss = [&](double by) {
+            Values z = row(clean), z_adv = row(attacked);
+            (k == 0 ? z_adv : z)[c] += by;
+            return formula(z, z_adv, static_cast<std::size_t>(labels[i]));
+          };
+          const double slope = (loss(kStep) - loss(-kStep)) / (2 * kStep) / kSamples;
+          INFO(name << ", sample " << i << ", class " << c << (k == 0 ? ", attacked" : ", clean"));
+          CHECK(std::abs(found.gradient[k][i * kClasses + c] - slope) <= unit / kSamples + 1e-9);
+        }
+    }
+  };
+  slopes_of("trades", {.beta = 6, .smoothing = 0.1}, trades(6, 0.1));
+  slopes_of("mart", {.beta = 5}, mart(5));
+}
+
+TEST_CASE("the published formulas' numbers of two predictions", "[loss][kernels]") {
+  // Computed in double precision from the formulas, to ten digits; f32 is to be within some units.
+  const std::vector<float> clean = {2, 1, 0.5F, -1}, attacked = {1, 1.5F, 0.5F, 0};
+  const double unit = rounding_of(clean.data(), attacked.data(), 4);
+  const auto near = [&](const Values& found, const Values& right, double weight = 1) {
+    REQUIRE(found.size() == right.size());
+    for (std::size_t k = 0; k < found.size(); ++k) CHECK(std::abs(found[k] - right[k]) <= unit * weight);
+  };
+  const auto of = [&](const char* name, const LossOptions& options, std::int32_t label) {
+    return result_of(*losses().at(name)(options), attacked, clean, {label});
+  };
+  const Result kl = of("kl", {.beta = 1}, 0);
+  near(kl.loss[0], {0.2591696736});
+  near(kl.loss[1], {0.4951818981});
+  near(kl.gradient[0], {-0.3334556929, 0.2308464159, 0.0314161815, 0.0711930955});
+  near(of("cross_entropy", {.lambda = 1}, 0).loss[0], {1.2873386717});
+  near(of("trades", {.beta = 1, .smoothing = 0.1}, 0).loss[1], {0.6326818981});
+  const Result trades = of("trades", {.beta = 6}, 0);
+  CHECK(std::abs(6 * trades.loss[0][0] + trades.loss[1][0] - 2.0501999399) <= 7 * unit);
+  // What the divergence alone adds to the gradient by the clean logits.
+  const Result entropy = of("trades", {.beta = 0}, 0), both = of("trades", {.beta = 1}, 0);
+  Values added = both.gradient[1];
+  for (std::size_t k = 0; k < 4; ++k) added[k] -= entropy.gradient[1][k];
+  near(added, {0.3248343380, -0.2168118523, -0.0635085779, -0.0445139077}, 2);
+  for (const auto& [label, right] : {std::pair{0, 2.4003048876}, {1, 2.1154796090}}) {
+    const Result mart = of("mart", {.beta = 5}, label);
+    CHECK(std::abs(mart.loss[0][0] + 5 * mart.loss[1][0] - right) <= 6 * unit);
+  }
+}
+
+TEST_CASE("an attack climbs the loss's own goal: a divergence with soft labels, where there is no label or in TRADES",
+          "[loss][kernels]") {
+  const std::vector<float> clean = {2, 1, 0.5F, -1, 0, 3, 1, 1}, attacked = {1, 1.5F, 0.5F, 0, 1, 2, 2, 0};
+  const std::vector<std::int32_t> labels = {0, -1};
+  const auto climbed = [&](SampleLoss* loss) {
+    const Shared<float> values = shared(attacked), reference = shared(clean);
+    const Shared<std::int32_t> on_device = shared(labels);
+    Shared<float> losses(2), correct(2), gradient(8);
+    loss({.device = kernel_backend().device(),
+          .values = values.data(),
+          .labels = on_device.data(),
+          .n = 2,
+          .classes = 4,
+          .loss = losses.data(),
+          .correct = correct.data(),
+          .gradient = gradient.data(),
+          .reference = reference.data()},
+         2.0F);
+    kernel_backend().wait();
+    return std::pair{wide(losses), wide(gradient)};
+  };
+  const auto [divergences, by_divergence] = climbed(losses().at("trades")({})->goal().loss);
+  const auto [mixed, by_mixed] = climbed(losses().at("cross_entropy")({.lambda = 1, .unlabelled = true})->goal().loss);
+  const auto [entropies, by_entropy] = climbed(losses().at("mart")({})->goal().loss);
+  CHECK(divergences[0] == Approx(0.2591696736).epsilon(1e-5));
+  CHECK(by_divergence[0] == Approx(2 * -0.3334556929).epsilon(1e-5));
+  CHECK(entropies[0] == Approx(1.2873386717).epsilon(1e-6));
+  CHECK(entropies[1] == 0);
+  CHECK(mixed == Values{entropies[0], divergences[1]});
+  CHECK(std::equal(by_mixed.begin(), by_mixed.begin() + 4, by_entropy.begin()));
+  CHECK(std::equal(by_mixed.begin() + 4, by_mixed.end(), by_divergence.begin() + 4));
+  CHECK(std::all_of(by_entropy.begin() + 4, by_entropy.end(), [](double g) { return g == 0; }));
+  CHECK(!losses().at("cross_entropy")({.lambda = 1})->goal().reference);
+  CHECK(losses().at("trades")({})->goal().reference);
+}

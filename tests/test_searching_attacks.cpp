@@ -1,0 +1,1283 @@
+// The attacks that look for a misclassified image: auto-PGD, FAB, Square. Their loops are templates: here they also run
+// in double precision, on problems of the host.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocations.hpp"
+#include "assess/evaluation.hpp"
+#include "attack/fab_loop.hpp"
+#include "attack/square_loop.hpp"
+#include "catch.hpp"
+#include "data_path.hpp"
+#include "device.hpp"
+#include "golden_case.hpp"
+#include "margin.hpp"
+#include "random_values.hpp"
+#include "replica/frozen_objective.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+struct Host {};
+/// The loop of kernels on it, which the attacks' templates find by their argument.
+template <class F>
+void each(const Host&, std::int64_t n, const F& f) {
+  for (std::int64_t i = 0; i < n; ++i) f(i);
+}
+
+/// What an attack sees, in the precision T, with a network of the test's. Images in CHW order.
+template <class T>
+struct Problem {
+  using Forward = std::function<void(const T* x, T* z)>;
+  using Backward = std::function<void(const T* x, const T* dz, T* dx)>;  // adds nothing: overwrites
+  using Loss = std::function<void(Problem&)>;                            // losses, right, and dz
+
+  Problem(const Layout& l, int samples, int k, std::vector<T> images) : layout(l), n(samples), classes(k) {
+    const auto size = static_cast<std::size_t>(n * l.elements()), rows = static_cast<std::size_t>(n);
+    x = std::move(images);
+    asked_at.resize(size);
+    perturbation.resize(size);
+    gradients.resize(size);
+    z.resize(rows * static_cast<std::size_t>(k));
+    dz.resize(z.size());
+    loss_values.resize(rows);
+    right.resize(rows);
+    wrong.resize(rows);
+    ids.resize(rows);
+    std::iota(ids.begin(), ids.end(), 0);
+    through.resize(rows);
+    aims.resize(rows);
+    scratch_stride = static_cast<std::int64_t>(size) + 100 * n;
+    memory.resize(static_cast<std::size_t>(4 * scratch_stride));
+    clean = x.data();
+    x_adv = asked_at.data();
+    eta = perturbation.data();
+    dx = gradients.data();
+    labels = wrong.data();
+    targets = aims.data();
+    sample_ids = ids.data();
+    logits = z.data();
+    losses = loss_values.data();
+    correct = right.data();
+    scratch = memory.data();
+    done = through.data();
+  }
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+  virtual ~Problem() = default;
+
+  void gradient() { look(true); }
+  void forward() { look(false); }
+  [[nodiscard]] int live() const { return n; }
+  virtual void look(bool with_gradient) {
+    const std::int64_t pixels = layout.elements();
+    for (int k = 0; k < n; ++k) net(x_adv + k * pixels, z.data() + k * classes);
+    loss(*this);
+    if (with_gradient)
+      for (int k = 0; k < n; ++k) back(x_adv + k * pixels, dz.data() + k * classes, gradients.data() + k * pixels);
+    record();
+  }
+  void record() {
+    asked.push_back(asked_at);
+    values.push_back(loss_values);
+    rights.push_back(right);
+  }
+
+  Host device;
+  Layout layout;
+  int n, classes;
+  const T* clean;
+  T *x_adv, *eta;
+  const T *start = nullptr, *dx;
+  T scale = 1;
+  const std::int32_t* labels;
+  std::int32_t* targets;
+  const std::int64_t* sample_ids;
+  std::uint64_t seed = 11;
+  Purpose purpose = Purpose::evaluation_start;
+  std::uint32_t time = 0;
+  int run = 0;
+  const T *logits, *losses, *correct;
+  T* scratch;
+  std::int64_t scratch_stride;
+  std::int32_t* done;
+
+  Forward net;
+  Backward back;
+  Loss loss;
+  std::vector<T> x, asked_at, perturbation, gradients, z, dz, loss_values, right, memory;
+  std::vector<std::int32_t> wrong, through, aims;
+  std::vector<std::int64_t> ids;
+  std::vector<std::vector<T>> asked, values, rights;  ///< by call: where, and what came out
+};
+
+/// Written apart from the program's own, which is float only.
+template <class T>
+void plain_cross_entropy(Problem<T>& p) {
+  for (int n = 0; n < p.n; ++n) {
+    const T* z = p.logits + n * p.classes;
+    const T* top = std::max_element(z, z + p.classes);
+    T total = 0;
+    for (int k = 0; k < p.classes; ++k) total += std::exp(z[k] - *top);
+    const auto row = static_cast<std::size_t>(n);
+    p.loss_values[row] = std::log(total) + *top - z[p.labels[n]];
+    p.right[row] = top - z == p.labels[n] ? T{1} : T{0};
+    for (int k = 0; k < p.classes; ++k)
+      p.dz[row * static_cast<std::size_t>(p.classes) + static_cast<std::size_t>(k)] =
+          std::exp(z[k] - *top) / total - (k == p.labels[n] ? T{1} : T{0});
+  }
+}
+
+template <class T>
+typename Problem<T>::Loss margin_of(kernels::Divisor divisor, bool targeted) {
+  return [=](Problem<T>& p) {
+    each(
+        p.device, p.n,
+        kernels::MarginLoss<T>{p.logits, p.labels, targeted ? p.targets : nullptr, p.loss_values.data(), p.right.data(),
+                               p.dz.data(), p.classes, T{1}, std::numeric_limits<T>::infinity(), divisor});
+  };
+}
+
+constexpr Layout kImage{3, 5, 5, 1};
+constexpr int kSamples = 6, kHidden = 16, kClasses = 10, kDirections = 4;
+const auto kPixels = static_cast<std::size_t>(kImage.elements());
+
+std::vector<float> formula(std::uint32_t array, std::size_t count, const std::function<double(double)>& value) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = static_cast<float>(value(fmix32(static_cast<std::uint32_t>(i) + 0x9E3779B9U * array) / 4294967296.0));
+  return values;
+}
+double half(double u) { return (2 * u - 1) / 2; }
+double whole(double u) { return 2 * u - 1; }
+
+/// The network, images and labels of tests/golden/make_attack_golden.py.
+struct Case {
+  Hdf5File file = Hdf5File::open(data_path("golden/attacks.h5"), ExitCode::data);
+  double eps = file.real("/", "eps").value();
+  std::vector<float> w1 = formula(0, kHidden*kPixels,
+                                  [](double u) { return (2 * u - 1) * 1.5 / std::sqrt(double(kPixels)); }),
+                     b1 = formula(1, kHidden, half), w2 = formula(2, kClasses*kHidden, whole),
+                     b2 = formula(3, kClasses, half), images = formula(4, kSamples*kPixels, [](double u) { return u; }),
+                     directions = formula(5, kDirections*kPixels, whole);
+  std::vector<std::int64_t> labels = read<std::int64_t>("labels"), ids = read<std::int64_t>("ids");
+
+  template <class T>
+  [[nodiscard]] std::vector<T> read(const std::string& name) const {
+    Shape shape;
+    return file.read<T>(name, shape);
+  }
+
+  template <class T>
+  void hidden(const T* x, T* h) const {
+    for (std::size_t j = 0; j < kHidden; ++j) {
+      T sum = b1[j];
+      for (std::size_t i = 0; i < kPixels; ++i) sum += w1[j * kPixels + i] * x[i];
+      h[j] = std::tanh(sum);
+    }
+  }
+  template <class T>
+  void logits(const T* x, T* z) const {
+    T h[kHidden];
+    hidden(x, h);
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      z[k] = b2[k];
+      for (std::size_t j = 0; j < kHidden; ++j) z[k] += w2[k * kHidden + j] * h[j];
+    }
+  }
+  template <class T>
+  void gradient(const T* x, const T* dz, T* dx) const {
+    T h[kHidden];
+    hidden(x, h);
+    std::fill_n(dx, kPixels, T{0});
+    for (std::size_t j = 0; j < kHidden; ++j) {
+      T sum = 0;
+      for (std::size_t k = 0; k < kClasses; ++k) sum += dz[k] * w2[k * kHidden + j];
+      sum *= 1 - h[j] * h[j];
+      for (std::size_t i = 0; i < kPixels; ++i) dx[i] += sum * w1[j * kPixels + i];
+    }
+  }
+
+  [[nodiscard]] std::unique_ptr<Problem<double>> problem(Problem<double>::Loss loss) const {
+    auto p = std::make_unique<Problem<double>>(kImage, kSamples, kClasses,
+                                               std::vector<double>(images.begin(), images.end()));
+    p->net = [this](const double* x, double* z) { logits(x, z); };
+    p->back = [this](const double* x, const double* dz, double* dx) { gradient(x, dz, dx); };
+    p->loss = std::move(loss);
+    std::copy(labels.begin(), labels.end(), p->wrong.begin());
+    std::copy(ids.begin(), ids.end(), p->ids.begin());
+    return p;
+  }
+  /// The golden file's view of images: their products with its directions.
+  [[nodiscard]] std::vector<double> seen(const std::vector<double>& all) const {
+    std::vector<double> products;
+    for (std::size_t n = 0; n < kSamples; ++n)
+      for (std::size_t d = 0; d < kDirections; ++d)
+        products.push_back(std::inner_product(all.begin() + static_cast<std::ptrdiff_t>(n * kPixels),
+                                              all.begin() + static_cast<std::ptrdiff_t>((n + 1) * kPixels),
+                                              directions.begin() + static_cast<std::ptrdiff_t>(d * kPixels), 0.0));
+    return products;
+  }
+  /// The largest difference between `ours` and the expected numbers from `at` on.
+  [[nodiscard]] static double off(const std::vector<double>& ours, const std::vector<double>& expected,
+                                  std::size_t at = 0) {
+    double most = 0;
+    for (std::size_t i = 0; i < ours.size(); ++i) most = std::max(most, std::abs(ours[i] - expected.at(at + i)));
+    return most;
+  }
+  void check_result(const Problem<double>& p, const std::string& name) const {
+    const auto done = read<std::int64_t>(name + "/done");
+    CHECK(std::equal(done.begin(), done.end(), p.through.begin()));
+    CHECK(off(seen(p.asked_at), read<double>(name + "/found")) <= 1e-9);
+    for (std::size_t i = 0; i < p.x.size(); ++i) REQUIRE(p.perturbation[i] == p.asked_at[i] - p.x[i]);
+  }
+};
+
+/// The same network in float on the device's memory, in any layout.
+class NetObjective final : public Objective {
+ public:
+  NetObjective(const Case& c, const std::vector<int>& samples, const Layout& l, int k = kClasses)
+      : case_(c),
+        x_(samples.size() * kPixels),
+        x_adv_(x_.size()),
+        eta_(x_.size()),
+        dx_(x_.size()),
+        logits_(samples.size() * static_cast<std::size_t>(k)),
+        dlogits_(logits_.size()),
+        losses_(samples.size()),
+        correct_(samples.size()),
+        scratch_(4 * x_.size()),
+        labels_(samples.size()),
+        targets_(samples.size(), -1),
+        done_(samples.size(), -1),
+        ids_(samples.size()),
+        plain_(kPixels),
+        plain_dx_(kPixels) {
+    device = kernel_backend().device();
+    layout = l;
+    n = static_cast<int>(samples.size());
+    classes = k;
+    for (std::size_t s = 0; s < samples.size(); ++s) {
+      const auto from = static_cast<std::size_t>(samples[s]);
+      for (std::size_t i = 0; i < kPixels; ++i) x_[place(s, i)] = c.images[from * kPixels + i];
+      labels_[s] = static_cast<std::int32_t>(c.labels[from]) % k;
+      ids_[s] = c.ids[from];
+    }
+    clean = x_.data();
+    x_adv = x_adv_.data();
+    eta = eta_.data();
+    dx = dx_.data();
+    labels = labels_.data();
+    targets = targets_.data();
+    sample_ids = ids_.data();
+    seed = 11;
+    purpose = Purpose::evaluation_start;
+    logits = logits_.data();
+    losses = losses_.data();
+    correct = correct_.data();
+    scratch = scratch_.data();
+    scratch_stride = static_cast<std::int64_t>(x_.size());
+    done = done_.data();
+  }
+  void gradient() override { look(true); }
+  void forward() override { look(false); }
+
+  /// Sample s of the result, in CHW order.
+  [[nodiscard]] std::vector<float> result(std::size_t s, const Shared<float>& of) const {
+    std::vector<float> image(kPixels);
+    for (std::size_t i = 0; i < kPixels; ++i) image[i] = of[place(s, i)];
+    return image;
+  }
+  [[nodiscard]] std::vector<float> x_adv_of(std::size_t s) const { return result(s, x_adv_); }
+  [[nodiscard]] std::vector<float> eta_of(std::size_t s) const { return result(s, eta_); }
+  [[nodiscard]] std::vector<float> x_of(std::size_t s) const { return result(s, x_); }
+  [[nodiscard]] const Shared<std::int32_t>& through() const { return done_; }
+  [[nodiscard]] const Shared<std::int32_t>& aims() const { return targets_; }
+  [[nodiscard]] const Shared<float>& right() const { return correct_; }
+
+  std::vector<std::vector<float>>* record = nullptr;         ///< x_adv of each sample and call, in CHW order
+  std::vector<std::vector<float>>* record_losses = nullptr;  ///< of each call
+  int calls = 0;
+
+ private:
+  [[nodiscard]] std::size_t place(std::size_t s, std::size_t i) const {
+    const int hw = kImage.h * kImage.w, at = static_cast<int>(i);
+    return static_cast<std::size_t>(
+        layout.offset(static_cast<std::int64_t>(s), at / hw, at % hw / kImage.w, at % kImage.w));
+  }
+  void look(bool with_gradient) {
+    kernel_backend().wait();
+    ++calls;
+    float z[kClasses], dz[kClasses] = {};
+    for (std::size_t s = 0; s < static_cast<std::size_t>(n); ++s) {
+      for (std::size_t i = 0; i < kPixels; ++i) plain_[i] = x_adv_[place(s, i)];
+      case_.logits(plain_.data(), z);
+      std::copy_n(z, classes, logits_.begin() + static_cast<std::ptrdiff_t>(s) * classes);
+      if (record != nullptr) record->push_back(plain_);
+    }
+    loss({.device = device,
+          .values = logits_.data(),
+          .labels = labels,
+          .targets = targets,
+          .n = n,
+          .classes = classes,
+          .loss = losses_.data(),
+          .correct = correct_.data(),
+          .gradient = with_gradient ? dlogits_.data() : nullptr},
+         1.0F);
+    kernel_backend().wait();
+    if (record_losses != nullptr) record_losses->emplace_back(losses_.begin(), losses_.end());
+    if (!with_gradient) return;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(n); ++s) {
+      for (std::size_t i = 0; i < kPixels; ++i) plain_[i] = x_adv_[place(s, i)];
+      std::copy_n(dlogits_.begin() + static_cast<std::ptrdiff_t>(s) * classes, classes, dz);
+      case_.gradient(plain_.data(), dz, plain_dx_.data());
+      for (std::size_t i = 0; i < kPixels; ++i) dx_[place(s, i)] = plain_dx_[i];
+    }
+  }
+
+  const Case& case_;
+  Shared<float> x_, x_adv_, eta_, dx_, logits_, dlogits_, losses_, correct_, scratch_;
+  Shared<std::int32_t> labels_, targets_, done_;
+  Shared<std::int64_t> ids_;
+  std::vector<float> plain_, plain_dx_;
+};
+
+const std::vector<std::string> kSearching = {"apgd-ce", "apgd-dlr", "apgd-t", "fab", "fab-t", "square"};
+const std::vector<int> kAll = {0, 1, 2, 3, 4, 5};
+
+void perturb(const Attack& attack, Objective& o) {
+  o.loss = cross_entropy;
+  attack.perturb(o);
+  kernel_backend().wait();
+}
+
+/// The quantile that chi-square with `freedom` degrees exceeds with probability e^-20 at most: Laurent and Massart,
+/// Annals of Statistics 28 (2000), lemma 1.
+double chi_square_bound(double freedom) { return freedom + 2 * std::sqrt(20 * freedom) + 2 * 20; }
+double chi_square(const std::vector<double>& counts) {
+  const double expected = std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(counts.size());
+  double sum = 0;
+  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
+  // Vectors with seven digits.
+  constexpr double kDigits = 6e-8;
+  const std::vector<double> z = {2, 1, .5, -1, .25};
+  const auto at = [&](int y, int t, kernels::Divisor divisor, std::vector<double>* gradient = nullptr) {
+    const std::int32_t label = y, target = t;
+    double loss, correct, d[5];
+    kernels::MarginLoss<double>{
+        z.data(), &label, t < 0 ? nullptr : &target, &loss, &correct, d, 5, 1, std::numeric_limits<double>::infinity(),
+        divisor}(0);
+    CHECK(correct == (y == 0 ? 1 : 0));
+    if (gradient != nullptr) gradient->assign(d, d + 5);
+    return loss;
+  };
+  using kernels::Divisor;
+  const auto close = [&](const std::vector<double>& ours, const std::vector<double>& expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(std::abs(ours[i] - expected[i]) <= kDigits);
+  };
+  std::vector<double> d;
+  CHECK(std::abs(at(0, -1, Divisor::third, &d) + .6666667) <= kDigits);
+  close(d, {-.2222222, .6666667, -.4444444, 0, 0});
+  CHECK(std::abs(at(1, -1, Divisor::third) - .6666667) <= kDigits);
+  CHECK(std::abs(at(3, -1, Divisor::third) - 2) <= kDigits);
+  CHECK(std::abs(at(0, 1, Divisor::third_and_fourth, &d) + .6153846) <= kDigits);
+  close(d, {-.2366864, .6153846, -.1893491, 0, -.1893491});
+  CHECK(std::abs(at(0, 3, Divisor::third_and_fourth) + 1.8461538) <= kDigits);
+  CHECK(std::abs(at(1, 0, Divisor::third_and_fourth) - .6153846) <= kDigits);
+  CHECK(std::abs(at(2, 4, Divisor::third_and_fourth) + .1538462) <= kDigits);
+  CHECK(at(0, -1, Divisor::one, &d) == -1);
+  close(d, {-1, 1, 0, 0, 0});
+  CHECK(at(3, -1, Divisor::one) == 3);
+
+  // Against finite differences, of which the error is h^2 = 1e-10 times third derivatives of order 1, and 1e-16/h.
+  const auto values = random_values(200 * 6, 3, -3, 3);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<double> random(values.begin() + trial * 6, values.begin() + trial * 6 + 6);
+    const std::int32_t y = trial % 6, t = (trial / 6 + 1 + y) % 6;
+    const Divisor divisor = trial % 3 == 0 ? Divisor::one : trial % 3 == 1 ? Divisor::third : Divisor::third_and_fourth;
+    const bool targeted = trial % 2 == 0 && t != y;
+    const auto value = [&](const std::vector<double>& logits, double* gradient) {
+      double loss, correct;
+      kernels::MarginLoss<double>{logits.data(),
+                                  &y,
+                                  targeted ? &t : nullptr,
+                                  &loss,
+                                  &correct,
+                                  gradient,
+                                  6,
+                                  1,
+                                  std::numeric_limits<double>::infinity(),
+                                  divisor}(0);
+      return loss;
+    };
+    std::vector<double> sorted = random;
+    std::sort(sorted.begin(), sorted.end());
+    bool apart = true;  // h does not change the order
+    for (std::size_t k = 1; k < 6; ++k) apart = apart && sorted[k] - sorted[k - 1] > 0.02;
+    if (!apart) continue;
+    double gradient[6];
+    (void)value(random, gradient);
+    for (std::size_t k = 0; k < 6; ++k) {
+      constexpr double h = 1e-5;
+      std::vector<double> up = random, down = random;
+      up[k] += h;
+      down[k] -= h;
+      const double slope = (value(up, nullptr) - value(down, nullptr)) / (2 * h);
+      REQUIRE(std::abs(slope - gradient[k]) <= 1e-4 * (1 + std::abs(gradient[k])));
+    }
+  }
+
+  const std::int32_t unknown = -1;
+  double of_unknown = 9, right = 9, slopes[5] = {9, 9, 9, 9, 9};
+  kernels::MarginLoss<double>{
+      z.data(),      &unknown, nullptr, &of_unknown, &right, slopes, 5, 1, std::numeric_limits<double>::infinity(),
+      Divisor::third}(0);
+  CHECK((of_unknown == 0 && right == -1));
+  CHECK(std::all_of(slopes, slopes + 5, [](double slope) { return slope == 0; }));
+
+  // Carlini and Wagner's margin stops at its confidence.
+  for (const double cap : {2.5, 3.5}) {
+    const std::int32_t y = 3;
+    double loss, correct, gradient[5];
+    kernels::MarginLoss<double>{z.data(), &y, nullptr, &loss, &correct, gradient, 5, 1, cap, Divisor::one}(0);
+    CHECK(loss == std::min(cap, 3.0));
+    CHECK(gradient[0] == (cap < 3 ? 0 : 1));
+    CHECK(gradient[3] == (cap < 3 ? 0 : -1));
+  }
+}
+
+TEST_CASE("A target is the class of its rank, the first of equal ones first", "[attack][cpu]") {
+  const std::vector<float> z = {1, 3, 2, 3, 1};
+  std::vector<int> order;
+  for (int rank = 0; rank < 5; ++rank) order.push_back(kernels::class_of_rank(z.data(), 5, rank));
+  CHECK(order == std::vector<int>{1, 3, 2, 0, 4});
+  const std::vector<float> none(5, std::nanf(""));
+  for (int rank = 0; rank < 5; ++rank) {
+    const int some = kernels::class_of_rank(none.data(), 5, rank);
+    CHECK((some >= 0 && some < 5));
+  }
+  const kernels::LargestFour top = kernels::largest_four(z.data(), 5), few = kernels::largest_four(z.data(), 2);
+  CHECK(std::vector<int>(top.at, top.at + 4) == std::vector<int>{1, 3, 2, 0});
+  CHECK(std::vector<int>(few.at, few.at + 4) == std::vector<int>{1, 0, -1, -1});
+}
+
+TEST_CASE("The checkpoints of auto-PGD", "[attack][cpu]") {
+  const auto checkpoints = [](int iterations) {
+    ApgdWindows windows(iterations);
+    std::vector<int> all;
+    for (int k = 1; k <= iterations; ++k)
+      if (windows.next() > 0) all.push_back(k);
+    return all;
+  };
+  CHECK(checkpoints(100) == std::vector<int>{22, 41, 57, 70, 80, 87, 93, 99});
+  CHECK(checkpoints(50) == std::vector<int>{11, 21, 30, 38, 45});
+  const auto twenty = checkpoints(20), ten = checkpoints(10);
+  CHECK(std::vector<int>(twenty.begin(), twenty.begin() + 4) == std::vector<int>{4, 7, 9, 10});
+  CHECK(twenty.back() == 20);
+  CHECK(ten == std::vector<int>{2, 3, 4, 5, 6, 7, 8, 9, 10});
+}
+
+TEST_CASE("Auto-PGD in one dimension", "[attack][cpu]") {
+  /// -(x - peak)^2, never misclassified.
+  struct Parabola final : Problem<double> {
+    explicit Parabola(double at) : Problem({1, 1, 1, 1}, 1, 2, {.5}), peak(at) { right[0] = 1; }
+    void look(bool) override {
+      const double away = asked_at[0] - peak;
+      loss_values[0] = -away * away;
+      gradients[0] = -2 * away;
+      record();
+    }
+    double peak;
+  };
+  constexpr double kDigits = 1e-12;  // of the vectors
+  const double start = -.1;
+  Parabola p(.53);
+  p.start = &start;
+  apgd(p, {.eps = .1, .best_loss = true});
+  REQUIRE(p.asked.size() == 101);
+  const std::vector<std::pair<std::size_t, double>> vector = {{0, .4},
+                                                              {1, .6},
+                                                              {2, .5},
+                                                              {3, .55},
+                                                              {4, .45},
+                                                              {5, .5375},
+                                                              {6, .45625},
+                                                              {22, .457142829895},
+                                                              {23, .461160707474},
+                                                              {41, .588172463857},
+                                                              {100, .529701175714}};
+  for (const auto& [step, value] : vector) {
+    INFO("step " << step);
+    CHECK(std::abs(p.asked[step][0] - value) <= kDigits);
+  }
+  CHECK(std::abs(p.asked_at[0] - .530011310602) <= kDigits);                                      // the best one
+  CHECK(std::abs(p.memory[static_cast<std::size_t>(3 * p.scratch_stride)] - .2 / 256) <= 1e-17);  // halved eight times
+
+  Parabola edge(.7);
+  edge.start = &start;
+  apgd(edge, {.eps = .1});
+  for (std::size_t step = 1; step <= 100; ++step) CHECK(std::abs(edge.asked[step][0] - .6) <= kDigits);
+  CHECK(edge.through[0] == 0);
+  CHECK(edge.asked_at[0] == .5);  // the clean image
+}
+
+TEST_CASE("Auto-PGD on a linear network", "[attack][cpu]") {
+  const double w[4][3] = {{2, -1, .5}, {-1, 1.5, 0}, {0, .5, -2}, {.5, .5, .5}}, b[4] = {.5, 0, .3, -.4};
+  const auto linear = [&](Problem<double>::Loss loss) {
+    auto p = std::make_unique<Problem<double>>(Layout{1, 1, 3, 1}, 1, 4, std::vector<double>{.6, .3, .7});
+    p->net = [&w, &b](const double* x, double* z) {
+      for (int k = 0; k < 4; ++k) z[k] = w[k][0] * x[0] + w[k][1] * x[1] + w[k][2] * x[2] + b[k];
+    };
+    p->back = [&w](const double*, const double* dz, double* dx) {
+      for (int i = 0; i < 3; ++i) dx[i] = dz[0] * w[0][i] + dz[1] * w[1][i] + dz[2] * w[2][i] + dz[3] * w[3][i];
+    };
+    p->loss = std::move(loss);
+    return p;
+  };
+  constexpr double kDigits = 6e-11;
+  const std::vector<double> start = {-.1, .1, -.1};
+  const auto at = [](const std::vector<double>& ours, double a, double b1, double c) {
+    return std::abs(ours[0] - a) + std::abs(ours[1] - b1) + std::abs(ours[2] - c) <= 1e-12;
+  };
+  const auto ce = linear(plain_cross_entropy<double>);
+  ce->start = start.data();
+  apgd(*ce, {.eps = .2});
+  for (std::size_t step = 1; step <= 100; ++step) CHECK(at(ce->asked[step], .4, .5, .5));
+  CHECK(std::abs(ce->values.back()[0] - .7848517848) <= kDigits);
+  CHECK(ce->through[0] == 0);
+  CHECK(at(ce->asked_at, .6, .3, .7));
+
+  const int order[] = {3, 1, 2};
+  for (int rank = 1; rank <= 3; ++rank) {
+    const auto p = linear(margin_of<double>(kernels::Divisor::third_and_fourth, true));
+    p->start = start.data();
+    apgd(*p, {.eps = .2, .rank = rank});
+    REQUIRE(p->asked.size() == 102);  // the clean image first
+    const int target = order[rank - 1];
+    CHECK(p->aims[0] == target);
+    CHECK(p->through[0] == 0);
+    const std::vector<double>&last = p->asked.back(), &loss = p->values.back();
+    if (target == 1) CHECK(at(last, .4, .5, .9));
+    if (target == 1) CHECK(std::abs(loss[0] + .5294117647) <= kDigits);
+    if (target == 2) CHECK(at(last, .8, .1, .5));
+    if (target == 2) CHECK(std::abs(loss[0] + 1) <= kDigits);
+    if (target == 3) {
+      CHECK(at(p->asked[2], .8, .5, .9));
+      CHECK(at(p->asked[3], .575, .5, .9));
+      CHECK(at(p->asked[4], .4, .5, .9));
+      CHECK(std::abs(loss[0] + .4411764706) <= kDigits);
+    }
+  }
+}
+
+namespace {
+
+/// The moves of points q onto <w, .> = c by FAB's projection, in the precision T: both rows of a problem whose image
+/// and iterate are q.
+template <class T>
+std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, int row, T* radius = nullptr) {
+  Problem<T> p({1, 1, static_cast<int>(q.size()), 1}, 1, 2, q);
+  p.asked_at = q;
+  p.x_adv = p.asked_at.data();
+  Scratch<Problem<T>> scratch(p, 0);
+  const auto state = fab_state(scratch);
+  double df = -double(c);
+  for (std::size_t i = 0; i < q.size(); ++i) df += double(w[i]) * double(q[i]);
+  state.df[0] = static_cast<T>(df);
+  const kernels::Strips strips{p.layout.elements()};
+  std::vector<T> partial(static_cast<std::size_t>(6 * strips.per_image()));
+  fab_project(p, strips, state, w.data(), partial.data());
+  std::vector<T> moves;
+  for (std::size_t i = 0; i < q.size(); ++i)
+    moves.push_back(kernels::fab_move(q[i], w[i], state.side[row], state.radius[row]));
+  if (radius != nullptr) *radius = state.radius[row];
+  return moves;
+}
+
+}  // namespace
+
+TEST_CASE("FAB's projection has its values", "[attack][cpu]") {
+  struct Vector {
+    std::vector<double> q, w;
+    double c;
+    std::vector<double> d;
+  };
+  const std::vector<double> low = {.2, .9, .5}, w = {1, -2, .5};
+  const std::vector<Vector> vectors = {{{.5, .5, .5}, w, .2, {.1285714, -.1285714, .1285714}},
+                                       {low, w, -.5, {.2428571, -.2428571, .2428571}},
+                                       {low, w, -1.6, {-.0714286, .0714286, -.0714286}},
+                                       {low, w, 1.2, {.7666667, -.7666667, .5}},
+                                       {low, w, 3, {.8, -.9, .5}},
+                                       {{.95, .5, .1, .4}, {2, 1, -1, 0}, 2.9, {.05, .4, -.1, 0}}};
+  for (const Vector& v : vectors)
+    for (const int row : {0, 1}) {
+      double radius = 0;
+      const auto d = project(v.q, v.w, v.c, row, &radius);
+      double most = 0;
+      for (std::size_t i = 0; i < d.size(); ++i) {
+        INFO("c " << v.c << " pixel " << i << ": " << d[i]);
+        CHECK(std::abs(d[i] - v.d[i]) <= 6e-8);
+        most = std::max(most, std::abs(d[i]));
+      }
+      CHECK(radius == most);
+    }
+}
+
+TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reaches the plane", "[attack][cpu]", float,
+                   double) {
+  // What the precision of sums of 200 products below 2 allows; double: of the inputs' and the radius's rounding.
+  constexpr double kError = std::is_same_v<TestType, float> ? 200 * 0x1p-22 : 200 * 0x1p-51;
+  constexpr std::size_t kCount = 150;  // three strips
+  int at_faces = 0, unreachable = 0;
+  for (std::uint32_t trial = 0; trial < 300; ++trial) {
+    const auto a = random_values(kCount, 2 * trial + 1, -0.3F, 1.3F), b = random_values(kCount, 2 * trial + 2);
+    std::vector<TestType> q, w;
+    double now = 0, low = 0, high = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      q.push_back(std::clamp(a[i], 0.0F, 1.0F));  // many at faces
+      w.push_back(i % 7 == 0 ? 0.0F : b[i] * b[i] * b[i]);
+      now += double(w[i]) * double(q[i]);
+      low += std::min(0.0, double(w[i]));
+      high += std::max(0.0, double(w[i]));
+    }
+    const double share = random_values(1, trial + 9000, -1.2F, 1.2F)[0];
+    const auto c = static_cast<TestType>(share < 0 ? now + share * (now - low) : now + share * (high - now));
+    TestType radius = 0;
+    const auto d = project<TestType>(q, w, c, static_cast<int>(trial % 2), &radius);
+    double there = 0, most = 0, room = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      there += double(w[i]) * (double(q[i]) + double(d[i]));
+      most = std::max(most, std::abs(double(d[i])));
+      REQUIRE((q[i] + d[i] >= -kError && q[i] + d[i] <= 1 + kError));
+      if (w[i] == 0) {
+        REQUIRE(d[i] == 0);
+        continue;
+      }
+      // All move the right way, as far as the radius or their face: no smaller radius would reach as far.
+      const bool up = (double(c) > now) == (w[i] > 0);
+      const TestType free = up ? 1 - q[i] : q[i];
+      room = std::max(room, double(free));
+      REQUIRE(std::abs(d[i]) == std::min(radius, free));
+      REQUIRE((d[i] == 0 || (d[i] > 0) == up));
+      at_faces += d[i] != 0 && free < radius;
+    }
+    if (std::abs(share) > 1.001) {
+      ++unreachable;
+      REQUIRE(double(radius) == room);
+    } else if (std::abs(share) < 0.999) {
+      REQUIRE(std::abs(there - double(c)) <= kError);
+    }
+    REQUIRE(most == double(radius));
+  }
+  CHECK(at_faces > 1000);
+  CHECK(unreachable > 20);
+}
+
+TEST_CASE("FAB misses what lies at the exact distance, by half a per cent", "[attack][cpu]") {
+  Problem<double> p({1, 1, 3, 1}, 1, 2, {.2, .9, .5});
+  p.net = [](const double* x, double* z) {
+    z[0] = 0;
+    z[1] = x[0] - 2 * x[1] + .5 * x[2] + .5;
+  };
+  p.back = [](const double*, const double* dz, double* dx) {
+    dx[0] = dz[1];
+    dx[1] = -2 * dz[1];
+    dx[2] = .5 * dz[1];
+  };
+  p.loss = margin_of<double>(kernels::Divisor::one, true);
+  fab(p, {.eps = .244, .rank = 1});
+  std::vector<double> distances;
+  for (std::size_t k = 1; k < p.asked.size(); ++k)
+    if (p.rights[k][0] == 0 && (k - 1) % 2 == 1)
+      distances.push_back(
+          std::max({std::abs(p.asked[k][0] - .2), std::abs(p.asked[k][1] - .9), std::abs(p.asked[k][2] - .5)}));
+  // Calls: the clean image, then gradient and label of each iteration.
+  REQUIRE(p.asked.size() == 201);
+  REQUIRE(distances.size() > 2);
+  CHECK(std::abs(distances[0] - .255) <= 1e-12);
+  CHECK(std::abs(distances[1] - .2441232227) <= 6e-11);
+  CHECK(*std::min_element(distances.begin(), distances.end()) >= distances[1] - 1e-12);
+  CHECK(std::abs(distances[1] / (.85 / 3.5) - 1.0052133) <= 6e-8);
+  CHECK(p.through[0] == 0);  // .2441 is more than .244
+  CHECK(p.asked_at == p.x);
+}
+
+TEST_CASE("Auto-PGD takes the golden path in double precision", "[attack][cpu]") {
+  const Case c;
+  const auto check = [&](const std::string& name, Searching attack, int rank, Problem<double>::Loss loss) {
+    INFO(name);
+    const auto p = c.problem(std::move(loss));
+    apgd(*p, {.eps = c.eps, .rank = rank, .attack = attack});
+    const auto where = c.read<double>(name + "/where"), value = c.read<double>(name + "/value");
+    const std::size_t first = rank > 0 ? 1 : 0;  // the clean image, to find the targets
+    REQUIRE(p->asked.size() == 101 + first);
+    for (std::size_t step = 0; step <= 100; ++step) {
+      INFO("step " << step);
+      REQUIRE(Case::off(c.seen(p->asked[first + step]), where, step * kSamples * kDirections) <= 1e-9);
+      REQUIRE(Case::off(p->values[first + step], value, step * kSamples) <= 1e-9);
+    }
+    c.check_result(*p, name);
+  };
+  using kernels::Divisor;
+  check("apgd_ce", Searching::apgd_ce, 0, plain_cross_entropy<double>);
+  check("apgd_dlr", Searching::apgd_dlr, 0, margin_of<double>(Divisor::third, false));
+  check("apgd_t", Searching::apgd_t, 1, margin_of<double>(Divisor::third_and_fourth, true));
+}
+
+TEST_CASE("FAB takes the golden path in double precision", "[attack][cpu]") {
+  const Case c;
+  for (const bool targeted : {false, true}) {
+    const std::string name = targeted ? "fab_t" : "fab";
+    INFO(name);
+    const auto p = c.problem(margin_of<double>(kernels::Divisor::one, true));
+    fab(*p, {.eps = c.eps, .rank = targeted ? 2 : 0});
+    const auto where = c.read<double>(name + "/where"), value = c.read<double>(name + "/value");
+    const std::size_t calls = targeted ? 2 : kClasses;  // in each iteration, the last one without a gradient
+    REQUIRE(p->asked.size() == 1 + 100 * calls);
+    for (std::size_t step = 0; step <= 100; ++step) {
+      INFO("step " << step);
+      const std::vector<double>& asked = p->asked[step * calls];
+      REQUIRE(Case::off(c.seen(asked), where, step * kSamples * kDirections) <= 1e-9);
+      std::vector<double> distances(kSamples, -1);
+      for (std::size_t n = 0; n < kSamples && step > 0; ++n)
+        if (p->rights[step * calls][n] == 0)
+          for (std::size_t i = n * kPixels; i < (n + 1) * kPixels; ++i)
+            distances[n] = std::max(distances[n], std::abs(asked[i] - p->x[i]));
+      REQUIRE(Case::off(distances, value, step * kSamples) <= 1e-9);
+    }
+    c.check_result(*p, name);
+  }
+}
+
+TEST_CASE("Square decides as the golden one, draw by draw, in double precision", "[attack][cpu]") {
+  const Case c;
+  const auto p = c.problem(margin_of<double>(kernels::Divisor::one, false));
+  square(*p, {.eps = c.eps});
+  const auto accepted = c.read<std::uint8_t>("square/accepted");
+  const auto expected = c.read<double>("square/margin");
+  REQUIRE(p->values.size() == 5001);
+  std::vector<double> least;
+  for (const double loss : p->values[0]) least.push_back(-loss);
+  int ties = 0, decisions = 0;
+  for (std::size_t k = 0; k < 5000; ++k) {
+    INFO("iteration " << k);
+    for (std::size_t n = 0; n < kSamples; ++n) {
+      if (least[n] <= 0) {
+        REQUIRE(accepted[k * kSamples + n] == 2);
+        continue;
+      }
+      const double margin = -p->values[k + 1][n];
+      const bool accept = margin < least[n] || margin <= 0;
+      // Nine digits are compared below. Where a proposal moves pixels to where they are already, only rounding decides.
+      const bool tie = std::abs(margin - least[n]) <= 1e-12;
+      ties += tie ? 1 : 0;
+      INFO("sample " << n << ": " << margin << " after " << least[n] << ", less by " << least[n] - margin);
+      if (!tie) REQUIRE(accepted[k * kSamples + n] == (accept ? 1 : 0));
+      if (accept) least[n] = margin;
+      ++decisions;
+    }
+    if (k % 10 == 9) REQUIRE(Case::off(least, expected, k / 10 * kSamples) <= 1e-9);
+  }
+  CHECK(ties < decisions / 4);
+  c.check_result(*p, "square");
+}
+
+TEST_CASE("In float, on the device, the first 20 steps stay within 1e-5 of the golden path", "[attack]") {
+  // sign() amplifies rounding afterwards; before, the gradients of the golden case are away from 0.
+  const Case c;
+  for (const std::string name : {"apgd_ce", "apgd_dlr", "apgd_t", "fab", "fab_t"}) {
+    INFO(name);
+    NetObjective o(c, kAll, kImage);
+    std::vector<std::vector<float>> asked;
+    o.record = &asked;
+    std::string word = name;
+    std::replace(word.begin(), word.end(), '_', '-');
+    o.run = name == "fab_t" ? 1 : 0;
+    perturb(*attacks().at(word)({.eps = c.eps}), o);
+    const auto first = c.read<float>(std::string(name) + "/first");
+    // The calls of each step, and those before the first one.
+    const std::size_t calls = name == "fab" ? kClasses : name == "fab_t" ? 2 : 1, before = name == "apgd_t" ? 1 : 0;
+    double most = 0;
+    for (std::size_t step = 1; step <= 20; ++step)
+      for (std::size_t n = 0; n < kSamples; ++n)
+        for (std::size_t i = 0; i < kPixels; ++i)
+          most = std::max(most, std::abs(double(asked[(before + step * calls) * kSamples + n][i]) -
+                                         first[((step - 1) * kSamples + n) * kPixels + i]));
+    CHECK(most <= 1e-5);
+  }
+}
+
+TEST_CASE("A searching attack leaves a misclassified image of the ball, or the clean one", "[attack]") {
+  const Case c;
+  int found = 0, left = 0;
+  for (const std::string& name : kSearching)
+    for (const double eps : {0.5 * c.eps, 2 * c.eps}) {
+      INFO(name << " " << eps);
+      NetObjective o(c, kAll, kImage);
+      perturb(*attacks().at(name)({.eps = eps}), o);
+      const std::vector<std::int32_t> done(o.through().begin(), o.through().end());
+      o.loss = cross_entropy;
+      o.forward();
+      kernel_backend().wait();
+      for (std::size_t s = 0; s < kSamples; ++s) {
+        const auto x = o.x_of(s), x_adv = o.x_adv_of(s), eta = o.eta_of(s);
+        const bool misclassified = o.right()[s] == 0;
+        CHECK(misclassified == (done[s] != 0));
+        (misclassified ? found : left) += s + 1 < kSamples;
+        for (std::size_t i = 0; i < kPixels; ++i) {
+          REQUIRE((x_adv[i] >= 0 && x_adv[i] <= 1));
+          REQUIRE(std::abs(double(x_adv[i]) - x[i]) <= eps + 1e-6);
+          REQUIRE(eta[i] == x_adv[i] - x[i]);
+          if (!misclassified) REQUIRE(x_adv[i] == x[i]);
+        }
+      }
+    }
+  CHECK(found > 5);
+  CHECK(left > 5);
+}
+
+TEST_CASE("Auto-PGD for a training leaves the iterate of the highest loss", "[attack]") {
+  const Case c;
+  NetObjective o(c, kAll, kImage);
+  std::vector<std::vector<float>> losses;
+  o.record_losses = &losses;
+  perturb(*attacks().at("apgd-ce")({.eps = c.eps, .best_loss = true}), o);
+  REQUIRE(losses.size() == 101);
+  o.forward();
+  for (std::size_t s = 0; s < kSamples; ++s) {
+    float best = losses[0][s];
+    for (std::size_t k = 0; k <= 100; ++k) best = std::max(best, losses[k][s]);
+    CHECK(losses.back()[s] == best);
+    CHECK(best > losses[0][s]);
+  }
+}
+
+TEST_CASE("What a searching attack does to an image depends on nothing but its number", "[attack]") {
+  const Case c;
+  for (const std::string& name : kSearching) {
+    INFO(name);
+    const auto attack = attacks().at(name)({.eps = c.eps});
+    NetObjective all(c, kAll, kImage);
+    perturb(*attack, all);
+    const std::vector<int> some = {4, 0, 3};
+    // Another order; and another layout, but for FAB, whose sums take the pixels as they lie in memory.
+    NetObjective few(c, some, name.starts_with("fab") ? kImage : Layout{3, 5, 5, 3});
+    perturb(*attack, few);
+    for (std::size_t s = 0; s < some.size(); ++s)
+      CHECK(few.x_adv_of(s) == all.x_adv_of(static_cast<std::size_t>(some[s])));
+  }
+}
+
+TEST_CASE("Runs, restarts, seeds and purposes have random numbers of their own", "[attack]") {
+  const Case c;
+  const auto start = [&](const char* name, int run, std::uint64_t seed, Purpose purpose, std::uint32_t time) {
+    NetObjective o(c, {0}, kImage);
+    std::vector<std::vector<float>> asked;
+    o.record = &asked;
+    o.run = run;
+    o.seed = seed;
+    o.purpose = purpose;
+    o.time = time;
+    perturb(*attacks().at(name)({.eps = c.eps, .restarts = 3}), o);
+    const bool aims = std::string(name) == "apgd-t";
+    return asked[aims ? 1 : 0];
+  };
+  std::vector<std::vector<float>> all;
+  for (const char* name : {"apgd-ce", "apgd-dlr", "apgd-t", "square"})
+    for (const int run : {0, 1}) {
+      all.push_back(start(name, run, 11, Purpose::evaluation_start, 0));
+      all.push_back(start(name, run, 12, Purpose::evaluation_start, 0));
+      all.push_back(start(name, run, 11, Purpose::attack_start, 0));
+      all.push_back(start(name, run, 11, Purpose::evaluation_start, 1));
+    }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k) CHECK(all[i] != all[k]);
+  CHECK(start("apgd-ce", 0, 11, Purpose::evaluation_start, 0) == all[0]);
+}
+
+TEST_CASE("FAB begins at the image itself, and at random in half the ball in further runs", "[attack]") {
+  const Case c;
+  const auto first = [&](int run, std::uint32_t time) {
+    NetObjective o(c, {0}, kImage);
+    std::vector<std::vector<float>> asked;
+    o.record = &asked;
+    o.run = run;
+    o.time = time;
+    perturb(*attacks().at("fab-t")({.eps = c.eps, .restarts = 2}), o);
+    double most = 0;
+    for (std::size_t i = 0; i < kPixels; ++i) most = std::max(most, std::abs(double(asked[1][i]) - o.x_of(0)[i]));
+    return most;
+  };
+  CHECK(first(0, 0) == 0);
+  CHECK(first(2, 0) == 0);  // another target
+  for (const double most : {first(1, 0), first(3, 0), first(0, 1)}) {
+    CHECK(most > 0.4 * c.eps);  // the largest pixel is half of eps away, but for the box
+    CHECK(most <= 0.5 * c.eps + 0x1p-24);
+  }
+}
+
+TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
+  const auto runs = [](const char* name, int classes, int restarts = 1) {
+    return attacks().at(name)({.classes = classes, .restarts = restarts})->runs();
+  };
+  CHECK(runs("apgd-t", 10) == 9);
+  CHECK(runs("apgd-t", 200) == 9);
+  CHECK(runs("apgd-t", 4) == 3);
+  CHECK(runs("fab-t", 3) == 2);
+  CHECK(runs("fab-t", 10, 2) == 18);
+  CHECK(runs("apgd-ce", 2, 5) == 5);
+  CHECK(runs("fab", 10, 5) == 5);
+  CHECK(runs("square", 10) == 1);
+  CHECK(runs("pgd", 10) == 1);
+  CHECK_THROWS_AS(runs("apgd-t", 1), Error);
+  const auto notice = [](const char* name, int classes) { return attacks().at(name)({.classes = classes})->notice(); };
+  for (const char* name : {"apgd-ce", "fab", "fab-t", "square"}) CHECK(notice(name, 2).empty());
+  CHECK(notice("apgd-t", 4).empty());
+  CHECK(notice("apgd-t", 3).find("no fourth logit") != std::string::npos);
+  CHECK(notice("apgd-t", 2).find("no third logit") != std::string::npos);
+  CHECK(notice("apgd-dlr", 3).empty());
+  CHECK(notice("apgd-dlr", 2).find("no third logit") != std::string::npos);
+  CHECK(attacks().at("apgd-t")({})->gradient_evaluations() == 909);
+  CHECK(attacks().at("fab-t")({})->gradient_evaluations() == 900);
+  CHECK(attacks().at("fab")({})->gradient_evaluations() == 900);
+
+  // With two or three of the classes, every attack still runs, and its targets are wrong classes.
+  const Case c;
+  for (const int classes : {2, 3})
+    for (const std::string& name : kSearching) {
+      INFO(name << " " << classes);
+      const auto attack = attacks().at(name)({.eps = c.eps, .classes = classes});
+      NetObjective o(c, kAll, kImage, classes);
+      for (o.run = 0; o.run < attack->runs(); ++o.run) {
+        perturb(*attack, o);
+        for (std::size_t s = 0; s < kSamples; ++s)
+          for (const float v : o.x_adv_of(s)) REQUIRE((v >= 0 && v <= 1));
+        if (name == "apgd-t" || name == "fab-t")
+          for (const std::int32_t target : o.aims()) REQUIRE((target >= 0 && target < classes));
+      }
+    }
+}
+
+TEST_CASE("A searching attack ends when it is done with all images", "[attack]") {
+  class Looking final : public Objective {
+   public:
+    explicit Looking(NetObjective& inner) : Objective(inner), inner_(inner) {}
+    void gradient() override { inner_.gradient(); }
+    void forward() override { inner_.forward(); }
+    [[nodiscard]] int live() override {
+      kernel_backend().wait();
+      return static_cast<int>(std::count(done, done + n, 0));
+    }
+
+   private:
+    NetObjective& inner_;
+  };
+  const Case c;
+  for (const std::string& name : kSearching) {
+    INFO(name);
+    NetObjective whole(c, kAll, kImage), inner(c, kAll, kImage);
+    Looking looking(inner);
+    const auto attack = attacks().at(name)({.eps = 1});
+    inner.loss = whole.loss = cross_entropy;
+    perturb(*attack, whole);
+    // The inner objective computes its own loss.
+    const std::map<std::string, SampleLoss*> climbed = {{"apgd-ce", cross_entropy},  {"apgd-dlr", dlr},
+                                                        {"apgd-t", targeted_dlr},    {"fab", class_difference},
+                                                        {"fab-t", class_difference}, {"square", margin}};
+    inner.loss = climbed.at(name);
+    attack->perturb(looking);
+    kernel_backend().wait();
+    for (std::size_t s = 0; s < kSamples; ++s) CHECK(inner.x_adv_of(s) == whole.x_adv_of(s));
+    CHECK(inner.calls < whole.calls / 2);
+  }
+}
+
+TEST_CASE("Images that an attack is done with leave its passes, and the others keep their bits", "[attack][long]") {
+  constexpr int kSize = 8, kCapacity = 8, kAtOnce = 2;
+  const auto backend = test_backend();
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  model.initialize(1);
+  const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
+  Images images(*backend, info, kCapacity, 4);
+  FrozenProgram program(model, kAtOnce);
+  /// Computes all images to the end.
+  class Whole final : public FrozenObjective {
+   public:
+    using FrozenObjective::FrozenObjective;
+    [[nodiscard]] int live() override { return n; }
+  };
+  FrozenObjective packed(images, program);
+  Whole whole(images, program);
+  float *loss = backend->allocate_floats(kCapacity, "test"), *correct = backend->allocate_floats(kCapacity, "test");
+  backend->commit_workspace();
+  const std::int64_t pixels = images.layout.elements();
+  HostBatch batch;
+  batch.count = kCapacity;
+  for (int k = 0; k < kCapacity; ++k) {
+    for (const float v : random_values(pixels, 20 + static_cast<std::uint32_t>(k), 0, 256))
+      batch.pixels.push_back(static_cast<std::uint8_t>(v));
+    batch.labels.push_back(0);
+    batch.ids.push_back(k);
+    batch.crops.push_back({});
+  }
+  images.load(batch, 0, kCapacity, nullptr);
+  packed.prepare(1, Purpose::evaluation_start, 0);
+  // Labels are what the network says, but for three.
+  each(backend->device(), kernels::groups(kCapacity * pixels),
+       kernels::Add<float>{images.clean, nullptr, images.x_adv, kCapacity * pixels});
+  packed.forward();
+  const auto z = to_host(*backend, packed.logits, kCapacity * kClasses);
+  for (int k = 0; k < kCapacity; ++k) {
+    const auto row = z.begin() + k * kClasses;
+    const auto said = static_cast<std::int32_t>(std::max_element(row, row + kClasses) - row);
+    batch.labels[static_cast<std::size_t>(k)] = k == 1 || k == 2 || k == 6 ? (said + 1) % kClasses : said;
+  }
+  images.load(batch, 0, kCapacity, nullptr);
+  for (const char* name : {"apgd-ce", "apgd-dlr", "apgd-t", "fab-t"}) {
+    INFO(name);
+    const auto attack = attacks().at(name)({.eps = 0.01});
+    const auto result = [&](FrozenObjective& objective) {
+      objective.prepare(1, Purpose::evaluation_start, 0);
+      CHECK(objective.run == 0);
+      objective.run = attack->runs() - 1;
+      const std::int64_t before = objective.passes;
+      attack->perturb(objective);
+      auto x_adv = to_host(*backend, images.x_adv, kCapacity * pixels);
+      objective.measure(images.x_adv, loss, correct);
+      const auto right = to_host(*backend, correct, kCapacity);
+      x_adv.insert(x_adv.end(), right.begin(), right.end());
+      return std::pair(x_adv, objective.passes - before);
+    };
+    const auto [expected, all] = result(whole);
+    const auto [ours, some] = result(packed);
+    CHECK(ours == expected);
+    CHECK(some <= all * 4 / 5);  // three of eight images are done with from the start: three passes for four
+    const auto [again, same] = result(packed);
+    CHECK(again == expected);
+    CHECK(same == some);
+  }
+}
+
+TEST_CASE("An evaluation makes all runs of an attack, while an image is right", "[attack]") {
+  /// The images of a set with other labels.
+  class Relabelled final : public Dataset {
+   public:
+    [[nodiscard]] const DatasetInfo& info() const override { return images->info(); }
+    [[nodiscard]] std::int64_t size() const override { return images->size(); }
+    [[nodiscard]] int label(std::int64_t k) const override { return labels[static_cast<std::size_t>(k)]; }
+    void read(std::int64_t k, std::uint8_t* pixels) const override { images->read(k, pixels); }
+    std::unique_ptr<Dataset> images = synthetic_dataset({.classes = kClasses, .size = 8, .test = 8}, "test");
+    std::vector<std::uint8_t> labels = std::vector<std::uint8_t>(8);
+  };
+  constexpr int kImages = 8;
+  Relabelled set;
+  const auto backend = test_backend();
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = 8, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  model.initialize(1);
+  const EvaluationAttacks attacked({.attacks = {"apgd-t"}, .eps = 1e-6});
+  CHECK(attacked.warnings().empty());
+  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 1);
+  Images images(*backend, set.info(), kImages, attacked.scratch_images());
+  FrozenProgram program(model, kImages);
+  FrozenObjective objective(images, program);
+  const auto alone = Communicator::single();
+  Evaluator evaluator(*alone, set, nullptr, images, objective);
+  backend->commit_workspace();
+  (void)evaluator.run(attacked, 1);
+  const auto z = to_host(*backend, program.logits(), kImages * kClasses);  // at images that have hardly moved
+  for (const bool right : {true, false}) {
+    for (int k = 0; k < kImages; ++k) {
+      const auto row = z.begin() + k * kClasses;
+      const auto said = std::max_element(row, row + kClasses) - row;
+      set.labels[static_cast<std::size_t>(k)] = static_cast<std::uint8_t>((said + (right ? 0 : 1)) % kClasses);
+    }
+    const std::int64_t before = objective.passes;
+    const EvaluationResult result = evaluator.run(attacked, 1);
+    CHECK(result.clean.correct == std::vector<double>(kImages, right ? 1 : 0));
+    CHECK(result.attacked[0].correct == result.clean.correct);
+    // Nine runs of a start and 100 steps; or a start, at which all images are done with.
+    CHECK(objective.passes - before == kImages * (right ? 9 * 101 : 1));
+  }
+}
+
+TEST_CASE("A searching attack allocates nothing", "[attack][cpu]") {
+  const Case c;
+  for (const std::string& name : kSearching) {
+    INFO(name);
+    NetObjective o(c, kAll, kImage);
+    const auto attack = attacks().at(name)({.eps = c.eps});
+    CHECK(attack->scratch_images() <= 4);
+    o.loss = cross_entropy;
+    const std::int64_t before = allocations;
+    attack->perturb(o);
+    CHECK(allocations == before);
+  }
+}
+
+TEST_CASE("The side of Square's window follows its schedule", "[attack][cpu]") {
+  const int iterations[] = {0, 10, 11, 50, 51, 200, 201, 500, 501, 1000, 1001, 2000, 2001, 4000, 4001, 4999};
+  const auto sides = [&](int size) {
+    std::vector<int> all;
+    for (const int k : iterations) all.push_back(square_side(k, size, size));
+    return all;
+  };
+  const auto twice = [](const std::vector<int>& each_side) {
+    std::vector<int> all;
+    for (const int side : each_side) all.insert(all.end(), 2, side);
+    return all;
+  };
+  CHECK(sides(32) == twice({29, 20, 14, 10, 7, 5, 4, 3}));
+  CHECK(sides(224) == twice({200, 142, 100, 71, 50, 35, 25, 18}));
+  CHECK(sides(28) == twice({25, 18, 13, 9, 6, 4, 3, 2}));
+  CHECK(square_side(0, 40, 10) == 10);  // no higher than the image
+  CHECK(square_side(4999, 8, 8) == 1);
+}
+
+TEST_CASE("Square's windows and signs are uniform, for each image and each iteration", "[attack][cpu]") {
+  constexpr int kSide = 5, kDraws = 40000;
+  const Layout layout{3, 12, 10, 1};
+  std::vector<std::int64_t> ids(kDraws);
+  std::iota(ids.begin(), ids.end(), 7);
+  const kernels::SquareDraws draws{ids.data(), 99, Purpose::evaluation_start};
+  const int tops = layout.h - kSide, lefts = layout.w - kSide;
+  for (const bool by_image : {true, false}) {
+    // Cells: top, left and the three channels' signs together, so that they are independent, too.
+    std::vector<double> cells(static_cast<std::size_t>(tops * lefts * 8));
+    for (int k = 0; k < kDraws; ++k) {
+      const kernels::SquareWindow window =
+          draws.window(by_image ? k : 0, by_image ? 3 : static_cast<std::uint32_t>(k), kSide, layout);
+      REQUIRE((window.top >= 0 && window.top < tops && window.left >= 0 && window.left < lefts));
+      int cell = window.top * lefts + window.left;
+      for (int channel = 0; channel < 3; ++channel) cell = 2 * cell + (window.sign(channel) > 0 ? 1 : 0);
+      ++cells[static_cast<std::size_t>(cell)];
+    }
+    CHECK(chi_square(cells) <= chi_square_bound(static_cast<double>(cells.size() - 1)));
+  }
+  CHECK(draws.window(0, 0, 12, layout).top == 0);  // a window of the whole height
+}
+
+TEST_CASE("Square starts with vertical stripes of fair signs, one for each channel and column", "[attack]") {
+  constexpr int kImages = 400;
+  const Layout layout{3, 2, 64, 1};  // 192 stripes: two groups of random words
+  const std::int64_t elements = layout.elements();
+  Shared<float> x(static_cast<std::size_t>(kImages * elements), 0.5F), best(x.size()), x_adv(x.size());
+  Shared<std::int64_t> ids(kImages);
+  std::iota(ids.begin(), ids.end(), 3);
+  each(kernel_backend().device(), std::int64_t{kImages} * layout.h * layout.c,
+       kernels::SquareStart<float>{
+           {ids.data(), 5, Purpose::evaluation_start}, layout, x.data(), best.data(), x_adv.data(), 0.25F});
+  kernel_backend().wait();
+  CHECK(best == x_adv);
+  std::vector<double> ups(192), pairs(4);
+  for (int n = 0; n < kImages; ++n)
+    for (int c = 0; c < 3; ++c)
+      for (int column = 0; column < 64; ++column) {
+        const auto at = [&](int row, int other) {
+          return best[static_cast<std::size_t>(layout.offset(n, c, row, other))];
+        };
+        REQUIRE((at(0, column) == 0.25F || at(0, column) == 0.75F));
+        REQUIRE(at(1, column) == at(0, column));
+        ups[static_cast<std::size_t>(c * 64 + column)] += at(0, column) > 0.5F;
+        if (column % 2 == 1) ++pairs[(at(0, column) > 0.5F ? 2U : 0U) + (at(0, column - 1) > 0.5F ? 1U : 0U)];
+      }
+  // Each count is binomial with variance kImages / 4.
+  double sum = 0;
+  for (const double count : ups) sum += (count - kImages / 2.0) * (count - kImages / 2.0) / (kImages / 4.0);
+  CHECK(sum <= chi_square_bound(192));
+  CHECK(chi_square(pairs) <= chi_square_bound(3));
+}
+
+TEST_CASE("A proposal of Square moves its window by 2 eps and nothing else", "[attack]") {
+  const Layout layout = GENERATE(Layout{3, 9, 9, 1}, Layout{3, 9, 9, 3});
+  constexpr float kEps = 0.125F;
+  constexpr int kSide = 4;
+  const std::int64_t elements = layout.elements();
+  const Shared<std::int64_t> ids = shared(std::vector<std::int64_t>{5, 6, 7});
+  const Shared<float> x = shared(random_values(3 * elements, 2, 0, 1));
+  Shared<float> best(x.size()), x_adv(x.size(), -1.0F);
+  Shared<std::int32_t> done = shared(std::vector<std::int32_t>{0, 1, 0});
+  const kernels::SquareDraws draws{ids.data(), 5, Purpose::evaluation_start};
+  const std::int64_t rows = std::int64_t{3} * layout.h * layout.c;
+  each(kernel_backend().device(), rows,
+       kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), kEps});
+  kernel_backend().wait();
+  std::fill(x_adv.begin(), x_adv.end(), -1.0F);
+  each(kernel_backend().device(), rows,
+       kernels::SquarePropose<float>{draws, layout, done.data(), x.data(), best.data(), x_adv.data(), kEps, 17, kSide});
+  kernel_backend().wait();
+  for (int n = 0; n < 3; ++n) {
+    const kernels::SquareWindow window = draws.window(n, 17, kSide, layout);
+    for (int c = 0; c < 3; ++c)
+      for (int row = 0; row < layout.h; ++row)
+        for (int column = 0; column < layout.w; ++column) {
+          const auto at = static_cast<std::size_t>(layout.offset(n, c, row, column));
+          const bool inside =
+              row >= window.top && row < window.top + kSide && column >= window.left && column < window.left + kSide;
+          const float moved = std::clamp(
+              std::clamp(best[at] + 2 * kEps * static_cast<float>(window.sign(c)), x[at] - kEps, x[at] + kEps), 0.0F,
+              1.0F);
+          REQUIRE(x_adv[at] == (n == 1 ? -1.0F : inside ? moved : best[at]));
+        }
+  }
+}
+
+TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
+  const AttackWord word = read_attack_word("pgd50-margin", 10);
+  CHECK((word.name == "pgd" && word.steps == 50 && word.loss == "margin"));
+  CHECK(word.text() == "pgd50-margin");
+  CHECK(read_attack_word("pgd-cw", 10).text() == "pgd10-cw");
+  CHECK(read_attack_word("pgd20", 10).text() == "pgd20");
+  for (const std::string& name : kSearching) CHECK(read_attack_word(name, 10).text() == name);
+  const auto refusal = [](const char* text) -> std::string {
+    try {
+      (void)read_attack_word(text, 10);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(refusal("fgsm-margin").find("climbs a loss of its own; write 'fgsm'") != std::string::npos);
+  CHECK(refusal("pgd20-hinge").find("no loss 'hinge'") != std::string::npos);
+  CHECK(refusal("apgd-ce5").find("takes no number of steps") != std::string::npos);
+  CHECK(refusal("fab-u").find("climbs a loss of its own") != std::string::npos);
+  CHECK(refusal("deep-fool").find("unknown attack") != std::string::npos);
+
+  // A step of PGD with the loss's own gradient is what the word's attack makes.
+  const Case c;
+  const auto result = [&](const char* loss, SampleLoss* climbed) {
+    NetObjective o(c, kAll, kImage);
+    const Shared<float> start(kSamples * kPixels, 0.0F);
+    o.start = start.data();
+    o.loss = climbed;
+    attacks().at("pgd")({.eps = c.eps, .alpha = c.eps / 4, .steps = 5, .loss = loss})->perturb(o);
+    kernel_backend().wait();
+    std::vector<float> all;
+    for (std::size_t s = 0; s < kSamples; ++s)
+      for (const float v : o.x_adv_of(s)) all.push_back(v);
+    return all;
+  };
+  CHECK(result("margin", cross_entropy) == result("", margin));
+  CHECK(result("cw", cross_entropy) == result("", cw_margin));
+  CHECK(result("margin", cross_entropy) != result("", cross_entropy));
+}

@@ -1,0 +1,290 @@
+#include <cmath>
+#include <limits>
+
+#include "assess/alarms.hpp"
+#include "assess/sequence_files.hpp"
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "io/hdf5_reader.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+template <class Call>
+std::string refusal(Call&& call, ExitCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.code() == code);
+    return error.what();
+  }
+  return {};
+}
+
+[[nodiscard]] bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+[[nodiscard]] JournalEntry entry(int stage, std::vector<std::int64_t> images) {
+  JournalEntry one;
+  one.stage = stage;
+  one.seconds = 0.5;
+  one.images = std::move(images);
+  for (const std::int64_t image : one.images)
+    one.outcomes.push_back({static_cast<std::int32_t>(image % 10), 0.03F + static_cast<float>(image) * 1e-7F, 0});
+  return one;
+}
+
+/// Three images of one pixel, in three channels.
+class Three final : public Dataset {
+ public:
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  [[nodiscard]] std::int64_t size() const override { return 3; }
+  [[nodiscard]] int label(std::int64_t index) const override { return static_cast<int>(index); }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    for (int c = 0; c < 3; ++c) pixels[c] = static_cast<std::uint8_t>(51 * index + c);
+  }
+
+ private:
+  DatasetInfo info_{1, 3, 10, numbered_classes(10)};
+};
+
+/// The first image is wrong, the second one broken by an attack, the third one robust.
+[[nodiscard]] SequenceResult result_of_three() {
+  SequenceResult result;
+  result.images = {{0, 0, 4, 0}, {1, 2, 5, 0.03}, {SequenceResult::kRobust, 0, 2, 0}};
+  result.rows = {{"clean", 1, 3, 1, 0, 2.0 / 3, 0.1}, {"pgd2", 2, 2, 1, 0, 1.0 / 3, 0.2}};
+  return result;
+}
+
+[[nodiscard]] SequenceResult rows_of(const std::vector<std::pair<std::string, double>>& accuracies) {
+  SequenceResult result;
+  for (const auto& [attack, accuracy] : accuracies) result.rows.push_back({attack, 1, 1000, 0, 0, accuracy, 0});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack once", "[sequence]") {
+  CHECK(names_sequence("pgd10+fgsm"));
+  CHECK(names_sequence("aa-standard"));
+  CHECK(!names_sequence("pgd10"));
+  const AttackSequence own = read_attack_sequence("pgd+fgsm+none", 7, 3);
+  CHECK(own.name == "pgd7+fgsm+none");
+  CHECK(own.title.empty());
+  REQUIRE(own.members.size() == 3);
+  CHECK(own.members[0].attack == "pgd7");
+  CHECK(own.members[0].restarts == 3);
+  CHECK(own.members[2].restarts == 1);  // there is no start to repeat
+  const auto usage = [](const std::string& word) {
+    return refusal([&] { (void)read_attack_sequence(word, 10, 1); }, ExitCode::usage);
+  };
+  CHECK(contains(usage("pgd+pgd10"), "names pgd10 twice"));
+  CHECK(contains(usage("pgd+"), "unknown attack ''"));
+  CHECK(contains(usage("pgd+pdg"), "unknown attack 'pdg'"));
+  CHECK(contains(usage("aa-fast"), "known: aa-standard, aa-plus, aa-rand, aa-quick"));
+}
+
+TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequence]") {
+  const auto text = [](const std::string& name) {
+    std::string all;
+    for (const auto& member : read_attack_sequence(name, 10, 9).members)
+      all += member.attack + ":" + std::to_string(member.restarts) + " ";
+    return all;
+  };
+  CHECK(text("aa-standard") == "apgd-ce:1 apgd-t:1 fab-t:1 square:1 ");
+  CHECK(text("aa-plus") == "apgd-ce:5 apgd-dlr:5 fab:5 square:1 apgd-t:1 fab-t:1 ");
+  CHECK(text("aa-rand") == "apgd-ce:1 apgd-dlr:1 ");
+  CHECK(text("aa-quick") == "apgd-ce:1 apgd-t:1 ");
+  for (const std::string version : {"standard", "plus", "rand"})
+    CHECK(read_attack_sequence("aa-" + version, 10, 1).title == "AutoAttack, version " + version);
+  CHECK(read_attack_sequence("aa-quick", 10, 1).title.empty());
+}
+
+TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
+  const AttackSequence standard = read_attack_sequence("aa-standard", 10, 1),
+                       quick = read_attack_sequence("aa-quick", 10, 1);
+  CHECK(contains(refusal([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
+  CHECK_NOTHROW(require_f32(standard, true, "f32"));
+  CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has no other
+  CHECK_NOTHROW(require_f32(quick, true, "tf32"));
+}
+
+TEST_CASE("A journal gives back what was written, and goes on behind it", "[sequence]") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "sequence.journal";
+  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
+  {
+    Journal journal(path, facts);
+    CHECK(journal.found().empty());
+    journal.append(entry(0, {0, 1, 2}));
+    journal.append(entry(1, {1}));
+  }
+  Journal journal(path, facts);
+  CHECK(read_journal(journal.found()) == std::vector<JournalEntry>{entry(0, {0, 1, 2}), entry(1, {1})});
+  journal.append(entry(1, {2}));
+  CHECK(read_journal(Journal(path, facts).found()).size() == 3);
+}
+
+TEST_CASE("A journal that was cut anywhere loses its last line at most", "[sequence]") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "sequence.journal";
+  const Facts facts = {{"seed", "1"}};
+  {
+    Journal journal(path, facts);
+    journal.append(entry(0, {0}));
+    journal.append(entry(0, {1}));
+  }
+  const std::string bytes = read_bytes(path);
+  std::vector<std::size_t> ends;  // of its lines
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] == '\n') ends.push_back(i + 1);
+  REQUIRE(ends.size() == 3);
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    write_bytes(path, bytes.substr(0, cut));
+    const std::size_t whole = (cut >= ends[1] ? 1U : 0U) + (cut >= ends[2] ? 1U : 0U);
+    {
+      Journal journal(path, facts);
+      CHECK(read_journal(journal.found()).size() == whole);
+      journal.append(entry(0, {7}));
+    }
+    CHECK(read_journal(Journal(path, facts).found()).back() == entry(0, {7}));
+  }
+  // A last line of zeros, which a file system may leave behind, is none either; one in the middle is damage.
+  write_bytes(path, bytes + std::string(9, '\0') + "\n");
+  CHECK(read_journal(Journal(path, facts).found()).size() == 2);
+  write_bytes(path, bytes.substr(0, ends[0]) + "damage\n" + bytes.substr(ends[0]));
+  CHECK(contains(refusal([&] { (void)read_journal(Journal(path, facts).found()); }, ExitCode::data),
+                 "line 2 is damaged"));
+  CHECK(contains(refusal(
+                     [] {
+                       (void)read_journal(
+                           "{\"stage\":0,\"seconds\":0,\"images\":[1],\"prediction\":[],"
+                           "\"distance\":[0],\"flags\":[0]}\n");
+                     },
+                     ExitCode::data),
+                 "not of one length"));
+}
+
+TEST_CASE("A journal of other settings is refused, and the first difference is named", "[sequence]") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "sequence.journal";
+  { const Journal journal(path, {{"seed", "1"}, {"eps", "0.031"}}); }
+  const std::string before = read_bytes(path);
+  const auto usage = [&](const Facts& facts) {
+    return refusal([&] { const Journal j(path, facts); }, ExitCode::usage);
+  };
+  CHECK(contains(usage({{"seed", "1"}, {"eps", "0.062"}}), "eps is 0.031 there and 0.062 here"));
+  CHECK(contains(usage({{"seed", "2"}, {"eps", "0.062"}}), "seed is 1 there and 2 here"));
+  CHECK(contains(usage({{"seed", "1"}, {"eps", "0.031"}, {"alpha", "0"}}), "alpha is not named there"));
+  CHECK(contains(usage({{"seed", "1"}}), "more than this program knows"));
+  CHECK(read_bytes(path) == before);
+  write_bytes(path, "{\"kind\":\"something\"}\n");
+  CHECK(contains(usage({{"seed", "1"}}), "no journal that this program reads"));
+}
+
+TEST_CASE("An image is looked at before it counts", "[sequence]") {
+  const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
+  const ImageOutcome fine = outcome_of(logits, clean, moved, 0.02);
+  CHECK(fine.prediction == 1);  // the first of equal ones
+  CHECK(fine.distance == 0.02F);
+  CHECK(fine.flags == 0);
+  // 1e-6 is for rounding, and nothing else is.
+  CHECK(outcome_of(logits, clean, moved, 0.0199995).flags == 0);
+  CHECK(outcome_of(logits, clean, moved, 0.019998).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(logits, clean, std::vector<float>{-1e-7F, 0.5F, 1}, 0.02).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(logits, clean, std::vector<float>{0, 0.5F, std::nextafter(1.0F, 2.0F)}, 0.02).flags ==
+        ImageOutcome::kOutside);
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, 0.02).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(std::vector<float>{1, nan, 3}, clean, moved, 0.02).flags == ImageOutcome::kNotFinite);
+  CHECK(outcome_of(std::vector<float>{1, -infinity, 3}, clean, moved, 0.02).flags == ImageOutcome::kNotFinite);
+}
+
+TEST_CASE("A network that is random, or puts out probabilities, is found out", "[sequence]") {
+  const std::vector<std::int32_t> labels = {0, 1};
+  const std::vector<float> logits = {3, 0, -1, 0, 2, -2};
+  CHECK(network_warnings({logits, logits}, labels).empty());
+  // The first image's logits have length 3.16. Across them, 0.0004 turns them by 1.3e-4; 0.0009 along the first axis,
+  // at an angle whose sine is 0.32, by 0.9e-4.
+  std::vector<float> near = logits, far = logits;
+  near[0] += 0.0009F;
+  far[1] += 0.0004F;
+  CHECK(network_warnings({logits, near}, labels).empty());
+  REQUIRE(network_warnings({logits, logits, far}, labels).size() == 1);
+  CHECK(contains(network_warnings({logits, far}, labels)[0], "random"));
+  // Counts differ where logits hardly do.
+  const std::vector<float> one = {1, 1, 0, 0, 1, 0}, other = {1, 1.00001F, 0, 0, 1, 0};
+  CHECK(network_warnings({one, other}, labels).size() == 1);
+  const std::vector<float> probabilities = {0.7F, 0.2F, 0.1F, 0, 1, 0};
+  REQUIRE(network_warnings({probabilities}, labels).size() == 1);
+  CHECK(contains(network_warnings({probabilities}, labels)[0], "probabilities"));
+  CHECK(network_warnings({{0.7F, 0.2F, 0.1F, 0, 0.9F, 0}}, labels).empty());  // a sum that is not 1
+  CHECK(network_warnings({{0.7F, 0.4F, -0.1F, 0, 1, 0}}, labels).empty());    // a negative one
+}
+
+TEST_CASE("Alarms of gradient masking speak where the attacks compared were run", "[sequence]") {
+  using State = Alarm::State;
+  const auto states = [](const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
+    std::vector<State> all;
+    for (const Alarm& alarm : masking_alarms(figures, sequence)) all.push_back(alarm.state);
+    return all;
+  };
+  const State none = State::not_tested, quiet = State::quiet, raised = State::raised;
+  CHECK(states({}, nullptr) == std::vector{none, none, none});
+  CHECK(states({{"pgd10", 0.5}, {"square", 0.1}}, nullptr) == std::vector{none, none, none});
+  // 0.2 % is allowed.
+  CHECK(states({{"square", 0.49801}, {"apgd-ce", 0.5}}, nullptr) == std::vector{quiet, none, none});
+  CHECK(states({{"square", 0.49799}, {"apgd-ce", 0.5}}, nullptr) == std::vector{raised, none, none});
+  // The best of them counts.
+  CHECK(states({{"square", 0.49}, {"apgd-ce", 0.5}, {"apgd-t", 0.45}}, nullptr) == std::vector{quiet, none, none});
+  SequenceResult sequence = rows_of({{"clean", 0.9}, {"apgd-ce", 0.5}, {"square", 0.497}, {"apgd-t", 0.3}});
+  CHECK(states({}, &sequence) == std::vector{raised, quiet, none});
+  sequence = rows_of({{"clean", 0.9}, {"apgd-ce", 0.5}, {"apgd-t", 0.45}, {"square", 0.449}});
+  CHECK(states({}, &sequence) == std::vector{quiet, quiet, none});
+  sequence = rows_of({{"clean", 0.9}, {"square", 0.4}, {"apgd-ce", 0.3}});  // nothing to compare with
+  CHECK(states({}, &sequence) == std::vector{none, quiet, none});
+  sequence.rows[2].zero_gradients = 3;
+  CHECK(states({}, &sequence) == std::vector{none, raised, none});
+  CHECK(contains(masking_alarms({}, &sequence)[1].text, "the loss of apgd-ce has none at 3 of 1000 images"));
+  sequence.rows[0].zero_gradients = 4;
+  CHECK(contains(masking_alarms({}, &sequence)[1].text, "the cross-entropy has none at 4 of 1000 images, the loss of"));
+  CHECK(states({{"pgd10", 0.5}, {"pgd50", 0.4801}}, nullptr) == std::vector{none, none, quiet});
+  CHECK(states({{"pgd50", 0.4799}, {"pgd10", 0.5}}, nullptr) == std::vector{none, none, raised});
+  CHECK(states({{"pgd10", 0.5}, {"pgd49", 0.1}, {"fgsm", 0.6}}, nullptr) == std::vector{none, none, none});
+  CHECK(alarms_text(masking_alarms({{"pgd10", 0.5}, {"pgd50", 0.1}}, &sequence)) ==
+        "Square beats APGD: not tested; zero gradients: YES; more steps of PGD: YES");
+}
+
+TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence]") {
+  const TemporaryFolder folder;
+  const Three set;
+  const SequenceResult result = result_of_three();
+  const std::vector<float> broken = {0.25F, 0.5F, 0.75F};
+  {
+    AdversarialImages images(folder.path(), set, false);
+    images.keep(1, broken.data());
+    images.sync();
+  }
+  {
+    AdversarialImages images(folder.path(), set, true);
+    images.finish(result, {{"sequence", "pgd2"}});
+  }
+  CHECK(folder.names() == std::vector<std::string>{"adversarial.h5"});
+  const Hdf5Reader file = Hdf5Reader::open(folder / "adversarial.h5", ExitCode::data);
+  Shape shape;
+  CHECK(file.read<float>("images", shape) ==
+        std::vector<float>{0, 1 / 255.0F, 2 / 255.0F, 0.25F, 0.5F, 0.75F, 102 / 255.0F, 103 / 255.0F, 104 / 255.0F});
+  CHECK(shape == Shape{3, 1, 1, 3});
+  CHECK(check_seal(folder / "adversarial.h5").empty());
+  // A finished evaluation, asked again, leaves the file alone; but nothing can be added.
+  AdversarialImages again(folder.path(), set, true);
+  again.finish(result, {});
+  CHECK(file.text("/", "sequence") == "pgd2");
+  CHECK(contains(refusal([&] { again.keep(2, broken.data()); }, ExitCode::usage), "remove the journal"));
+  std::filesystem::remove(folder / "adversarial.h5");
+  CHECK(contains(refusal([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
+}
