@@ -114,7 +114,7 @@ class Sequence(common.TestCase):
         # It would say nothing if the first attack broke none, or all.
         self.assertGreater(rows[1]["broken"], 0)
         self.assertGreater(rows[-1]["images"], 0)
-        self.assertRegex(ended.text.splitlines()[-1], f"{whole['sequence']['accuracy']:.4f} time_s=.* VALID$")
+        self.assertRegex(ended.final, f"{whole['sequence']['accuracy']:.4f} time_s=.* VALID$")
         self.assert_same_columns("whole", IMAGES)
         for ranks, batch in (1, 1), (2, 40), (4, 128), (3, 16):
             self.evaluate(f"on{ranks}", ranks=ranks, batch=batch)
@@ -226,7 +226,7 @@ class Sequence(common.TestCase):
         self.assertEqual(each["pgd2+fgsm_correct"],
                          [min(flags) for flags in zip(each["pgd2_correct"], each["fgsm_correct"])])
         self.assertRegex(ended.text, "Square beats APGD: not tested; zero gradients: no; more steps of PGD: ")
-        self.assertRegex(ended.text.splitlines()[-1], r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
+        self.assertRegex(ended.final, r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
 
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)

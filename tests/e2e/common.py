@@ -28,12 +28,15 @@ for name, value in MPI_ENVIRONMENT.items():
 
 
 class Ended:
-    """A run that has ended: its exit code, its lines, and those of them that are errors of the program."""
+    """A run that has ended: its exit code, its lines, and those of them that are the program's errors, warnings, and last
+    word ("Final: ..."; its place among the errors and warnings says nothing: mpirun reads two pipes in any order).
+    """
 
     def __init__(self, code, text):
         self.code, self.text = code, text
         self.errors = [line for line in text.splitlines() if line.startswith("dat_hpc: error: ")]
         self.warnings = [line for line in text.splitlines() if line.startswith("dat_hpc: warning: ")]
+        self.final = "\n".join(line for line in text.splitlines() if line.startswith("Final: "))
 
 
 def exit_code(code, text):

@@ -131,7 +131,7 @@ class Odd(common.TestCase):
     def finished(self, out, images, *arguments, ranks=1):
         ended = common.run("train", *TRAIN, "--out", out, *arguments, ranks=ranks)
         self.assertEqual(ended.code, 0, ended.text)
-        self.assertRegex(ended.text.splitlines()[-1], "^Final: .* VALID$")
+        self.assertRegex(ended.final, "^Final: .* VALID$")
         self.assertEqual([row["images"] for row in common.rows(out, "step")], images)
 
     def test_batches_larger_than_the_data(self):

@@ -269,8 +269,7 @@ class Evaluation(common.TestCase):
         last = common.rows("run", "evaluation")[-1]
         for path in "run", "run/ckpt", common.checkpoints("run")[-1]:
             ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--attack-steps", 2)
-            final = ended.text.splitlines()[-1]
-            self.assertRegex(final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
+            self.assertRegex(ended.final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
         ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "none",
                            "--threads", 1)
         self.assertIn(" 20 training images", ended.text)
