@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from mpi_environment import MPI_ENVIRONMENT
+from mpi_environment import MPI_ENVIRONMENT, own_session
 
 OPTIONS = ("--network small_cnn --width 16 --attack-steps 2 --eval pgd2 --limit-train 64 --limit-test 32 --batch 8 --epochs 30 "
            "--warmup-epochs 0 --eval-every 5 --threads 1 --checkpoint-every 7 --quiet").split()
@@ -22,7 +22,8 @@ OPTIONS = ("--network small_cnn --width 16 --attack-steps 2 --eval pgd2 --limit-
 
 def start(program, folder):
     command = ["mpirun", "-np", "2", program, "train", *OPTIONS, "--out", folder]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True,
+                            env=os.environ | own_session(os.path.dirname(folder)))
 
 
 def record(folder):

@@ -2,6 +2,9 @@
 for a shell: eval "$(python3 tests/mpi_environment.py)"
 """
 
+import os
+import tempfile
+
 # Waiting ranks must not take the time of working ones; and containers often forbid reading another process's memory, of
 # which Open MPI then complains with each message.
 MPI_ENVIRONMENT = {
@@ -12,6 +15,14 @@ MPI_ENVIRONMENT = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
 }
+
+
+def own_session(folder):
+    """Where one mpirun keeps its files, in `folder`, for its environment: of two that begin or end at the same moment in the
+    one place that Open MPI has for a user, the second may find that it is there, or gone (open-mpi/ompi issue 8510).
+    """
+    return {"OMPI_MCA_orte_tmpdir_base": tempfile.mkdtemp(prefix="mpirun-", dir=os.path.abspath(folder))}
+
 
 if __name__ == "__main__":
     print("export", *(f"{name}={value}" for name, value in MPI_ENVIRONMENT.items()))

@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from mpi_environment import MPI_ENVIRONMENT
+from mpi_environment import MPI_ENVIRONMENT, own_session
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
@@ -53,7 +53,8 @@ class Running:
         self.output = tempfile.NamedTemporaryFile(prefix="output-", dir=".", delete=False)
         launcher = ["mpirun", "-np", str(ranks)] if ranks else []
         self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
-                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
+                                        env=os.environ | own_session(".") if ranks else None)
         self.output.close()
         self.launched = ranks > 0
         self.seen = set()
@@ -210,6 +211,7 @@ class TestCase(unittest.TestCase):
         os.chdir(self.folder)
         # What killed ranks leave behind goes with the folder.
         os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder
+        os.environ.update(own_session(self.folder))
 
     def train(self, folder, *arguments, ranks=1):
         """A whole run, that must succeed."""

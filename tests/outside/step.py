@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from mpi_environment import MPI_ENVIRONMENT
+from mpi_environment import MPI_ENVIRONMENT, own_session
 from reference import automatic, Config, Reference, Rounding, UNIT
 
 # Relative to the root mean square of a layer's result: 2e-7 was measured of direct convolutions and 4e-7 to 1.1e-6 of
@@ -246,7 +246,7 @@ def write_data(path, size, train=40, test=12, channels=3, labelled=True):
 def launch(program, ranks, arguments):
     command = (["mpirun", "-np", str(ranks)] if ranks > 1 else []) + [program] + arguments
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, env=ENVIRONMENT | os.environ, timeout=LIMIT_S)
+                           text=True, env=ENVIRONMENT | os.environ | own_session("."), timeout=LIMIT_S)
     if ended.returncode != 0:
         raise Wrong(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")
 
