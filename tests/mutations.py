@@ -53,6 +53,17 @@ TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "l
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
+    # Channels that fill up a network.
+    ("filling is drawn as the other channels", "src/network/parameters.cpp", "  std::fill_n(memory, segment.size, 0.0F);",
+     "  std::fill_n(memory, segment.size, 0.5F);", "unit:[parameters]"),
+    ("a shortcut is left out between widths that are filled up alike", "include/dat/network.hpp",
+     "    return graph_.nodes[static_cast<std::size_t>(x)].c - filling_[static_cast<std::size_t>(x)];",
+     "    return graph_.nodes[static_cast<std::size_t>(x)].c;", "step:wrn16_4, width 12"),
+    ("the fan-in of initial weights counts filling", "src/network/model.cpp",
+     "    const std::int64_t fan_in = weights->file_size() / weights->file_shape()[0];",
+     "    const std::int64_t fan_in = weights->size / weights->shape[0];", "step:a width of 20"),
+    ("running variances of filling begin with one", "src/network/model.cpp", "norm.begin, norm.file_channels(), 1.0F);",
+     "norm.begin, norm.channels, 1.0F);", "unit:[trainer]"),
     # Numbers that are not finite.
     ("images are not looked at", NUMBERS, "    if (!std::isfinite(host_[k * kSums])) return bad(Where::images);",
      "    if (host_[k * kSums] < 0) return bad(Where::images);", "planted:2"),

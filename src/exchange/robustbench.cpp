@@ -106,17 +106,17 @@ def load():
   if (node.op == Op::normalize)
     all["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
   if (node.weight < 0) return all;
-  const std::string& weight = graph.segments[static_cast<std::size_t>(node.weight)].name;
-  all["module"] = weight.substr(0, weight.rfind('.'));
-  const int in = graph.nodes[static_cast<std::size_t>(node.inputs[0])].c;
+  const Segment& weight = graph.segments[static_cast<std::size_t>(node.weight)];
+  all["module"] = weight.name.substr(0, weight.name.rfind('.'));
+  const std::vector<int> shape = weight.file_shape();
   OrderedJson& arguments = all["arguments"];
   if (node.op == Op::convolution)
-    arguments = {{"in_channels", in},     {"out_channels", node.c}, {"kernel_size", node.kernel},
-                 {"stride", node.stride}, {"padding", node.pad},    {"bias", false}};
+    arguments = {{"in_channels", shape[1]}, {"out_channels", shape[0]}, {"kernel_size", node.kernel},
+                 {"stride", node.stride},   {"padding", node.pad},      {"bias", false}};
   else if (node.op == Op::batch_norm)
-    arguments["num_features"] = node.c;
+    arguments["num_features"] = shape[0];
   else
-    arguments = {{"in_features", in}, {"out_features", node.c}};
+    arguments = {{"in_features", shape[1]}, {"out_features", shape[0]}};
   return all;
 }
 

@@ -207,6 +207,11 @@ TABLE = [
     ("wrn16_4, SiLU, normalized", 2, "2", "--network wrn16_4 --width 32 --activation silu --data 16.h5 --attack-steps 1 "
                                           "--batch 4 --limit-train 16 --warmup-epochs 0 --granularity block --budget 5 "
                                           "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"),
+    ("a width of 20", 2, STEPS, "--width 20 --batch 4 --lambda 1 --budget 6 --weight-decay 0.05 --awp-gamma 0.01"),
+    ("a width of 3", 1, STEPS, "--width 3 --attack fgsm --optimizer lars --weight-decay 0.05 --average ema --average-bn ema"),
+    # Its first stage has as many channels as the stem, when they are filled up.
+    ("wrn16_4, width 12", 1, "2", "--network wrn16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
+                                  "--warmup-epochs 0 --lambda 1"),
     ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),
     ("resnet18, SiLU", 1, "2", "--network resnet18 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
                                "--limit-train 8 --warmup-epochs 0 --lambda 1"),
