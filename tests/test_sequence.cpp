@@ -188,20 +188,32 @@ TEST_CASE("A journal of other settings is refused, and the first difference is n
 
 TEST_CASE("An image is looked at before it counts", "[sequence]") {
   const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
-  const ImageOutcome fine = outcome_of(logits, clean, moved, 0.02);
+  const ImageOutcome fine = outcome_of(logits, clean, moved, BallNorm::linf, 0.02);
   CHECK(fine.prediction == 1);  // the first of equal ones
   CHECK(fine.distance == 0.02F);
   CHECK(fine.flags == 0);
   // 1e-6 is for rounding, and nothing else is.
-  CHECK(outcome_of(logits, clean, moved, 0.0199995).flags == 0);
-  CHECK(outcome_of(logits, clean, moved, 0.019998).flags == ImageOutcome::kOutside);
-  CHECK(outcome_of(logits, clean, std::vector<float>{-1e-7F, 0.5F, 1}, 0.02).flags == ImageOutcome::kOutside);
-  CHECK(outcome_of(logits, clean, std::vector<float>{0, 0.5F, std::nextafter(1.0F, 2.0F)}, 0.02).flags ==
+  CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.0199995).flags == 0);
+  CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.019998).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(logits, clean, std::vector<float>{-1e-7F, 0.5F, 1}, BallNorm::linf, 0.02).flags ==
         ImageOutcome::kOutside);
+  CHECK(
+      outcome_of(logits, clean, std::vector<float>{0, 0.5F, std::nextafter(1.0F, 2.0F)}, BallNorm::linf, 0.02).flags ==
+      ImageOutcome::kOutside);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, 0.02).flags == ImageOutcome::kOutside);
-  CHECK(outcome_of(std::vector<float>{1, nan, 3}, clean, moved, 0.02).flags == ImageOutcome::kNotFinite);
-  CHECK(outcome_of(std::vector<float>{1, -infinity, 3}, clean, moved, 0.02).flags == ImageOutcome::kNotFinite);
+  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, BallNorm::linf, 0.02).flags == ImageOutcome::kOutside);
+  // In L2 the moves add up: sqrt(.02^2 + ...) of what is above.
+  double squares = 0;
+  for (std::size_t i = 0; i < clean.size(); ++i) squares += std::pow(double(moved[i]) - double(clean[i]), 2);
+  const double far = std::sqrt(squares);
+  CHECK(std::abs(outcome_of(logits, clean, moved, BallNorm::l2, 1).distance - far) <= 1e-8);
+  CHECK(outcome_of(logits, clean, moved, BallNorm::l2, far).flags == 0);
+  CHECK(outcome_of(logits, clean, moved, BallNorm::l2, far - 3e-6).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, BallNorm::l2, 1).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(std::vector<float>{1, nan, 3}, clean, moved, BallNorm::linf, 0.02).flags ==
+        ImageOutcome::kNotFinite);
+  CHECK(outcome_of(std::vector<float>{1, -infinity, 3}, clean, moved, BallNorm::linf, 0.02).flags ==
+        ImageOutcome::kNotFinite);
 }
 
 TEST_CASE("A network that is random, or puts out probabilities, is found out", "[sequence]") {

@@ -13,7 +13,13 @@ namespace dat {
 
 namespace {
 
-constexpr double kSlack = 1e-6;  // for the rounding of x + eps
+/// How far outside of the ball rounding may leave an image. That of x_adv's pixels, of 2^-25 each time, may add up in
+/// L2; that of L2's own arithmetic is a part of eps.
+[[nodiscard]] double slack(BallNorm norm, double eps, std::size_t pixels) {
+  constexpr double kSlack = 1e-6;
+  return norm == BallNorm::linf ? kSlack
+                                : kSlack * std::max(1.0, eps) + 0x1p-23 * std::sqrt(static_cast<double>(pixels));
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -86,11 +92,13 @@ class Ledger {
 
 }  // namespace
 
-SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, double eps, double alpha, int classes) : eps_(eps) {
+SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes)
+    : norm_(norm), eps_(eps) {
   const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {
     AttackOptions options;
+    options.norm = norm;
     options.eps = eps;
-    options.alpha = evaluation_alpha(word, eps, alpha);
+    options.alpha = evaluation_alpha(word, norm, eps, alpha);
     options.steps = std::max(1, word.steps);
     options.loss = word.loss;
     options.classes = classes;
@@ -171,18 +179,22 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
 }
 
 ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean, std::span<const float> attacked,
-                        double eps) {
+                        BallNorm norm, double eps) {
   ImageOutcome outcome;
   outcome.prediction = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   if (!std::all_of(logits.begin(), logits.end(), [](float value) { return std::isfinite(value); }))
     outcome.flags |= ImageOutcome::kNotFinite;
   bool inside = true;
+  double largest = 0, squares = 0;
   for (std::size_t i = 0; i < clean.size(); ++i) {
     const double distance = std::abs(double{attacked[i]} - double{clean[i]});
-    inside = inside && distance <= eps + kSlack && attacked[i] >= 0 && attacked[i] <= 1;  // false for NaN
-    outcome.distance = std::max(outcome.distance, static_cast<float>(distance));
+    inside = inside && attacked[i] >= 0 && attacked[i] <= 1;  // false for NaN
+    largest = std::max(largest, distance);
+    squares += distance * distance;
   }
-  if (!inside) outcome.flags |= ImageOutcome::kOutside;
+  const double distance = norm == BallNorm::l2 ? std::sqrt(squares) : largest;
+  outcome.distance = static_cast<float>(distance);
+  if (!inside || distance > eps + slack(norm, eps, clean.size())) outcome.flags |= ImageOutcome::kOutside;
   return outcome;
 }
 
@@ -207,7 +219,8 @@ SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Opti
       const int stage = member.first_stage + run;
       const std::vector<std::int64_t> open = ledger.open(stage);
       for (std::size_t first = 0; first < open.size();) {
-        const JournalEntry entry = attack_group(member, run, attacks.eps(), options, std::span(open).subspan(first));
+        const JournalEntry entry =
+            attack_group(member, run, attacks.norm(), attacks.eps(), options, std::span(open).subspan(first));
         ledger.enter(entry);
         first += entry.images.size();
         if (world_.root() && options.entry) options.entry(entry);
@@ -221,8 +234,8 @@ SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Opti
   return ledger.finish();
 }
 
-JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, double eps, const Options& options,
-                                             std::span<const std::int64_t> open) {
+JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, BallNorm norm, double eps,
+                                             const Options& options, std::span<const std::int64_t> open) {
   const auto begin = Clock::now();
   const std::int64_t all = std::ssize(open), ranks = world_.size();
   const std::int64_t share = std::min<std::int64_t>(images_.capacity, (all + ranks - 1) / ranks);
@@ -232,7 +245,7 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, doub
     load(open.data() + from, static_cast<int>(mine));
     attack(member, run, options.seed);
     SampleLoss* const climbed = objective_.loss;
-    confirm(eps);
+    confirm(norm, eps);
     // That of the cross-entropy is looked at once, before all attacks.
     const bool other_loss = run == 0 && member.name.starts_with("apgd") && climbed != cross_entropy;
     if (member.first_stage == 0 || other_loss) flag_zero_gradients(climbed);
@@ -249,8 +262,8 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, doub
     require((outcome.flags & ImageOutcome::kNotFinite) == 0, ExitCode::numerical, "the logits of image ",
             entry.images[i], " (", member.name, ") are not finite: an evaluation of this network means nothing");
     require((outcome.flags & ImageOutcome::kOutside) == 0, ExitCode::integrity, member.name, " has left image ",
-            entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", eps,
-            " or of [0, 1]: this is an error of the program; report it");
+            entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", name_of(norm), " ",
+            eps, " or of [0, 1]: this is an error of the program; report it");
   }
   if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), options);
   return entry;
@@ -291,7 +304,7 @@ void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed
   member.attack->perturb(objective);
 }
 
-void SequenceEvaluator::confirm(double eps) {
+void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   const std::int64_t pixels = images_.layout.elements(), count = images_.count;
   objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out
   objective_.forward();
@@ -304,7 +317,7 @@ void SequenceEvaluator::confirm(double eps) {
   for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k)
     outcomes_[k] = outcome_of(part(logits, k, static_cast<std::size_t>(images_.classes)),
                               part(x, k, static_cast<std::size_t>(pixels)),
-                              part(x_adv_, k, static_cast<std::size_t>(pixels)), eps);
+                              part(x_adv_, k, static_cast<std::size_t>(pixels)), norm, eps);
 }
 
 void SequenceEvaluator::flag_zero_gradients(SampleLoss* loss) {

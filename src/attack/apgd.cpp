@@ -14,7 +14,8 @@ class Apgd final : public Attack {
 
   void perturb(Objective& o) const override {
     o.loss = loss_;
-    apgd(o, {.eps = options_.eps,
+    apgd(o, {.norm = options_.norm,
+             .eps = options_.eps,
              .iterations = kIterations,
              .rank = targeted() ? 1 + o.run / options_.restarts : 0,
              .attack = attack_,
@@ -29,7 +30,7 @@ class Apgd final : public Attack {
   }
   [[nodiscard]] int gradient_evaluations() const override { return runs() * (kIterations + 1); }
   [[nodiscard]] double alpha() const override { return 2 * options_.eps; }
-  [[nodiscard]] int scratch_images() const override { return kApgdImages; }
+  [[nodiscard]] int scratch_images() const override { return apgd_images(options_.norm); }
 
  private:
   static constexpr int kIterations = 100;

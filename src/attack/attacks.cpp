@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "attack/l2.hpp"
 #include "dat/error.hpp"
 #include "margin.hpp"
 #include "perturb.hpp"
@@ -48,8 +49,8 @@ AttackWord read_attack_word(const std::string& word, int steps) {
   return attack;
 }
 
-double evaluation_alpha(const AttackWord& word, double eps, double wanted) {
-  return wanted > 0 || word.steps == 0 ? wanted : eps / 4;
+double evaluation_alpha(const AttackWord& word, BallNorm norm, double eps, double wanted) {
+  return wanted > 0 || word.steps == 0 || norm == BallNorm::l2 ? wanted : eps / 4;
 }
 
 void Objective::forward() {
@@ -106,7 +107,7 @@ void pgd_step(Objective& o, float alpha, float eps) {
   each(o.device, o.n * o.layout.elements(), kernels::PgdStep{{o.clean, o.eta, o.x_adv, alpha, eps}, o.dx});
 }
 
-void start(Objective& o, double eps) {
+void start(Objective& o, BallNorm norm, double eps) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();
     each(o.device, kernels::groups(n), kernels::Add<float>{o.start, nullptr, o.eta, n});
@@ -119,6 +120,7 @@ void start(Objective& o, double eps) {
          kernels::NearStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time, o.spread});
     return;
   }
+  if (norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
   each(o.device, fours,
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
                             static_cast<float>(eps)});

@@ -14,7 +14,8 @@ class Fab final : public Attack {
 
   void perturb(Objective& o) const override {
     o.loss = class_difference;
-    fab(o, {.eps = options_.eps,
+    fab(o, {.norm = options_.norm,
+            .eps = options_.eps,
             .iterations = kIterations,
             .rank = targeted() ? 1 + o.run / options_.restarts : 0,
             .random_start = o.run % options_.restarts > 0 || o.time > 0,

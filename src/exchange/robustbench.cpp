@@ -132,7 +132,7 @@ struct Figures {
   return text;
 }
 
-[[nodiscard]] Figures read_figures(const std::string& path, const std::string& weights) {
+[[nodiscard]] Figures read_figures(const std::string& path, const std::string& weights, BallNorm trained) {
   std::ifstream file(path, std::ios::binary);
   require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
   const OrderedJson all = OrderedJson::parse(file, nullptr, false);
@@ -156,10 +156,11 @@ struct Figures {
     for (const OrderedJson& attack : attacks) {
       const auto name = attack.at("name").get<std::string>();
       const auto accuracy = attack.at("accuracy").get<double>();
-      least = std::min(least, accuracy);
-      if (name == "aa-standard") figures.autoattack = percent(accuracy);
-      figures.footnote += (figures.footnote.ends_with(':') ? " " : ", ") + name + " " + percent(accuracy) + " % (eps " +
-                          radius_text(attack.at("eps").get<double>()) + ")";
+      const BallNorm norm = norm_from(attack.value("norm", "linf"));  // evaluations of earlier versions do not say so
+      if (norm == trained) least = std::min(least, accuracy);
+      if (norm == trained && name == "aa-standard") figures.autoattack = percent(accuracy);
+      figures.footnote += (figures.footnote.ends_with(':') ? " " : ", ") + name + " " + percent(accuracy) + " % (" +
+                          ball_text(norm, attack.at("eps").get<double>()) + ")";
     }
     figures.reported = percent(least);
     return figures;
@@ -183,7 +184,7 @@ void write_text(const std::string& path, const std::string& text) {
 std::string write_robustbench(const std::string& folder, const Graph& graph, const StateDict& state,
                               const RobustBenchEntry& entry) {
   std::optional<Figures> figures;
-  if (!entry.evaluation.empty()) figures = read_figures(entry.evaluation, entry.weights);
+  if (!entry.evaluation.empty()) figures = read_figures(entry.evaluation, entry.weights, entry.norm);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", system_reason(error.value()));
@@ -197,7 +198,7 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
                             {"dataset", entry.dataset},
                             {"venue", ""},
                             {"architecture", entry.architecture},
-                            {"eps", radius_text(entry.eps)},
+                            {"eps", radius_text(entry.eps, entry.norm)},
                             {"clean_acc", figure(figures ? figures->clean : "")},
                             {"reported", figure(figures ? figures->reported : "")},
                             {"footnote", figures ? figures->footnote : ""},
@@ -213,7 +214,8 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
 
   std::string missing = "model_info.json: link, name, authors and venue are yours to fill in";
   if (entry.dataset.empty()) missing += "; so is dataset";
-  missing += ".\n";
+  missing += std::string(". Its place there is model_info/") + (entry.dataset.empty() ? "DATASET" : entry.dataset) +
+             (entry.norm == BallNorm::linf ? "/Linf" : "/L2") + ".\n";
   if (!figures)
     missing += "No figures: give the JSON file of 'dat_hpc eval --out' with --evaluation.\n";
   else if (figures->autoattack.empty())

@@ -58,7 +58,7 @@ struct Source {
     };
     take("network", "\"");
     take("width", "");
-    for (const char* key : {"activation", "normalize", "eps"}) take(key, "\"");
+    for (const char* key : {"activation", "normalize", "norm", "eps"}) take(key, "\"");
     source.size = std::atoi(plain("image_size").c_str());
     source.class_names = said("class_names");
   }
@@ -101,7 +101,12 @@ struct Source {
   if (options.width > 0 || !named) trained.width = options.width > 0 ? options.width : default_width(trained.network);
   if (options.activation != "auto") trained.activation = options.activation;
   if (options.normalize != "auto") trained.normalize = options.normalize;
+  require(options.eps > 0 || options.norm == "auto" || options.norm == trained.norm, ExitCode::usage, "--norm ",
+          options.norm, " needs the radius of its ball; give --eps");
+  if (options.norm != "auto") trained.norm = options.norm;
   if (options.eps > 0) trained.eps = options.eps;
+  require_in_range("--eps", norm_from(trained.norm), trained.eps);
+  trained.eval_norm = trained.norm;
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = 32;
 

@@ -46,7 +46,7 @@ class Given final : public Dataset {
 /// The network, and a sequence for it.
 struct Case {
   Case(Communicator& ranks, const Given& set, const std::string& words, int capacity)
-      : attacks(read_attack_sequence(words, 3, 2), kEps, 0, 10),
+      : attacks(read_attack_sequence(words, 3, 2), BallNorm::linf, kEps, 0, 10),
         replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
                  .network = "small_cnn",
                  .width = 16,
