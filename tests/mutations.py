@@ -173,6 +173,8 @@ MUTATIONS = [
     ("l2: the largest pixel is the distance", SEQUENCE, "norm == BallNorm::l2 ? std::sqrt(squares) : largest;", "largest;", "unit:[sequence]"),
     ("l2: evaluations in the training's norm", TRAINER, 'options.eval_norm == "auto" ? options.norm : options.eval_norm', "options.norm", "step:l2, fgsm"),
     ("l2: trained in linf", TRAINER, "({.norm = norm_from(options.norm),", "({.norm = BallNorm::linf,", "step:l2"),
+    ("images that an attack has left out keep their logits", SEQUENCE,
+     "  objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out\n", "", "mpi:1"),
     ("gradients of packed images stay in their slots", "src/replica/frozen_objective.cpp", "each(device, size * pixels, kernels::Scatter{images, packed_.dx, images_.dx});", "", "unit:[attack]"),
     ("packed images keep the labels before", "src/replica/frozen_objective.cpp", "each(device, size, kernels::Gather<std::int32_t>{single, labels, packed_.labels});", "", "unit:[attack]"),
     ("one run of many", EVALUATION, "run < attack.runs(); ++run", "run < 1; ++run", "unit:[attack]"),

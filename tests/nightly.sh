@@ -27,6 +27,7 @@ part "$python" tests/outside/step.py "$program"
 for network in resnet18 preact_resnet18 preact_resnet50 wrn28_10; do
   part "$python" tests/golden/full_size.py build/test/tests/dat_probe $network
 done
+part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" Sequence.test_ranks_batches_and_kills
 part bash tests/sanitize.sh
 part bash tests/threads.sh
 part bash tests/p100.sh

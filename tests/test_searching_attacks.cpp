@@ -1045,8 +1045,13 @@ TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
   CHECK(runs("pgd", 10) == 1);
   CHECK_THROWS_AS(runs("apgd-t", 1), Error);
   const auto notice = [](const char* name, int classes) { return attacks().at(name)({.classes = classes})->notice(); };
-  for (const char* name : {"apgd-ce", "fab", "fab-t", "square"}) CHECK(notice(name, 2).empty());
-  CHECK(notice("apgd-t", 4).empty());
+  for (const char* name : {"apgd-ce", "fab", "square"}) CHECK(notice(name, 2).empty());
+  for (const char* name : {"apgd-t", "fab-t"}) {
+    CHECK(notice(name, 10).empty());
+    CHECK(notice(name, 9).find("9 classes has no 9 wrong ones: apgd-t and fab-t aim at the 8") != std::string::npos);
+    CHECK(notice(name, 4).find("aim at the 3 that there are") != std::string::npos);
+  }
+  CHECK(notice("fab-t", 2).find("aim at the 1 that") != std::string::npos);
   CHECK(notice("apgd-t", 3).find("no fourth logit") != std::string::npos);
   CHECK(notice("apgd-t", 2).find("no third logit") != std::string::npos);
   CHECK(notice("apgd-dlr", 3).empty());

@@ -68,6 +68,10 @@ class Ledger {
       if (result_.images[at].robust() && stages_[at] == stage) all.push_back(static_cast<std::int64_t>(at));
     return all;
   }
+  /// How many images this stage has been run on.
+  [[nodiscard]] std::int64_t past(int stage) const {
+    return std::count_if(stages_.begin(), stages_.end(), [&](int behind) { return behind > stage; });
+  }
   [[nodiscard]] std::int64_t right() const {
     return std::count_if(result_.images.begin(), result_.images.end(),
                          [](const auto& image) { return image.robust(); });
@@ -218,6 +222,7 @@ SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Opti
     for (int run = 0; run < member.runs; ++run) {
       const int stage = member.first_stage + run;
       const std::vector<std::int64_t> open = ledger.open(stage);
+      const std::int64_t before = ledger.past(stage), all = before + std::ssize(open);  // before: in an earlier start
       for (std::size_t first = 0; first < open.size();) {
         const JournalEntry entry =
             attack_group(member, run, attacks.norm(), attacks.eps(), options, std::span(open).subspan(first));
@@ -225,9 +230,10 @@ SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Opti
         first += entry.images.size();
         if (world_.root() && options.entry) options.entry(entry);
         if (world_.root() && options.progress)
-          options.progress({member.name, run + 1, member.runs, static_cast<std::int64_t>(first), std::ssize(open),
+          options.progress({member.name, run + 1, member.runs, before + static_cast<std::int64_t>(first), all,
                             ledger.right(), ledger.result().rows[m].seconds,
-                            (run + static_cast<double>(first) / static_cast<double>(open.size())) / member.runs});
+                            (run + static_cast<double>(before + static_cast<std::int64_t>(first)) / static_cast<double>(all)) /
+                                member.runs});
       }
     }
   }
@@ -265,7 +271,7 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
             entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", name_of(norm), " ",
             eps, " or of [0, 1]: this is an error of the program; report it");
   }
-  if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), options);
+  if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), static_cast<int>(share), options);
   return entry;
 }
 
@@ -338,27 +344,32 @@ std::vector<float> SequenceEvaluator::fetch(const float* device, std::int64_t co
   return host;
 }
 
-void SequenceEvaluator::hand_over_broken(int count, const Options& options) {
+void SequenceEvaluator::hand_over_broken(int count, int most, const Options& options) {
   const Layout& layout = images_.layout;
-  std::string mine;  // of each image its number, then its pixels
-  const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  for (int k = 0; k < count; ++k) {
-    const auto at = static_cast<std::size_t>(k);
-    if (outcomes_[at].prediction == batch_.labels[at]) continue;
-    append(batch_.ids[at]);
-    for (int y = 0; y < layout.h; ++y)
-      for (int x = 0; x < layout.w; ++x)
-        for (int c = 0; c < layout.c; ++c) append(x_adv_[static_cast<std::size_t>(layout.offset(k, c, y, x))]);
-  }
   std::vector<float> pixels(static_cast<std::size_t>(layout.elements()));
-  for (const std::string& text : world_.gather(mine))
-    for (std::size_t at = 0; at < text.size();) {
-      std::int64_t id = 0;
-      std::memcpy(&id, text.data() + at, sizeof id);
-      std::memcpy(pixels.data(), text.data() + at + sizeof id, pixels.size() * sizeof(float));
-      at += sizeof id + pixels.size() * sizeof(float);
-      options.broken(id, pixels.data());
+  const auto size = static_cast<std::int64_t>(sizeof(std::int64_t) + pixels.size() * sizeof(float));
+  // What rank 0 takes at a time from all ranks together.
+  constexpr std::int64_t kBytes = 1 << 28;
+  const int piece = static_cast<int>(std::clamp<std::int64_t>(kBytes / (size * world_.size()), 1, most));
+  for (int first = 0; first < most; first += piece) {
+    std::string mine;  // of each image its number, then its pixels
+    const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    for (int k = first; k < std::min(first + piece, count); ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      if (outcomes_[at].prediction == batch_.labels[at]) continue;
+      append(batch_.ids[at]);
+      for (int y = 0; y < layout.h; ++y)
+        for (int x = 0; x < layout.w; ++x)
+          for (int c = 0; c < layout.c; ++c) append(x_adv_[static_cast<std::size_t>(layout.offset(k, c, y, x))]);
     }
+    for (const std::string& text : world_.gather(mine))
+      for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(size)) {
+        std::int64_t id = 0;
+        std::memcpy(&id, text.data() + at, sizeof id);
+        std::memcpy(pixels.data(), text.data() + at + sizeof id, pixels.size() * sizeof(float));
+        options.broken(id, pixels.data());
+      }
+  }
 }
 
 }  // namespace dat

@@ -100,7 +100,7 @@ class SequenceEvaluator {
   struct Progress {
     std::string attack;
     int run = 1, runs = 1;              ///< the one under way
-    std::int64_t done = 0, images = 0;  ///< of this run
+    std::int64_t done = 0, images = 0;  ///< of this run, those included that were done before an interruption
     std::int64_t right = 0;             ///< of all images, so far
     double seconds = 0;                 ///< of this attack
     double part = 0;                    ///< of this attack that is done, if no more images are broken
@@ -132,8 +132,9 @@ class SequenceEvaluator {
   void confirm(BallNorm norm, double eps);
   void flag_zero_gradients(SampleLoss* loss);
   [[nodiscard]] std::vector<float> fetch(const float* device, std::int64_t count) const;
-  /// The first `count` images here, and those of the other ranks, where they were broken, to options.broken on rank 0.
-  void hand_over_broken(int count, const Options& options);
+  /// The first `count` images here, of `most` on any rank, and those of the other ranks, where they were broken, to
+  /// options.broken on rank 0.
+  void hand_over_broken(int count, int most, const Options& options);
 
   Communicator& world_;
   const Dataset& dataset_;

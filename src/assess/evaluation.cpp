@@ -16,7 +16,7 @@ EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(o
                                            .steps = std::max(1, word.steps),
                                            .loss = word.loss,
                                            .classes = options.classes});
-    const int restarts = attack->gradient_evaluations() > 0 ? options.restarts : 1;
+    const int restarts = attack->random() ? options.restarts : 1;
     members_.push_back({word.text(), std::move(attack), restarts});
   }
 }

@@ -51,6 +51,7 @@ class Journal {
   void append(const JournalEntry& entry);
 
  private:
+  [[nodiscard]] std::string read_all() const;
   void write(const std::string& text);
 
   std::string path_, found_;

@@ -23,6 +23,7 @@ class Apgd final : public Attack {
   }
   [[nodiscard]] int runs() const override { return targets_ * options_.restarts; }
   [[nodiscard]] std::string notice() const override {
+    if (targeted() && options_.classes > 3) return targets_notice(options_.classes);
     if (attack_ == Searching::apgd_ce || options_.classes > (targeted() ? 3 : 2)) return {};
     const std::string few = "a network of " + std::to_string(options_.classes) + " classes";
     if (options_.classes > 2) return few + " has no fourth logit: apgd-t divides by z_(1) - z_(3)";

@@ -34,6 +34,8 @@ AttackWord read_attack_word(const std::string& word, int steps) {
       dash != std::string::npos && std::find(names.begin(), names.end(), name_of(word)) == names.end();
   const std::string plain = word.substr(0, has_loss ? dash : word.size());
   AttackWord attack{name_of(plain), steps, has_loss ? word.substr(dash + 1) : ""};
+  require(!has_loss || !attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss behind '-'; write '", plain,
+          "'");
   const std::size_t digits = attack.name.size();
   const auto plan = attacks().at(attack.name)({.steps = 2, .loss = attack.loss});
   require(!has_loss || plan->takes_loss(), ExitCode::usage, "'", word, "': ", attack.name,
@@ -83,7 +85,7 @@ void margin_loss(const Logits& l, float scale, bool targeted, kernels::Divisor d
 void margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one); }
 void cw_margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one, 50.0F); }
 void class_difference(const Logits& l, float scale) { margin_loss(l, scale, true, kernels::Divisor::one); }
-// What there are too few classes for is left out; notice_of says so.
+// What there are too few classes for is left out; Attack::notice says so.
 void dlr(const Logits& l, float scale) {
   margin_loss(l, scale, false, l.classes < 3 ? kernels::Divisor::one : kernels::Divisor::third);
 }
@@ -94,9 +96,19 @@ void targeted_dlr(const Logits& l, float scale) {
                               : kernels::Divisor::third_and_fourth);
 }
 
+namespace {
+constexpr int kTargets = 9;
+}
+
 int targets_of(const AttackOptions& options) {
   require(options.classes >= 2, ExitCode::usage, "a network of one class cannot be attacked: nothing else is there");
-  return std::min(9, options.classes - 1);
+  return std::min(kTargets, options.classes - 1);
+}
+
+std::string targets_notice(int classes) {
+  if (classes > kTargets) return {};
+  return "a network of " + std::to_string(classes) + " classes has no " + std::to_string(kTargets) +
+         " wrong ones: apgd-t and fab-t aim at the " + std::to_string(classes - 1) + " that there are";
 }
 
 void Attack::begin(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }

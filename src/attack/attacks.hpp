@@ -25,6 +25,8 @@ void pgd_step(Objective& objective, float alpha, float eps);
 /// Classes that a targeted attack goes through: the nine with the largest logits beside the first, or all that are
 /// there. Error(usage): there is one class.
 [[nodiscard]] int targets_of(const AttackOptions& options);
+/// Attack::notice() where that is less than nine.
+[[nodiscard]] std::string targets_notice(int classes);
 
 /// Attacks that look for a misclassified image, and draw random numbers of their own.
 enum class Searching : std::uint8_t { apgd_ce = 1, apgd_dlr, apgd_t, fab, fab_t, square };

@@ -22,6 +22,9 @@ class Fab final : public Attack {
             .attack = attack_});
   }
   [[nodiscard]] int runs() const override { return (targeted() ? targets_ : 1) * options_.restarts; }
+  [[nodiscard]] std::string notice() const override {
+    return targeted() ? targets_notice(options_.classes) : std::string();
+  }
   [[nodiscard]] int gradient_evaluations() const override {
     return runs() * kIterations * (targeted() ? 1 : options_.classes - 1);
   }

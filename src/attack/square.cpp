@@ -14,6 +14,7 @@ class Square final : public Attack {
     square(o, {.norm = norm_, .eps = eps_, .iterations = kIterations});
   }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }
+  [[nodiscard]] bool random() const override { return true; }
   [[nodiscard]] int scratch_images() const override { return square_images(norm_); }
 
  private:

@@ -76,6 +76,7 @@ struct Setting {
   std::unique_ptr<Replica> replica;
   std::unique_ptr<Evaluator> evaluator;
   std::unique_ptr<SequenceEvaluator> sequence_evaluator;
+  std::vector<std::string> network_warnings;  ///< on rank 0, where a sequence has been run
   BallNorm norm = BallNorm::linf;
   double eps = 0;
   std::int64_t step = 0;
@@ -103,6 +104,10 @@ struct Setting {
                                : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
   s.data = first_of(open_split(wanted, options.split), options.limit);
+  const std::int64_t unlabelled = unlabelled_images(*s.data);
+  require(unlabelled == 0, ExitCode::usage, unlabelled, " of the ", s.data->size(), " ", images_text(options.split),
+          " have no label (-1), so that nobody knows whether they are classified right; take --split test, or --data "
+          "with labels");
   s.classes = classes_of(checkpoint, path);
   const DatasetInfo& info = s.data->info();
   require_same_classes(info, s.classes, path);
@@ -229,6 +234,7 @@ class Progress {
               {"norm", name_of(s.norm)},       {"eps", s.eps},
               {"accuracy", result.accuracy()}, {"notices", s.sequence_attacks->notices()}};
   if (!s.sequence->remark.empty()) all["notices"].push_back(s.sequence->remark);
+  for (const std::string& warning : s.network_warnings) all["notices"].push_back(warning);
   for (const SequenceResult::Row& row : result.rows)
     all["attacks"].push_back({{"name", row.attack},
                               {"runs", row.runs},
@@ -410,8 +416,8 @@ struct SequenceFolder {
   together(world, [&] { run.found = read_journal(found); });
   if (world.root()) {
     std::vector<std::int32_t> labels;
-    for (const std::string& warning : network_warnings(s.sequence_evaluator->logits_of_first(5, labels), labels))
-      std::cerr << "dat_hpc: warning: " + warning + "\n";
+    s.network_warnings = network_warnings(s.sequence_evaluator->logits_of_first(5, labels), labels);
+    for (const std::string& warning : s.network_warnings) std::cerr << "dat_hpc: warning: " + warning + "\n";
     for (const std::string& notice : s.sequence_attacks->notices()) std::cerr << "dat_hpc: " + notice + "\n";
     if (!s.sequence->remark.empty()) std::cerr << "dat_hpc: " + s.sequence->name + ": " + s.sequence->remark + "\n";
     if (!options.quiet && !run.found.empty())
@@ -518,9 +524,10 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   for (const EvaluationRecord& r : records) {
     std::snprintf(line, sizeof line, "  %-8s accuracy %.4f  loss %.4f", r.attack.c_str(), r.adv_acc, r.adv_loss);
     text << line;
-    if (r.attack_steps > 0)
-      text << "  (" << ball_text(s.norm, r.eps) << (options.eps > 0 ? "" : " as in the training") << ", alpha "
-           << radius_text(r.alpha, s.norm) << ", " << r.restarts << (r.restarts == 1 ? " restart)" : " restarts)");
+    if (r.attack != "none")
+      text << "  (" << ball_text(s.norm, r.eps) << (options.eps > 0 ? "" : " as in the training")
+           << (r.alpha > 0 ? ", alpha " + radius_text(r.alpha, s.norm) : "") << ", " << r.restarts
+           << (r.restarts == 1 ? " restart)" : " restarts)");
     text << "\n";
     last << " " << r.attack << "_acc=" << r.adv_acc;
     valid = valid && std::isfinite(r.adv_loss);

@@ -270,6 +270,18 @@ class Sequence(common.TestCase):
         refuse("eps is 0.299.* there and 0.25 here", eval_norm="l2", eps=0.25)
         refuse("is not that of the training, linf, whose eps says nothing there; give --eps", eval_norm="l2", eps=None)
 
+    def test_images_without_labels_are_refused(self):
+        """Nobody knows whether they are classified right."""
+        with h5py.File("set.h5") as source, h5py.File("part.h5", "w") as file:
+            for name in "train", "test":
+                file[f"{name}/images"], labels = source[f"{name}/images"][()], source[f"{name}/labels"][()].astype(np.int64)
+                labels[3:5] = -1 if name == "train" else labels[3:5]
+                file[f"{name}/labels"] = labels
+        for words in "pgd2", "none+fgsm":
+            self.refuse(2, "2 of the [0-9]+ training images have no label", *options(words, data="part.h5", split="train", limit=None))
+        ended = common.run(*options("pgd2", data="part.h5"))
+        self.assertEqual(ended.code, 0, ended.text)
+
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
         texts = [ended.text]
