@@ -12,6 +12,7 @@
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/norm.hpp"
 #include "dat/provenance.hpp"
 #include "exchange/state_dict.hpp"
 #include "verbs/ranks.hpp"
