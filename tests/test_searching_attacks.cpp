@@ -1348,7 +1348,9 @@ TEST_CASE("A proposal of Square in L2 has the whole radius, and leaves the image
   int apart = 0;
   for (int n = 0; n < kImages; ++n) {
     const kernels::SquarePair pair = draws.pair(n, kIteration, kSide, layout);
-    double squares = 0, factor = 0;
+    // Everything but the windows is scaled alike: by the move's and the former move's product over the latter's square.
+    double squares = 0, product = 0, former = 0;
+    std::vector<std::pair<double, double>> outside;
     for (int c = 0; c < layout.c; ++c)
       for (int row = 0; row < layout.h; ++row)
         for (int column = 0; column < layout.w; ++column) {
@@ -1364,10 +1366,12 @@ TEST_CASE("A proposal of Square in L2 has the whole radius, and leaves the image
             REQUIRE(move == 0);
             ++apart;
           } else {
-            if (std::abs(before) > 1e-3 && factor == 0) factor = move / before;
-            REQUIRE(std::abs(move - factor * before) <= 1e-5);
+            outside.emplace_back(move, before);
+            product += move * before;
+            former += before * before;
           }
         }
+    for (const auto& [move, before] : outside) REQUIRE(std::abs(move - product / former * before) <= 1e-6);
     if (n != 1) CHECK(std::abs(std::sqrt(squares) - kEps) <= 1e-6 * kEps);
   }
   CHECK(apart > kImages);

@@ -71,7 +71,7 @@ TABLE = [
     ("l2, batch statistics, two ranks", 2, STEPS, "--norm l2 --eps 0.4 --alpha 0.2 --attack-bn train --batch 4 "
                                                   "--micro-batch 2 --lambda 1 --eval fgsm,pgd3"),
     ("l2, fgsm", 1, "4", "--norm l2 --eps 1.5 --attack fgsm --optimizer sgd --lr 0.05 --eval-norm linf --eval-eps 4/255"),
-    ("l2, trades", 1, "4", "--norm l2 --eps 0.5 --loss trades --attack-steps 1 --optimizer sgd --lr 0.5"),
+    ("l2, trades", 1, "4", "--norm l2 --eps 0.5 --loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
     ("l2, stale attack", 1, "4", "--norm l2 --eps 0.5 --stale-attack 1 --attack-steps 2 --optimizer sgd --lr 0.5"),
     ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
     ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
