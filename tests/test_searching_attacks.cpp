@@ -1198,7 +1198,7 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
   model.initialize(1);
   const EvaluationAttacks attacked({.attacks = {"apgd-t"}, .eps = 1e-6});
   CHECK(attacked.warnings().empty());
-  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 1);
+  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 2);
   Images images(*backend, set.info(), kImages, attacked.scratch_images());
   FrozenProgram program(model, kImages);
   FrozenObjective objective(images, program);
