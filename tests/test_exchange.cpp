@@ -190,6 +190,41 @@ TEST_CASE("Other types of real numbers become float32", "[exchange]") {
   for (std::size_t i = 0; i < many.size(); ++i) REQUIRE(found[i] == static_cast<float>(i));
   CHECK(contains(error_in(file_of(entry("U8", 2, 2), "ab")), "'w' is of type U8, but weights are real numbers"));
   CHECK(contains(error_in(file_of(entry("I64", 2, 16), std::string(16, 'a'))), "is of type I64"));
+  CHECK(contains(error_in(file_of(entry("I64", 1, 8), std::string(8, 'a'))), "'w' is of type I64, but weights are"));
+}
+
+TEST_CASE("Counters of batches may be of any type, other whole numbers are refused", "[exchange]") {
+  const auto bytes_of = [](auto value) {
+    std::string bytes(sizeof value, '\0');
+    std::memcpy(bytes.data(), &value, sizeof value);
+    return bytes;
+  };
+  const auto file = [](const std::string& name, const char* type, const char* shape, const std::string& data) {
+    return file_of("{\"" + name + R"(":{"dtype":")" + type + R"(","shape":[)" + shape + R"(],"data_offsets":[0,)" +
+                       std::to_string(data.size()) + "]}}",
+                   data);
+  };
+  const std::string name = "module.bn1.num_batches_tracked";
+  const auto check = [&](const char* type, const std::string& data) {
+    for (const char* shape : {"", "1"}) {
+      CAPTURE(type, shape);
+      const StateDict state = read(file(name, type, shape, data));
+      CHECK(state.tensors.empty());
+      CHECK(state.counters == std::map<std::string, std::int64_t>{{name, 7}});
+    }
+  };
+  check("I64", bytes_of(std::int64_t{7}));
+  check("I32", bytes_of(std::int32_t{7}));
+  check("F64", bytes_of(7.0));
+  check("F32", bytes_of(7.0F));
+  check("F16", bytes_of(std::uint16_t{0x4700}));
+  check("BF16", bytes_of(std::uint16_t{0x40e0}));
+  for (const double none : {-1.0, 1e300, std::numeric_limits<double>::quiet_NaN()})
+    CHECK(read(file(name, "F64", "", bytes_of(none))).counters.at(name) == 0);
+  CHECK(contains(error_in(file(name, "I16", "", "ab")), "is of type I16"));
+  CHECK(contains(error_in(file(name, "I64", "2", std::string(16, 'a'))), "is of type I64"));
+  CHECK(contains(error_in(file("epoch", "I64", "", bytes_of(std::int64_t{7}))), "'epoch' is of type I64"));
+  CHECK(read(file(name, "F32", "2", std::string(8, '\0'))).tensors.size() == 1);  // which has no place in a network
 }
 
 TEST_CASE("Hostile headers of safetensors are refused", "[exchange]") {
@@ -240,6 +275,10 @@ TEST_CASE("Hostile headers of safetensors are refused", "[exchange]") {
   refused(file_of(R"({"__metadata__":{"a":"b","a":"c"}})"), "metadata have the name 'a' twice");
   refused(file_of(R"({"__metadata__":{},"__metadata__":{}})"), "'__metadata__' stands twice");
   refused(file_of("{" + tensor("a\\u001b[2J", "2", "0,8") + "}", eight), "control characters");
+
+  const std::string long_name(1024, 'a');
+  CHECK(read(file_of("{" + tensor(long_name, "2", "0,8") + "}", eight)).tensors.size() == 1);
+  refused(file_of("{" + tensor(long_name + "a", "2", "0,8") + "}", eight), "a name has 1025 bytes, and may have 1024");
 
   // What is no such list.
   refused(file_of("[]"), "its header is no list of tensors");
@@ -330,6 +369,23 @@ TEST_CASE("Tensors under all names in use find their places in every network", "
                  return name;
                }),
                own);
+    const std::vector<std::pair<std::string, std::string>> prefixes_and_heads = {
+        {"_orig_mod.", "classifier."}, {"net.", "head."}, {"model._orig_mod.module.", "logits."}};
+    for (const auto& [prefix, head] : prefixes_and_heads)
+      check_same(renamed([&prefix = prefix, &head = head](std::string name) {
+                   replace(name, "linear.", head);
+                   return prefix + name;
+                 }),
+                 own);
+    check_same(renamed([](std::string name) {  // the WideResNets' name, for others; and the other way round
+                 const bool wide = name.find(".convShortcut.") != std::string::npos;
+                 if (wide)
+                   replace(name, ".convShortcut.", ".shortcut.0.");
+                 else
+                   replace(name, ".shortcut.0.", ".convShortcut.");
+                 return name;
+               }),
+               own);
     const NetworkOptions sizes =
         sizes_of(networks().at(network), own,
                  {.width = 4, .channels = 1, .classes = 7, .normalization = normalization_from("cifar10")});
@@ -375,6 +431,38 @@ TEST_CASE("What public files have beside the weights is passed over if it change
   CHECK(contains(error_of([&] { static_cast<void>(fitted(graph_with("cifar100"), more, kPlain)); }),
                  "in 2 tensors: mu [3,1,1] asks for another --normalize; sigma [1,3,1,1] asks"));
   CHECK(contains(error_of([&] { static_cast<void>(fitted(graph_with("none"), more, kPlain)); }), "in 2 tensors: mu"));
+  for (const std::string prefix : {"", "normalize.", "module.normalize."}) {
+    StateDict other = own;
+    other.tensors.push_back({prefix + "mean", {3}, graph.normalization.mean});
+    other.tensors.push_back({prefix + "std", {3}, graph.normalization.deviation});
+    check_same(fitted(graph, other, kPlain), own);
+    std::swap(other.tensors.back().values, (other.tensors.end() - 2)->values);
+    CHECK(contains(error_of([&] { static_cast<void>(fitted(graph, other, kPlain)); }), "in 2 tensors: " + prefix));
+  }
+}
+
+TEST_CASE("Of many tensors that do not fit ten are named", "[exchange]") {
+  const Graph graph = graph_of("small_cnn");
+  StateDict state = network_state(graph);
+  const auto with = [&](int strangers) {
+    StateDict more = state;
+    for (int k = 0; k < strangers; ++k) more.tensors.push_back({"s" + std::to_string(k), {1}, {1}});
+    return error_of([&] { static_cast<void>(fitted(graph, more, kPlain)); });
+  };
+  CHECK(with(10).ends_with("s8 [1] has no place in it; s9 [1] has no place in it"));
+  const std::string many = with(1000);
+  CHECK(contains(many, "in 1000 tensors: s0 "));
+  CHECK(many.ends_with("; s9 [1] has no place in it; and 990 more"));
+}
+
+TEST_CASE("A name of many prefixes costs no more than its length", "[exchange]") {
+  const Graph graph = graph_of("small_cnn");
+  StateDict state = network_state(graph);
+  std::string name = "conv1.weight";
+  for (int k = 0; k < 20; ++k) name += name;  // 12 MB
+  for (std::size_t at = 0; at + 4 <= name.size(); at += 4) name.replace(at, 4, "net.");
+  state.tensors[0].name = name + "conv1.weight";
+  check_same(fitted(graph, state, kPlain), network_state(graph));
 }
 
 TEST_CASE("All tensors that do not fit are named in one message", "[exchange]") {

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <tuple>
 
 #include "allocations.hpp"
@@ -10,6 +12,7 @@
 #include "replica/model_state.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
+#include "train/weight_perturbation.hpp"
 
 using namespace dat;
 
@@ -400,6 +403,180 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
   CHECK(has_average_statistics(trainer.capture()) == (statistics == "ema" || (statistics != "raw" && rule == "swa")));
   (void)trainer.step(false);
   CHECK(has_average_statistics(trainer.capture()) == (statistics == "ema"));
+}
+
+TEST_CASE("until averaging begins, the average is the network as it is, without a pass for its statistics",
+          "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.average = "swa";
+  options.average_bn = GENERATE("rebuild", "ema", "raw");
+  options.average_from = 1;
+  options.limit_train = 48;  // three steps an epoch
+  options.limit_test = 16;
+  options.epochs = 3;
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.share_state();
+  trainer.start();
+  const bool own = options.average_bn != "raw";
+  const auto equal = [&] {
+    const Checkpoint state = trainer.capture();
+    CHECK(has_average_statistics(state) == own);  // they are there without having been asked for
+    for (const Checkpoint::Array& array : state.arrays)
+      if (array.name.starts_with("param/") || (own && array.name.starts_with("bn/")))
+        CHECK(state.array("optim/average/" + array.name.substr(array.name.find('/') + 1), array.shape).values ==
+              array.values);
+    const std::vector<EvaluationRecord> found = trainer.evaluate();
+    REQUIRE(found.size() == 2);
+    CHECK(found[0].weights == "raw");
+    CHECK(found[1].weights == "average");
+    CHECK(found[0].clean_loss == found[1].clean_loss);
+    CHECK(found[0].adv_loss == found[1].adv_loss);
+  };
+  equal();
+  for (int k = 0; k < 4; ++k) (void)trainer.step(false);
+  equal();
+  for (int k = 0; k < 4; ++k) (void)trainer.step(false);  // the second epoch has ended, and then come two steps
+  const std::vector<EvaluationRecord> found = trainer.evaluate();
+  CHECK(found[0].clean_loss != found[1].clean_loss);
+}
+
+TEST_CASE("an average by another rule begins anew, and a run may go on without any", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.limit_train = 48;  // three steps an epoch
+  options.epochs = 4;
+  options.average = "ema";
+  options.average_bn = GENERATE("ema", "raw");
+  options.optimizer = "lamb";
+  options.bias_correction = GENERATE(false, true);
+  const auto world = Communicator::single();
+  Trainer first(*world, options);
+  first.share_state();
+  first.start();
+  for (int k = 0; k < 4; ++k) (void)first.step(false);
+  const Checkpoint state = first.capture();
+  CHECK(state.doubles.at("optimizer").back() == 4);
+  CHECK(state.texts.at("average") == "ema");
+  const auto going_on = [&](const std::string& rule) {
+    TrainOptions others = options;
+    others.average = rule;
+    if (rule == "none") others.average_bn = "raw";
+    auto trainer = std::make_unique<Trainer>(*world, others);
+    trainer->restore(state);
+    trainer->share_state();
+    trainer->start();
+    return trainer;
+  };
+  CHECK(going_on("ema")->capture().doubles.at("optimizer").back() == 4);
+  const auto other = going_on("swa");
+  const auto same_as_weights = [&] {
+    const Checkpoint now = other->capture();
+    for (const Checkpoint::Array& array : now.arrays)
+      if (array.name.starts_with("param/"))
+        CHECK(now.array("optim/average/" + array.name.substr(6), array.shape).values == array.values);
+    return now.doubles.at("optimizer").back();
+  };
+  CHECK(same_as_weights() == 0);
+  for (int k = 0; k < 2; ++k) (void)other->step(false);
+  CHECK(same_as_weights() == 1);  // the first end of an epoch
+  CHECK(other->capture().texts.at("average") == "swa");
+  const Checkpoint without = going_on("none")->capture();
+  CHECK(without.texts.count("average") == 0);
+  CHECK(!has_average(without));
+  const auto numbers = without.doubles.find("optimizer");
+  CHECK((numbers != without.doubles.end()) == options.bias_correction);
+}
+
+TEST_CASE("only attacks that climb the loss's goal ask for the logits of clean images", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.loss = "trades";
+  const auto loss = losses().at("trades")({});
+  const auto goal = [&](const char* attack) {
+    options.attack = attack;
+    return goal_of(options, *loss, *attacks().at(attack)({}));
+  };
+  for (const char* attack : {"pgd", "fgsm"}) {
+    CHECK(goal(attack).reference);
+    CHECK(goal(attack).loss == kl_divergence);
+  }
+  for (const char* attack : {"none", "apgd-ce", "apgd-dlr", "apgd-t", "fab", "fab-t", "square"}) {
+    CAPTURE(attack);
+    CHECK(!goal(attack).reference);
+    CHECK(goal(attack).loss == cross_entropy);
+  }
+}
+
+namespace {
+
+/// Hands out the replica's images, micro-batch after micro-batch.
+class Handing final : public ExampleSource {
+ public:
+  Handing(Replica& replica, const Plan& plan) : plan_(plan) {
+    const Images& images = replica.images();
+    examples_ = {.attacked = images.x_adv, .clean = images.clean, .labels = images.labels, .batch = plan.batch};
+  }
+  void start(std::int64_t) override {}
+  void begin(std::int64_t) override { examples_.first = examples_.count = 0; }
+  const Examples* next() override {
+    examples_.first += examples_.count;
+    examples_.count = plan_.micro_batch;
+    return examples_.first < plan_.batch ? &examples_ : nullptr;
+  }
+  void trained() override {}
+  [[nodiscard]] std::int64_t bytes_sent() const override { return 0; }
+  [[nodiscard]] std::int64_t attack_passes() const override { return 0; }
+
+ private:
+  Plan plan_;
+  Examples examples_;
+};
+
+}  // namespace
+
+TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whatever the size of an image",
+          "[trainer][cpu]") {
+  TrainOptions options = test::small_run();
+  options.deterministic = false;
+  options.batch = 3;
+  options.micro_batch = 1;
+  options.awp_gamma = 0.01;
+  const auto world = Communicator::single();
+  const DatasetInfo info{.size = 9, .channels = 3, .classes = 10, .class_names = numbered_classes(10)};
+  const Plan plan(options, 6, 1);
+  Replica replica({.backend = {.device = options.device, .threads = 1},
+                   .network = options.network,
+                   .width = options.width,
+                   .images = info,
+                   .micro_batch = plan.micro_batch,
+                   .training_batches = {plan.micro_batch, plan.last_micro_batch}});
+  PhaseTimer timer(replica.backend());
+  const auto loss = losses().at("cross_entropy")({.lambda = 0});
+  const auto layers = make_layer_sampling(*world, options, plan, replica.model());
+  Handing source(replica, plan);
+  Backend& backend = replica.backend();
+  float* const gradients = backend.allocate_floats(replica.model().parameters.size, "test");
+  WeightPerturbation perturbation(*world, options, plan, *loss, replica, source, *layers, gradients, nullptr, nullptr,
+                                  timer);
+  replica.model().initialize(1);
+  replica.commit();
+  const std::int64_t image = replica.images().layout.elements();
+  CHECK(image % 4 != 0);
+  const auto pixels = test::random_values(image, 3, 0, 1);
+  for (float* to : {replica.images().clean, replica.images().x_adv})
+    backend.copy_to_device(to, pixels.data(), pixels.size() * sizeof(float));
+  const std::int32_t label = 3;
+  backend.copy_to_device(replica.images().labels, &label, sizeof label);
+  (void)layers->draw(0);
+  perturbation.begin(0);
+  int micro_batches = 0;
+  while (const Examples* examples = perturbation.next()) {
+    ++micro_batches;
+    for (const float* kept : {examples->attacked, examples->clean}) {
+      CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
+      CHECK(test::to_host(backend, kept, image) == pixels);
+    }
+  }
+  CHECK(micro_batches == 3);
 }
 
 TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those that are measured are in checkpoints",

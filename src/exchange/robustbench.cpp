@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,8 @@ namespace dat {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+constexpr double kSameRadius = 1e-6;  ///< relative: one that was written and read again
 
 /// The class, for every network: it is built from the graph beside it.
 const char* const kModelPy =
@@ -122,8 +125,9 @@ def load():
 
 /// Of an evaluation, in percent, as RobustBench writes them.
 struct Figures {
-  std::string clean, reported, autoattack;  ///< the last one is empty where AutoAttack has not been run
+  std::string clean, reported, autoattack;  ///< the last one is empty where AutoAttack has not been run on all images
   std::string footnote;
+  bool limited = false;  ///< not on all test images
 };
 
 [[nodiscard]] std::string percent(double part) {
@@ -132,7 +136,17 @@ struct Figures {
   return text;
 }
 
-[[nodiscard]] Figures read_figures(const std::string& path, const std::string& weights, BallNorm trained) {
+/// Whether it is of a part of the test images: `eval --limit`, or fewer than CIFAR-10 has.
+[[nodiscard]] bool is_limited(const OrderedJson& evaluation, const std::string& dataset) {
+  constexpr std::int64_t kCifar10Images = 10000;
+  if (dataset == "cifar10" && evaluation.at("images").get<std::int64_t>() != kCifar10Images) return true;
+  const auto words = evaluation.at("provenance").at("command_line").get<std::vector<std::string>>();
+  return std::any_of(words.begin(), words.end(),
+                     [](const std::string& word) { return word == "--limit" || word.starts_with("--limit="); });
+}
+
+[[nodiscard]] Figures read_figures(const RobustBenchEntry& entry) {
+  const std::string &path = entry.evaluation, &weights = entry.weights;
   std::ifstream file(path, std::ios::binary);
   require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
   const OrderedJson all = OrderedJson::parse(file, nullptr, false);
@@ -149,18 +163,22 @@ struct Figures {
     Figures figures{.clean = percent(all.at("clean").at("accuracy").get<double>()),
                     .reported = {},
                     .autoattack = {},
-                    .footnote = "On " + std::to_string(all.at("images").get<std::int64_t>()) + " test images:"};
+                    .footnote = "On " + std::to_string(all.at("images").get<std::int64_t>()) + " test images:",
+                    .limited = is_limited(all, entry.dataset)};
     double least = 1;
     auto attacks = all.at("attacks").get<std::vector<OrderedJson>>();
     if (all.contains("sequence")) attacks.push_back(all.at("sequence"));  // a version of AutoAttack, or several attacks
     for (const OrderedJson& attack : attacks) {
       const auto name = attack.at("name").get<std::string>();
-      const auto accuracy = attack.at("accuracy").get<double>();
+      const auto accuracy = attack.at("accuracy").get<double>(), eps = attack.at("eps").get<double>();
       const BallNorm norm = norm_from(attack.value("norm", "linf"));  // evaluations of earlier versions do not say so
-      if (norm == trained) least = std::min(least, accuracy);
-      if (norm == trained && name == "aa-standard") figures.autoattack = percent(accuracy);
+      check(norm != entry.norm || std::abs(eps - entry.eps) <= kSameRadius * entry.eps, "attacks with ",
+            ball_text(norm, eps), " (", name, "), and the network was trained for ", ball_text(entry.norm, entry.eps),
+            "; evaluate it with that one");
+      if (norm == entry.norm) least = std::min(least, accuracy);
+      if (norm == entry.norm && name == "aa-standard" && !figures.limited) figures.autoattack = percent(accuracy);
       figures.footnote += (figures.footnote.ends_with(':') ? " " : ", ") + name + " " + percent(accuracy) + " % (" +
-                          ball_text(norm, attack.at("eps").get<double>()) + ")";
+                          ball_text(norm, eps) + ")";
     }
     figures.reported = percent(least);
     return figures;
@@ -184,16 +202,18 @@ void write_text(const std::string& path, const std::string& text) {
 std::string write_robustbench(const std::string& folder, const Graph& graph, const StateDict& state,
                               const RobustBenchEntry& entry) {
   std::optional<Figures> figures;
-  if (!entry.evaluation.empty()) figures = read_figures(entry.evaluation, entry.weights, entry.norm);
+  if (!entry.evaluation.empty()) figures = read_figures(entry);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", system_reason(error.value()));
 
   const auto figure = [](const std::string& text) { return text.empty() ? OrderedJson(nullptr) : OrderedJson(text); };
+  const OrderedJson additional_data =
+      entry.additional_data ? OrderedJson(*entry.additional_data) : OrderedJson(nullptr);
   const OrderedJson info = {{"link", ""},
                             {"name", ""},
                             {"authors", ""},
-                            {"additional_data", entry.additional_data},
+                            {"additional_data", additional_data},
                             {"number_forward_passes", 1},
                             {"dataset", entry.dataset},
                             {"venue", ""},
@@ -216,8 +236,11 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
   if (entry.dataset.empty()) missing += "; so is dataset";
   missing += std::string(". Its place there is model_info/") + (entry.dataset.empty() ? "DATASET" : entry.dataset) +
              (entry.norm == BallNorm::linf ? "/Linf" : "/L2") + ".\n";
+  if (!entry.additional_data) missing += "additional_data is null: nobody knows what the network was trained on.\n";
   if (!figures)
     missing += "No figures: give the JSON file of 'dat_hpc eval --out' with --evaluation.\n";
+  else if (figures->limited)
+    missing += "autoattack_acc is null: the evaluation is of a part of the test images; evaluate all of them.\n";
   else if (figures->autoattack.empty())
     missing +=
         "autoattack_acc is null: the evaluation has not run aa-standard, without which RobustBench lists nothing.\n";

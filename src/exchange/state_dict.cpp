@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -28,17 +28,18 @@ constexpr const char* kCounter = ".num_batches_tracked";
 }
 
 /// The name that all public names of the same tensor have in common.
-[[nodiscard]] std::string canonical(std::string name) {
-  constexpr std::array kWrappers = {"module.", "model.", "net.", "state_dict.", "_orig_mod."};
-  const auto strip = [&](const char* prefix) {
-    const bool there = name.starts_with(prefix);
-    if (there) name.erase(0, std::strlen(prefix));
+[[nodiscard]] std::string canonical(std::string_view full) {
+  constexpr std::array<std::string_view, 5> kWrappers = {"module.", "model.", "net.", "state_dict.", "_orig_mod."};
+  constexpr std::array<std::string_view, 5> kHeads = {"linear.fc.", "fc.", "classifier.", "head.", "logits."};
+  const auto strip = [&](std::string_view prefix) {
+    const bool there = full.starts_with(prefix);
+    if (there) full.remove_prefix(prefix.size());
     return there;
   };
   while (std::any_of(kWrappers.begin(), kWrappers.end(), strip)) {
   }
-  for (const char* head : {"linear.fc.", "fc.", "classifier.", "head.", "logits."})
-    if (strip(head)) name.insert(0, "linear.");
+  const bool head = std::any_of(kHeads.begin(), kHeads.end(), strip);
+  std::string name = (head ? "linear." : "") + std::string(full);
   const auto replace = [&](const std::string& word, const std::string& by) {
     if (const std::size_t at = name.find(word); at != std::string::npos) name.replace(at, word.size(), by);
   };
@@ -194,8 +195,10 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     else if (!found[k])
       differences.push_back(want.name + " " + text_of_shape(want.shape) + " is missing");
   }
+  constexpr std::size_t kNamed = 10;
   std::string all;
-  for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
+  for (std::size_t k = 0; k < std::min(kNamed, differences.size()); ++k) all += (k > 0 ? "; " : "") + differences[k];
+  if (differences.size() > kNamed) all += "; and " + std::to_string(differences.size() - kNamed) + " more";
   require(differences.empty(), ExitCode::checkpoint, how.file, ": does not fit ", how.network, ", in ",
           differences.size(), differences.size() == 1 ? " tensor: " : " tensors: ", all);
 

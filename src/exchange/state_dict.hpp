@@ -35,7 +35,7 @@ struct Fitting {
 /// shortcut, the WideResNets' convShortcut, and fc, linear.fc, classifier, head and logits for the last layer. Copies
 /// under a second name (of the list `layers` in DAT's own code) are passed over if they are equal, and so are means and
 /// deviations of images (mu and sigma, mean and std) if they are the graph's, and TRADES' sub_block1, which computes
-/// nothing. Error(checkpoint): tensors that are missing, of another shape, or of no place, all of them in one message.
+/// nothing. Error(checkpoint): tensors that are missing, of another shape, or of no place: how many, and the first ten.
 [[nodiscard]] StateDict fitted(const Graph& graph, StateDict state, const Fitting& how);
 
 /// The hash that `train` and `eval` tell of these weights (weights_hash of a Model), of tensors that are fitted.

@@ -159,7 +159,15 @@ Checkpoint read_weights(const Hdf5Reader& file) {
   for (const std::string& name : file.list("/")) {
     require(!file.is_group(name), ExitCode::checkpoint, path, ": has the group ", name,
             ", but a state_dict is one dataset a tensor (docs/manual.md has the format)");
-    if (name.ends_with("num_batches_tracked")) continue;
+    const Hdf5Info info = file.info(name);
+    if (name.ends_with(kBatchCounter) && file.elements(name) == 1 &&
+        (info.kind == Hdf5Info::Kind::integer || info.kind == Hdf5Info::Kind::real)) {
+      Shape shape;
+      std::int64_t& batches = weights.integers["batches_tracked"];
+      batches = std::max(batches, info.kind == Hdf5Info::Kind::integer ? file.read<std::int64_t>(name, shape)[0]
+                                                                       : count_of(file.read<double>(name, shape)[0]));
+      continue;
+    }
     const bool statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
     Checkpoint::Array array;
     array.name = (statistic ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);

@@ -6,12 +6,14 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/half.hpp"
+#include "io/checkpoint_file.hpp"
 
 namespace dat {
 
@@ -20,7 +22,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
 constexpr std::int64_t kLengthBytes = 8, kMostHeader = 16 << 20;
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMostDimensions = 8, kMostName = 1 << 10;
 const char* const kMetadata = "__metadata__";
 
 /// The types that the format knows, and their bytes.
@@ -59,6 +61,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }))
       return refuse("a name holds control characters");
+    if (name.size() > kMostName)
+      return refuse("a name has " + std::to_string(name.size()) + " bytes, and may have " + std::to_string(kMostName));
     if (level_ == Level::root && !names_.insert(name).second) return refuse("the name '" + name + "' stands twice");
     if (level_ == Level::metadata && metadata.contains(name))
       return refuse("the metadata have the name '" + name + "' twice");
@@ -135,6 +139,22 @@ void read_numbers(const ByteSource& source, std::int64_t offset, std::vector<flo
   }
 }
 
+/// The only element of a counter; empty: its type is no counter's.
+[[nodiscard]] std::optional<std::int64_t> read_counter(const ByteSource& source, const std::string& type,
+                                                       std::int64_t offset) {
+  const auto number = [&]<class Stored>(Stored value) {
+    source.read(offset, &value, sizeof value);
+    return value;
+  };
+  if (type == "I64") return number(std::int64_t{});
+  if (type == "I32") return number(std::int32_t{});
+  if (type == "F64") return count_of(number(double{}));
+  if (type == "F32") return count_of(number(float{}));
+  if (type == "F16") return count_of(to_float(number(Half{})));
+  if (type == "BF16") return count_of(to_float(number(BFloat16{})));
+  return {};
+}
+
 /// The number of elements; -1: more than any file has.
 [[nodiscard]] std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
@@ -180,10 +200,11 @@ StateDict read_safetensors(const ByteSource& source) {
   StateDict state{.tensors = {}, .counters = {}, .metadata = std::move(parsed.metadata)};
   for (HeaderEntry& entry : entries) {
     const std::int64_t offset = data + entry.offsets[0], elements = elements_of(entry.shape);
-    if (entry.type == "I64" && elements == 1) {
-      source.read(offset, &state.counters[entry.name], sizeof(std::int64_t));
-      continue;
-    }
+    if (elements == 1 && entry.name.ends_with(kBatchCounter))
+      if (const auto count = read_counter(source, entry.type, offset)) {
+        state.counters[entry.name] = *count;
+        continue;
+      }
     Checkpoint::Array tensor{entry.name, std::move(entry.shape), {}};
     tensor.values.resize(static_cast<std::size_t>(elements));
     if (entry.type == "F32")

@@ -98,6 +98,24 @@ void compare_ends(const TrainOptions& options, const std::string& earlier, const
   }
 }
 
+/// A network of the same parameters may compute something else: with another activation, or of images that are
+/// normalized in another way. A checkpoint that does not say is believed.
+void require_same_function(const Checkpoint& beginning, const std::string& config) {
+  const auto toml = beginning.texts.find("config_toml");
+  if (toml == beginning.texts.end()) return;
+  const auto plain = [](const std::string& value) {
+    return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
+  };
+  const auto there = lines_of(toml->second), here = lines_of(config);
+  for (const std::string key : {"activation", "normalize"}) {
+    const auto found = there.find(key);
+    if (found == there.end()) continue;
+    const std::string earlier = plain(found->second), now = plain(here.at(key));
+    require(earlier == now, ExitCode::usage, "the network there was trained with --", key, " ", earlier,
+            ", this run has --", key, " ", now, "; give --", key, " ", earlier);
+  }
+}
+
 }  // namespace
 
 Beginning begin(const TrainOptions& options, const std::string& config, const std::string& folder, Trainer& trainer) {
@@ -137,9 +155,11 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   if (!checkpoint) {
     if (options.initialize.empty()) return result;
     try {
-      load_network(fs::is_directory(options.initialize, unreadable) ? find_checkpoint(options.initialize, warn)
-                                                                    : read_weights(options.initialize),
-                   trainer.replica().model());
+      const Checkpoint weights = fs::is_directory(options.initialize, unreadable)
+                                     ? find_checkpoint(options.initialize, warn)
+                                     : read_weights(options.initialize);
+      require_same_function(weights, config);
+      load_network(weights, trainer.replica().model());
     } catch (const Error& error) {
       throw Error(error.code(), "--initialize " + options.initialize + ": " + error.what());
     }

@@ -14,9 +14,12 @@ constexpr int kBegunTag = 1;
 
 }  // namespace
 
+bool climbs_goal(const std::string& attack) { return attack == "pgd" || attack == "fgsm"; }
+
 AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack) {
   if (attack.gradient_evaluations() == 0) return {};
   AttackGoal goal = loss.goal();
+  if (!climbs_goal(options.attack)) goal = {.spread = goal.spread};
   if (options.attack_start != "auto") goal.spread = options.attack_start == "gaussian" ? kNearStart : 0;
   return goal;
 }

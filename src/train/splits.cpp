@@ -4,6 +4,7 @@
 
 #include "dat/error.hpp"
 #include "dat/loss.hpp"
+#include "train/local_examples.hpp"
 
 namespace dat {
 
@@ -24,8 +25,8 @@ void require_labels(const TrainOptions& options, const Splits& splits) {
   require(losses().at(options.loss)({.lambda = options.lambda})->takes_unlabelled(), ExitCode::usage, unlabelled,
           ", which --loss ", options.loss, options.loss == "cross_entropy" ? " --lambda 0" : "",
           " does not take; choose trades or kl, or cross_entropy with --lambda above 0");
-  require(options.attack == "pgd" || options.attack == "fgsm" || options.attack == "none", ExitCode::usage, unlabelled,
-          ", and --attack ", options.attack, " climbs a loss of labels; choose pgd, fgsm or none");
+  require(climbs_goal(options.attack) || options.attack == "none", ExitCode::usage, unlabelled, ", and --attack ",
+          options.attack, " climbs a loss of labels; choose pgd, fgsm or none");
   require(options.attack_bn != "train" && options.attack_stop < 0, ExitCode::usage, unlabelled,
           ": their attack climbs a divergence, which wants --attack-bn eval and no --attack-stop");
 }

@@ -334,13 +334,17 @@ std::vector<EvaluationRecord> Trainer::evaluate() {
   RootStatistics root(ranks_, replica_.model(), statistics_.local());
   std::vector<EvaluationRecord> records = assessment_.run(options_.seed);
   if (WeightAverage* average = update_.average()) {
-    complete_average();
-    average->exchange();
-    for (EvaluationRecord& record : assessment_.run(options_.seed)) {
+    std::vector<EvaluationRecord> averaged = records;  // right until averaging begins
+    if (average->has_begun()) {
+      complete_average();
+      average->exchange();
+      averaged = assessment_.run(options_.seed);
+      average->exchange();
+    }
+    for (EvaluationRecord& record : averaged) {
       record.weights = "average";
       records.push_back(std::move(record));
     }
-    average->exchange();
   }
   root.end();
   timer_.lap(Phase::evaluate);

@@ -37,8 +37,8 @@ void WeightAverage::exchange() {
 
 void WeightAverage::save(Checkpoint& checkpoint) const {
   if (statistics_ == nullptr || lacks_statistics()) return;
-  std::vector<float> all(static_cast<std::size_t>(statistics()));
-  model_.backend.copy_to_host(all.data(), statistics_, all.size() * sizeof(float));
+  std::vector<float> all = running_statistics(model_);
+  if (has_begun()) model_.backend.copy_to_host(all.data(), statistics_, all.size() * sizeof(float));
   save_statistics(model_, kAverageGroup, all, checkpoint);
 }
 

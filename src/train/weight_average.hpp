@@ -30,7 +30,8 @@ class WeightAverage {
   void exchange();
 
   /// Whether statistics have to be made before they are looked at: rebuilt ones, of weights that have changed since.
-  [[nodiscard]] bool lacks_statistics() const { return rebuilds_ && !rebuilt_; }
+  /// Until averaging begins, the model's are right.
+  [[nodiscard]] bool lacks_statistics() const { return rebuilds_ && has_begun() && !rebuilt_; }
   /// They have been made.
   void have_statistics() { rebuilt_ = true; }
 

@@ -8,6 +8,13 @@
 
 namespace dat {
 
+namespace {
+
+/// Of so many floats, in whole groups: what lies behind them is aligned as kernels expect it of images.
+[[nodiscard]] std::int64_t whole_groups(std::int64_t floats) { return kernels::groups(floats) * kernels::kGroup; }
+
+}  // namespace
+
 WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan,
                                        const Loss& loss, Replica& replica, ExampleSource& source,
                                        const LayerSampling& layers, float* gradients, std::unique_ptr<Reducer> reducer,
@@ -41,7 +48,8 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
   partial_ = sums(table_.largest());
   sums_ = sums(segments);
   weights_ = backend.allocate_floats(parameters.size, purpose);
-  const std::int64_t floats = plan.batch * replica.images().layout.elements();
+  const std::int64_t floats =
+      plan.batch / plan.micro_batch * whole_groups(plan.micro_batch * replica.images().layout.elements());
   attacked_ = backend.allocate_floats(floats, purpose);
   clean_ = backend.allocate_floats(floats, purpose);
   labels_ = static_cast<std::int32_t*>(
@@ -74,15 +82,17 @@ void WeightPerturbation::keep_examples() {
   const std::int64_t image = replica_.images().layout.elements();
   kept_.clear();
   given_ = 0;
+  std::int64_t at = 0;
   while (const Examples* examples = source_.next()) {
     Examples& kept = kept_.emplace_back(*examples);
-    const std::int64_t at = kept.first * image, floats = kept.count * image;
+    const std::int64_t floats = kept.count * image;
     const auto copy = [&](const float* from, float* to) {
       each(device, kernels::groups(floats), kernels::Add<float>{from, nullptr, to, floats});
       return to;
     };
     kept.attacked = copy(examples->attacked, attacked_ + at);
     kept.clean = copy(examples->clean, clean_ + at);
+    at += whole_groups(floats);
     kept.labels = labels_ + kept.first;
     each(device, kept.count, kernels::CopyLabels{examples->labels, labels_ + kept.first});
   }

@@ -4,8 +4,15 @@
 
 namespace dat {
 
+namespace {
+
+const char* const kAverageRule = "average";  ///< the rule of the averaged weights, in checkpoints that have any
+
+}  // namespace
+
 WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics)
     : model_(model),
+      rule_(options.average),
       statistics_(statistics),
       schedule_(schedules().at(options.schedule)({.lr = options.lr,
                                                   .steps_per_epoch = plan.steps_per_epoch,
@@ -56,7 +63,10 @@ void WeightUpdate::save(Checkpoint& checkpoint) {
   save_network(model_, checkpoint);
   for (const Optimizer::State& state : optimizer_->state())
     save_segments(model_, "optim/" + state.name, state.data, checkpoint);
-  if (average_) average_->save(checkpoint);
+  if (average_) {
+    average_->save(checkpoint);
+    checkpoint.texts[kAverageRule] = rule_;
+  }
   if (const std::vector<double> numbers = optimizer_->numbers(); !numbers.empty())
     checkpoint.doubles["optimizer"] = numbers;
   checkpoint.integers["batches_tracked"] = model_.batches_tracked;
@@ -64,8 +74,13 @@ void WeightUpdate::save(Checkpoint& checkpoint) {
 
 void WeightUpdate::restore(const Checkpoint& checkpoint) {
   load_network(checkpoint, model_);
-  const auto numbers = checkpoint.doubles.find("optimizer");
-  optimizer_->restore(numbers != checkpoint.doubles.end() ? numbers->second : std::vector<double>());
+  std::vector<double> numbers;
+  if (const auto found = checkpoint.doubles.find("optimizer"); found != checkpoint.doubles.end())
+    numbers = found->second;
+  // An average by another rule is none: how many weights it is made of, the last number, means something else.
+  const auto rule = checkpoint.texts.find(kAverageRule);
+  if (rule != checkpoint.texts.end() && rule->second != rule_ && !numbers.empty()) numbers.pop_back();
+  optimizer_->restore(numbers);
   for (const Optimizer::State& state : optimizer_->state())
     if (!average_ || average_->has_begun() || state.data != average_->weights())
       load_segments(checkpoint, "optim/" + state.name, model_, state.data);

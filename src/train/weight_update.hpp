@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "dat/config.hpp"
 #include "dat/optimizer.hpp"
@@ -26,7 +27,7 @@ class WeightUpdate final : public Stateful {
   /// Numbers of a checkpoint beside the weights and the running statistics.
   [[nodiscard]] std::int64_t state_size() const;
 
-  /// Weights, running statistics and the optimizer's state.
+  /// Weights, running statistics and the optimizer's state. An average by another rule is left out: a new one begins.
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
@@ -34,6 +35,7 @@ class WeightUpdate final : public Stateful {
 
  private:
   Model& model_;
+  std::string rule_;  ///< of the average; none: there is no average
   BatchStatistics& statistics_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<Optimizer> optimizer_;

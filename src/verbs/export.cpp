@@ -65,14 +65,16 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
   } else {
     state.metadata["format"] = "pt";  // readers of safetensors ask whose names these are
     if (options.format == "robustbench")
-      remarks = write_robustbench(options.out, graph, state,
-                                  {.architecture = architecture,
-                                   .dataset = classes == kCifar10 ? "cifar10" : "",
-                                   .norm = norm_from(trained.norm),
-                                   .eps = trained.eps,
-                                   .additional_data = trained.data.size() > 1,
-                                   .weights = hash,
-                                   .evaluation = options.evaluation});
+      remarks = write_robustbench(
+          options.out, graph, state,
+          {.architecture = architecture,
+           .dataset = classes == kCifar10 ? "cifar10" : "",
+           .norm = norm_from(trained.norm),
+           .eps = trained.eps,
+           .additional_data =
+               checkpoint.texts.contains("imported_from") ? std::nullopt : std::optional(trained.data.size() > 1),
+           .weights = hash,
+           .evaluation = options.evaluation});
     else
       write_safetensors(options.out, state);
   }

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdlib>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -26,7 +27,7 @@ namespace {
 struct Source {
   StateDict state;
   std::string config;       ///< options of `train` that the file names; empty: none
-  std::int64_t size = 0;    ///< of the images; 0: unknown
+  std::int64_t size = 0;    ///< of the images; 0: unknown; -1: no number
   std::string class_names;  ///< one a line; empty: unknown
 };
 
@@ -60,7 +61,11 @@ struct Source {
     take("network", "\"");
     take("width", "");
     for (const char* key : {"activation", "normalize", "norm", "eps"}) take(key, "\"");
-    source.size = std::atoi(plain("image_size").c_str());
+    if (const std::string size = said("image_size"); !size.empty()) {
+      const char* const end = size.data() + size.size();
+      const auto [last, error] = std::from_chars(size.data(), end, source.size);
+      if (error != std::errc() || last != end || source.size == 0) source.size = -1;
+    }
     source.class_names = said("class_names");
   }
   source.state = std::move(state);
@@ -78,11 +83,14 @@ struct Source {
   } catch (const Error& error) {
     throw Error(ExitCode::checkpoint, error.what());
   }
-  std::array<char, 8> begin{};
+  std::array<char, 9> begin{};
   bytes->read(0, begin.data(), std::min<std::int64_t>(bytes->size(), begin.size()));
   const std::string_view magic(begin.data(), begin.size());
-  if (has_seal(path) || magic == std::string_view("\x89HDF\r\n\x1a\n", 8)) return source_of(read_weights(path));
-  require(!magic.starts_with("PK\x03\x04") && !magic.starts_with('\x80'), ExitCode::checkpoint, path,
+  if (has_seal(path) || magic.starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8)))
+    return source_of(read_weights(path));
+  // The header of a safetensors file begins behind its length, of which any byte may be 0x80.
+  const bool header = magic[8] == '{';
+  require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,
           ": is a pickle of PyTorch, which can run programs when it is read; convert it where you trust it: ",
           "python3 -c \"import sys, torch; from safetensors.torch import save_file; "
           "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
@@ -90,6 +98,28 @@ struct Source {
           "save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
           path, " NEW.safetensors");
   return source_of(read_safetensors(*bytes));
+}
+
+/// Names of classes that may be printed, one for each class, or none at all.
+void check_class_names(const std::string& names, int classes, const std::string& file) {
+  const auto control = [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; };
+  require(std::none_of(names.begin(), names.end(), control), ExitCode::checkpoint, file,
+          ": its class_names hold control characters");
+  const std::int64_t count = std::count(names.begin(), names.end(), '\n') + (names.ends_with('\n') ? 0 : 1);
+  require(names.empty() || count == classes, ExitCode::checkpoint, file, ": its class_names are ", count,
+          ", its last layer has ", classes, " classes");
+}
+
+/// Nothing can be computed with numbers that are not finite, nor with a negative variance.
+void check_values(const StateDict& state, const std::string& file) {
+  for (const Checkpoint::Array& tensor : state.tensors) {
+    const auto& values = tensor.values;
+    require(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }),
+            ExitCode::checkpoint, file, ": ", tensor.name, " has values that are not finite; take another file");
+    require(!tensor.name.ends_with(".running_var") ||
+                std::all_of(values.begin(), values.end(), [](float value) { return value >= 0; }),
+            ExitCode::checkpoint, file, ": ", tensor.name, " has negative values; take another file");
+  }
 }
 
 [[nodiscard]] std::string write_import(const ImportOptions& options, int argc, char** argv) {
@@ -110,6 +140,8 @@ struct Source {
   trained.eval_norm = trained.norm;
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = 32;
+  require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,
+          ": its image_size is not 8 to 4096 pixels; give --size");
 
   const auto& make = networks().at(trained.network);
   NetworkOptions network{.width = trained.width,
@@ -117,12 +149,14 @@ struct Source {
                          .activation = activation_from(trained.activation),
                          .normalization = normalization_from(trained.normalize)};
   network = sizes_of(make, source.state, network);
+  if (options.new_head == 0) check_class_names(source.class_names, network.classes, options.file);
   if (options.new_head > 0) network.classes = options.new_head;
   const Graph graph = make(network);
   const std::string architecture = trained.network + " of width " + std::to_string(network.width);
   const StateDict state =
       fitted(graph, std::move(source.state),
              {.file = options.file, .network = architecture, .new_head = options.new_head > 0, .seed = options.seed});
+  check_values(state, options.file);
   Checkpoint checkpoint = checkpoint_of(state);
   checkpoint.integers["step"] = 0;
   checkpoint.integers["image_size"] = network.size;

@@ -411,7 +411,10 @@ bool Run::step() {
 bool Run::steps() {
   const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
-  if (evaluation_due_ != 0 && trainer_->steps_done() < all) {
+  // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
+  const bool ended = stops_early() && evaluation_due_ == 0;
+  if (ended) --since_best_;
+  if (ended || (evaluation_due_ != 0 && trainer_->steps_done() < all)) {
     evaluate();
     if (stops_early()) save(false);
   }

@@ -1,6 +1,5 @@
 """Averaged weights: a run goes on with equal bits, `eval` takes them, best.h5 is theirs; and the early end by --patience."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,17 +16,6 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads",
 STEPS = 24
 SWA = ["--average", "swa", "--average-from", 1]
 EMA = ["--average", "ema", "--average-decay", 0.8, "--average-bn", "ema"]
-
-
-def seal(path):
-    """The first 512 bytes of a file that has been changed: docs/manual.md."""
-    with open(path, "r+b") as file:
-        file.seek(512)
-        digest = hashlib.sha256(file.read()).hexdigest()
-        file.seek(0)
-        file.write(bytes(512))
-        file.seek(0)
-        file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize(path)}\nsha256 {digest}\n".encode())
 
 
 def options(*others, ranks=2):
@@ -107,7 +95,7 @@ class Averages(Runs):
                         file["bn" if "running" in key else "param"][key][...] = values[()]
                     own = [key for key in file["optim/average"] if "running" in key]
                     self.assertEqual(len(own), 0 if name == "raw" else 6)
-                seal("replaced.h5")
+                common.seal("replaced.h5")
                 other, ended = self.evaluate("replaced.h5", "--weights", "raw")
                 self.assertNotIn("averaged", ended.text)
                 self.assertEqual((told["weights"], other["weights"]), ("average", "raw"))
@@ -155,6 +143,18 @@ class Averages(Runs):
         self.assertLess(abs(second["optim/average/" + name] - expected).max(), 2.0**-24)
 
 
+    def test_a_run_goes_on_with_another_average_or_without(self):
+        self.go("first", *EMA, "--max-steps", 12)
+        self.go("second", *SWA, "--resume", "first", "--max-steps", 20)
+        second = common.state("second")
+        self.assertEqual(second["state/optimizer"][-1], 1)  # the end of the epoch at step 16
+        with h5py.File(common.checkpoints("second")[-1]) as file:
+            self.assertEqual(file.attrs["average"], "swa")
+        self.go("third", "--resume", "first", "--max-steps", 16)
+        self.assertEqual([name for name in common.state("third") if name.startswith("optim/average")], [])
+        self.assertEqual({row["weights"] for row in common.rows("third", "evaluation")}, {"raw"})
+
+
 class Patience(Runs):
     """Weights that stand still: once the running statistics have settled, no evaluation is better than another."""
 
@@ -195,6 +195,20 @@ class Patience(Runs):
             self.check(name)
             self.assert_same(common.state(name), common.state("straight"))
             self.assert_same(common.history(name), common.history("straight"))
+        # With less patience, a run may be at its end where it goes on: it is evaluated there.
+        held = [row["adv_acc"] for row in self.of("straight", "holdout", "raw")]
+        self.go("less", *self.STILL[:-1], 30, "--max-steps", end + 4)  # a checkpoint between two evaluations
+        self.go("less", *self.STILL)
+        with open("less/SUMMARY.txt") as file:
+            text = file.read()
+        self.assertIn(f"stopped early after step {end + 4} of 328", text)
+        self.assertRegex(text, f"clean_acc=[0-9.]+ pgd2_acc=[0-9.]+ .* VALID\n")
+        with h5py.File("less/results.h5") as file:
+            self.assertEqual(file["history/evaluation/step"][-1], end + 4)
+        before = os.path.getmtime("less/metrics.jsonl")
+        self.go("less", *self.STILL)  # is finished
+        self.assertEqual(os.path.getmtime("less/metrics.jsonl"), before)
+        self.assertEqual(max(held), max(row["adv_acc"] for row in self.of("less", "holdout", "raw")))
         # With more patience it goes on.
         self.go("straight", *self.STILL[:-1], 5, "--max-steps", end + 4)
         self.assertEqual(common.rows("straight", "step")[-1]["step"], end + 4)

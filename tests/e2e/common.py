@@ -3,6 +3,7 @@
 Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [--part K/N] [unittest arguments]`.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -231,6 +232,17 @@ class TestCase(unittest.TestCase):
         """Two dictionaries of arrays, bit for bit. NaN equals NaN."""
         self.assertEqual(sorted(one), sorted(other))
         self.assertEqual([name for name in one if bits(one[name]) != bits(other[name])], [])
+
+
+def seal(path):
+    """The first 512 bytes of a file that has been changed: docs/manual.md."""
+    with open(path, "r+b") as file:
+        file.seek(512)
+        digest = hashlib.sha256(file.read()).hexdigest()
+        file.seek(0)
+        file.write(bytes(512))
+        file.seek(0)
+        file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize(path)}\nsha256 {digest}\n".encode())
 
 
 def synthetic(path, **options):

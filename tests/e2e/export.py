@@ -6,6 +6,7 @@ this test, too, which needs neither."""
 import importlib.util
 import json
 import os
+import re
 import shlex
 import struct
 import subprocess
@@ -28,6 +29,7 @@ TRAIN = ["--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--a
 NETWORKS = {"small_cnn": {"width": 20}, "preact_resnet18": {"width": 16}, "resnet18": {"width": 16},
             "wrn16_4": {"width": 16, "activation": "silu", "normalize": "cifar10"}}
 SIZE, IMAGES = 16, 12
+WIDTH = ["--width", 16]  # of small_cnn
 
 # The issue's bound of logits, which are below 10. Two programs in float32 that add in other orders differ by about
 # 2^-24 sqrt(terms) of them per layer, 1e-6 in all; a wrong epsilon of batch norm or a mirrored kernel changes them by
@@ -47,13 +49,16 @@ def read_safetensors(path):
             .reshape(t["shape"]) for name, t in header.items()}, metadata
 
 
-def write_safetensors(path, tensors):
+def write_safetensors(path, tensors, metadata=None, low_byte=None):
+    """low_byte: of the header's length; it is filled up with spaces."""
     kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
-    header, data = {}, b""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, array in tensors.items():
         header[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
         data += array.tobytes()
     text = json.dumps(header).encode()
+    if low_byte is not None:
+        text += b" " * ((low_byte - len(text)) % 256)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + data)
 
@@ -324,7 +329,21 @@ class Export(Case):
         self.assertEqual((info["clean_acc"], info["reported"], info["autoattack_acc"], info["eps"], info["additional_data"]),
                          (f"{100 * told['clean']['accuracy']:.2f}", f"{100 * worst:.2f}", "8.33", "8/255", False))
         self.assertRegex(info["footnote"], "^On 12 test images: fgsm .* % \\(eps 8/255\\), pgd3 .*, aa-standard 8.33 % \\(eps 8/255\\)$")
+        # A figure of a part of the images is none of AutoAttack's, one at another radius none of this entry's.
+        for words in ["--limit", "8"], ["--limit=8"]:
+            limited = {**told, "provenance": {"command_line": ["dat_hpc", "eval", *words]}}
+            with open("limited.json", "w") as file:
+                json.dump(limited, file)
+            text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json")
+            self.assertIn("autoattack_acc is null: the evaluation is of a part of the test images", text)
+            with open("limited/model_info.json") as file:
+                found = json.load(file)
+            self.assertEqual((found["clean_acc"], found["autoattack_acc"]), (info["clean_acc"], None))
+        told["sequence"]["eps"] = 4 / 255
+        with open("radius.json", "w") as file:
+            json.dump(told, file)
         export = ["export", checkpoint, "--format", "robustbench", "--out", "no", "--evaluation"]
+        self.refuse(3, r"attacks with eps 4/255 \(aa-standard\), and the network was trained for 8/255", *export, "radius.json")
         self.refuse(3, "other images than the test images", *export, "train.json")
         self.refuse(3, "evaluation of other weights", *export, "other.json")
         self.refuse(3, "is no evaluation", *export, "full/network.json")
@@ -381,6 +400,89 @@ class Import(Case):
         for name, values in arrays_of(common.checkpoints("tuned")[-1]).items():
             if ".running_" not in name:
                 np.testing.assert_allclose(values, arrays_of("back.h5")[name], rtol=0, atol=1e-9)
+
+    def test_what_a_stranger_s_network_was_trained_on_is_unknown(self):
+        self.run_well("export", self.trained("small_cnn"), "--out", "out.safetensors")
+        self.run_well("import", "out.safetensors", "--out", "back.h5")
+        text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder")
+        self.assertIn("additional_data is null", text)
+        with open("folder/model_info.json") as file:
+            self.assertIsNone(json.load(file)["additional_data"])
+
+    def test_initialize_repeats_what_the_checkpoint_says(self):
+        checkpoint = self.trained("wrn16_4")  # with silu and the normalization of cifar10
+        for name, other, value in ("activation", ["--normalize", "cifar10"], "silu"), ("normalize", ["--activation", "silu"], "cifar10"):
+            default = {"activation": "relu", "normalize": "none"}[name]
+            self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {default}; give --{name} {value}", "train",
+                        "--out", "no", *TRAIN, "--network", "wrn16_4", *other, "--initialize", checkpoint)
+        # A file of weights alone does not say.
+        with h5py.File("weights.h5", "w") as file:
+            for name, values in arrays_of(checkpoint).items():
+                file[name] = values
+        self.train("tuned", *TRAIN, "--network", "wrn16_4", "--initialize", "weights.h5")
+
+    def test_a_header_of_any_length_is_no_pickle(self):
+        checkpoint = self.trained("small_cnn")
+        write_safetensors("theirs.safetensors", arrays_of(checkpoint), low_byte=0x80)
+        more = ["--network", "small_cnn", *WIDTH]
+        self.run_well("import", "theirs.safetensors", *more, "--out", "back.h5")
+        self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
+        write_safetensors("one.safetensors", {"w": np.zeros(1, np.float32)}, low_byte=0x80)
+        with open("one.safetensors", "rb") as file:
+            self.assertEqual(int.from_bytes(file.read(8), "little"), 128)
+        self.refuse(4, "does not fit small_cnn", "import", "one.safetensors", *more, "--out", "no.h5")
+        with open("old.pt", "wb") as file:  # as torch.save wrote before it wrote ZIP
+            file.write(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
+        self.refuse(4, "is a pickle of PyTorch", "import", "old.pt", *more, "--out", "no.h5")
+
+    def test_counters_of_batches_of_any_type(self):
+        own = arrays_of(self.trained("small_cnn"))
+        more = ["--network", "small_cnn", *WIDTH, "--size", SIZE]
+        for count in np.array(9), np.array([9.0]), np.array(9, np.float16), np.array(9, np.float32):
+            tensors = {**own, "bn1.num_batches_tracked": count}
+            write_safetensors("theirs.safetensors", tensors)
+            with h5py.File("theirs.h5", "w") as file:
+                for name, values in tensors.items():
+                    file[name] = values
+            for source in "theirs.safetensors", "theirs.h5":
+                self.run_well("import", source, *more, "--out", "back.h5")
+                with h5py.File("back.h5") as file:
+                    self.assertEqual(file["state"].attrs["batches_tracked"], 9)
+        tensors["epoch"] = np.array(9)
+        write_safetensors("theirs.safetensors", tensors)
+        self.refuse(4, "'epoch' is of type I64, but weights are real numbers", "import", "theirs.safetensors", *more, "--out", "no.h5")
+        with h5py.File("theirs.h5", "a") as file:
+            file["epoch"] = 9
+        self.refuse(4, "epoch", "import", "theirs.h5", *more, "--out", "no.h5")
+
+    def test_numbers_that_nothing_can_be_computed_with(self):
+        own = arrays_of(self.trained("small_cnn"))
+        for name, value, what in (("conv1.weight", np.nan, "not finite"), ("linear.bias", np.inf, "not finite"),
+                                  ("bn1.running_mean", -np.inf, "not finite"), ("bn1.running_var", -1e-6, "negative")):
+            changed = {**own, name: own[name].copy()}
+            changed[name].flat[-1] = value
+            write_safetensors("theirs.safetensors", changed)
+            self.refuse(4, f"{name} has .*{what}", "import", "theirs.safetensors", "--network", "small_cnn", *WIDTH, "--out", "no.h5")
+
+    def test_metadata_are_checked(self):
+        self.run_well("export", self.trained("small_cnn"), "--out", "out.safetensors")
+        tensors, metadata = read_safetensors("out.safetensors")
+        for key, value, message in (("image_size", "4", "image_size is not 8 to 4096 pixels; give --size"),
+                                    ("image_size", "4097", "image_size is not"), ("image_size", "0", "image_size is not"),
+                                    ("image_size", "16x16", "image_size is not"),
+                                    ("image_size", "99999999999999999999", "image_size is not"), ("image_size", "-16", "image_size is not"),
+                                    ("class_names", "a\nb\nc\nd\n", "class_names are 4, its last layer has 5"),
+                                    ("class_names", "a\nb\n\x1b[2J\nd\ne", "class_names hold control characters")):
+            write_safetensors("other.safetensors", tensors, {**metadata, key: value})
+            self.refuse(4, re.escape(message), "import", "other.safetensors", "--out", "no.h5")
+            if key == "image_size":
+                self.run_well("import", "other.safetensors", "--size", SIZE, "--out", "back.h5")
+        self.run_well("import", "other.safetensors", "--new-head", 3, "--out", "back.h5")
+        self.run_well("import", "out.safetensors", "--out", "sized.h5")
+        with h5py.File("sized.h5", "r+") as file:
+            file["state"].attrs["image_size"] = 5000
+        common.seal("sized.h5")
+        self.refuse(4, "image_size is not 8 to 4096", "import", "sized.h5", "--out", "no.h5")
 
     def test_what_others_call_their_tensors(self):
         checkpoint = self.trained("resnet18")
