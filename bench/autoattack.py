@@ -32,8 +32,8 @@ def ours(arguments):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "eval.json"
         run([*arguments.launch.split(), arguments.program, "eval", "--checkpoint", arguments.checkpoint, "--data",
-             arguments.data, "--limit", arguments.images, "--eps", arguments.eps, "--eval", "aa-standard", "--math", "f32",
-             "--threads", arguments.threads, "--quiet", "--out", path])
+             arguments.data, "--limit", arguments.images, "--eps", arguments.eps, "--norm", "linf", "--weights", "raw", "--eval", "aa-standard",
+             "--math", "f32", "--threads", arguments.threads, "--quiet", "--out", path])
         found = json.loads(path.read_text())
     by, rows = found["per_image"]["broken_by"], []
     seen = set()

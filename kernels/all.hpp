@@ -13,6 +13,7 @@
 #include "low_rank.hpp"
 #include "margin.hpp"
 #include "move_weights.hpp"
+#include "norms.hpp"
 #include "optimizer.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"

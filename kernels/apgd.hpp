@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "dat/random.hpp"
+#include "norms.hpp"
 #include "perturb.hpp"
 #include "strips.hpp"
 
@@ -11,18 +12,21 @@ namespace dat::kernels {
 // Auto-PGD: Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free
 // attacks", ICML 2020, algorithm 1, in the details as their public code. What is one number per image is [n].
 
-/// The numbers that the random start of one run is made of: U(-1, 1) per pixel.
+/// The numbers that the random start of one run is made of: U(-1, 1) per pixel, for a start in the L2 ball N(0, 1).
 struct StartNoise {
+  BallNorm norm;
   const std::int64_t* sample_ids;  // [n]
   Layout layout;
   std::uint64_t seed;  // of the run
   Purpose purpose;
+  std::uint32_t time = 0;
   /// Four of them, of the pixels 4k .. 4k + 3 of image n, counted in CHW order whatever the layout.
   template <class T>
   DAT_HD void draw(std::int64_t n, std::int64_t k, T (&u)[4]) const {
     const Philox4 words =
-        random_words(seed, purpose, 0, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
-    for (int j = 0; j < 4; ++j) u[j] = 2 * T{uniform(words.v[j])} - 1;
+        random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
+    for (int j = 0; j < 4; ++j)
+      u[j] = norm == BallNorm::l2 ? normal_number<T>(words, j) : 2 * T{uniform(words.v[j])} - 1;
   }
   [[nodiscard]] DAT_HD std::int64_t at(std::int64_t n, std::int64_t pixel) const {
     const int hw = layout.h * layout.w, rest = static_cast<int>(pixel % hw);
@@ -30,31 +34,28 @@ struct StartNoise {
   }
 };
 
-/// largest[n] = max |u| over the pixels of image n. Runs over the images.
+/// size[n] = ||u|| over the pixels of image n. Runs over the images.
 template <class T>
-struct LargestNoise {
+struct NoiseSize {
   StartNoise noise;
-  T* largest;
+  T* size;
   DAT_HD void operator()(std::int64_t n) const {
     const std::int64_t pixels = noise.layout.elements();
-    T most = 0;
+    NormSum sum{noise.norm};
     for (std::int64_t k = 0; 4 * k < pixels; ++k) {
       T u[4];
       noise.draw(n, k, u);
-      for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
-        const T size = u[j] < 0 ? -u[j] : u[j];
-        most = size > most ? size : most;
-      }
+      for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) sum.add(u[j]);
     }
-    largest[n] = most;
+    size[n] = static_cast<T>(sum.value());
   }
 };
 
-/// x_adv = clamp(x + reach * u / (max |u| + 1e-12), 0, 1). Runs over n * ceil(pixels / 4).
+/// x_adv = clamp(x + reach * u / (||u|| + 1e-12), 0, 1). Runs over n * ceil(pixels / 4).
 template <class T>
 struct ScaledStart {
   StartNoise noise;
-  const T *x, *largest;
+  const T *x, *size;
   T* x_adv;
   T reach;
   DAT_HD void operator()(std::int64_t i) const {
@@ -64,7 +65,7 @@ struct ScaledStart {
     noise.draw(n, k, u);
     for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
       const std::int64_t at = noise.at(n, 4 * k + j);
-      x_adv[at] = clamp(x[at] + reach * (u[j] / (largest[n] + T(1e-12))), T{0}, T{1});
+      x_adv[at] = clamp(x[at] + reach * (u[j] / (size[n] + T(1e-12))), T{0}, T{1});
     }
   }
 };
@@ -151,25 +152,89 @@ struct ApgdKeep {
   }
 };
 
-/// The next iterate, from the best one where the step has just been halved: a gradient step s, and of that `inertia`,
-/// with 1 - inertia of the last move. Runs over the strips.
+/// Where an iteration begins, at the best iterate where the step has just been halved, and the gradient there.
+template <class T>
+struct ApgdOrigin {
+  ApgdState<T> state;
+  const T *x_adv, *dx, *best, *best_gradient;
+  [[nodiscard]] DAT_HD const T* image(std::int64_t n) const { return state.reset[n] != 0 ? best : x_adv; }
+  [[nodiscard]] DAT_HD const T* gradient(std::int64_t n) const { return state.reset[n] != 0 ? best_gradient : dx; }
+};
+
+/// The next iterate in the L-infinity ball: a gradient step s, and of that `inertia`, with 1 - inertia of the last
+/// move. Runs over the strips.
 template <class T>
 struct ApgdStep {
   Strips strips;
-  ApgdState<T> state;
-  const T *x, *dx, *best, *best_gradient;
+  ApgdOrigin<T> origin;
+  const T* x;
   T *x_adv, *previous;
   T eps, inertia;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    const bool reset = state.reset[strip.image] != 0;
-    const T *from = reset ? best : x_adv, *gradient = reset ? best_gradient : dx;
-    const T step = state.step[strip.image];
+    const T *from = origin.image(strip.image), *gradient = origin.gradient(strip.image);
+    const T step = origin.state.step[strip.image];
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
       const T low = x[e] - eps, high = x[e] + eps, here = from[e], moved = here - previous[e];
       const T s = clamp(clamp(here + step * sign(gradient[e]), low, high), T{0}, T{1});
       previous[e] = here;
       x_adv[e] = clamp(clamp(here + inertia * (s - here) + (1 - inertia) * moved, low, high), T{0}, T{1});
+    }
+  }
+};
+
+// In the L2 ball an iteration is parted where it needs norms: those of the gradient, of the gradient step's move from
+// x, and of the move with inertia.
+
+/// Norms of the gradient's strips. Runs over the strips.
+template <class T>
+struct ApgdGradientNorms {
+  Strips strips;
+  ApgdOrigin<T> origin;
+  T* partial;
+  DAT_HD void operator()(std::int64_t i) const {
+    const Strips::Strip strip = strips.at(i);
+    const T* gradient = origin.gradient(strip.image);
+    NormSum sum{BallNorm::l2};
+    for (std::int64_t e = strip.begin; e < strip.end; ++e) sum.add(gradient[e]);
+    partial[i] = static_cast<T>(sum.value());
+  }
+};
+
+/// The gradient step's move from x, to be projected. Runs over the strips.
+template <class T>
+struct ApgdMoveL2 {
+  Strips strips;
+  ApgdOrigin<T> origin;
+  const T *x, *norms;  // norms: of the gradient
+  T* move;
+  T tiny;
+  DAT_HD void operator()(std::int64_t i) const {
+    const Strips::Strip strip = strips.at(i);
+    const T *from = origin.image(strip.image), *gradient = origin.gradient(strip.image);
+    const T step = origin.state.step[strip.image], length = norms[strip.image] + tiny;
+    for (std::int64_t e = strip.begin; e < strip.end; ++e) move[e] = from[e] - x[e] + step * (gradient[e] / length);
+  }
+};
+
+/// Of the gradient step, inside ball and box, `inertia`, with 1 - inertia of the last move: again as a move from x, to
+/// be projected (ProjectL2). Runs over the strips.
+template <class T>
+struct ApgdMixL2 {
+  Strips strips;
+  ApgdOrigin<T> origin;
+  const T *x, *norms;  // norms: of the move
+  T *move, *previous;
+  T eps, inertia;
+  DAT_HD void operator()(std::int64_t i) const {
+    const Strips::Strip strip = strips.at(i);
+    const T* from = origin.image(strip.image);
+    const T factor = into_ball(norms[strip.image], eps);
+    for (std::int64_t e = strip.begin; e < strip.end; ++e) {
+      const T here = from[e], moved = here - previous[e];
+      const T s = clamp(x[e] + move[e] * factor, T{0}, T{1});
+      previous[e] = here;
+      move[e] = here + inertia * (s - here) + (1 - inertia) * moved - x[e];
     }
   }
 };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "norms.hpp"
 #include "perturb.hpp"
 #include "strips.hpp"
 
@@ -16,6 +17,7 @@ namespace dat::kernels {
 /// What is kept of each image.
 template <class T>
 struct FabState {
+  BallNorm norm;
   T *df, *nearest;                    // of the plane chosen; nearest: its distance by the dual norm
   T* distance;                        // of the best adversarial image so far
   T *take, *back;                     // 1: what has just happened
@@ -35,22 +37,23 @@ struct FabBegin {
   }
 };
 
-/// Sums of |dx|. Runs over the strips.
+/// Dual norms of dx. Runs over the strips.
 template <class T>
 struct FabNorm {
   Strips strips;
+  BallNorm norm;
   const T* dx;
   T* partial;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    double total = 0;
-    for (std::int64_t e = strip.begin; e < strip.end; ++e) total += dx[e] < 0 ? -dx[e] : dx[e];
-    partial[i] = static_cast<T>(total);
+    DualSum sum{norm};
+    for (std::int64_t e = strip.begin; e < strip.end; ++e) sum.add(dx[e]);
+    partial[i] = static_cast<T>(sum.value());
   }
 };
 
-/// Whether the plane of this class is nearer than those of the classes before: |df| / (||w||_1 + 1e-12). partial null:
-/// there is one class. Runs over the images.
+/// Whether the plane of this class is nearer than those of the classes before: |df| / (||w|| + 1e-12), in the dual
+/// norm. partial null: there is one class. Runs over the images.
 template <class T>
 struct FabNearest {
   Strips strips;
@@ -59,10 +62,10 @@ struct FabNearest {
   T scale;     // of dx
   bool first;  // of the classes
   DAT_HD void operator()(std::int64_t n) const {
-    double norm = 0;
+    DualSum sum{state.norm};
     if (partial != nullptr)
-      for (std::int64_t k = 0; k < strips.per_image(); ++k) norm += partial[n * strips.per_image() + k];
-    const T df = losses[n], far = (df < 0 ? -df : df) / (static_cast<T>(norm) / scale + T(1e-12));
+      for (std::int64_t k = 0; k < strips.per_image(); ++k) sum.add(partial[n * strips.per_image() + k]);
+    const T df = losses[n], far = (df < 0 ? -df : df) / (static_cast<T>(sum.value()) / scale + T(1e-12));
     const bool take = first || far < state.nearest[n];
     state.take[n] = take ? T{1} : T{0};
     if (!take) return;
@@ -124,21 +127,31 @@ template <class T>
 [[nodiscard]] DAT_HD inline T fab_room(T q, T w, T side) {
   return w * side < 0 ? 1 - q : q;
 }
-/// How far it moves, with its sign, when no pixel moves by more than `radius`.
+/// How far it moves for each unit of the row's radius: all pixels alike in L-infinity, along w in L2. 0: it stands
+/// still, in L2 as in the public code (fab_projections.py) below 1e-8.
 template <class T>
-[[nodiscard]] DAT_HD inline T fab_move(T q, T w, T side, T radius) {
-  if (w == 0) return 0;
-  const T room = fab_room(q, w, side), size = radius < room ? radius : room;
+[[nodiscard]] DAT_HD inline T fab_speed(T w, BallNorm norm) {
+  const T size = w < 0 ? -w : w;
+  if (norm == BallNorm::l2) return size < T(1e-8) ? T{0} : size;
+  return size == 0 ? T{0} : T{1};
+}
+/// How far it moves, with its sign, at this radius.
+template <class T>
+[[nodiscard]] DAT_HD inline T fab_move(T q, T w, T side, T radius, BallNorm norm) {
+  const T speed = fab_speed(w, norm);
+  if (speed == 0) return 0;
+  const T reach = radius * speed, room = fab_room(q, w, side), size = reach < room ? reach : room;
   return w * side < 0 ? size : -size;
 }
 
-// The projection is the least radius r with sum |w| min(r, room) = miss: concave and piecewise linear in r, so Newton's
-// iteration from r = 0 climbs to it from below and ends there exactly, once no further pixel has reached its face. If
-// it is cut off before, the product of what is still missing and of the slope has fallen by four with every pass
-// (convexity: the quotients of both from pass to pass add up to 1 at most). There is nothing to sort.
+// The projection is the least radius r with sum |w| min(r * speed, room) = miss: in L-infinity the largest move of a
+// pixel, in L2 the factor of w. The sum is concave and piecewise linear in r, so Newton's iteration from r = 0 climbs
+// to it from below and ends there exactly, once no further pixel has reached its face. If it is cut off before, the
+// product of what is still missing and of the slope has fallen by four with every pass (convexity: the quotients of
+// both from pass to pass add up to 1 at most). There is nothing to sort.
 
-/// The sums of a row at its radius: what pixels at their faces contribute, the slope of the others, and the largest
-/// room. Runs over the strips of all rows: strip k of row r is r * per_image + k.
+/// The sums of a row at its radius: what pixels at their faces contribute, the slope of the others, and the radius at
+/// which all would be there. Runs over the strips of all rows: strip k of row r is r * per_image + k.
 template <class T>
 struct FabReach {
   Strips strips;
@@ -155,12 +168,13 @@ struct FabReach {
     T most = 0;
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
       const T size = w[e] < 0 ? -w[e] : w[e], room = fab_room(q[e], w[e], side);
-      if (size == 0) continue;
-      if (room <= radius)
+      const T speed = fab_speed(w[e], state.norm);
+      if (speed == 0) continue;
+      if (room <= radius * speed)
         fixed += double{size} * double{room};
       else
-        slope += size;
-      most = room > most ? room : most;
+        slope += double{size} * double{speed};
+      most = room / speed > most ? room / speed : most;
     }
     T* sums = partial + FabState<T>::kSums * i;
     sums[0] = static_cast<T>(fixed);
@@ -169,8 +183,7 @@ struct FabReach {
   }
 };
 
-/// A pass of Newton's iteration. A plane that cannot be reached ends with every pixel at its face, and the radius is
-/// the largest room. Runs over the rows.
+/// A pass of Newton's iteration. A plane that cannot be reached ends with every pixel at its face. Runs over the rows.
 template <class T>
 struct FabNewton {
   Strips strips;
@@ -195,6 +208,24 @@ struct FabNewton {
   }
 };
 
+/// L2 norms of the rows' moves. Runs over the strips of all rows, as FabReach.
+template <class T>
+struct FabMoveNorms {
+  Strips strips;
+  FabState<T> state;
+  const T *w, *x, *p;
+  T* partial;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t per_image = strips.per_image(), row = i / per_image;
+    const Strips::Strip strip = strips.at(row / 2 * per_image + i % per_image);
+    const T* q = row % 2 == 0 ? p : x;
+    NormSum sum{BallNorm::l2};
+    for (std::int64_t e = strip.begin; e < strip.end; ++e)
+      sum.add(fab_move(q[e], w[e], state.side[row], state.radius[row], state.norm));
+    partial[i] = static_cast<T>(sum.value());
+  }
+};
+
 /// p = (1 - a)(p + overshoot * d_p) + a(x + overshoot * d_x), inside the box, with the moves d onto the plane, and a =
 /// ||d_p|| / (||d_p|| + ||d_x||), `most` at most. Runs over the strips.
 template <class T>
@@ -202,6 +233,7 @@ struct FabStep {
   Strips strips;
   FabState<T> state;
   const T *w, *x;
+  const T* far;  // of rows: ||d||
   T* p;
   T overshoot, most;
   DAT_HD void operator()(std::int64_t i) const {
@@ -209,31 +241,29 @@ struct FabStep {
     const std::int64_t row = 2 * strip.image;
     const T side_p = state.side[row], side_x = state.side[row + 1];
     const T radius_p = state.radius[row], radius_x = state.radius[row + 1], least = T(1e-8);
-    const T far_p = radius_p > least ? radius_p : least, far_x = radius_x > least ? radius_x : least;
+    const T far_p = far[row] > least ? far[row] : least, far_x = far[row + 1] > least ? far[row + 1] : least;
     const T wanted = far_p / (far_p + far_x), a = wanted < most ? wanted : most;
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
-      const T from_p = p[e] + overshoot * fab_move(p[e], w[e], side_p, radius_p);
-      const T from_x = x[e] + overshoot * fab_move(x[e], w[e], side_x, radius_x);
+      const T from_p = p[e] + overshoot * fab_move(p[e], w[e], side_p, radius_p, state.norm);
+      const T from_x = x[e] + overshoot * fab_move(x[e], w[e], side_x, radius_x, state.norm);
       p[e] = clamp(from_p * (1 - a) + from_x * a, T{0}, T{1});
     }
   }
 };
 
-/// The largest |p - x|, where p is misclassified. Runs over the strips.
+/// ||p - x||, where p is misclassified. Runs over the strips.
 template <class T>
 struct FabDistance {
   Strips strips;
+  BallNorm norm;
   const T *correct, *x, *p;
   T* partial;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
     if (correct[strip.image] != 0) return;
-    T most = 0;
-    for (std::int64_t e = strip.begin; e < strip.end; ++e) {
-      const T size = p[e] < x[e] ? x[e] - p[e] : p[e] - x[e];
-      most = size > most ? size : most;
-    }
-    partial[i] = most;
+    NormSum sum{norm};
+    for (std::int64_t e = strip.begin; e < strip.end; ++e) sum.add(p[e] - x[e]);
+    partial[i] = static_cast<T>(sum.value());
   }
 };
 
@@ -250,16 +280,14 @@ struct FabJudge {
     state.take[n] = 0;
     state.back[n] = correct[n] == 0 ? T{1} : T{0};
     if (correct[n] != 0) return;
-    T most = 0;
-    for (std::int64_t k = 0; k < strips.per_image(); ++k) {
-      const T size = partial[n * strips.per_image() + k];
-      most = size > most ? size : most;
-    }
-    if (!(most < state.distance[n])) return;
-    state.distance[n] = most;
+    NormSum sum{state.norm};
+    for (std::int64_t k = 0; k < strips.per_image(); ++k) sum.add(partial[n * strips.per_image() + k]);
+    const T distance = static_cast<T>(sum.value());
+    if (!(distance < state.distance[n])) return;
+    state.distance[n] = distance;
     if (done[n] != 0) return;
     state.take[n] = 1;
-    if (most <= eps) done[n] = 1;
+    if (distance <= eps) done[n] = 1;
   }
 };
 

@@ -47,9 +47,17 @@ struct RandomStart {
   }
 };
 
-/// eta ~ N(0, spread^2) per pixel, x_adv = x + eta (not clamped), over the same groups of four pixels: the first two
-/// have normal numbers of words 0 and 1 by Box and Muller, the others of words 2 and 3. The radius is sqrt(-2 ln(u +
-/// 2^-24)), the angle 2 pi u, u in [0, 1); the cosine comes first.
+/// Normal number j, 0 to 3, of four random words, by Box and Muller: the first two are of words 0 and 1, the others of
+/// words 2 and 3. The radius is sqrt(-2 ln(u + 2^-24)), the angle 2 pi u, u in [0, 1); the cosine comes first.
+template <class T>
+[[nodiscard]] DAT_HD inline T normal_number(const Philox4& words, int j) {
+  const int pair = j / 2 * 2;
+  const T radius = std::sqrt(T{-2} * std::log(T{uniform(words.v[pair])} + T(0x1p-24)));
+  const T angle = T(6.283185307179586) * T{uniform(words.v[pair + 1])};
+  return radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+/// eta ~ N(0, spread^2) per pixel, x_adv = x + eta (not clamped), over the same groups of four pixels.
 struct NearStart {
   const float* x;
   float *eta, *x_adv;
@@ -64,11 +72,9 @@ struct NearStart {
     const auto id = static_cast<std::uint64_t>(sample_ids[n]);
     const Philox4 words = random_words(seed, purpose, time, id, static_cast<std::uint32_t>(first / 4));
     for (int j = 0; j < 4 && first + j < layout.elements(); ++j) {
-      const int pair = j / 2 * 2, pixel = static_cast<int>(first) + j, hw = layout.h * layout.w;
-      const float radius = sqrtf(-2.0F * logf(uniform(words.v[pair]) + 0x1p-24F));
-      const float angle = 6.2831853F * uniform(words.v[pair + 1]);
+      const int pixel = static_cast<int>(first) + j, hw = layout.h * layout.w;
       const std::int64_t at = layout.offset(n, pixel / hw, pixel % hw / layout.w, pixel % layout.w);
-      eta[at] = spread * (radius * (j % 2 == 0 ? cosf(angle) : sinf(angle)));
+      eta[at] = spread * normal_number<float>(words, j);
       x_adv[at] = x[at] + eta[at];
     }
   }

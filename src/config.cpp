@@ -63,6 +63,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"early-stopping", {"patience"}},
     {"ema", {"average"}},
     {"ema-decay", {"average-decay"}},
+    {"constraint", {"norm"}},
     {"epsilon", {"eps"}},
     {"evaluate", {"eval"}},
     {"fit", {"train"}},
@@ -96,6 +97,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"swa", {"average"}},
     {"swa-start", {"average-from"}},
     {"test", {"eval"}},
+    {"threat-model", {"norm"}},
     {"wd", {"weight-decay"}},
     {"weights", {"initialize", "checkpoint"}},
     {"workers", {"threads"}},
@@ -592,9 +594,9 @@ const Rule kPaths{.label = "PATH..."};
 const Rule kMix{.label = "pool|balanced:SHARE"};
 const Rule kCount{.low = 0};     // 0 has a meaning of its own
 const Rule kPositive{.low = 1};  // whole numbers
-const Rule kEps{.low = 0, .high = 1, .above = true};
-const Rule kAutoAlpha{.low = 0, .high = 1, .above = true, .automatic = 0};
-const Rule kAutoEps{.low = 0, .high = 1, .above = true, .automatic = 0};
+const Rule kShare{.low = 0, .high = 1, .above = true};
+const Rule kRadius{.low = 0, .above = true};  // and of L-infinity at most 1
+const Rule kAutoRadius{.low = 0, .above = true, .automatic = 0};
 const Rule kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
 const Rule kAttackWords{.label = "ATTACK,...", .commas = true};
 const Rule kAutoCount{.low = 1, .automatic = 0};
@@ -602,6 +604,11 @@ const Rule kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+std::vector<std::string> auto_and_norms() {
+  std::vector<std::string> all = norm_names();
+  all.insert(all.begin(), "auto");
+  return all;
+}
 
 template <class AnyOptions>
 void add_attack_precision(Options& options, AnyOptions& o) {
@@ -668,8 +675,12 @@ void describe(Options& options, TrainOptions& o) {
   options.group("Attack");
   options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
-  options.add("--eps", o.eps, "L-infinity radius; pixels are in [0, 1]", kEps);
-  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--norm", o.norm,
+              "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
+              one_of(norm_names()));
+  options.add("--eps", o.eps, "radius of the ball of perturbations; pixels are in [0, 1]; l2: 0.5, for instance",
+              kRadius);
+  options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps", kAutoRadius);
   options.add("--attack-stop", o.attack_stop,
               "early stop of pgd: an image takes at most N steps while it is misclassified, then leaves the attack",
               {.low = 0, .automatic = -1, .word = "off"});
@@ -707,8 +718,10 @@ void describe(Options& options, TrainOptions& o) {
 
   options.group("Evaluation");
   options.add("--eval", o.eval, "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps)", kAttackWords);
-  options.add("--eval-eps", o.eval_eps, "their L-infinity radius; auto: --eps", kAutoEps);
-  options.add("--eval-alpha", o.eval_alpha, "their step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
+  options.add("--eval-norm", o.eval_norm, "their norm; auto: --norm", one_of(auto_and_norms()));
+  options.add("--eval-eps", o.eval_eps, "their radius; auto: --eps", kAutoRadius);
+  options.add("--eval-alpha", o.eval_alpha, "their step size; auto: pgd eps/4, in l2 2.5 eps/steps; fgsm 1.25 eps",
+              kAutoRadius);
   options.add("--eval-attack-steps", o.eval_attack_steps, "steps of a pgd that names none", kPositive);
   options.add("--eval-restarts", o.eval_restarts, "random starts; the worst counts for each image", kPositive);
   options.add("--eval-every", o.eval_every, "epochs between evaluations; 0: only at the end", kCount);
@@ -751,7 +764,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--schedule", o.schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
   options.add("--milestones", o.milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
               {.label = "N,N,...", .low = 0, .commas = true});
-  options.add("--lr-decay", o.lr_decay, "factor at each milestone", kEps);
+  options.add("--lr-decay", o.lr_decay, "factor at each milestone", kShare);
   options.add("--epochs", o.epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs);
   options.add("--warmup-epochs", o.warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
   options.add("--batch", o.batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
@@ -770,7 +783,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--budget-unit", o.budget_unit,
               "what a layer counts in the budget: 1, its bytes, or the seconds that it costs, in units of their mean",
               one_of({"layers", "bytes", "seconds"}));
-  options.add("--p-min", o.p_min, "lowest probability of a layer", kEps);
+  options.add("--p-min", o.p_min, "lowest probability of a layer", kShare);
   options.add("--granularity", o.granularity, "what counts as a layer", one_of({"tensor", "module", "block"}));
   options.add("--resample", o.resample, "draw the active layers anew every step, every epoch, or every N steps",
               {.label = "step|epoch|N", .choices = {"step", "epoch"}, .number_too = true});
@@ -780,7 +793,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--bandit-rate", o.bandit_rate, "its learning rate; auto: the loss's own",
               {.low = 0, .above = true, .automatic = 0});
   options.add("--freeze-t0", o.freeze_t0, "freezeout: share of the run after which the first layer freezes, as t_0",
-              kEps);
+              kShare);
   options.add("--freeze-schedule", o.freeze_schedule, "freezeout: the power that t_0 and the layers' t are taken to",
               one_of({"linear", "squared", "cubic"}));
   options.add("--freeze-lr", o.freeze_lr,
@@ -825,8 +838,8 @@ void describe(Options& options, TrainOptions& o) {
               "catastrophic overfitting, seen on --holdout: warn, end with code 7, or go back to ckpt/best.h5",
               one_of({"warn", "stop", "rollback"}));
   options.add("--overfitting-margin", o.overfitting_margin,
-              "it is that where the robust accuracy is so far below the best one", kEps);
-  options.add("--rollback-lr", o.rollback_lr, "factor of the learning rate from a rollback on, below 1", kEps);
+              "it is that where the robust accuracy is so far below the best one", kShare);
+  options.add("--rollback-lr", o.rollback_lr, "factor of the learning rate from a rollback on, below 1", kShare);
   options.add("--max-rollbacks", o.max_rollbacks, "of a run; behind them it ends with code 7", kPositive);
   options.add("--resume", o.resume,
               "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
@@ -867,9 +880,15 @@ void describe(Options& options, EvalOptions& o) {
       "attacks takes what those before it left right: aa-standard, aa-plus or aa-rand (AutoAttack), aa-quick "
       "(its first two attacks), or words like pgd20+fgsm",
       kAttackWords);
-  options.add("--eps,--eval-eps", o.eps, "L-infinity radius; pixels are in [0, 1]; auto: that of the training",
-              kAutoEps);
-  options.add("--alpha,--eval-alpha", o.alpha, "step size; auto: pgd eps/4, fgsm 1.25 eps", kAutoAlpha);
+  options.add(
+      "--norm,--eval-norm", o.norm,
+      "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2); auto: that of the "
+      "training",
+      one_of(auto_and_norms()));
+  options.add("--eps,--eval-eps", o.eps,
+              "radius of the ball of perturbations; pixels are in [0, 1]; auto: that of the training", kAutoRadius);
+  options.add("--alpha,--eval-alpha", o.alpha, "step size; auto: pgd eps/4, in l2 2.5 eps/steps; fgsm 1.25 eps",
+              kAutoRadius);
   options.add("--attack-steps,--eval-attack-steps", o.attack_steps, "steps of a pgd that names none", kPositive);
   options.add("--restarts,--eval-restarts", o.restarts, "random starts; the worst counts for each image", kPositive);
   options.group("Run");
@@ -965,7 +984,16 @@ void resolve(TrainOptions& o) {
         "--initialize and --resume PATH both name a beginning; give one of them");
   name_steps(o.eval, o.eval_attack_steps, 0);
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
-  const auto attack = attacks().at(o.attack)({.eps = o.eps, .alpha = o.alpha, .steps = o.attack_steps});
+  const BallNorm norm = norm_from(o.norm);
+  require_in_range("--eps", norm, o.eps);
+  require_in_range("--alpha", norm, o.alpha);
+  check(norm == BallNorm::linf || o.eps != plain.eps, "--norm l2 with --eps 8/255, the default of ",
+        "linf, would hardly perturb an image; give its radius, such as --eps 0.5");
+  check(norm == BallNorm::linf || o.attack_stop < 0, "--attack-stop works with --norm linf, not with l2; leave it off");
+  check(norm == BallNorm::linf || o.warm_start == 0,
+        "--warm-start keeps a byte per pixel in units of eps/127, which is too ",
+        "coarse for the small pixels of --norm l2; leave it off, and --attack-reuse");
+  const auto attack = attacks().at(o.attack)({.norm = norm, .eps = o.eps, .alpha = o.alpha, .steps = o.attack_steps});
   o.alpha = attack->alpha();
   const auto loss = losses().at(o.loss)({.beta = o.beta});
   const bool divergence = loss->goal().reference;
@@ -992,14 +1020,22 @@ void resolve(TrainOptions& o) {
   check(o.stale_attack <= o.attack_steps, "--stale-attack ", o.stale_attack, " is more than the ", o.attack_steps,
         " iterations of --attack-steps");
   if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" ? 1 : 0;
+  if (o.eval_norm == "auto") o.eval_norm = o.norm;
+  check(o.eval_eps > 0 || o.eval_norm == o.norm, "--eval-norm ", o.eval_norm, " is not --norm ", o.norm,
+        ", whose --eps says nothing there; give --eval-eps");
   if (o.eval_eps == 0) o.eval_eps = o.eps;
+  const BallNorm eval_norm = norm_from(o.eval_norm);
+  require_in_range("--eval-eps", eval_norm, o.eval_eps);
+  require_in_range("--eval-alpha", eval_norm, o.eval_alpha);
   if (o.eval_alpha == 0) {
     std::set<double> own;
     for (const std::string& word : o.eval) {
       const AttackWord known = read_attack_word(word, 1);
-      const double alpha = evaluation_alpha(known, o.eval_eps, 0);
+      const double alpha = evaluation_alpha(known, eval_norm, o.eval_eps, 0);
       own.insert(
-          attacks().at(known.name)({.eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})->alpha());
+          attacks()
+              .at(known.name)({.norm = eval_norm, .eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})
+              ->alpha());
     }
     if (own.size() == 1) o.eval_alpha = *own.begin();
   }
@@ -1227,7 +1263,7 @@ Command parse_forecast(const std::vector<std::string>& arguments) {
               {.label = "NUMBER,...", .low = 0, .above = true, .commas = true});
   options.add("--budget-unit", o.budget_unit, "a budget counts layers, or bytes in units of their mean",
               one_of({"layers", "bytes"}));
-  options.add("--p-min", o.p_min, "lowest probability of a layer, of budgets in bytes", kEps);
+  options.add("--p-min", o.p_min, "lowest probability of a layer, of budgets in bytes", kShare);
   options.add("--algorithm", o.algorithm, "of sums over the ranks", one_of({"ring", "tree"}));
   options.add("--overlap", o.overlap, "send gradients while the backward pass still runs");
   options.add("--bucket", o.bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
@@ -1295,8 +1331,9 @@ Command parse_import(const std::vector<std::string>& arguments) {
               {.label = "auto|none|cifar10|cifar100|M,...,S,..."});
   options.add("--size", o.size, "height and width of its images in pixels; auto: as the file says, else 32",
               {.low = 8, .high = 4096, .automatic = 0});
-  options.add("--eps", o.eps, "L-infinity radius that it was trained for; auto: as the file says, else 8/255",
-              kAutoEps);
+  options.add("--norm", o.norm, "of the ball that it was trained for; auto: as the file says, else linf",
+              one_of(auto_and_norms()));
+  options.add("--eps", o.eps, "radius of the ball; auto: as the file says, else 8/255", kAutoRadius);
   options.add("--new-head", o.new_head, "classes of a last layer that begins anew; none: the file's is kept",
               {.low = 2, .high = 256, .automatic = 0, .word = "none"});
   options.add("--seed", o.seed, "of the new last layer", kCount);

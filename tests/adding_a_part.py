@@ -33,7 +33,7 @@ class Noise final : public Attack {
  public:
   explicit Noise(const AttackOptions& options) : eps_(options.eps) {}
   void perturb(Objective& o) const override {
-    start(o, eps_);
+    start(o, BallNorm::linf, eps_);
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }

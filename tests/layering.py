@@ -22,7 +22,7 @@ DOORS = [
     (r"cuda.*|cudnn.*|cublas.*", r"src/backend/cuda/.*|kernels/cuda\.cu"),
 ]
 
-FLOOR = {"error", "half", "logits", "tensor", "random", "registry", "tick"}  # headers of include/dat/ on which everything stands
+FLOOR = {"error", "half", "logits", "norm", "tensor", "random", "registry", "tick"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "attack": {"attack"},
     "loss": {"loss"},
@@ -77,7 +77,7 @@ def offence(path, angle, target, kernels):
                 if name in own and header in FAMILIES[other]:
                     return f"families do not know each other: {family}, {other}"
     if folder == "kernels" and not angle and not kernel and header not in FLOOR | {"parameters"}:
-        return "kernels stand on error, half, tensor, random, registry and parameters"
+        return "kernels stand on error, half, norm, tensor, random, registry and parameters"
     if folder == "src":
         part = rest[0]
         if header == "config" and part not in KNOW_OPTIONS:

@@ -24,9 +24,10 @@ part "$python" tests/soak.py "$program" 100000
 part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
-for network in resnet18 preact_resnet50 wrn28_10; do
+for network in resnet18 preact_resnet18 preact_resnet50 wrn28_10; do
   part "$python" tests/golden/full_size.py build/test/tests/dat_probe $network
 done
+part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" Sequence.test_ranks_batches_and_kills
 part bash tests/sanitize.sh
 part bash tests/threads.sh
 part bash tests/p100.sh

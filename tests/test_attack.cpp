@@ -25,7 +25,8 @@ class RandomObjective final : public Objective {
       : x(shared(random_values(samples * l.elements(), 1, -0.2F, 1.2F))),
         perturbed(x.size(), -1.0F),
         perturbation(x.size(), -1.0F),
-        gradient_values(x.size()) {
+        gradient_values(x.size()),
+        memory(x.size()) {
     for (float& v : x) v = std::clamp(v, 0.0F, 1.0F);  // many pixels at the edge of the box
     for (int k = 0; k < samples; ++k) ids.push_back(100 + k);
     device = kernel_backend().device();
@@ -35,6 +36,8 @@ class RandomObjective final : public Objective {
     x_adv = perturbed.data();
     eta = perturbation.data();
     dx = gradient_values.data();
+    scratch = memory.data();
+    scratch_stride = std::ssize(x);
     sample_ids = ids.data();
     seed = 3;
     seen.reserve(16);
@@ -49,7 +52,7 @@ class RandomObjective final : public Objective {
     ++calls;
   }
 
-  Shared<float> x, perturbed, perturbation, gradient_values;
+  Shared<float> x, perturbed, perturbation, gradient_values, memory;
   Shared<std::int64_t> ids;
   std::vector<std::vector<float>> gradients, seen;  ///< by call: the answer, and the images it was asked at
   std::size_t calls = 0;
@@ -69,6 +72,14 @@ void perturb(const Attack& attack, Objective& o) {
 }
 
 double sign(double v) { return (v > 0) - (v < 0); }
+
+/// Of image n of arrays of images of `pixels`.
+template <class Values>
+double norm_of(const Values& values, std::size_t n, std::size_t pixels) {
+  double squares = 0;
+  for (std::size_t i = n * pixels; i < (n + 1) * pixels; ++i) squares += double(values[i]) * double(values[i]);
+  return std::sqrt(squares);
+}
 
 const Layout kImage{3, 6, 5, 1};
 
@@ -134,9 +145,145 @@ TEST_CASE("PGD walks from the given start: box first, ball second, each step of 
     REQUIRE(std::abs(o.perturbed[i] - std::clamp(o.x[i] + eta[i], 0.0, 1.0)) <= (3 * kSteps + 1) * 0x1p-23);
 }
 
+TEST_CASE("PGD in the L2 ball stays inside it and inside the box", "[attack]") {
+  const Layout layout = GENERATE(Layout{3, 6, 5, 1}, Layout{3, 6, 5, 3}, Layout{1, 17, 7, 1});
+  const double eps = GENERATE(0.5, 2.0);
+  RandomObjective o(layout);
+  const auto attack = attacks().at("pgd")({.norm = BallNorm::l2, .eps = eps, .steps = 7});
+  CHECK(attack->alpha() == 2.5 * eps / 7);
+  CHECK(attack->gradient_evaluations() == 7);
+  CHECK(attack->scratch_images() == 1);
+  perturb(*attack, o);
+  REQUIRE(o.calls == 7);
+  const auto pixels = static_cast<std::size_t>(layout.elements());
+  double most = 0;
+  const auto check = [&](const auto& images) {
+    for (std::size_t n = 0; n < kSamples; ++n) {
+      std::vector<double> moves;
+      for (std::size_t i = 0; i < images.size(); ++i) moves.push_back(double(images[i]) - o.x[i]);
+      most = std::max(most, norm_of(moves, n, pixels));
+      // Pixels are rounded three times, by 2^-25 at most, and the norms by some 1e-7.
+      REQUIRE(norm_of(moves, n, pixels) <= eps * (1 + 3e-7) + 3 * 0x1p-25 * std::sqrt(double(pixels)));
+    }
+    for (const float v : images) REQUIRE((v >= 0.0F && v <= 1.0F));
+  };
+  for (std::size_t k = 0; k < o.calls; ++k) check(o.seen[k]);
+  check(o.perturbed);
+  CHECK(most > 0.85 * eps);  // many pixels are at the edge of the box, which takes a part
+  for (std::size_t i = 0; i < o.x.size(); ++i)
+    REQUIRE(std::abs(o.perturbed[i] - (double(o.x[i]) + o.perturbation[i])) <= 0x1p-23);
+}
+
+TEST_CASE("PGD in the L2 ball walks along the gradient, then back to the ball, then into the box", "[attack]") {
+  constexpr double kEps = 0.8, kAlpha = 0.3;
+  constexpr int kSteps = 6;
+  const auto walk = [&](float scale) {
+    RandomObjective o(kImage);
+    const auto start = shared(random_values(std::ssize(o.x), 99, -0.1F, 0.1F));
+    o.start = start.data();
+    o.scale = scale;
+    for (auto& gradient : o.gradients)
+      for (float& v : gradient) v *= scale;
+    perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = kEps, .alpha = kAlpha, .steps = kSteps}), o);
+    const auto pixels = static_cast<std::size_t>(kImage.elements());
+    std::vector<double> eta(start.begin(), start.end());
+    int shortened = 0;
+    for (std::size_t k = 0; k < kSteps; ++k) {
+      // Sums of numbers below 2 in each iteration, and the norms' part of 1e-7 of them.
+      for (std::size_t i = 0; i < eta.size(); ++i)
+        REQUIRE(std::abs(o.seen[k][i] - (o.x[i] + eta[i])) <= double(5 * k + 1) * 0x1p-23);
+      for (std::size_t n = 0; n < kSamples; ++n) {
+        const double length = norm_of(o.gradients[k], n, pixels);
+        for (std::size_t i = n * pixels; i < (n + 1) * pixels; ++i) eta[i] += kAlpha * o.gradients[k][i] / length;
+        const double far = norm_of(eta, n, pixels);
+        shortened += far > kEps;
+        for (std::size_t i = n * pixels; i < (n + 1) * pixels; ++i)
+          eta[i] = std::clamp(o.x[i] + eta[i] * std::min(1.0, kEps / far), 0.0, 1.0) - o.x[i];
+      }
+    }
+    CHECK(shortened > 0);
+    for (std::size_t i = 0; i < eta.size(); ++i)
+      REQUIRE(std::abs(o.perturbed[i] - (o.x[i] + eta[i])) <= (5 * kSteps + 1) * 0x1p-23);
+    return std::vector<float>(o.perturbed.begin(), o.perturbed.end());
+  };
+  // Gradients that are multiplied by a power of two, as a network in f16 does, give the same bits; so do small ones.
+  const auto plain = walk(1);
+  CHECK(walk(1024) == plain);
+}
+
+TEST_CASE("In the L2 ball a gradient of zero moves nothing, and a small one moves as far as any", "[attack]") {
+  const auto moved = [](float factor) {
+    RandomObjective o(kImage);
+    std::fill(o.x.begin(), o.x.end(), 0.5F);
+    const Shared<float> start(o.x.size(), 0.0F);
+    o.start = start.data();
+    for (float& v : o.gradients[0]) v *= factor;
+    perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.25, .alpha = 0.2, .steps = 1}), o);
+    const auto pixels = static_cast<std::size_t>(kImage.elements());
+    const double length = norm_of(o.gradients[0], 0, pixels);
+    CHECK(std::abs(norm_of(o.perturbation, 0, pixels) - 0.2 * length / (length + 1e-12)) <= 1e-6);
+    return norm_of(o.perturbation, 0, pixels);
+  };
+  CHECK(moved(0) == 0);
+  CHECK(moved(1) > 0.199);
+  CHECK(moved(1e-9F) > 0.199);
+  CHECK(moved(1e-15F) < 0.01);
+}
+
+TEST_CASE("The start in the L2 ball is normal, of length eps", "[attack]") {
+  RandomObjective o({3, 32, 32, 1}, 2);
+  std::fill(o.x.begin(), o.x.end(), 0.5F);
+  perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.5, .alpha = 1e-6, .steps = 1}), o);
+  std::vector<double> normal;
+  for (const float v : o.seen[0]) normal.push_back((double(v) - 0.5) / 0.5 * std::sqrt(3072));
+  for (const std::size_t n : {0U, 1U}) CHECK(std::abs(norm_of(normal, n, 3072) - std::sqrt(3072)) <= 1e-4);
+  double first = 0, fourth = 0, beside = 0;
+  for (std::size_t i = 0; i < normal.size(); ++i) {
+    first += normal[i] / 6144;
+    fourth += std::pow(normal[i], 4) / 6144;
+    if (i % 2 == 0) beside += normal[i] * normal[i + 1] / 3072;
+  }
+  // To five standard deviations, as for the start beside the image.
+  CHECK(std::abs(first) < 5 / std::sqrt(6144));
+  CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96.0 / 6144));
+  CHECK(std::abs(beside) < 5 / std::sqrt(3072));
+  CHECK(std::equal(normal.begin(), normal.begin() + 3072, normal.begin() + 3072) == false);
+
+  // Another place in the batch and another layout do not change it; another epoch does.
+  const auto start = [](const Layout& layout, std::int64_t id, std::uint32_t time) {
+    RandomObjective other(layout, 2);
+    std::fill(other.x.begin(), other.x.end(), 0.5F);
+    other.ids[1] = id;
+    other.time = time;
+    perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.5, .alpha = 1e-6, .steps = 1}), other);
+    std::vector<float> one;
+    for (int c = 0; c < 3; ++c)
+      for (int y = 0; y < 5; ++y)
+        for (int x = 0; x < 5; ++x) one.push_back(other.seen[0][static_cast<std::size_t>(layout.offset(1, c, y, x))]);
+    return one;
+  };
+  CHECK(start({3, 5, 5, 1}, 7, 0) == start({3, 5, 5, 3}, 7, 0));
+  CHECK(start({3, 5, 5, 1}, 7, 0) != start({3, 5, 5, 1}, 8, 0));
+  CHECK(start({3, 5, 5, 1}, 7, 0) != start({3, 5, 5, 1}, 7, 1));
+}
+
+TEST_CASE("FGSM in the L2 ball is one step of PGD of 1.25 eps", "[attack]") {
+  RandomObjective fast(kImage), plain(kImage);
+  const auto attack = attacks().at("fgsm")({.norm = BallNorm::l2, .eps = 0.5});
+  CHECK(attack->alpha() == 0.625);
+  CHECK(attack->gradient_evaluations() == 1);
+  CHECK(attack->prefers_batch_statistics());
+  perturb(*attack, fast);
+  perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.5, .alpha = 0.625, .steps = 1}), plain);
+  CHECK(fast.calls == 1);
+  CHECK(fast.perturbed == plain.perturbed);
+  CHECK(fast.perturbation == plain.perturbation);
+}
+
 TEST_CASE("PGD in two parts is PGD, bit for bit, wherever it is parted", "[attack]") {
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   for (const bool given : {false, true}) {
-    const auto attack = attacks().at("pgd")({.eps = 0.1, .alpha = 0.02, .steps = 5});
+    const auto attack = attacks().at("pgd")({.norm = norm, .eps = 0.1, .alpha = 0.02, .steps = 5});
     Shared<float> from;
     const auto begun = [&] {
       RandomObjective o(kImage);
@@ -284,14 +431,15 @@ TEST_CASE("An attack allocates nothing", "[attack][cpu]") {
   const std::int64_t unmoved = allocations;
   { const std::vector<int> some(10); }
   REQUIRE(allocations > unmoved);
-  for (const std::string& name : attacks().names()) {
-    RandomObjective o(kImage);
-    const auto attack = attacks().at(name)({.eps = 0.1, .alpha = 0.01, .steps = 4});
-    if (attack->scratch_images() > 0) continue;  // test_searching_attacks.cpp
-    const std::int64_t before = allocations;
-    perturb(*attack, o);
-    CHECK(allocations == before);
-  }
+  for (const BallNorm norm : {BallNorm::linf, BallNorm::l2})
+    for (const std::string& name : attacks().names()) {
+      RandomObjective o(kImage);
+      const auto attack = attacks().at(name)({.norm = norm, .eps = 0.1, .alpha = 0.01, .steps = 4});
+      if (attack->scratch_images() > 1) continue;  // test_searching_attacks.cpp
+      const std::int64_t before = allocations;
+      perturb(*attack, o);
+      CHECK(allocations == before);
+    }
 }
 
 TEST_CASE("Impossible attacks are refused", "[attack]") {
@@ -304,6 +452,7 @@ TEST_CASE("Impossible attacks are refused", "[attack]") {
     return {ExitCode::done, ""};
   };
   CHECK(refusal("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}).first == ExitCode::usage);
+  CHECK(refusal("pgd", {.norm = BallNorm::l2, .eps = 0.1, .stop = 1}).first == ExitCode::usage);
   const auto [code, message] = refusal("deepfool", {});
   CHECK(code == ExitCode::usage);
   CHECK(message.find("fgsm, none, pgd") != std::string::npos);

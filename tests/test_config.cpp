@@ -77,6 +77,7 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   // What follows from other options is resolved.
   defaults.micro_batch = defaults.attack_batch = 16;
   defaults.alpha = defaults.eval_alpha = 2.0 / 255;
+  defaults.eval_norm = "linf";
   defaults.eval_eps = 8.0 / 255;
   defaults.eval = {"pgd10"};
   defaults.attack_bn = "eval";
@@ -303,6 +304,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "1/3",
                                  "--eval",
                                  "pgd,fgsm",
+                                 "--eval-norm",
+                                 "l2",
                                  "--eval-eps",
                                  "4/255",
                                  "--eval-alpha",
@@ -427,6 +430,7 @@ TEST_CASE("the resolved configuration restores every option") {
   // the early stop and the reuse of its last step, lars the options of the other optimizers, all those of other
   // selectors; some families have one member).
   const std::vector<std::string> excluded = {"quiet",
+                                             "norm",
                                              "attack-stop",
                                              "stale-attack",
                                              "attack-reuse",
@@ -496,6 +500,8 @@ TEST_CASE("the resolved configuration of eval restores every option") {
                                  "fgsm,pgd+none",
                                  "--attack-steps",
                                  "3",
+                                 "--norm",
+                                 "l2",
                                  "--eps",
                                  "1/255",
                                  "--alpha",
@@ -519,6 +525,36 @@ TEST_CASE("the resolved configuration of eval restores every option") {
                                  "--comm-timeout=9"});
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
+}
+
+TEST_CASE("the norm decides about radii and step sizes") {
+  const TrainOptions plain = parse({}).train;
+  CHECK((plain.norm == "linf" && plain.eval_norm == "linf"));
+  const TrainOptions l2 = parse({"--norm", "l2", "--eps", "0.5", "--attack-steps", "5", "--eval", "pgd20"}).train;
+  CHECK((l2.norm == "l2" && l2.eval_norm == "l2" && l2.eval_eps == 0.5));
+  CHECK(l2.alpha == 2.5 * 0.5 / 5);  // MadryLab/robustness
+  CHECK(l2.eval_alpha == 2.5 * 0.5 / 20);
+  CHECK(parse({"--norm", "l2", "--eps", "3", "--alpha", "1.5"}).train.alpha == 1.5);
+  CHECK(parse({"--norm", "l2", "--eps", "128/255", "--attack", "fgsm"}).train.alpha == 1.25 * (128.0 / 255));
+  // Attacks of other numbers of steps have other sizes: none is written down.
+  CHECK(parse({"--norm", "l2", "--eps", "0.5", "--eval", "pgd10,pgd20"}).train.eval_alpha == 0);
+  CHECK(parse({"--eval", "pgd10,pgd20"}).train.eval_alpha == 2.0 / 255);
+  const TrainOptions other = parse({"--eval-norm", "l2", "--eval-eps", "0.5"}).train;
+  CHECK((other.norm == "linf" && other.eval_norm == "l2" && other.eps == 8.0 / 255 && other.eval_alpha == 0.125));
+  CHECK(parse({"eval", "--checkpoint", "a", "--eval-norm", "l2", "--eps", "0.5"}).eval.norm == "l2");
+  CHECK(parse({"eval", "--checkpoint", "a"}).eval.norm == "auto");
+  CHECK(parse_file("norm = \"l2\"\neps = 0.5\n").train.norm == "l2");
+
+  CHECK(contains(refusal({"--norm", "l2"}), "give its radius, such as --eps 0.5"));
+  CHECK(contains(refusal({"--eval-norm", "l2"}), "give --eval-eps"));
+  CHECK(contains(refusal({"--eps", "8"}), "--eps 8 is more than 1"));
+  CHECK(contains(refusal({"--alpha", "2"}), "--alpha 2 is more than 1"));
+  CHECK(contains(refusal({"--eval-eps", "8"}), "--eval-eps 8 is more than 1"));
+  CHECK(contains(refusal({"--norm", "l2", "--eps", "0.5", "--eval-norm", "linf", "--eval-eps", "2"}), "--eval-eps 2"));
+  CHECK(contains(refusal({"--norm", "l2", "--eps", "0.5", "--attack-stop", "1"}),
+                 "--attack-stop works with --norm linf"));
+  CHECK(
+      contains(refusal({"--norm", "l2", "--eps", "0.5", "--warm-start", "2"}), "--warm-start keeps a byte per pixel"));
 }
 
 TEST_CASE("evaluations have settings of their own, of which only eps follows the training's") {
@@ -812,7 +848,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--batch", "99999999999"},
                                                          {"--width", "-1"},
                                                          {"--eps", "0"},
-                                                         {"--eps", "2"},
+                                                         {"--eps", "-1"},
                                                          {"--alpha", "-0.1"},
                                                          {"--attack-steps", "0"},
                                                          {"--lr", "0"},
@@ -863,6 +899,8 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--warmup-epochs", "-1"},
                                                          {"--alpha", "0"},
                                                          {"--eval-eps", "0"},
+                                                         {"--norm", "l1"},
+                                                         {"--eval-norm", "inf"},
                                                          {"--lambda", "-1"},
                                                          {"--weight-decay", "-1"},
                                                          {"--budget", "0"},
@@ -873,7 +911,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
     CHECK(contains(message, "option '" + arguments[0] + "' must be "));
     CHECK(contains(message, "not '"));
   }
-  CHECK(file_refusal("lr = 0.1\neps = 2\n").starts_with("FILE:2: 'eps' must be a number"));
+  CHECK(file_refusal("lr = 0.1\neps = -2\n").starts_with("FILE:2: 'eps' must be a number"));
   CHECK(file_refusal("overlap = 1\n").starts_with("FILE:1: 'overlap' must be true or false"));
   CHECK(file_refusal("batch = \"128\"\n") == "FILE:1: 'batch' must stand without quotes");
   CHECK(file_refusal("network = small_cnn\n") == "FILE:1: 'network' must stand in quotes");

@@ -109,14 +109,16 @@ StateDict example() {
 StateDict network_state(const Graph& graph) {
   StateDict state;
   std::uint32_t seed = 10;
-  for (const Segment& segment : graph.segments)
+  for (const Segment& segment : graph.segments) {
+    const std::vector<int> shape = segment.file_shape();
     state.tensors.push_back({segment.name,
-                             {segment.shape.begin(), segment.shape.end()},
-                             any_values(static_cast<std::size_t>(segment.size), ++seed)});
+                             {shape.begin(), shape.end()},
+                             any_values(static_cast<std::size_t>(segment.file_size()), ++seed)});
+  }
   for (const Norm& norm : graph.norms) {
     for (const char* name : {".running_mean", ".running_var"})
       state.tensors.push_back(
-          {norm.name + name, {norm.channels}, any_values(static_cast<std::size_t>(norm.channels), ++seed)});
+          {norm.name + name, {norm.file_channels()}, any_values(static_cast<std::size_t>(norm.file_channels()), ++seed)});
     state.counters[norm.name + ".num_batches_tracked"] = 5;
   }
   return state;

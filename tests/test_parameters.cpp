@@ -81,6 +81,30 @@ TEST_CASE("Convolution weights are [out][kh][kw][in] in memory and [out][in][kh]
   CHECK(back == file);
 }
 
+TEST_CASE("Filling is zero in memory, and in no file", "[parameters]") {
+  Segment conv{"conv", {4, 5, 1, 2}, "conv", "conv", 0, 40, 0};
+  conv.filling_out = 2;
+  conv.filling_in = 1;
+  CHECK(conv.file_shape() == std::vector<int>{2, 4, 1, 2});
+  REQUIRE(conv.file_size() == 16);
+  std::vector<float> file(16), memory(40, -1.0F), back(16);
+  std::iota(file.begin(), file.end(), 1.0F);
+  to_memory_order(conv, file.data(), memory.data());
+  for (std::size_t out = 0; out < 4; ++out)
+    for (std::size_t x = 0; x < 2; ++x)
+      for (std::size_t in = 0; in < 5; ++in)
+        CHECK(memory[(out * 2 + x) * 5 + in] == (out < 2 && in < 4 ? file[(out * 4 + in) * 2 + x] : 0));
+  to_file_order(conv, memory.data(), back.data());
+  CHECK(back == file);
+
+  Segment gamma{"bn.weight", {5}, "conv", "conv", 0, 5, 0};
+  gamma.filling_out = 3;
+  std::vector<float> five(5, -1.0F);
+  to_memory_order(gamma, file.data(), five.data());
+  CHECK(five == std::vector<float>{1, 2, 0, 0, 0});
+  CHECK(file_size({conv, gamma}) == 18);
+}
+
 TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces of one segment", "[parameters]") {
   Parameters p = two_blocks();
   assign_layers(p, Granularity::module);

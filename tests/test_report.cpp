@@ -562,6 +562,11 @@ TEST_CASE("A radius is written as people write it, and reads back as the same nu
   }
   CHECK(radius_text(1.25 * (8.0 / 255)) == "10/255");
   CHECK(std::stod(radius_text(1.0 / 7)) == 1.0 / 7);
+  CHECK(radius_text(0.5, BallNorm::l2) == "0.5");
+  CHECK(std::stod(radius_text(8.0 / 255, BallNorm::l2)) == 8.0 / 255);
+  CHECK(radius_text(8.0 / 255, BallNorm::l2).find('/') == std::string::npos);
+  CHECK(ball_text(BallNorm::linf, 8.0 / 255) == "eps 8/255");
+  CHECK(ball_text(BallNorm::l2, 0.5) == "l2 eps 0.5");
 }
 
 TEST_CASE("Attacks of one name and another radius have columns of their own", "[report]") {
@@ -584,6 +589,27 @@ TEST_CASE("Attacks of one name and another radius have columns of their own", "[
         std::string::npos);
   CHECK(summary.find("33.33           -       28.57       28.57      1.1000           -         nan         nan\n") !=
         std::string::npos);
+}
+
+TEST_CASE("Evaluations in L2 say so, and have columns and rows of their own", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  CapturedOutput output(folder / "output");
+  Report report(facts, -1);
+  EvaluationRecord linf = evaluation_at(1), l2 = linf;
+  l2.norm = "l2";
+  l2.eps = 0.5;
+  l2.alpha = 0.125;
+  CHECK(attack_text(l2) == "l2 eps 0.5, alpha 0.125, 1 restart");
+  EvaluationRecord same_radius = l2;
+  same_radius.norm = "linf";
+  report.evaluation({linf, l2, same_radius});
+  report.finish({});
+  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  CHECK(summary.find("  pgd10#2: l2 eps 0.5, alpha 0.125, 1 restart\n") != std::string::npos);
+  CHECK(summary.find("  pgd10#3: eps 0.5, alpha 0.125, 1 restart\n") != std::string::npos);
+  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  CHECK(file.read_texts("history/evaluation/norm") == std::vector<std::string>{"linf", "l2", "linf"});
 }
 
 TEST_CASE("Progress is plain lines without a terminal, and nothing where it is unwanted", "[report]") {

@@ -15,6 +15,7 @@
 #include "allocations.hpp"
 #include "assess/evaluation.hpp"
 #include "attack/fab_loop.hpp"
+#include "attack/l2.hpp"
 #include "attack/square_loop.hpp"
 #include "catch.hpp"
 #include "data_path.hpp"
@@ -59,7 +60,7 @@ struct Problem {
     through.resize(rows);
     aims.resize(rows);
     scratch_stride = static_cast<std::int64_t>(size) + 100 * n;
-    memory.resize(static_cast<std::size_t>(4 * scratch_stride));
+    memory.resize(static_cast<std::size_t>(5 * scratch_stride));
     clean = x.data();
     x_adv = asked_at.data();
     eta = perturbation.data();
@@ -165,13 +166,19 @@ double whole(double u) { return 2 * u - 1; }
 /// The network, images and labels of tests/golden/make_attack_golden.py.
 struct Case {
   Hdf5File file = Hdf5File::open(data_path("golden/attacks.h5"), ExitCode::data);
-  double eps = file.real("/", "eps").value();
+  double eps = file.real("/", "eps").value(), eps_l2 = file.real("/", "eps_l2").value();
   std::vector<float> w1 = formula(0, kHidden*kPixels,
                                   [](double u) { return (2 * u - 1) * 1.5 / std::sqrt(double(kPixels)); }),
                      b1 = formula(1, kHidden, half), w2 = formula(2, kClasses*kHidden, whole),
                      b2 = formula(3, kClasses, half), images = formula(4, kSamples*kPixels, [](double u) { return u; }),
                      directions = formula(5, kDirections*kPixels, whole);
   std::vector<std::int64_t> labels = read<std::int64_t>("labels"), ids = read<std::int64_t>("ids");
+
+  [[nodiscard]] double radius(BallNorm norm) const { return norm == BallNorm::l2 ? eps_l2 : eps; }
+  /// Of an attack in the file.
+  [[nodiscard]] static std::string named(BallNorm norm, const std::string& attack) {
+    return (norm == BallNorm::l2 ? "l2/" : "") + attack;
+  }
 
   template <class T>
   [[nodiscard]] std::vector<T> read(const std::string& name) const {
@@ -257,7 +264,7 @@ class NetObjective final : public Objective {
         dlogits_(logits_.size()),
         losses_(samples.size()),
         correct_(samples.size()),
-        scratch_(4 * x_.size()),
+        scratch_(5 * x_.size()),
         labels_(samples.size()),
         targets_(samples.size(), -1),
         done_(samples.size(), -1),
@@ -356,6 +363,20 @@ class NetObjective final : public Objective {
 
 const std::vector<std::string> kSearching = {"apgd-ce", "apgd-dlr", "apgd-t", "fab", "fab-t", "square"};
 const std::vector<int> kAll = {0, 1, 2, 3, 4, 5};
+const std::vector<BallNorm> kNorms = {BallNorm::linf, BallNorm::l2};
+
+/// ||x - y||, from entry `first` on.
+template <class T>
+double distance(BallNorm norm, const std::vector<T>& x, const std::vector<T>& y, std::size_t first = 0,
+                std::size_t count = kPixels) {
+  double most = 0, squares = 0;
+  for (std::size_t i = first; i < first + count; ++i) {
+    const double d = double(x[i]) - double(y[i]);
+    most = std::max(most, std::abs(d));
+    squares += d * d;
+  }
+  return norm == BallNorm::l2 ? std::sqrt(squares) : most;
+}
 
 void perturb(const Attack& attack, Objective& o) {
   o.loss = cross_entropy;
@@ -593,12 +614,13 @@ namespace {
 /// The moves of points q onto <w, .> = c by FAB's projection, in the precision T: both rows of a problem whose image
 /// and iterate are q.
 template <class T>
-std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, int row, T* radius = nullptr) {
+std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, int row, BallNorm norm,
+                       T* radius = nullptr) {
   Problem<T> p({1, 1, static_cast<int>(q.size()), 1}, 1, 2, q);
   p.asked_at = q;
   p.x_adv = p.asked_at.data();
   Scratch<Problem<T>> scratch(p, 0);
-  const auto state = fab_state(scratch);
+  const auto state = fab_state(scratch, norm);
   double df = -double(c);
   for (std::size_t i = 0; i < q.size(); ++i) df += double(w[i]) * double(q[i]);
   state.df[0] = static_cast<T>(df);
@@ -607,7 +629,7 @@ std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, in
   fab_project(p, strips, state, w.data(), partial.data());
   std::vector<T> moves;
   for (std::size_t i = 0; i < q.size(); ++i)
-    moves.push_back(kernels::fab_move(q[i], w[i], state.side[row], state.radius[row]));
+    moves.push_back(kernels::fab_move(q[i], w[i], state.side[row], state.radius[row], norm));
   if (radius != nullptr) *radius = state.radius[row];
   return moves;
 }
@@ -630,7 +652,7 @@ TEST_CASE("FAB's projection has its values", "[attack][cpu]") {
   for (const Vector& v : vectors)
     for (const int row : {0, 1}) {
       double radius = 0;
-      const auto d = project(v.q, v.w, v.c, row, &radius);
+      const auto d = project(v.q, v.w, v.c, row, BallNorm::linf, &radius);
       double most = 0;
       for (std::size_t i = 0; i < d.size(); ++i) {
         INFO("c " << v.c << " pixel " << i << ": " << d[i]);
@@ -641,8 +663,24 @@ TEST_CASE("FAB's projection has its values", "[attack][cpu]") {
     }
 }
 
+TEST_CASE("FAB's projection in L2 has its values", "[attack][cpu]") {
+  // To a part in 1e9, which the last entry of w has. Without faces d = -(<w, q> - c) w / ||w||^2; else all pixels but
+  // those at their faces move so, by one factor.
+  const std::vector<double> w = {1, -2, .5, 1e-9};
+  const auto at = [&](const std::vector<double>& q, double c) { return project(q, w, c, 0, BallNorm::l2); };
+  const auto close = [](const std::vector<double>& d, const std::vector<double>& expected) {
+    for (std::size_t i = 0; i < d.size(); ++i) CHECK(std::abs(d[i] - expected[i]) <= 1e-9);
+  };
+  close(at({.5, .5, .5, .5}, -.25 + .0525), {.01, -.02, .005, 0});  // the last one is too small to move
+  close(at({.5, .5, .5, .5}, -.25 - .0525), {-.01, .02, -.005, 0});
+  // -.5 is missing; the second pixel has .1 up to its face, which is .2, and the others .3 by 1.25 r.
+  close(at({.5, .9, .5, .5}, -1.05 - .5), {-.24, .1, -.12, 0});
+  close(at({.2, .9, .5, .5}, 3), {.8, -.9, .5, 0});  // unreachable
+}
+
 TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reaches the plane", "[attack][cpu]", float,
                    double) {
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   // What the precision of sums of 200 products below 2 allows; double: of the inputs' and the radius's rounding.
   constexpr double kError = std::is_same_v<TestType, float> ? 200 * 0x1p-22 : 200 * 0x1p-51;
   constexpr std::size_t kCount = 150;  // three strips
@@ -661,7 +699,7 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
     const double share = random_values(1, trial + 9000, -1.2F, 1.2F)[0];
     const auto c = static_cast<TestType>(share < 0 ? now + share * (now - low) : now + share * (high - now));
     TestType radius = 0;
-    const auto d = project<TestType>(q, w, c, static_cast<int>(trial % 2), &radius);
+    const auto d = project<TestType>(q, w, c, static_cast<int>(trial % 2), norm, &radius);
     double there = 0, most = 0, room = 0;
     for (std::size_t i = 0; i < kCount; ++i) {
       there += double(w[i]) * (double(q[i]) + double(d[i]));
@@ -673,11 +711,13 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
       }
       // All move the right way, as far as the radius or their face: no smaller radius would reach as far.
       const bool up = (double(c) > now) == (w[i] > 0);
-      const TestType free = up ? 1 - q[i] : q[i];
-      room = std::max(room, double(free));
-      REQUIRE(std::abs(d[i]) == std::min(radius, free));
+      // In L2 the least move is along w, but for the faces: 1e-8 is where it stops to count.
+      const TestType free = up ? 1 - q[i] : q[i], size = std::abs(w[i]);
+      const TestType speed = norm == BallNorm::linf ? TestType{1} : size < TestType(1e-8) ? TestType{0} : size;
+      if (speed > 0) room = std::max(room, double(free / speed));
+      REQUIRE(std::abs(d[i]) == std::min(radius * speed, free));
       REQUIRE((d[i] == 0 || (d[i] > 0) == up));
-      at_faces += d[i] != 0 && free < radius;
+      at_faces += d[i] != 0 && free < radius * speed;
     }
     if (std::abs(share) > 1.001) {
       ++unreachable;
@@ -685,7 +725,7 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
     } else if (std::abs(share) < 0.999) {
       REQUIRE(std::abs(there - double(c)) <= kError);
     }
-    REQUIRE(most == double(radius));
+    if (norm == BallNorm::linf) REQUIRE(most == double(radius));
   }
   CHECK(at_faces > 1000);
   CHECK(unreachable > 20);
@@ -722,10 +762,12 @@ TEST_CASE("FAB misses what lies at the exact distance, by half a per cent", "[at
 
 TEST_CASE("Auto-PGD takes the golden path in double precision", "[attack][cpu]") {
   const Case c;
-  const auto check = [&](const std::string& name, Searching attack, int rank, Problem<double>::Loss loss) {
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
+  const auto check = [&](const std::string& word, Searching attack, int rank, Problem<double>::Loss loss) {
+    const std::string name = Case::named(norm, word);
     INFO(name);
     const auto p = c.problem(std::move(loss));
-    apgd(*p, {.eps = c.eps, .rank = rank, .attack = attack});
+    apgd(*p, {.norm = norm, .eps = c.radius(norm), .rank = rank, .attack = attack});
     const auto where = c.read<double>(name + "/where"), value = c.read<double>(name + "/value");
     const std::size_t first = rank > 0 ? 1 : 0;  // the clean image, to find the targets
     REQUIRE(p->asked.size() == 101 + first);
@@ -744,11 +786,12 @@ TEST_CASE("Auto-PGD takes the golden path in double precision", "[attack][cpu]")
 
 TEST_CASE("FAB takes the golden path in double precision", "[attack][cpu]") {
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   for (const bool targeted : {false, true}) {
-    const std::string name = targeted ? "fab_t" : "fab";
+    const std::string name = Case::named(norm, targeted ? "fab_t" : "fab");
     INFO(name);
     const auto p = c.problem(margin_of<double>(kernels::Divisor::one, true));
-    fab(*p, {.eps = c.eps, .rank = targeted ? 2 : 0});
+    fab(*p, {.norm = norm, .eps = c.radius(norm), .rank = targeted ? 2 : 0});
     const auto where = c.read<double>(name + "/where"), value = c.read<double>(name + "/value");
     const std::size_t calls = targeted ? 2 : kClasses;  // in each iteration, the last one without a gradient
     REQUIRE(p->asked.size() == 1 + 100 * calls);
@@ -758,9 +801,7 @@ TEST_CASE("FAB takes the golden path in double precision", "[attack][cpu]") {
       REQUIRE(Case::off(c.seen(asked), where, step * kSamples * kDirections) <= 1e-9);
       std::vector<double> distances(kSamples, -1);
       for (std::size_t n = 0; n < kSamples && step > 0; ++n)
-        if (p->rights[step * calls][n] == 0)
-          for (std::size_t i = n * kPixels; i < (n + 1) * kPixels; ++i)
-            distances[n] = std::max(distances[n], std::abs(asked[i] - p->x[i]));
+        if (p->rights[step * calls][n] == 0) distances[n] = distance(norm, asked, p->x, n * kPixels);
       REQUIRE(Case::off(distances, value, step * kSamples) <= 1e-9);
     }
     c.check_result(*p, name);
@@ -769,11 +810,19 @@ TEST_CASE("FAB takes the golden path in double precision", "[attack][cpu]") {
 
 TEST_CASE("Square decides as the golden one, draw by draw, in double precision", "[attack][cpu]") {
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
+  const std::string name = Case::named(norm, "square");
+  INFO(name);
   const auto p = c.problem(margin_of<double>(kernels::Divisor::one, false));
-  square(*p, {.eps = c.eps});
-  const auto accepted = c.read<std::uint8_t>("square/accepted");
-  const auto expected = c.read<double>("square/margin");
+  square(*p, {.norm = norm, .eps = c.radius(norm)});
+  const auto accepted = c.read<std::uint8_t>(name + "/accepted");
+  const auto expected = c.read<double>(name + "/margin");
   REQUIRE(p->values.size() == 5001);
+  if (norm == BallNorm::l2) {
+    const auto proposed = c.read<double>(name + "/proposed");
+    for (std::size_t at = 0; at < proposed.size(); ++at)
+      if (accepted[at] != 2) CHECK(std::abs(-p->values[1 + at / kSamples][at % kSamples] - proposed[at]) <= 1e-9);
+  }
   std::vector<double> least;
   for (const double loss : p->values[0]) least.push_back(-loss);
   int ties = 0, decisions = 0;
@@ -797,7 +846,23 @@ TEST_CASE("Square decides as the golden one, draw by draw, in double precision",
     if (k % 10 == 9) REQUIRE(Case::off(least, expected, k / 10 * kSamples) <= 1e-9);
   }
   CHECK(ties < decisions / 4);
-  c.check_result(*p, "square");
+  c.check_result(*p, name);
+}
+
+TEST_CASE("PGD in the L2 ball takes the golden path in double precision", "[attack][cpu]") {
+  const Case c;
+  const auto p = c.problem(plain_cross_entropy<double>);
+  start_in_l2(*p, c.eps_l2);
+  for (int step = 0; step <= 40; ++step) {
+    p->gradient();
+    l2_step(*p, c.eps_l2 / 8, c.eps_l2);
+  }
+  const auto where = c.read<double>("l2/pgd/where"), value = c.read<double>("l2/pgd/value");
+  for (std::size_t step = 0; step <= 40; ++step) {
+    INFO("step " << step);
+    REQUIRE(Case::off(c.seen(p->asked[step]), where, step * kSamples * kDirections) <= 1e-9);
+    REQUIRE(Case::off(p->values[step], value, step * kSamples) <= 1e-9);
+  }
 }
 
 TEST_CASE("In float, on the device, the first 20 steps stay within 1e-5 of the golden path", "[attack]") {
@@ -825,14 +890,42 @@ TEST_CASE("In float, on the device, the first 20 steps stay within 1e-5 of the g
   }
 }
 
+TEST_CASE("In float, on the device, the first 20 steps in the L2 ball stay beside the golden path", "[attack]") {
+  // What is compared are products of 75 pixels with numbers up to 1: sums of as many roundings as above.
+  const Case c;
+  for (const std::string word : {"apgd_ce", "apgd_dlr", "apgd_t", "fab", "fab_t"}) {
+    INFO(word);
+    NetObjective o(c, kAll, kImage);
+    std::vector<std::vector<float>> asked;
+    o.record = &asked;
+    std::string attack = word;
+    std::replace(attack.begin(), attack.end(), '_', '-');
+    o.run = word == "fab_t" ? 1 : 0;
+    perturb(*attacks().at(attack)({.norm = BallNorm::l2, .eps = c.eps_l2}), o);
+    const auto where = c.read<double>("l2/" + word + "/where");
+    const std::size_t calls = word == "fab" ? kClasses : word == "fab_t" ? 2 : 1, before = word == "apgd_t" ? 1 : 0;
+    double most = 0;
+    for (std::size_t step = 0; step <= 20; ++step) {
+      std::vector<double> images;
+      for (std::size_t n = 0; n < kSamples; ++n) {
+        const std::vector<float>& one = asked[(before + step * calls) * kSamples + n];
+        images.insert(images.end(), one.begin(), one.end());
+      }
+      most = std::max(most, Case::off(c.seen(images), where, step * kSamples * kDirections));
+    }
+    CHECK(most <= 1e-5);
+  }
+}
+
 TEST_CASE("A searching attack leaves a misclassified image of the ball, or the clean one", "[attack]") {
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   int found = 0, left = 0;
   for (const std::string& name : kSearching)
-    for (const double eps : {0.5 * c.eps, 2 * c.eps}) {
-      INFO(name << " " << eps);
+    for (const double eps : {0.5 * c.radius(norm), 2 * c.radius(norm)}) {
+      INFO(name << " " << name_of(norm) << " " << eps);
       NetObjective o(c, kAll, kImage);
-      perturb(*attacks().at(name)({.eps = eps}), o);
+      perturb(*attacks().at(name)({.norm = norm, .eps = eps}), o);
       const std::vector<std::int32_t> done(o.through().begin(), o.through().end());
       o.loss = cross_entropy;
       o.forward();
@@ -842,9 +935,10 @@ TEST_CASE("A searching attack leaves a misclassified image of the ball, or the c
         const bool misclassified = o.right()[s] == 0;
         CHECK(misclassified == (done[s] != 0));
         (misclassified ? found : left) += s + 1 < kSamples;
+        if (norm == BallNorm::l2) CHECK(distance(norm, x_adv, x) <= eps * (1 + 1e-6));
         for (std::size_t i = 0; i < kPixels; ++i) {
           REQUIRE((x_adv[i] >= 0 && x_adv[i] <= 1));
-          REQUIRE(std::abs(double(x_adv[i]) - x[i]) <= eps + 1e-6);
+          if (norm == BallNorm::linf) REQUIRE(std::abs(double(x_adv[i]) - x[i]) <= eps + 1e-6);
           REQUIRE(eta[i] == x_adv[i] - x[i]);
           if (!misclassified) REQUIRE(x_adv[i] == x[i]);
         }
@@ -872,14 +966,16 @@ TEST_CASE("Auto-PGD for a training leaves the iterate of the highest loss", "[at
 
 TEST_CASE("What a searching attack does to an image depends on nothing but its number", "[attack]") {
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   for (const std::string& name : kSearching) {
-    INFO(name);
-    const auto attack = attacks().at(name)({.eps = c.eps});
+    INFO(name << " " << name_of(norm));
+    const auto attack = attacks().at(name)({.norm = norm, .eps = c.radius(norm)});
     NetObjective all(c, kAll, kImage);
     perturb(*attack, all);
     const std::vector<int> some = {4, 0, 3};
-    // Another order; and another layout, but for FAB, whose sums take the pixels as they lie in memory.
-    NetObjective few(c, some, name.starts_with("fab") ? kImage : Layout{3, 5, 5, 3});
+    // Another order; and another layout, but where sums take the pixels as they lie in memory: FAB's, and APGD's norms.
+    const bool in_memory = name.starts_with("fab") || (norm == BallNorm::l2 && name.starts_with("apgd"));
+    NetObjective few(c, some, in_memory ? kImage : Layout{3, 5, 5, 3});
     perturb(*attack, few);
     for (std::size_t s = 0; s < some.size(); ++s)
       CHECK(few.x_adv_of(s) == all.x_adv_of(static_cast<std::size_t>(some[s])));
@@ -915,22 +1011,22 @@ TEST_CASE("Runs, restarts, seeds and purposes have random numbers of their own",
 
 TEST_CASE("FAB begins at the image itself, and at random in half the ball in further runs", "[attack]") {
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
+  const double eps = c.radius(norm);
   const auto first = [&](int run, std::uint32_t time) {
     NetObjective o(c, {0}, kImage);
     std::vector<std::vector<float>> asked;
     o.record = &asked;
     o.run = run;
     o.time = time;
-    perturb(*attacks().at("fab-t")({.eps = c.eps, .restarts = 2}), o);
-    double most = 0;
-    for (std::size_t i = 0; i < kPixels; ++i) most = std::max(most, std::abs(double(asked[1][i]) - o.x_of(0)[i]));
-    return most;
+    perturb(*attacks().at("fab-t")({.norm = norm, .eps = eps, .restarts = 2}), o);
+    return distance(norm, asked[1], o.x_of(0));
   };
   CHECK(first(0, 0) == 0);
   CHECK(first(2, 0) == 0);  // another target
   for (const double most : {first(1, 0), first(3, 0), first(0, 1)}) {
-    CHECK(most > 0.4 * c.eps);  // the largest pixel is half of eps away, but for the box
-    CHECK(most <= 0.5 * c.eps + 0x1p-24);
+    CHECK(most > 0.4 * eps);  // half of eps away, but for the box
+    CHECK(most <= 0.5 * eps + 0x1p-24);
   }
 }
 
@@ -949,8 +1045,13 @@ TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
   CHECK(runs("pgd", 10) == 1);
   CHECK_THROWS_AS(runs("apgd-t", 1), Error);
   const auto notice = [](const char* name, int classes) { return attacks().at(name)({.classes = classes})->notice(); };
-  for (const char* name : {"apgd-ce", "fab", "fab-t", "square"}) CHECK(notice(name, 2).empty());
-  CHECK(notice("apgd-t", 4).empty());
+  for (const char* name : {"apgd-ce", "fab", "square"}) CHECK(notice(name, 2).empty());
+  for (const char* name : {"apgd-t", "fab-t"}) {
+    CHECK(notice(name, 10).empty());
+    CHECK(notice(name, 9).find("9 classes has no 9 wrong ones: apgd-t and fab-t aim at the 8") != std::string::npos);
+    CHECK(notice(name, 4).find("aim at the 3 that there are") != std::string::npos);
+  }
+  CHECK(notice("fab-t", 2).find("aim at the 1 that") != std::string::npos);
   CHECK(notice("apgd-t", 3).find("no fourth logit") != std::string::npos);
   CHECK(notice("apgd-t", 2).find("no third logit") != std::string::npos);
   CHECK(notice("apgd-dlr", 3).empty());
@@ -991,11 +1092,12 @@ TEST_CASE("A searching attack ends when it is done with all images", "[attack]")
     NetObjective& inner_;
   };
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   for (const std::string& name : kSearching) {
-    INFO(name);
+    INFO(name << " " << name_of(norm));
     NetObjective whole(c, kAll, kImage), inner(c, kAll, kImage);
     Looking looking(inner);
-    const auto attack = attacks().at(name)({.eps = 1});
+    const auto attack = attacks().at(name)({.norm = norm, .eps = norm == BallNorm::l2 ? 5.0 : 1.0});
     inner.loss = whole.loss = cross_entropy;
     perturb(*attack, whole);
     // The inner objective computes its own loss.
@@ -1096,7 +1198,7 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
   model.initialize(1);
   const EvaluationAttacks attacked({.attacks = {"apgd-t"}, .eps = 1e-6});
   CHECK(attacked.warnings().empty());
-  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 1);
+  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 2);
   Images images(*backend, set.info(), kImages, attacked.scratch_images());
   FrozenProgram program(model, kImages);
   FrozenObjective objective(images, program);
@@ -1122,11 +1224,12 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
 
 TEST_CASE("A searching attack allocates nothing", "[attack][cpu]") {
   const Case c;
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
   for (const std::string& name : kSearching) {
-    INFO(name);
+    INFO(name << " " << name_of(norm));
     NetObjective o(c, kAll, kImage);
-    const auto attack = attacks().at(name)({.eps = c.eps});
-    CHECK(attack->scratch_images() <= 4);
+    const auto attack = attacks().at(name)({.norm = norm, .eps = c.radius(norm)});
+    CHECK(attack->scratch_images() <= (norm == BallNorm::l2 ? 5 : 4));
     o.loss = cross_entropy;
     const std::int64_t before = allocations;
     attack->perturb(o);
@@ -1151,6 +1254,127 @@ TEST_CASE("The side of Square's window follows its schedule", "[attack][cpu]") {
   CHECK(sides(28) == twice({25, 18, 13, 9, 6, 4, 3, 2}));
   CHECK(square_side(0, 40, 10) == 10);  // no higher than the image
   CHECK(square_side(4999, 8, 8) == 1);
+
+  // In L2: the next odd number, and 3 at least.
+  std::vector<int> odd;
+  for (const int k : iterations) odd.push_back(square_side_in_l2(k, 32, 32));
+  CHECK(odd == twice({29, 21, 15, 11, 7, 5, 5, 3}));
+  CHECK(square_side_in_l2(0, 40, 10) == 10);
+  CHECK(square_side_in_l2(0, 6, 6) == 5);
+  CHECK(square_side_in_l2(0, 2, 9) == 2);
+}
+
+TEST_CASE("Square's pattern in L2 is that of the public code", "[attack]") {
+  for (const int side : {1, 2, 3, 4, 5, 6, 7, 15, 29}) {
+    INFO("side " << side);
+    const auto n = static_cast<std::size_t>(side);
+    // Layer by layer, as square.py, eta and eta_rectangles, add them up.
+    std::vector<double> expected(n * n);
+    for (const bool lower : {false, true}) {
+      const int first = lower ? side / 2 : 0, height = lower ? side - side / 2 : side / 2;
+      double squares = 0;
+      std::vector<double> pyramid(static_cast<std::size_t>(height) * n);
+      for (int k = 0, top = height / 2, left = side / 2; k < std::max(height / 2, side / 2) + 1; ++k, --top, --left)
+        for (int y = std::max(top, 0); y < std::min(top + 2 * k + 1, height); ++y)
+          for (int x = std::max(left, 0); x < std::min(left + 2 * k + 1, side); ++x)
+            pyramid[static_cast<std::size_t>(y * side + x)] += 1.0 / ((k + 1) * (k + 1));
+      for (const double v : pyramid) squares += v * v;
+      for (std::size_t i = 0; i < pyramid.size(); ++i)
+        expected[static_cast<std::size_t>(first) * n + i] = (lower ? -1 : 1) * pyramid[i] / std::sqrt(squares);
+    }
+    double squares = 0, ours = 0;
+    for (const double v : expected) squares += v * v;
+    Shared<float> pattern(n * n);
+    each(kernel_backend().device(), std::int64_t{side} * side, kernels::SquarePattern<float>{side, pattern.data()});
+    kernel_backend().wait();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(std::abs(pattern[i] - expected[i] / std::sqrt(squares)) <= 0x1p-24);
+      ours += double(pattern[i]) * double(pattern[i]);
+    }
+    CHECK(std::abs(ours - 1) <= 1e-6);
+  }
+}
+
+TEST_CASE("Square's pairs of windows are uniform and independent of each other", "[attack][cpu]") {
+  constexpr int kSide = 5, kDraws = 40000;
+  const Layout layout{3, 9, 8, 1};
+  std::vector<std::int64_t> ids(kDraws);
+  std::iota(ids.begin(), ids.end(), 7);
+  const kernels::SquareDraws draws{ids.data(), 99, Purpose::evaluation_start};
+  const int tops = layout.h - kSide, lefts = layout.w - kSide;
+  for (const bool by_image : {true, false}) {
+    std::vector<double> cells(static_cast<std::size_t>(tops * lefts * tops * lefts * 2));
+    for (int k = 0; k < kDraws; ++k) {
+      const int image = by_image ? k : 0;
+      const auto iteration = by_image ? 3U : static_cast<std::uint32_t>(k);
+      const kernels::SquarePair pair = draws.pair(image, iteration, kSide, layout);
+      const kernels::SquareWindow alone = draws.window(image, iteration, kSide, layout);
+      REQUIRE((pair.first.top == alone.top && pair.first.left == alone.left && pair.first.signs == alone.signs));
+      REQUIRE((pair.top >= 0 && pair.top < tops && pair.left >= 0 && pair.left < lefts));
+      const int first = pair.first.top * lefts + pair.first.left, second = pair.top * lefts + pair.left;
+      ++cells[static_cast<std::size_t>((first * tops * lefts + second) * 2 + (pair.transposed ? 1 : 0))];
+    }
+    CHECK(chi_square(cells) <= chi_square_bound(static_cast<double>(cells.size() - 1)));
+  }
+}
+
+TEST_CASE("A proposal of Square in L2 has the whole radius, and leaves the image outside of both windows its shape",
+          "[attack]") {
+  const Layout layout = GENERATE(Layout{3, 9, 9, 1}, Layout{3, 9, 9, 3}, Layout{1, 12, 9, 1});
+  constexpr double kEps = 0.25;
+  constexpr int kSide = 3, kImages = 40, kIteration = 17;
+  const std::int64_t elements = layout.elements();
+  std::vector<std::int64_t> ids(kImages);
+  std::iota(ids.begin(), ids.end(), 5);
+  const Shared<std::int64_t> numbers = shared(ids);
+  Shared<float> x(static_cast<std::size_t>(kImages * elements), 0.5F);  // no pixel comes to the edge of the box
+  Shared<float> best = shared(random_values(std::ssize(x), 2, 0.49F, 0.51F)), x_adv(x.size(), -1.0F), pattern(9);
+  Shared<std::int32_t> done(kImages, 0);
+  done[1] = 1;
+  const auto planes = static_cast<std::size_t>(kImages) * static_cast<std::size_t>(layout.c);
+  Shared<float> norms(4 * planes), sizes(planes);
+  const Device device = kernel_backend().device();
+  const kernels::SquareDraws draws{numbers.data(), 5, Purpose::evaluation_start};
+  const kernels::SquareProposal<float> proposal{draws,       layout,         done.data(), x.data(),
+                                                best.data(), pattern.data(), kIteration,  kSide};
+  const kernels::Strips strips{elements};
+  each(device, std::int64_t{kSide} * kSide, kernels::SquarePattern<float>{kSide, pattern.data()});
+  each(device, std::ssize(sizes), kernels::SquareMeasure<float>{proposal, norms.data()});
+  each(device, std::ssize(sizes),
+       kernels::SquareMove<float>{proposal, norms.data(), x_adv.data(), sizes.data(), float(kEps)});
+  each(device, kImages * strips.per_image(),
+       kernels::SquareScale<float>{strips, layout.c, done.data(), x.data(), sizes.data(), x_adv.data(), float(kEps)});
+  kernel_backend().wait();
+  int apart = 0;
+  for (int n = 0; n < kImages; ++n) {
+    const kernels::SquarePair pair = draws.pair(n, kIteration, kSide, layout);
+    // Everything but the windows is scaled alike: by the move's and the former move's product over the latter's square.
+    double squares = 0, product = 0, former = 0;
+    std::vector<std::pair<double, double>> outside;
+    for (int c = 0; c < layout.c; ++c)
+      for (int row = 0; row < layout.h; ++row)
+        for (int column = 0; column < layout.w; ++column) {
+          const auto at = static_cast<std::size_t>(layout.offset(n, c, row, column));
+          if (n == 1) REQUIRE(x_adv[at] == -1.0F);
+          const double move = double(x_adv[at]) - x[at], before = double(best[at]) - x[at];
+          squares += move * move;
+          const auto in = [&](int top, int left) {
+            return row >= top && row < top + kSide && column >= left && column < left + kSide;
+          };
+          if (n == 1 || in(pair.first.top, pair.first.left)) continue;
+          if (in(pair.top, pair.left)) {
+            REQUIRE(move == 0);
+            ++apart;
+          } else {
+            outside.emplace_back(move, before);
+            product += move * before;
+            former += before * before;
+          }
+        }
+    for (const auto& [move, before] : outside) REQUIRE(std::abs(move - product / former * before) <= 1e-6);
+    if (n != 1) CHECK(std::abs(std::sqrt(squares) - kEps) <= 1e-6 * kEps);
+  }
+  CHECK(apart > kImages);
 }
 
 TEST_CASE("Square's windows and signs are uniform, for each image and each iteration", "[attack][cpu]") {

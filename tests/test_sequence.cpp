@@ -79,11 +79,13 @@ TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack onc
   CHECK(own.members[0].attack == "pgd7");
   CHECK(own.members[0].restarts == 3);
   CHECK(own.members[2].restarts == 1);  // there is no start to repeat
+  CHECK(read_attack_sequence("square", 7, 3).members[0].restarts == 3);
   const auto usage = [](const std::string& word) {
     return refusal([&] { (void)read_attack_sequence(word, 10, 1); }, ExitCode::usage);
   };
   CHECK(contains(usage("pgd+pgd10"), "names pgd10 twice"));
   CHECK(contains(usage("pgd+"), "unknown attack ''"));
+  CHECK(contains(usage("pgd10-"), "names no loss behind '-'; write 'pgd10'"));
   CHECK(contains(usage("pgd+pdg"), "unknown attack 'pdg'"));
   CHECK(contains(usage("aa-fast"), "known: aa-standard, aa-plus, aa-rand, aa-quick"));
 }
@@ -184,24 +186,42 @@ TEST_CASE("A journal of other settings is refused, and the first difference is n
   CHECK(read_bytes(path) == before);
   write_bytes(path, "{\"kind\":\"something\"}\n");
   CHECK(contains(usage({{"seed", "1"}}), "no journal that this program reads"));
+  // What no writer of this journal has left is somebody's, and stays.
+  for (const char* text : {"notes", "notes\n"}) {
+    write_bytes(path, text);
+    CHECK(contains(usage({{"seed", "1"}}), "is not the journal of this evaluation"));
+    CHECK(read_bytes(path) == text);
+  }
 }
 
 TEST_CASE("An image is looked at before it counts", "[sequence]") {
   const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
-  const ImageOutcome fine = outcome_of(logits, clean, moved, 0.02);
+  const ImageOutcome fine = outcome_of(logits, clean, moved, BallNorm::linf, 0.02);
   CHECK(fine.prediction == 1);  // the first of equal ones
   CHECK(fine.distance == 0.02F);
   CHECK(fine.flags == 0);
   // 1e-6 is for rounding, and nothing else is.
-  CHECK(outcome_of(logits, clean, moved, 0.0199995).flags == 0);
-  CHECK(outcome_of(logits, clean, moved, 0.019998).flags == ImageOutcome::kOutside);
-  CHECK(outcome_of(logits, clean, std::vector<float>{-1e-7F, 0.5F, 1}, 0.02).flags == ImageOutcome::kOutside);
-  CHECK(outcome_of(logits, clean, std::vector<float>{0, 0.5F, std::nextafter(1.0F, 2.0F)}, 0.02).flags ==
+  CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.0199995).flags == 0);
+  CHECK(outcome_of(logits, clean, moved, BallNorm::linf, 0.019998).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(logits, clean, std::vector<float>{-1e-7F, 0.5F, 1}, BallNorm::linf, 0.02).flags ==
         ImageOutcome::kOutside);
+  CHECK(
+      outcome_of(logits, clean, std::vector<float>{0, 0.5F, std::nextafter(1.0F, 2.0F)}, BallNorm::linf, 0.02).flags ==
+      ImageOutcome::kOutside);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, 0.02).flags == ImageOutcome::kOutside);
-  CHECK(outcome_of(std::vector<float>{1, nan, 3}, clean, moved, 0.02).flags == ImageOutcome::kNotFinite);
-  CHECK(outcome_of(std::vector<float>{1, -infinity, 3}, clean, moved, 0.02).flags == ImageOutcome::kNotFinite);
+  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, BallNorm::linf, 0.02).flags == ImageOutcome::kOutside);
+  // In L2 the moves add up: sqrt(.02^2 + ...) of what is above.
+  double squares = 0;
+  for (std::size_t i = 0; i < clean.size(); ++i) squares += std::pow(double(moved[i]) - double(clean[i]), 2);
+  const double far = std::sqrt(squares);
+  CHECK(std::abs(outcome_of(logits, clean, moved, BallNorm::l2, 1).distance - far) <= 1e-8);
+  CHECK(outcome_of(logits, clean, moved, BallNorm::l2, far).flags == 0);
+  CHECK(outcome_of(logits, clean, moved, BallNorm::l2, far - 3e-6).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(logits, clean, std::vector<float>{0, nan, 1}, BallNorm::l2, 1).flags == ImageOutcome::kOutside);
+  CHECK(outcome_of(std::vector<float>{1, nan, 3}, clean, moved, BallNorm::linf, 0.02).flags ==
+        ImageOutcome::kNotFinite);
+  CHECK(outcome_of(std::vector<float>{1, -infinity, 3}, clean, moved, BallNorm::linf, 0.02).flags ==
+        ImageOutcome::kNotFinite);
 }
 
 TEST_CASE("A network that is random, or puts out probabilities, is found out", "[sequence]") {
@@ -247,6 +267,14 @@ TEST_CASE("Alarms of gradient masking speak where the attacks compared were run"
   CHECK(states({}, &sequence) == std::vector{quiet, quiet, none});
   sequence = rows_of({{"clean", 0.9}, {"square", 0.4}, {"apgd-ce", 0.3}});  // nothing to compare with
   CHECK(states({}, &sequence) == std::vector{none, quiet, none});
+  // A sequence's APGD, and a Square that was run on all images.
+  CHECK(states({{"square", 0.2}}, &sequence) == std::vector{raised, quiet, none});
+  CHECK(states({{"square", 0.3}}, &sequence) == std::vector{quiet, quiet, none});
+  // What the longer attack breaks behind the shorter one.
+  SequenceResult steps = rows_of({{"clean", 0.9}, {"pgd10", 0.5}, {"fgsm", 0.49}, {"pgd50", 0.4799}});
+  CHECK(states({}, &steps) == std::vector{none, quiet, quiet});
+  steps.rows[3].accuracy = 0.4699;
+  CHECK(states({}, &steps) == std::vector{none, quiet, raised});
   sequence.rows[2].zero_gradients = 3;
   CHECK(states({}, &sequence) == std::vector{none, raised, none});
   CHECK(contains(masking_alarms({}, &sequence)[1].text, "the loss of apgd-ce has none at 3 of 1000 images"));

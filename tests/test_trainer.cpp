@@ -319,6 +319,38 @@ TEST_CASE("a state captured in mid-epoch continues bit for bit", "[trainer]") {
   for (const char* key : {"selector", "p", "active_scale"}) CHECK(found.doubles.at(key) == wanted.doubles.at(key));
 }
 
+TEST_CASE("channels that fill up a network stay zero, whatever computes with them", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.width = 20;
+  options.optimizer = GENERATE("lamb", "lars", "sgd");
+  options.weight_decay = 0.1;
+  options.average = options.optimizer == "lamb" ? "ema" : "none";
+  options.awp_gamma = options.optimizer == "sgd" ? 0.01 : 0;
+  options.lambda = 1;
+  options.limit_train = 48;
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.start();
+  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  const Model& model = trainer.model();
+  std::int64_t filling = 0;
+  for (const float* array : {model.parameters.values, model.parameters.gradients})
+    for (const Segment& segment : model.parameters.segments) {
+      INFO(segment.name);
+      const auto memory = test::to_host(model.backend, array + segment.begin, segment.size);
+      std::vector<float> without(memory.size());
+      to_memory_order(segment, model.download(segment, array).data(), without.data());
+      CHECK(memory == without);
+      filling += segment.size - segment.file_size();
+    }
+  CHECK(filling > 0);
+  for (const Norm& norm : model.graph.norms)
+    for (const float* statistic : {model.running_mean, model.running_variance}) {
+      const auto values = test::to_host(model.backend, statistic + norm.begin, norm.channels);
+      for (int c = norm.file_channels(); c < norm.channels; ++c) CHECK(values[static_cast<std::size_t>(c)] == 0);
+    }
+}
+
 TEST_CASE("an evaluation of the average is that of a network with these weights, and changes nothing",
           "[trainer][long]") {
   TrainOptions options = test::small_run();

@@ -48,6 +48,9 @@ def network_of(checkpoint):
     with h5py.File(checkpoint) as file:
         toml = file.attrs["config_toml"]
         toml = toml.decode() if isinstance(toml, bytes) else toml
+        for name, known in ("activation", "relu"), ("normalize", "none"):
+            if option(toml, name) != known:
+                sys.exit(f"torch_autoattack.py: {checkpoint}: {name} is {option(toml, name)}, which reference.py has not")
         state = {}
         for group in ("param", "bn"):
             file[group].visititems(lambda name, item: state.update({name: torch.from_numpy(item[()])})

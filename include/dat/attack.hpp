@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dat/logits.hpp"
+#include "dat/norm.hpp"
 #include "dat/random.hpp"
 #include "dat/registry.hpp"
 #include "dat/tensor.hpp"
@@ -36,7 +37,7 @@ class Objective {
   /// What gradient() is the gradient of. The attack may change it; it is cross-entropy when the attack begins.
   SampleLoss* loss = cross_entropy;
   const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
-  float spread = 0;                  ///< of a random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
+  float spread = 0;                  ///< of a random start: N(0, spread^2) in each pixel; 0: in the ball
   /// At x_adv, after forward() or gradient(): [n, classes]; [n] each.
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
   /// Memory for the attack: Attack::scratch_images() arrays the size of the images, one behind the other, of
@@ -52,8 +53,8 @@ class Objective {
   virtual void gradient() = 0;  ///< dx, logits, losses, correct at x_adv; queued, does not wait
   /// The same without dx, at the cost of half a gradient or less. Error(usage) where samples depend on each other.
   virtual void forward();
-  /// gradient(), then one iteration of PGD with it (kernels::PgdStep): in one pass where the device has one. Leaves
-  /// losses and correct, but neither dx nor logits.
+  /// gradient(), then one iteration of PGD in the L-infinity ball with it (kernels::PgdStep): in one pass where the
+  /// device has one. Leaves losses and correct, but neither dx nor logits.
   virtual void gradient_step(float alpha, float eps);
   /// As `steps` calls of gradient_step, but a sample leaves once it is fooled: in each iteration, a sample that is
   /// classified wrong and has used up `tau` steps from such places stays where it is, for good (PGD-K-tau: Zhang et
@@ -68,8 +69,9 @@ class Objective {
 };
 
 struct AttackOptions {
+  BallNorm norm = BallNorm::linf;  ///< of the ball of perturbations
   double eps = 8.0 / 255;
-  double alpha = 0;  ///< step size; 0: the attack's own (pgd 2/255, fgsm 1.25 eps)
+  double alpha = 0;  ///< step size; 0: the attack's own (pgd 2/255, in L2 2.5 eps / steps; fgsm 1.25 eps)
   int steps = 10;
   int stop = -1;           ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
   std::string loss = {};   ///< pgd: what it climbs, margin or cw; empty: cross-entropy
@@ -102,6 +104,8 @@ class Attack {
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
   [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most, of all runs
   [[nodiscard]] virtual double alpha() const { return 0; }     ///< step size; 0: it takes no steps
+  /// Whether other random numbers lead it elsewhere, so that restarts mean something.
+  [[nodiscard]] virtual bool random() const { return gradient_evaluations() > 0; }
   /// How many arrays the size of the images it needs beside those of the objective (Objective::scratch).
   [[nodiscard]] virtual int scratch_images() const { return 0; }
   /// Whether it climbs another loss where options.loss names one.
@@ -122,9 +126,9 @@ struct AttackWord {
 };
 [[nodiscard]] AttackWord read_attack_word(const std::string& word, int steps);
 /// The step size of an attack of an evaluation: `wanted`, or where that is 0 eps/4 for an attack of any number of
-/// steps, so that ten of them cross the ball (2/255 at 8/255: Madry et al., ICLR 2018), and the attack's own (0) for
-/// others.
-[[nodiscard]] double evaluation_alpha(const AttackWord& word, double eps, double wanted);
+/// steps in the L-infinity ball, so that ten of them cross it (2/255 at 8/255: Madry et al., ICLR 2018), and the
+/// attack's own (0) for others.
+[[nodiscard]] double evaluation_alpha(const AttackWord& word, BallNorm norm, double eps, double wanted);
 
 [[nodiscard]] const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks();
 

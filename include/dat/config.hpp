@@ -26,7 +26,8 @@ struct TrainOptions {
 
   std::string attack = "pgd";
   int attack_steps = 10;
-  double eps = 8.0 / 255;                ///< L-infinity radius, images in [0, 1]
+  std::string norm = "linf";             ///< linf | l2: of the ball of perturbations
+  double eps = 8.0 / 255;                ///< radius, images in [0, 1]
   double alpha = 0;                      ///< step size; 0: the attack's own
   int attack_stop = -1;                  ///< tau of pgd's early stop; -1: off
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
@@ -45,6 +46,7 @@ struct TrainOptions {
   std::string awp = "global";  ///< global: along the gradient of all ranks | local: each rank along its own
 
   std::vector<std::string> eval = {"pgd"};  ///< attacks, as read_attack_word takes them; parsed: with their steps
+  std::string eval_norm = "auto";           ///< auto (norm) | linf | l2; never auto in a parsed command
   double eval_eps = 0;                      ///< 0: eps; never 0 in a parsed command
   double eval_alpha = 0;                    ///< step size; 0: the attack's own
   int eval_attack_steps = 10;               ///< of a pgd without number
@@ -147,6 +149,7 @@ struct EvalOptions {
   std::string weights = "auto";             ///< auto (the averaged ones, where there are any) | raw | average
   std::vector<std::string> eval = {"pgd"};  ///< attacks, and one sequence of attacks at most
   int attack_steps = 10;                    ///< of a pgd without number
+  std::string norm = "auto";                ///< auto (that of the run) | linf | l2
   double eps = 0;                           ///< 0: that of the run
   double alpha = 0;                         ///< 0: the attack's own
   int restarts = 1;
@@ -245,11 +248,12 @@ struct ImportOptions {
   int width = 0;                    ///< 0: as the file says, else the published one
   std::string activation = "auto";  ///< auto: as the file says, else that of TrainOptions; so is normalize
   std::string normalize = "auto";
-  int size = 0;            ///< of the images; 0: as the file says, else 32
-  double eps = 0;          ///< radius that it was trained for; 0: as the file says, else that of TrainOptions
-  int new_head = 0;        ///< classes of a last layer that begins anew; 0: the file's is taken
-  std::uint64_t seed = 1;  ///< of the new last layer
-  std::string out;         ///< the checkpoint to write
+  int size = 0;               ///< of the images; 0: as the file says, else 32
+  std::string norm = "auto";  ///< of the ball that it was trained for; auto: as the file says, else linf
+  double eps = 0;             ///< its radius; 0: as the file says, else that of TrainOptions
+  int new_head = 0;           ///< classes of a last layer that begins anew; 0: the file's is taken
+  std::uint64_t seed = 1;     ///< of the new last layer
+  std::string out;            ///< the checkpoint to write
 
   friend bool operator==(const ImportOptions&, const ImportOptions&) = default;
 };

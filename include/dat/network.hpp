@@ -19,7 +19,7 @@ enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, 
 struct Node {
   Op op = Op::input;
   std::vector<int> inputs;              ///< the nodes whose results it reads
-  int c = 0, h = 1, w = 1;              ///< of its result, per sample; pool and linear: h = w = 1
+  int c = 0, h = 1, w = 1;              ///< of its result, per sample, with the filling; pool and linear: h = w = 1
   int kernel = 0, stride = 1, pad = 0;  ///< convolution
   /// Its parameters, as numbers of segments; -1: it has none. A batch norm's are gamma and beta.
   int weight = -1, bias = -1;
@@ -32,8 +32,11 @@ struct Node {
 /// A batch norm's place in the arrays of statistics, which hold those of all batch norms one after the other.
 struct Norm {
   std::string name;  ///< PyTorch's, e.g. "layer1.0.bn1"
-  int channels = 0;
+  int channels = 0;        ///< with the filling
   std::int64_t begin = 0;  ///< its first element in such an array
+  int filling = 0;         ///< the last channels, which no file holds: see Segment
+
+  [[nodiscard]] int file_channels() const { return channels - filling; }
 };
 
 /// (x - mean) / deviation of each channel, by which a network normalizes its images before its first convolution.
@@ -62,7 +65,7 @@ struct Graph {
 
   /// For each node, the nodes that read its result; twice, where one reads it twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
-  /// Multiply-adds of one forward pass of one sample, of convolutions only.
+  /// Multiply-adds of one forward pass of one sample, of convolutions only, those with the filling included.
   [[nodiscard]] double macs() const;
 };
 
@@ -88,7 +91,7 @@ class NetworkBuilder {
 
   /// The images, normalized where the options say so.
   [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
-  /// A convolution with a square kernel, padding kernel/2 and no bias.
+  /// A convolution with a square kernel, padding kernel/2 and no bias. Its result is filled up to a multiple of kChannels.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride);
   int batch_norm(const std::string& name, int x);
   int relu(int x);
@@ -105,16 +108,22 @@ class NetworkBuilder {
   void begin_block(const std::string& name) { block_ = name; }
   void begin_module(const std::string& name) { module_ = name; }
 
-  /// Of the result of a node.
-  [[nodiscard]] int channels(int x) const { return graph_.nodes[static_cast<std::size_t>(x)].c; }
+  /// Of the result of a node, without the filling.
+  [[nodiscard]] int channels(int x) const {
+    return graph_.nodes[static_cast<std::size_t>(x)].c - filling_[static_cast<std::size_t>(x)];
+  }
   /// The recorded network; the builder is empty afterwards.
   [[nodiscard]] Graph finish() { return std::move(graph_); }
 
  private:
-  int push(Node node);
+  /// What every device works on: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
+  static constexpr int kChannels = 16;
+  int push(Node node, int filling);
   int pointwise(Op op, int x);
-  int segment(const std::string& name, std::vector<int> shape);
+  int segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in);
+  [[nodiscard]] int filling(int x) const { return filling_[static_cast<std::size_t>(x)]; }
   Graph graph_;
+  std::vector<int> filling_;  ///< of the result of each node
   Activation activation_;
   std::string block_, module_;
 };
@@ -123,7 +132,8 @@ class NetworkBuilder {
 [[nodiscard]] const Registry<Graph(const NetworkOptions&)>& networks();
 
 /// PyTorch's initial values of a parameter (Conv2d, Linear: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), a linear bias with the
-/// fan-in of its weights; gamma 1, beta 0), from the counted generator: segment k of `segments`, in PyTorch's order.
+/// fan-in of its weights; gamma 1, beta 0), from the counted generator: segment k of `segments`, in PyTorch's order,
+/// without the filling.
 [[nodiscard]] std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k,
                                                 std::uint64_t seed);
 

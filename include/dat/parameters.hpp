@@ -13,17 +13,31 @@ enum class Granularity : std::uint8_t { tensor, module, block };
 
 [[nodiscard]] Granularity granularity_from(const std::string& name);
 
-/// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` is
-/// PyTorch's [out, in, kh, kw], which is also the order in files.
+/// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` has
+/// PyTorch's order [out, in, kh, kw], which is also that of files.
+///
+/// Where a network's channels are no multiple of what devices work on, the last ones of out and in are filling: zeros in
+/// values, gradients and any optimizer's state, which no file holds. They stay zeros, because zeros go into a filling
+/// channel, its gamma is zero, and the weights that read it are.
 struct Segment {
   std::string name;        ///< PyTorch's name, e.g. "layer1.0.conv1.weight"
-  std::vector<int> shape;  ///< PyTorch's shape
+  std::vector<int> shape;  ///< PyTorch's shape, with the filling
   std::string module;      ///< the convolution or linear layer it belongs to, with its batch norm
   std::string block;       ///< the residual block (or stem, head) it belongs to
   std::int64_t begin = 0;  ///< first element in the flat block
-  std::int64_t size = 0;   ///< elements
+  std::int64_t size = 0;   ///< elements, with the filling
   int layer = 0;           ///< JointSpar's layer
+  int filling_out = 0;     ///< of shape[0]
+  int filling_in = 0;      ///< of shape[1]
+
+  /// PyTorch's shape, which files have: without the filling.
+  [[nodiscard]] std::vector<int> file_shape() const;
+  /// Elements of file_shape().
+  [[nodiscard]] std::int64_t file_size() const;
 };
+
+/// Elements of all segments in files: the number of a network's parameters.
+[[nodiscard]] std::int64_t file_size(const std::vector<Segment>& segments);
 
 /// The model's parameters as one flat block. Owns nothing: the blocks belong to the backend.
 struct Parameters {
@@ -41,7 +55,8 @@ struct Parameters {
 /// Numbers the layers of all segments by `granularity` and fills layer_names and layer_sizes.
 void assign_layers(Parameters& parameters, Granularity granularity);
 
-/// PyTorch's [out, in, kh, kw] to our [out][kh][kw][in] and back; vectors and matrices are copied as they are.
+/// PyTorch's [out, in, kh, kw] of file_size() elements to our [out][kh][kw][in] of `size`, and back. In memory the filling
+/// becomes zero; in vectors and matrices there is nothing else to be done.
 void to_memory_order(const Segment& segment, const float* file, float* memory);
 void to_file_order(const Segment& segment, const float* memory, float* file);
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "dat/norm.hpp"
+
 namespace dat {
 
 /// The lines of a training step, what stands between steps (other, evaluate, checkpoint), and communication beside them
@@ -60,6 +62,7 @@ struct EvaluationRecord {
   std::string attack = "pgd10";  ///< as in --eval
   int attack_steps = 0;          ///< gradients per image and restart
   int restarts = 1;
+  std::string norm = "linf";  ///< of the ball, as norm_from takes it
   double eps = 0, alpha = 0;
   double clean_acc = 0, adv_acc = 0;    ///< parts of `images`; adv_acc: right after every restart
   double clean_loss = 0, adv_loss = 0;  ///< means; adv_loss: of each image's worst restart
@@ -117,8 +120,10 @@ struct RunFacts {
   bool keep_on = false;  ///< records that cannot be written are kept for later: Error(io) comes from metrics_bytes()
 };
 
-/// A radius or step size as people write it: "8/255", "0.03".
-[[nodiscard]] std::string radius_text(double value);
+/// A radius or step size as people write it: "8/255", "0.03"; in L2 always plain.
+[[nodiscard]] std::string radius_text(double value, BallNorm norm = BallNorm::linf);
+/// "eps 8/255", "l2 eps 0.5".
+[[nodiscard]] std::string ball_text(BallNorm norm, double eps);
 /// "eps 8/255, alpha 2/255, 1 restart": what the name of the record's attack does not say.
 [[nodiscard]] std::string attack_text(const EvaluationRecord& record);
 /// "test images", "held-out training images": those of a record's split.

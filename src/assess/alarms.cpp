@@ -20,20 +20,19 @@ constexpr int kMoreSteps = 5;
 }
 
 [[nodiscard]] Alarm square_alarm(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
+  // Of all that climb a gradient alike; in a sequence behind others, which makes them no worse than they are alone.
   std::optional<double> apgd, gain;
-  const auto see = [&](const std::string& attack, double accuracy, double apgd_before) {
-    if (attack == "square" && apgd) gain = std::max(gain.value_or(-1), apgd_before - accuracy);
-  };
-  for (const AttackFigure& figure : figures)
-    if (figure.attack.starts_with("apgd")) apgd = std::min(apgd.value_or(1), figure.accuracy);
-  for (const AttackFigure& figure : figures) see(figure.attack, figure.accuracy, apgd.value_or(1));
-  apgd.reset();
+  const auto see = [&](double before, double square) { gain = std::max(gain.value_or(-1), before - square); };
   if (sequence != nullptr)
     for (std::size_t k = 1; k < sequence->rows.size(); ++k) {
       const SequenceResult::Row& row = sequence->rows[k];
       if (row.attack.starts_with("apgd")) apgd = row.accuracy;
-      see(row.attack, row.accuracy, sequence->rows[k - 1].accuracy);
+      if (row.attack == "square" && apgd) see(sequence->rows[k - 1].accuracy, row.accuracy);
     }
+  for (const AttackFigure& figure : figures)
+    if (figure.attack.starts_with("apgd")) apgd = std::min(apgd.value_or(1), figure.accuracy);
+  for (const AttackFigure& figure : figures)
+    if (figure.attack == "square" && apgd) see(*apgd, figure.accuracy);
   Alarm alarm{"Square beats APGD", Alarm::State::quiet, ""};
   if (!gain) return {alarm.name, Alarm::State::not_tested, "needs apgd-ce and square in --eval, or aa-standard"};
   if (*gain <= kSquareGain) return alarm;
@@ -60,29 +59,42 @@ constexpr int kMoreSteps = 5;
   return alarm;
 }
 
-[[nodiscard]] Alarm steps_alarm(const std::vector<AttackFigure>& figures) {
+/// Whether these are the same attack, the second with many more steps.
+[[nodiscard]] bool more_steps(const std::string& few, const std::string& many) {
+  const AttackWord one = read_attack_word(few, 0), other = read_attack_word(many, 0);
+  return one.name.starts_with("pgd") && one.name == other.name && one.loss == other.loss &&
+         other.steps >= kMoreSteps * one.steps;
+}
+
+[[nodiscard]] Alarm steps_alarm(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
   Alarm alarm{"more steps of PGD", Alarm::State::not_tested, "needs pgd10 and pgd50 in --eval, for instance"};
   double most = kStepsGain;
+  const auto see = [&](const std::string& few, const std::string& many, double gain) {
+    if (alarm.state == Alarm::State::not_tested) alarm = {alarm.name, Alarm::State::quiet, ""};
+    if (gain <= most) return;
+    most = gain;
+    alarm = {alarm.name, Alarm::State::raised,
+             many + " leaves " + percent(most) + " less than " + few +
+                 ": so few steps do not come to an end, and the figure of " + few + " flatters the network"};
+  };
   for (const AttackFigure& few : figures)
-    for (const AttackFigure& many : figures) {
-      const AttackWord one = read_attack_word(few.attack, 0), other = read_attack_word(many.attack, 0);
-      if (!one.name.starts_with("pgd") || one.name != other.name || one.loss != other.loss ||
-          other.steps < kMoreSteps * one.steps)
-        continue;
-      if (alarm.state == Alarm::State::not_tested) alarm = {alarm.name, Alarm::State::quiet, ""};
-      if (few.accuracy - many.accuracy <= most) continue;
-      most = few.accuracy - many.accuracy;
-      alarm = {alarm.name, Alarm::State::raised,
-               many.attack + " leaves " + percent(most) + " less than " + few.attack +
-                   ": so few steps do not come to an end, and the figure of " + few.attack + " flatters the network"};
-    }
+    for (const AttackFigure& many : figures)
+      if (more_steps(few.attack, many.attack)) see(few.attack, many.attack, few.accuracy - many.accuracy);
+  // What the longer one breaks behind the shorter one, it leaves less at least.
+  if (sequence != nullptr)
+    for (std::size_t k = 2; k < sequence->rows.size(); ++k)
+      for (std::size_t j = 1; j < k; ++j) {
+        const SequenceResult::Row &few = sequence->rows[j], &many = sequence->rows[k];
+        if (more_steps(few.attack, many.attack))
+          see(few.attack, many.attack, sequence->rows[k - 1].accuracy - many.accuracy);
+      }
   return alarm;
 }
 
 }  // namespace
 
 std::vector<Alarm> masking_alarms(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
-  return {square_alarm(figures, sequence), gradient_alarm(sequence), steps_alarm(figures)};
+  return {square_alarm(figures, sequence), gradient_alarm(sequence), steps_alarm(figures, sequence)};
 }
 
 std::string alarms_text(const std::vector<Alarm>& alarms) {

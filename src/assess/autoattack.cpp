@@ -13,7 +13,13 @@ namespace dat {
 
 namespace {
 
-constexpr double kSlack = 1e-6;  // for the rounding of x + eps
+/// How far outside of the ball rounding may leave an image. That of x_adv's pixels, of 2^-25 each time, may add up in
+/// L2; that of L2's own arithmetic is a part of eps.
+[[nodiscard]] double slack(BallNorm norm, double eps, std::size_t pixels) {
+  constexpr double kSlack = 1e-6;
+  return norm == BallNorm::linf ? kSlack
+                                : kSlack * std::max(1.0, eps) + 0x1p-23 * std::sqrt(static_cast<double>(pixels));
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -62,6 +68,10 @@ class Ledger {
       if (result_.images[at].robust() && stages_[at] == stage) all.push_back(static_cast<std::int64_t>(at));
     return all;
   }
+  /// How many images this stage has been run on.
+  [[nodiscard]] std::int64_t past(int stage) const {
+    return std::count_if(stages_.begin(), stages_.end(), [&](int behind) { return behind > stage; });
+  }
   [[nodiscard]] std::int64_t right() const {
     return std::count_if(result_.images.begin(), result_.images.end(),
                          [](const auto& image) { return image.robust(); });
@@ -86,11 +96,13 @@ class Ledger {
 
 }  // namespace
 
-SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, double eps, double alpha, int classes) : eps_(eps) {
+SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes)
+    : norm_(norm), eps_(eps) {
   const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {
     AttackOptions options;
+    options.norm = norm;
     options.eps = eps;
-    options.alpha = evaluation_alpha(word, eps, alpha);
+    options.alpha = evaluation_alpha(word, norm, eps, alpha);
     options.steps = std::max(1, word.steps);
     options.loss = word.loss;
     options.classes = classes;
@@ -171,18 +183,22 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
 }
 
 ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean, std::span<const float> attacked,
-                        double eps) {
+                        BallNorm norm, double eps) {
   ImageOutcome outcome;
   outcome.prediction = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   if (!std::all_of(logits.begin(), logits.end(), [](float value) { return std::isfinite(value); }))
     outcome.flags |= ImageOutcome::kNotFinite;
   bool inside = true;
+  double largest = 0, squares = 0;
   for (std::size_t i = 0; i < clean.size(); ++i) {
     const double distance = std::abs(double{attacked[i]} - double{clean[i]});
-    inside = inside && distance <= eps + kSlack && attacked[i] >= 0 && attacked[i] <= 1;  // false for NaN
-    outcome.distance = std::max(outcome.distance, static_cast<float>(distance));
+    inside = inside && attacked[i] >= 0 && attacked[i] <= 1;  // false for NaN
+    largest = std::max(largest, distance);
+    squares += distance * distance;
   }
-  if (!inside) outcome.flags |= ImageOutcome::kOutside;
+  const double distance = norm == BallNorm::l2 ? std::sqrt(squares) : largest;
+  outcome.distance = static_cast<float>(distance);
+  if (!inside || distance > eps + slack(norm, eps, clean.size())) outcome.flags |= ImageOutcome::kOutside;
   return outcome;
 }
 
@@ -206,23 +222,26 @@ SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Opti
     for (int run = 0; run < member.runs; ++run) {
       const int stage = member.first_stage + run;
       const std::vector<std::int64_t> open = ledger.open(stage);
+      const std::int64_t before = ledger.past(stage), all = before + std::ssize(open);  // before: in an earlier start
       for (std::size_t first = 0; first < open.size();) {
-        const JournalEntry entry = attack_group(member, run, attacks.eps(), options, std::span(open).subspan(first));
+        const JournalEntry entry =
+            attack_group(member, run, attacks.norm(), attacks.eps(), options, std::span(open).subspan(first));
         ledger.enter(entry);
         first += entry.images.size();
         if (world_.root() && options.entry) options.entry(entry);
         if (world_.root() && options.progress)
-          options.progress({member.name, run + 1, member.runs, static_cast<std::int64_t>(first), std::ssize(open),
+          options.progress({member.name, run + 1, member.runs, before + static_cast<std::int64_t>(first), all,
                             ledger.right(), ledger.result().rows[m].seconds,
-                            (run + static_cast<double>(first) / static_cast<double>(open.size())) / member.runs});
+                            (run + static_cast<double>(before + static_cast<std::int64_t>(first)) / static_cast<double>(all)) /
+                                member.runs});
       }
     }
   }
   return ledger.finish();
 }
 
-JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, double eps, const Options& options,
-                                             std::span<const std::int64_t> open) {
+JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, BallNorm norm, double eps,
+                                             const Options& options, std::span<const std::int64_t> open) {
   const auto begin = Clock::now();
   const std::int64_t all = std::ssize(open), ranks = world_.size();
   const std::int64_t share = std::min<std::int64_t>(images_.capacity, (all + ranks - 1) / ranks);
@@ -232,7 +251,7 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, doub
     load(open.data() + from, static_cast<int>(mine));
     attack(member, run, options.seed);
     SampleLoss* const climbed = objective_.loss;
-    confirm(eps);
+    confirm(norm, eps);
     // That of the cross-entropy is looked at once, before all attacks.
     const bool other_loss = run == 0 && member.name.starts_with("apgd") && climbed != cross_entropy;
     if (member.first_stage == 0 || other_loss) flag_zero_gradients(climbed);
@@ -249,10 +268,10 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, doub
     require((outcome.flags & ImageOutcome::kNotFinite) == 0, ExitCode::numerical, "the logits of image ",
             entry.images[i], " (", member.name, ") are not finite: an evaluation of this network means nothing");
     require((outcome.flags & ImageOutcome::kOutside) == 0, ExitCode::integrity, member.name, " has left image ",
-            entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", eps,
-            " or of [0, 1]: this is an error of the program; report it");
+            entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", name_of(norm), " ",
+            eps, " or of [0, 1]: this is an error of the program; report it");
   }
-  if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), options);
+  if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), static_cast<int>(share), options);
   return entry;
 }
 
@@ -291,7 +310,7 @@ void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed
   member.attack->perturb(objective);
 }
 
-void SequenceEvaluator::confirm(double eps) {
+void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   const std::int64_t pixels = images_.layout.elements(), count = images_.count;
   objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out
   objective_.forward();
@@ -304,7 +323,7 @@ void SequenceEvaluator::confirm(double eps) {
   for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k)
     outcomes_[k] = outcome_of(part(logits, k, static_cast<std::size_t>(images_.classes)),
                               part(x, k, static_cast<std::size_t>(pixels)),
-                              part(x_adv_, k, static_cast<std::size_t>(pixels)), eps);
+                              part(x_adv_, k, static_cast<std::size_t>(pixels)), norm, eps);
 }
 
 void SequenceEvaluator::flag_zero_gradients(SampleLoss* loss) {
@@ -325,27 +344,32 @@ std::vector<float> SequenceEvaluator::fetch(const float* device, std::int64_t co
   return host;
 }
 
-void SequenceEvaluator::hand_over_broken(int count, const Options& options) {
+void SequenceEvaluator::hand_over_broken(int count, int most, const Options& options) {
   const Layout& layout = images_.layout;
-  std::string mine;  // of each image its number, then its pixels
-  const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  for (int k = 0; k < count; ++k) {
-    const auto at = static_cast<std::size_t>(k);
-    if (outcomes_[at].prediction == batch_.labels[at]) continue;
-    append(batch_.ids[at]);
-    for (int y = 0; y < layout.h; ++y)
-      for (int x = 0; x < layout.w; ++x)
-        for (int c = 0; c < layout.c; ++c) append(x_adv_[static_cast<std::size_t>(layout.offset(k, c, y, x))]);
-  }
   std::vector<float> pixels(static_cast<std::size_t>(layout.elements()));
-  for (const std::string& text : world_.gather(mine))
-    for (std::size_t at = 0; at < text.size();) {
-      std::int64_t id = 0;
-      std::memcpy(&id, text.data() + at, sizeof id);
-      std::memcpy(pixels.data(), text.data() + at + sizeof id, pixels.size() * sizeof(float));
-      at += sizeof id + pixels.size() * sizeof(float);
-      options.broken(id, pixels.data());
+  const auto size = static_cast<std::int64_t>(sizeof(std::int64_t) + pixels.size() * sizeof(float));
+  // What rank 0 takes at a time from all ranks together.
+  constexpr std::int64_t kBytes = 1 << 28;
+  const int piece = static_cast<int>(std::clamp<std::int64_t>(kBytes / (size * world_.size()), 1, most));
+  for (int first = 0; first < most; first += piece) {
+    std::string mine;  // of each image its number, then its pixels
+    const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    for (int k = first; k < std::min(first + piece, count); ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      if (outcomes_[at].prediction == batch_.labels[at]) continue;
+      append(batch_.ids[at]);
+      for (int y = 0; y < layout.h; ++y)
+        for (int x = 0; x < layout.w; ++x)
+          for (int c = 0; c < layout.c; ++c) append(x_adv_[static_cast<std::size_t>(layout.offset(k, c, y, x))]);
     }
+    for (const std::string& text : world_.gather(mine))
+      for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(size)) {
+        std::int64_t id = 0;
+        std::memcpy(&id, text.data() + at, sizeof id);
+        std::memcpy(pixels.data(), text.data() + at + sizeof id, pixels.size() * sizeof(float));
+        options.broken(id, pixels.data());
+      }
+  }
 }
 
 }  // namespace dat

@@ -23,7 +23,7 @@ namespace dat {
 class SequenceAttacks {
  public:
   /// alpha: of attacks that take a number of steps, as in an evaluation (evaluation_alpha).
-  SequenceAttacks(const AttackSequence& sequence, double eps, double alpha, int classes);
+  SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes);
 
   struct Member {
     std::string name;
@@ -34,6 +34,7 @@ class SequenceAttacks {
   /// The first one is "clean": no attack.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] int stages() const { return members_.back().first_stage + members_.back().runs; }
+  [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
   /// The most that one of them needs (Attack::scratch_images).
   [[nodiscard]] int scratch_images() const;
@@ -41,6 +42,7 @@ class SequenceAttacks {
   [[nodiscard]] std::vector<std::string> notices() const;
 
  private:
+  BallNorm norm_;
   double eps_;
   std::vector<Member> members_;
 };
@@ -52,7 +54,7 @@ struct SequenceResult {
     int broken_by = kRobust;  ///< number of the attack; 0: it is wrong without one
     int run = 0;              ///< of that attack, counted from 1; 0: no attack has broken it
     int prediction = 0;       ///< of the image that was broken, or of the clean one
-    double distance = 0;      ///< L-infinity, of the image that an attack has broken; else 0
+    double distance = 0;      ///< by the norm, of the image that an attack has broken; else 0
     [[nodiscard]] bool robust() const { return broken_by == kRobust; }
     friend bool operator==(const Image&, const Image&) = default;
   };
@@ -81,14 +83,14 @@ struct SequenceResult {
 
 /// What has become of an image in [0, 1], by its logits, the clean and the attacked pixels.
 [[nodiscard]] ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean,
-                                      std::span<const float> attacked, double eps);
+                                      std::span<const float> attacked, BallNorm norm, double eps);
 
 /// Runs sequences of attacks over any number of ranks. After every run of an attack the ranks share what it has broken,
 /// and the images that are still right are dealt to them anew. The flags do not depend on the ranks, on the size of
 /// batches, on the order of images, or on where an evaluation was killed and went on.
 ///
 /// What an attack leaves is checked: a forward pass of its own must find it misclassified, and it must be in the ball,
-/// to 1e-6, and in [0, 1].
+/// to rounding, and in [0, 1].
 class SequenceEvaluator {
  public:
   /// The images must have room for whole passes of sequence_micro_batch() images, and the objective's program must take
@@ -98,7 +100,7 @@ class SequenceEvaluator {
   struct Progress {
     std::string attack;
     int run = 1, runs = 1;              ///< the one under way
-    std::int64_t done = 0, images = 0;  ///< of this run
+    std::int64_t done = 0, images = 0;  ///< of this run, those included that were done before an interruption
     std::int64_t right = 0;             ///< of all images, so far
     double seconds = 0;                 ///< of this attack
     double part = 0;                    ///< of this attack that is done, if no more images are broken
@@ -123,15 +125,16 @@ class SequenceEvaluator {
  private:
   using Member = SequenceAttacks::Member;
   /// The next of these images, as many as all ranks take at a time.
-  [[nodiscard]] JournalEntry attack_group(const Member& member, int run, double eps, const Options& options,
-                                          std::span<const std::int64_t> open);
+  [[nodiscard]] JournalEntry attack_group(const Member& member, int run, BallNorm norm, double eps,
+                                          const Options& options, std::span<const std::int64_t> open);
   void load(const std::int64_t* ids, int count);
   void attack(const Member& member, int run, std::uint64_t seed);
-  void confirm(double eps);
+  void confirm(BallNorm norm, double eps);
   void flag_zero_gradients(SampleLoss* loss);
   [[nodiscard]] std::vector<float> fetch(const float* device, std::int64_t count) const;
-  /// The first `count` images here, and those of the other ranks, where they were broken, to options.broken on rank 0.
-  void hand_over_broken(int count, const Options& options);
+  /// The first `count` images here, of `most` on any rank, and those of the other ranks, where they were broken, to
+  /// options.broken on rank 0.
+  void hand_over_broken(int count, int most, const Options& options);
 
   Communicator& world_;
   const Dataset& dataset_;

@@ -6,16 +6,17 @@
 
 namespace dat {
 
-EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : eps_(options.eps) {
+EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(options.norm), eps_(options.eps) {
   for (const std::string& text : options.attacks) {
     const AttackWord word = read_attack_word(text, options.steps);
-    const double alpha = evaluation_alpha(word, options.eps, options.alpha);
-    auto attack = attacks().at(word.name)({.eps = options.eps,
+    const double alpha = evaluation_alpha(word, norm_, eps_, options.alpha);
+    auto attack = attacks().at(word.name)({.norm = norm_,
+                                           .eps = eps_,
                                            .alpha = alpha,
                                            .steps = std::max(1, word.steps),
                                            .loss = word.loss,
                                            .classes = options.classes});
-    const int restarts = attack->gradient_evaluations() > 0 ? options.restarts : 1;
+    const int restarts = attack->random() ? options.restarts : 1;
     members_.push_back({word.text(), std::move(attack), restarts});
   }
 }
@@ -33,8 +34,8 @@ std::vector<std::string> EvaluationAttacks::warnings() const {
     const double reach = member.attack->alpha() * member.attack->gradient_evaluations();
     // The slack is for the rounding of the product. No step size: the attack goes as far as it has to.
     if (reach > 0 && reach < eps_ * (1 - 1e-9))
-      all.push_back("the evaluation's " + member.name + " moves by " + radius_text(reach) +
-                    " at most, which is less than eps " + radius_text(eps_) +
+      all.push_back("the evaluation's " + member.name + " moves by " + radius_text(reach, norm_) +
+                    " at most, which is less than " + ball_text(norm_, eps_) +
                     ": its accuracy flatters the network; raise its step size or the number of steps");
   }
   return all;
@@ -51,6 +52,7 @@ std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks&
     record.attack = member.name;
     record.attack_steps = member.attack->gradient_evaluations();
     record.restarts = member.restarts;
+    record.norm = name_of(attacks.norm());
     record.eps = attacks.eps();
     record.alpha = member.attack->alpha();
     record.clean_acc = mean(clean.correct);

@@ -14,6 +14,7 @@ namespace dat {
 /// What an evaluation attacks with: words as --eval takes them, and what they have in common.
 struct EvaluationOptions {
   std::vector<std::string> attacks;
+  BallNorm norm = BallNorm::linf;
   double eps = 8.0 / 255;
   double alpha = 0;  ///< 0: the attack's own
   int steps = 10;    ///< of a word that names none
@@ -32,6 +33,7 @@ class EvaluationAttacks {
     int restarts;  ///< 1 where there is no random start to repeat
   };
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
   /// The most that one of them needs (Attack::scratch_images).
   [[nodiscard]] int scratch_images() const;
@@ -40,6 +42,7 @@ class EvaluationAttacks {
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
+  BallNorm norm_;
   double eps_;
   std::vector<Member> members_;
 };

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -51,18 +50,18 @@ constexpr int kJournalFormat = 1;
 
 Journal::Journal(std::string path, const Facts& facts) : path_(std::move(path)) {
   const std::string header = header_of(facts);
-  std::string text;
-  {
-    std::ifstream file(path_, std::ios::binary);
-    text.assign(std::istreambuf_iterator<char>(file), {});
-    require(!file.bad(), ExitCode::io, "cannot read ", path_);
-  }
+  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
+  std::string text = read_all();
   // Behind the last line break is what a killed writer has left; before it, there may be what a failing disk has.
   std::size_t end = text.rfind('\n') + 1;
   if (end > 0) {
     const std::size_t last = end < 2 ? 0 : text.rfind('\n', end - 2) + 1;
     if (!whole(text.substr(last, end - last))) end = last;
   }
+  // A writer that was killed at once has left the beginning of its first line. Anything else is not ours to be emptied.
+  require(end > 0 || header.starts_with(text), ExitCode::usage, path_,
+          " is not the journal of this evaluation; choose another --out");
   text.resize(end);
   const std::size_t first = text.find('\n') + 1;
   if (first > 0) {
@@ -71,14 +70,24 @@ Journal::Journal(std::string path, const Facts& facts) : path_(std::move(path)) 
             "; choose another --out, or remove it to begin anew");
   }
   found_ = text.substr(first);
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(file_ >= 0 && ::ftruncate(file_, static_cast<off_t>(end)) == 0, ExitCode::io, "cannot write ", path_, ": ",
+  require(::ftruncate(file_, static_cast<off_t>(end)) == 0, ExitCode::io, "cannot write ", path_, ": ",
           system_reason(errno));
   if (first == 0) write(header);
 }
 
 Journal::~Journal() {
   if (file_ >= 0) ::close(file_);
+}
+
+std::string Journal::read_all() const {
+  std::string text;
+  for (char piece[1 << 16];;) {
+    const ssize_t got = ::read(file_, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    require(got >= 0, ExitCode::io, "cannot read ", path_, ": ", system_reason(errno));
+    if (got == 0) return text;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
 }
 
 void Journal::append(const JournalEntry& entry) {

@@ -15,7 +15,7 @@ struct ImageOutcome {
   static constexpr std::int32_t kZeroGradient = 4;  ///< of the loss, in every pixel of the clean image
 
   std::int32_t prediction = 0;  ///< class of the attacked image, by a forward pass of its own
-  float distance = 0;           ///< L-infinity, of the attacked image from the clean one
+  float distance = 0;           ///< by the norm, of the attacked image from the clean one
   std::int32_t flags = 0;
 
   friend bool operator==(const ImageOutcome&, const ImageOutcome&) = default;
@@ -51,6 +51,7 @@ class Journal {
   void append(const JournalEntry& entry);
 
  private:
+  [[nodiscard]] std::string read_all() const;
   void write(const std::string& text);
 
   std::string path_, found_;

@@ -14,7 +14,8 @@ class Apgd final : public Attack {
 
   void perturb(Objective& o) const override {
     o.loss = loss_;
-    apgd(o, {.eps = options_.eps,
+    apgd(o, {.norm = options_.norm,
+             .eps = options_.eps,
              .iterations = kIterations,
              .rank = targeted() ? 1 + o.run / options_.restarts : 0,
              .attack = attack_,
@@ -22,6 +23,7 @@ class Apgd final : public Attack {
   }
   [[nodiscard]] int runs() const override { return targets_ * options_.restarts; }
   [[nodiscard]] std::string notice() const override {
+    if (targeted() && options_.classes > 3) return targets_notice(options_.classes);
     if (attack_ == Searching::apgd_ce || options_.classes > (targeted() ? 3 : 2)) return {};
     const std::string few = "a network of " + std::to_string(options_.classes) + " classes";
     if (options_.classes > 2) return few + " has no fourth logit: apgd-t divides by z_(1) - z_(3)";
@@ -29,7 +31,7 @@ class Apgd final : public Attack {
   }
   [[nodiscard]] int gradient_evaluations() const override { return runs() * (kIterations + 1); }
   [[nodiscard]] double alpha() const override { return 2 * options_.eps; }
-  [[nodiscard]] int scratch_images() const override { return kApgdImages; }
+  [[nodiscard]] int scratch_images() const override { return apgd_images(options_.norm); }
 
  private:
   static constexpr int kIterations = 100;

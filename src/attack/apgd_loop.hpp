@@ -4,11 +4,13 @@
 
 #include "apgd.hpp"
 #include "attack/attacks.hpp"
+#include "attack/l2.hpp"
 #include "margin.hpp"
 
 namespace dat {
 
 struct ApgdSettings {
+  BallNorm norm = BallNorm::linf;
   double eps = 0;
   int iterations = 100;
   int rank = 0;  ///< of the target among the logits of the clean image; 0: no target
@@ -35,18 +37,19 @@ class ApgdWindows {
   int window_, least_, less_, since_ = 0;
 };
 
-constexpr int kApgdImages = 4;  ///< of scratch memory
+/// Of scratch memory.
+[[nodiscard]] constexpr int apgd_images(BallNorm norm) { return norm == BallNorm::l2 ? 5 : 4; }
 constexpr int kIterationsBetweenLooks = 4;
 
-/// The random start of a run, at most `reach` away in its largest pixel, or the one that the objective brings.
+/// The random start of a run, `reach` away but for the box, or the one that the objective brings.
 template <class P>
-void scaled_start(P& o, Searching attack, RealOf<P> reach, RealOf<P>* largest) {
+void scaled_start(P& o, Searching attack, BallNorm norm, RealOf<P> reach, RealOf<P>* size) {
   using T = RealOf<P>;
   const std::int64_t elements = o.layout.elements();
   if (o.start != nullptr) return each(o.device, o.n * elements, kernels::GivenStart<T>{o.clean, o.start, o.x_adv});
-  const kernels::StartNoise noise{o.sample_ids, o.layout, run_key(o, attack), o.purpose};
-  each(o.device, o.n, kernels::LargestNoise<T>{noise, largest});
-  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, largest, o.x_adv, reach});
+  const kernels::StartNoise noise{norm, o.sample_ids, o.layout, run_key(o, attack), o.purpose};
+  each(o.device, o.n, kernels::NoiseSize<T>{noise, size});
+  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, reach});
 }
 
 /// The classes of rank `rank` at the clean images to targets, and the clean images' logits and correctness.
@@ -59,6 +62,23 @@ void aim(P& o, int rank) {
   if (rank > 0) each(o.device, o.n, kernels::TargetOfRank<T>{o.logits, o.targets, o.classes, rank});
 }
 
+/// The next iterate in the L2 ball; move: an array of images.
+template <class P>
+void apgd_step_in_l2(P& o, const kernels::ApgdOrigin<RealOf<P>>& origin, L2Norms<P>& norms, RealOf<P>* move,
+                     RealOf<P> eps, RealOf<P> inertia) {
+  using T = RealOf<P>;
+  const kernels::Strips strips{o.layout.elements()};
+  const std::int64_t count = o.n * strips.per_image();
+  const T tiny = static_cast<T>(1e-12) * o.scale;
+  each(o.device, count, kernels::ApgdGradientNorms<T>{strips, origin, norms.partial()});
+  const T* const gradients = norms.join();
+  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, gradients, move, tiny});
+  const T* const steps = norms.of(move);
+  each(o.device, count, kernels::ApgdMixL2<T>{strips, origin, o.clean, steps, move, o.eta, eps, inertia});
+  const T* const mixed = norms.of(move);
+  each(o.device, count, kernels::ProjectL2<T>{strips, o.clean, mixed, move, o.x_adv, eps});
+}
+
 /// A run of auto-PGD on the objective's loss.
 template <class P>
 void apgd(P& o, const ApgdSettings& settings) {
@@ -66,14 +86,18 @@ void apgd(P& o, const ApgdSettings& settings) {
   const auto eps = static_cast<T>(settings.eps);
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();
-  Scratch<P> scratch(o, kApgdImages - 1);
+  const bool l2 = settings.norm == BallNorm::l2;
+  Scratch<P> scratch(o, apgd_images(settings.norm) - 1);
   T *const best = scratch.images(), *const best_gradient = scratch.images(), *const adversarial = scratch.images();
+  T* const move = l2 ? scratch.images() : nullptr;
   const kernels::ApgdState<T> state{scratch.small(), scratch.small(), scratch.small(), scratch.small(), scratch.small(),
                                     scratch.small(), scratch.small(), scratch.small(), scratch.small()};
   const kernels::ApgdKeep<T> keep{strips, state, o.x_adv, o.dx, best, best_gradient, adversarial};
+  const kernels::ApgdOrigin<T> origin{state, o.x_adv, o.dx, best, best_gradient};
+  L2Norms<P> norms(o, scratch);
 
   if (settings.rank > 0) aim(o, settings.rank);
-  scaled_start(o, settings.attack, eps, state.step);
+  scaled_start(o, settings.attack, settings.norm, eps, state.step);
   each(o.device, o.n * strips.elements, kernels::GivenStart<T>{o.x_adv, nullptr, o.eta});  // eta: the iterate before
   o.gradient();
   each(o.device, o.n, kernels::ApgdBegin<T>{state, o.losses, o.correct, o.done, 2 * eps});
@@ -81,9 +105,11 @@ void apgd(P& o, const ApgdSettings& settings) {
   ApgdWindows windows(settings.iterations);
   for (int k = 0; k < settings.iterations; ++k) {
     if (!settings.best_loss && k % kIterationsBetweenLooks == 0 && o.live() == 0) break;
-    each(o.device, count,
-         kernels::ApgdStep<T>{strips, state, o.clean, o.dx, best, best_gradient, o.x_adv, o.eta, eps,
-                              static_cast<T>(k == 0 ? 1 : 0.75)});
+    const auto inertia = static_cast<T>(k == 0 ? 1 : 0.75);
+    if (l2)
+      apgd_step_in_l2(o, origin, norms, move, eps, inertia);
+    else
+      each(o.device, count, kernels::ApgdStep<T>{strips, origin, o.clean, o.x_adv, o.eta, eps, inertia});
     o.gradient();
     each(o.device, o.n, kernels::ApgdJudge<T>{state, o.losses, o.correct, o.done, windows.next()});
     each(o.device, count, keep);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "attack/l2.hpp"
 #include "dat/error.hpp"
 #include "margin.hpp"
 #include "perturb.hpp"
@@ -33,6 +34,8 @@ AttackWord read_attack_word(const std::string& word, int steps) {
       dash != std::string::npos && std::find(names.begin(), names.end(), name_of(word)) == names.end();
   const std::string plain = word.substr(0, has_loss ? dash : word.size());
   AttackWord attack{name_of(plain), steps, has_loss ? word.substr(dash + 1) : ""};
+  require(!has_loss || !attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss behind '-'; write '", plain,
+          "'");
   const std::size_t digits = attack.name.size();
   const auto plan = attacks().at(attack.name)({.steps = 2, .loss = attack.loss});
   require(!has_loss || plan->takes_loss(), ExitCode::usage, "'", word, "': ", attack.name,
@@ -48,8 +51,8 @@ AttackWord read_attack_word(const std::string& word, int steps) {
   return attack;
 }
 
-double evaluation_alpha(const AttackWord& word, double eps, double wanted) {
-  return wanted > 0 || word.steps == 0 ? wanted : eps / 4;
+double evaluation_alpha(const AttackWord& word, BallNorm norm, double eps, double wanted) {
+  return wanted > 0 || word.steps == 0 || norm == BallNorm::l2 ? wanted : eps / 4;
 }
 
 void Objective::forward() {
@@ -82,7 +85,7 @@ void margin_loss(const Logits& l, float scale, bool targeted, kernels::Divisor d
 void margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one); }
 void cw_margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one, 50.0F); }
 void class_difference(const Logits& l, float scale) { margin_loss(l, scale, true, kernels::Divisor::one); }
-// What there are too few classes for is left out; notice_of says so.
+// What there are too few classes for is left out; Attack::notice says so.
 void dlr(const Logits& l, float scale) {
   margin_loss(l, scale, false, l.classes < 3 ? kernels::Divisor::one : kernels::Divisor::third);
 }
@@ -93,9 +96,19 @@ void targeted_dlr(const Logits& l, float scale) {
                               : kernels::Divisor::third_and_fourth);
 }
 
+namespace {
+constexpr int kTargets = 9;
+}
+
 int targets_of(const AttackOptions& options) {
   require(options.classes >= 2, ExitCode::usage, "a network of one class cannot be attacked: nothing else is there");
-  return std::min(9, options.classes - 1);
+  return std::min(kTargets, options.classes - 1);
+}
+
+std::string targets_notice(int classes) {
+  if (classes > kTargets) return {};
+  return "a network of " + std::to_string(classes) + " classes has no " + std::to_string(kTargets) +
+         " wrong ones: apgd-t and fab-t aim at the " + std::to_string(classes - 1) + " that there are";
 }
 
 void Attack::begin(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
@@ -106,7 +119,7 @@ void pgd_step(Objective& o, float alpha, float eps) {
   each(o.device, o.n * o.layout.elements(), kernels::PgdStep{{o.clean, o.eta, o.x_adv, alpha, eps}, o.dx});
 }
 
-void start(Objective& o, double eps) {
+void start(Objective& o, BallNorm norm, double eps) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();
     each(o.device, kernels::groups(n), kernels::Add<float>{o.start, nullptr, o.eta, n});
@@ -119,6 +132,7 @@ void start(Objective& o, double eps) {
          kernels::NearStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time, o.spread});
     return;
   }
+  if (norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
   each(o.device, fours,
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
                             static_cast<float>(eps)});

@@ -16,15 +16,17 @@ namespace dat {
 [[nodiscard]] std::unique_ptr<Attack> make_fab_t(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_square(const AttackOptions&);
 
-/// eta = objective.start, or where there is none a random one, U(-eps, eps) or normal (Objective::spread); x_adv = x +
-/// eta.
-void start(Objective& objective, double eps);
-/// An iteration of PGD with the gradient that is in objective.dx.
+/// eta = objective.start, or where there is none a random one, in the ball or beside the image (Objective::spread);
+/// x_adv = x + eta. In the ball: U(-eps, eps) in each pixel, or start_in_l2.
+void start(Objective& objective, BallNorm norm, double eps);
+/// An iteration of PGD in the L-infinity ball with the gradient that is in objective.dx.
 void pgd_step(Objective& objective, float alpha, float eps);
 
 /// Classes that a targeted attack goes through: the nine with the largest logits beside the first, or all that are
 /// there. Error(usage): there is one class.
 [[nodiscard]] int targets_of(const AttackOptions& options);
+/// Attack::notice() where that is less than nine.
+[[nodiscard]] std::string targets_notice(int classes);
 
 /// Attacks that look for a misclassified image, and draw random numbers of their own.
 enum class Searching : std::uint8_t { apgd_ce = 1, apgd_dlr, apgd_t, fab, fab_t, square };

@@ -14,13 +14,17 @@ class Fab final : public Attack {
 
   void perturb(Objective& o) const override {
     o.loss = class_difference;
-    fab(o, {.eps = options_.eps,
+    fab(o, {.norm = options_.norm,
+            .eps = options_.eps,
             .iterations = kIterations,
             .rank = targeted() ? 1 + o.run / options_.restarts : 0,
             .random_start = o.run % options_.restarts > 0 || o.time > 0,
             .attack = attack_});
   }
   [[nodiscard]] int runs() const override { return (targeted() ? targets_ : 1) * options_.restarts; }
+  [[nodiscard]] std::string notice() const override {
+    return targeted() ? targets_notice(options_.classes) : std::string();
+  }
   [[nodiscard]] int gradient_evaluations() const override {
     return runs() * kIterations * (targeted() ? 1 : options_.classes - 1);
   }

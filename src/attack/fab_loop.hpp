@@ -7,6 +7,7 @@
 namespace dat {
 
 struct FabSettings {
+  BallNorm norm = BallNorm::linf;
   double eps = 0;  ///< an image is done with when one is found inside this ball; the iterations do not depend on it
   int iterations = 100;
   int rank = 0;               ///< of the target among the logits of the clean image; 0: all wrong classes
@@ -31,11 +32,31 @@ void fab_project(P& o, const kernels::Strips& strips, const kernels::FabState<Re
   }
 }
 
+/// The norms of both projections' moves, of rows: in L-infinity the radii, in L2 in the place of what was missing.
+template <class P>
+[[nodiscard]] const RealOf<P>* fab_distances(P& o, const kernels::Strips& strips,
+                                             const kernels::FabState<RealOf<P>>& state, const RealOf<P>* w,
+                                             RealOf<P>* partial) {
+  using T = RealOf<P>;
+  if (state.norm == BallNorm::linf) return state.radius;
+  each(o.device, 2 * o.n * strips.per_image(), kernels::FabMoveNorms<T>{strips, state, w, o.clean, o.x_adv, partial});
+  each(o.device, 2 * std::int64_t{o.n}, kernels::JoinNorms<T>{strips, partial, state.miss});
+  return state.miss;
+}
+
 /// What FAB keeps beside the images, in the scratch memory behind `images` arrays.
 template <class P>
-[[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch) {
-  return {scratch.small(),  scratch.small(),  scratch.small(),  scratch.small(), scratch.small(),
-          scratch.small(2), scratch.small(2), scratch.small(2), scratch.small(2)};
+[[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch, BallNorm norm) {
+  return {norm,
+          scratch.small(),
+          scratch.small(),
+          scratch.small(),
+          scratch.small(),
+          scratch.small(),
+          scratch.small(2),
+          scratch.small(2),
+          scratch.small(2),
+          scratch.small(2)};
 }
 
 /// A run of FAB. The objective's loss is class_difference.
@@ -47,7 +68,7 @@ void fab(P& o, const FabSettings& settings) {
   const std::int64_t count = o.n * strips.per_image();
   Scratch<P> scratch(o, kFabImages - 1);
   T *const w = scratch.images(), *const adversarial = scratch.images();
-  const kernels::FabState<T> state = fab_state(scratch);
+  const kernels::FabState<T> state = fab_state(scratch, settings.norm);
   T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
   const auto scale = static_cast<T>(o.scale);
 
@@ -55,21 +76,22 @@ void fab(P& o, const FabSettings& settings) {
   each(o.device, o.n, kernels::FabBegin<T>{state, o.correct, o.done});
   each(o.device, o.n * strips.elements, kernels::GivenStart<T>{o.clean, nullptr, adversarial});
   if (settings.random_start || o.start != nullptr)
-    scaled_start(o, settings.attack, static_cast<T>(settings.eps / 2), state.nearest);
+    scaled_start(o, settings.attack, settings.norm, static_cast<T>(settings.eps / 2), state.nearest);
   for (int k = 0; k < settings.iterations; ++k) {
     if (k % kIterationsBetweenLooks == 0 && o.live() == 0) break;
     for (int wrong = 0; wrong < (settings.rank > 0 ? 1 : o.classes - 1); ++wrong) {
       if (settings.rank == 0) each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, wrong});
       o.gradient();
-      if (settings.rank == 0) each(o.device, count, kernels::FabNorm<T>{strips, o.dx, partial});
+      if (settings.rank == 0) each(o.device, count, kernels::FabNorm<T>{strips, settings.norm, o.dx, partial});
       each(o.device, o.n,
            kernels::FabNearest<T>{strips, state, o.losses, settings.rank == 0 ? partial : nullptr, scale, wrong == 0});
       each(o.device, count, kernels::FabKeepGradient<T>{strips, state, o.dx, w, scale});
     }
     fab_project(o, strips, state, w, partial);
-    each(o.device, count, kernels::FabStep<T>{strips, state, w, o.clean, o.x_adv, overshoot, most});
+    const T* const far = fab_distances(o, strips, state, w, partial);
+    each(o.device, count, kernels::FabStep<T>{strips, state, w, o.clean, far, o.x_adv, overshoot, most});
     o.forward();
-    each(o.device, count, kernels::FabDistance<T>{strips, o.correct, o.clean, o.x_adv, partial});
+    each(o.device, count, kernels::FabDistance<T>{strips, settings.norm, o.correct, o.clean, o.x_adv, partial});
     each(o.device, o.n, kernels::FabJudge<T>{strips, state, o.correct, partial, o.done, static_cast<T>(settings.eps)});
     each(o.device, count, kernels::FabTake<T>{strips, state, o.clean, o.x_adv, adversarial, backward});
   }

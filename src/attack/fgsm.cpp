@@ -1,4 +1,5 @@
 #include "attack/attacks.hpp"
+#include "attack/l2.hpp"
 #include "perturb.hpp"
 
 namespace dat {
@@ -6,25 +7,32 @@ namespace dat {
 namespace {
 
 /// One step of size 1.25 eps from a random start (Wong, Rice, Kolter, "Fast is better than free", 2020), as DAT's fast
-/// mode.
+/// mode. In the L2 ball: one step of PGD, of that size (as Rice, Wong, Kolter, "Overfitting in adversarially robust
+/// deep learning", ICML 2020, in their code; the fast gradient method).
 class Fgsm final : public Attack {
  public:
   explicit Fgsm(const AttackOptions& options)
-      : eps_(options.eps), alpha_(options.alpha > 0 ? options.alpha : 1.25 * options.eps) {}
+      : norm_(options.norm), eps_(options.eps), alpha_(options.alpha > 0 ? options.alpha : 1.25 * options.eps) {}
 
   void perturb(Objective& o) const override {
     const std::int64_t n = o.n * o.layout.elements();
-    start(o, eps_);
+    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
+    start(o, norm_, eps_);
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
     o.gradient();
-    each(o.device, n, kernels::FgsmStep{o.clean, o.dx, o.eta, static_cast<float>(alpha_), static_cast<float>(eps_)});
+    if (norm_ == BallNorm::l2)
+      l2_step(o, alpha, eps);
+    else
+      each(o.device, n, kernels::FgsmStep{o.clean, o.dx, o.eta, alpha, eps});
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] bool prefers_batch_statistics() const override { return true; }
   [[nodiscard]] int gradient_evaluations() const override { return 1; }
   [[nodiscard]] double alpha() const override { return alpha_; }
+  [[nodiscard]] int scratch_images() const override { return norm_ == BallNorm::l2 ? kL2Images : 0; }
 
  private:
+  BallNorm norm_;
   double eps_, alpha_;
 };
 

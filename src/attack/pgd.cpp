@@ -1,17 +1,22 @@
 #include "attack/attacks.hpp"
+#include "attack/l2.hpp"
 #include "perturb.hpp"
 
 namespace dat {
 
 namespace {
 
-/// Projected gradient descent in the L-infinity ball (Madry et al. 2018), with DAT's order of clamps: see
-/// kernels::PgdStep. With options.stop: PGD-K-tau.
+/// Projected gradient descent (Madry et al. 2018): in the L-infinity ball with DAT's order of clamps, kernels::PgdStep;
+/// in the L2 ball along the normalized gradient, l2_step. With options.stop: PGD-K-tau. The default step in L2 is that
+/// of the authors' evaluations (MadryLab/robustness, README).
 class Pgd final : public Attack {
  public:
   explicit Pgd(const AttackOptions& options)
-      : eps_(options.eps),
-        alpha_(options.alpha > 0 ? options.alpha : 2.0 / 255),
+      : norm_(options.norm),
+        eps_(options.eps),
+        alpha_(options.alpha > 0       ? options.alpha
+               : norm_ == BallNorm::l2 ? 2.5 * eps_ / options.steps
+                                       : 2.0 / 255),
         steps_(options.steps),
         stop_(options.stop),
         loss_(loss_named(options.loss)) {}
@@ -19,21 +24,23 @@ class Pgd final : public Attack {
   void perturb(Objective& o) const override { resume(o, 0); }
   void begin(Objective& o, int steps) const override {
     if (loss_ != nullptr) o.loss = loss_;
-    start(o, eps_);
+    start(o, norm_, eps_);
     iterate(o, steps);
   }
   void resume(Objective& o, int done) const override {
     if (loss_ != nullptr) o.loss = loss_;
-    start(o, eps_);
+    start(o, norm_, eps_);
     iterate(o, steps_ - done);
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   void step(Objective& o) const override {
-    pgd_step(o, static_cast<float>(alpha_), static_cast<float>(eps_));
+    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
+    norm_ == BallNorm::l2 ? l2_step(o, alpha, eps) : pgd_step(o, alpha, eps);
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }
+  [[nodiscard]] int scratch_images() const override { return norm_ == BallNorm::l2 ? kL2Images : 0; }
   [[nodiscard]] bool takes_loss() const override { return true; }
 
  private:
@@ -47,9 +54,17 @@ class Pgd final : public Attack {
   void iterate(Objective& o, int steps) const {
     const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
     if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, eps);
+    if (norm_ == BallNorm::l2) return iterate_in_l2(o, steps, alpha, eps);
     for (int k = 0; k < steps; ++k) o.gradient_step(alpha, eps);
   }
+  static void iterate_in_l2(Objective& o, int steps, float alpha, float eps) {
+    for (int k = 0; k < steps; ++k) {
+      o.gradient();
+      l2_step(o, alpha, eps);
+    }
+  }
 
+  BallNorm norm_;
   double eps_, alpha_;
   int steps_, stop_;
   SampleLoss* loss_;  ///< null: the objective's
@@ -59,6 +74,8 @@ class Pgd final : public Attack {
 
 std::unique_ptr<Attack> make_pgd(const AttackOptions& options) {
   require(options.steps >= 1, ExitCode::usage, "pgd needs at least one attack step");
+  require(options.stop < 0 || options.norm == BallNorm::linf, ExitCode::usage,
+          "pgd stops early in the L-infinity ball alone");
   return std::make_unique<Pgd>(options);
 }
 

@@ -7,17 +7,19 @@ namespace {
 /// AutoAttack's use of Square: 5000 proposals that lower the margin, without a gradient.
 class Square final : public Attack {
  public:
-  explicit Square(const AttackOptions& options) : eps_(options.eps) {}
+  explicit Square(const AttackOptions& options) : norm_(options.norm), eps_(options.eps) {}
 
   void perturb(Objective& o) const override {
     o.loss = margin;
-    square(o, {.eps = eps_, .iterations = kIterations});
+    square(o, {.norm = norm_, .eps = eps_, .iterations = kIterations});
   }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }
-  [[nodiscard]] int scratch_images() const override { return kSquareImages; }
+  [[nodiscard]] bool random() const override { return true; }
+  [[nodiscard]] int scratch_images() const override { return square_images(norm_); }
 
  private:
   static constexpr int kIterations = 5000;
+  BallNorm norm_;
   double eps_;
 };
 

@@ -109,17 +109,17 @@ def load():
   if (node.op == Op::normalize)
     all["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
   if (node.weight < 0) return all;
-  const std::string& weight = graph.segments[static_cast<std::size_t>(node.weight)].name;
-  all["module"] = weight.substr(0, weight.rfind('.'));
-  const int in = graph.nodes[static_cast<std::size_t>(node.inputs[0])].c;
+  const Segment& weight = graph.segments[static_cast<std::size_t>(node.weight)];
+  all["module"] = weight.name.substr(0, weight.name.rfind('.'));
+  const std::vector<int> shape = weight.file_shape();
   OrderedJson& arguments = all["arguments"];
   if (node.op == Op::convolution)
-    arguments = {{"in_channels", in},     {"out_channels", node.c}, {"kernel_size", node.kernel},
-                 {"stride", node.stride}, {"padding", node.pad},    {"bias", false}};
+    arguments = {{"in_channels", shape[1]}, {"out_channels", shape[0]}, {"kernel_size", node.kernel},
+                 {"stride", node.stride},   {"padding", node.pad},      {"bias", false}};
   else if (node.op == Op::batch_norm)
-    arguments["num_features"] = node.c;
+    arguments["num_features"] = shape[0];
   else
-    arguments = {{"in_features", in}, {"out_features", node.c}};
+    arguments = {{"in_features", shape[1]}, {"out_features", shape[0]}};
   return all;
 }
 
@@ -171,12 +171,14 @@ struct Figures {
     for (const OrderedJson& attack : attacks) {
       const auto name = attack.at("name").get<std::string>();
       const auto accuracy = attack.at("accuracy").get<double>(), eps = attack.at("eps").get<double>();
-      check(std::abs(eps - entry.eps) <= kSameRadius * entry.eps, "attacks with eps ", radius_text(eps), " (", name,
-            "), and the network was trained for ", radius_text(entry.eps), "; evaluate it with that one");
-      least = std::min(least, accuracy);
-      if (name == "aa-standard" && !figures.limited) figures.autoattack = percent(accuracy);
-      figures.footnote += (figures.footnote.ends_with(':') ? " " : ", ") + name + " " + percent(accuracy) + " % (eps " +
-                          radius_text(eps) + ")";
+      const BallNorm norm = norm_from(attack.value("norm", "linf"));  // evaluations of earlier versions do not say so
+      check(norm != entry.norm || std::abs(eps - entry.eps) <= kSameRadius * entry.eps, "attacks with ",
+            ball_text(norm, eps), " (", name, "), and the network was trained for ", ball_text(entry.norm, entry.eps),
+            "; evaluate it with that one");
+      if (norm == entry.norm) least = std::min(least, accuracy);
+      if (norm == entry.norm && name == "aa-standard" && !figures.limited) figures.autoattack = percent(accuracy);
+      figures.footnote += (figures.footnote.ends_with(':') ? " " : ", ") + name + " " + percent(accuracy) + " % (" +
+                          ball_text(norm, eps) + ")";
     }
     figures.reported = percent(least);
     return figures;
@@ -216,7 +218,7 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
                             {"dataset", entry.dataset},
                             {"venue", ""},
                             {"architecture", entry.architecture},
-                            {"eps", radius_text(entry.eps)},
+                            {"eps", radius_text(entry.eps, entry.norm)},
                             {"clean_acc", figure(figures ? figures->clean : "")},
                             {"reported", figure(figures ? figures->reported : "")},
                             {"footnote", figures ? figures->footnote : ""},
@@ -232,7 +234,8 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
 
   std::string missing = "model_info.json: link, name, authors and venue are yours to fill in";
   if (entry.dataset.empty()) missing += "; so is dataset";
-  missing += ".\n";
+  missing += std::string(". Its place there is model_info/") + (entry.dataset.empty() ? "DATASET" : entry.dataset) +
+             (entry.norm == BallNorm::linf ? "/Linf" : "/L2") + ".\n";
   if (!entry.additional_data) missing += "additional_data is null: nobody knows what the network was trained on.\n";
   if (!figures)
     missing += "No figures: give the JSON file of 'dat_hpc eval --out' with --evaluation.\n";

@@ -70,12 +70,13 @@ struct Wanted {
   const Node& last = graph.nodes.back();
   for (std::size_t k = 0; k < graph.segments.size(); ++k) {
     const Segment& segment = graph.segments[k];
-    wanted.tensors.push_back({segment.name, {segment.shape.begin(), segment.shape.end()}, {}});
+    const std::vector<int> shape = segment.file_shape();
+    wanted.tensors.push_back({segment.name, {shape.begin(), shape.end()}, {}});
     wanted.head.push_back(static_cast<int>(k) == last.weight || static_cast<int>(k) == last.bias);
   }
   for (const Norm& norm : graph.norms)
     for (const char* statistic : {".running_mean", ".running_var"}) {
-      wanted.tensors.push_back({norm.name + statistic, {norm.channels}, {}});
+      wanted.tensors.push_back({norm.name + statistic, {norm.file_channels()}, {}});
       wanted.head.push_back(false);
     }
   return wanted;

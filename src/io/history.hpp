@@ -46,6 +46,7 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("attack", record.attack, "");
   field("attack_steps", record.attack_steps, "");
   field("restarts", record.restarts, "");
+  field("norm", record.norm, "");
   field("eps", record.eps, "");
   field("alpha", record.alpha, "");
   field("clean_acc", record.clean_acc, "");
@@ -57,7 +58,7 @@ void for_each_evaluation_field(Record& record, Field&& field) {
 
 constexpr int kResultsFormat = 2;  ///< of metrics.jsonl and results.h5
 
-/// Evaluations of the raw or the averaged weights on one split under one attack (name, radius, step size, restarts), in
+/// Evaluations of the raw or the averaged weights on one split under one attack (name, ball, step size, restarts), in
 /// the order of steps.
 using EvaluationSeries = std::vector<const EvaluationRecord*>;
 
@@ -65,7 +66,7 @@ using EvaluationSeries = std::vector<const EvaluationRecord*>;
 using EvaluationMoment = std::pair<int, std::int64_t>;
 [[nodiscard]] inline EvaluationMoment moment_of(const EvaluationRecord& record) { return {record.epoch, record.step}; }
 
-/// "eps 8/255", "alpha 2/255", "1 restart".
+/// "eps 8/255" or "l2 eps 0.5", "alpha 2/255", "1 restart".
 [[nodiscard]] std::array<std::string, 3> attack_parts(const EvaluationRecord& record);
 
 /// metrics.jsonl in memory. NaN stands for null.

@@ -257,13 +257,17 @@ std::string table(const RunFacts& facts, const History& history, const FinalResu
 
 }  // namespace
 
-std::string radius_text(double value) {
+std::string radius_text(double value, BallNorm norm) {
   char plain[32], levels[40];
   *std::to_chars(plain, plain + sizeof plain - 1, value).ptr = '\0';
   std::snprintf(levels, sizeof levels, "%.6g", 255 * value);
   const bool exact = std::fabs(std::strtod(levels, nullptr) / 255 - value) <= 1e-12 * value;
   const std::string fraction = std::string(levels) + "/255";
-  return exact && fraction.size() <= std::strlen(plain) ? fraction : plain;
+  return norm == BallNorm::linf && exact && fraction.size() <= std::strlen(plain) ? fraction : plain;
+}
+
+std::string ball_text(BallNorm norm, double eps) {
+  return (norm == BallNorm::linf ? "eps " : name_of(norm) + " eps ") + radius_text(eps, norm);
 }
 
 std::string attack_text(const EvaluationRecord& record) {
@@ -273,7 +277,8 @@ std::string attack_text(const EvaluationRecord& record) {
 }
 
 std::array<std::string, 3> attack_parts(const EvaluationRecord& record) {
-  return {"eps " + radius_text(record.eps), "alpha " + radius_text(record.alpha), counted(record.restarts, "restart")};
+  const BallNorm norm = norm_from(record.norm);
+  return {ball_text(norm, record.eps), "alpha " + radius_text(record.alpha, norm), counted(record.restarts, "restart")};
 }
 
 std::string images_text(const std::string& split) {

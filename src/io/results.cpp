@@ -46,6 +46,7 @@ void append(const json& record, History& history) {
   } else if (kind == "evaluation") {
     json complete = record;
     complete.emplace("weights", "raw");  // records of earlier versions do not say so
+    complete.emplace("norm", "linf");
     for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(complete));
   } else if (kind == "ranks") {
     RankRecord& ranks = history.ranks.emplace_back();
@@ -164,7 +165,8 @@ std::vector<EvaluationSeries> History::evaluation_series() const {
     const auto found = std::find_if(all.begin(), all.end(), [&](const EvaluationSeries& series) {
       const EvaluationRecord& other = *series.front();
       return other.split == record.split && other.weights == record.weights && other.attack == record.attack &&
-             other.eps == record.eps && other.alpha == record.alpha && other.restarts == record.restarts;
+             other.norm == record.norm && other.eps == record.eps && other.alpha == record.alpha &&
+             other.restarts == record.restarts;
     });
     (found == all.end() ? all.emplace_back() : *found).push_back(&record);
   }

@@ -22,7 +22,7 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
   require(options.width >= 1 && options.width <= 4096, ExitCode::usage, "--width must be between 1 and 4096, not ",
           options.width);
   require(options.size >= 8, ExitCode::data, "images of ", options.size, " pixels are too small: at least 8");
-  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size});
+  push({.op = Op::input, .inputs = {}, .c = options.channels, .h = options.size, .w = options.size}, 0);
   const std::size_t normalized = options.normalization.mean.size();
   if (normalized == 0) return;
   require(normalized == static_cast<std::size_t>(options.channels), ExitCode::usage, "--normalize has ", normalized,
@@ -32,48 +32,56 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
   pointwise(Op::normalize, 0);
 }
 
-int NetworkBuilder::push(Node node) {
+int NetworkBuilder::push(Node node, int filling) {
   graph_.nodes.push_back(std::move(node));
+  filling_.push_back(filling);
   return static_cast<int>(graph_.nodes.size()) - 1;
 }
 
-int NetworkBuilder::segment(const std::string& name, std::vector<int> shape) {
+int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in) {
   std::int64_t size = 1;
   for (const int extent : shape) size *= extent;
-  graph_.segments.push_back({name, std::move(shape), module_, block_, graph_.parameters, size, 0});
+  graph_.segments.push_back({.name = name,
+                             .shape = std::move(shape),
+                             .module = module_,
+                             .block = block_,
+                             .begin = graph_.parameters,
+                             .size = size,
+                             .filling_out = filling_out,
+                             .filling_in = filling_in});
   graph_.parameters += size;
   return static_cast<int>(graph_.segments.size()) - 1;
 }
 
 int NetworkBuilder::convolution(const std::string& name, int x, int channels, int kernel, int stride) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  const int pad = kernel / 2;
+  const int pad = kernel / 2, filled = (channels + kChannels - 1) / kChannels * kChannels;
   Node node{.op = Op::convolution,
             .inputs = {x},
-            .c = channels,
+            .c = filled,
             .h = (from.h + 2 * pad - kernel) / stride + 1,
             .w = (from.w + 2 * pad - kernel) / stride + 1,
             .kernel = kernel,
             .stride = stride,
             .pad = pad};
-  node.weight = segment(name + ".weight", {channels, from.c, kernel, kernel});
-  return push(std::move(node));
+  node.weight = segment(name + ".weight", {filled, from.c, kernel, kernel}, filled - channels, filling(x));
+  return push(std::move(node), filled - channels);
 }
 
 int NetworkBuilder::batch_norm(const std::string& name, int x) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
   Node node{.op = Op::batch_norm, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w};
-  node.weight = segment(name + ".weight", {from.c});
-  node.bias = segment(name + ".bias", {from.c});
+  node.weight = segment(name + ".weight", {from.c}, filling(x), 0);
+  node.bias = segment(name + ".bias", {from.c}, filling(x), 0);
   node.norm = static_cast<int>(graph_.norms.size());
-  graph_.norms.push_back({name, from.c, graph_.statistics});
+  graph_.norms.push_back({name, from.c, graph_.statistics, filling(x)});
   graph_.statistics += from.c;
-  return push(std::move(node));
+  return push(std::move(node), filling(x));
 }
 
 int NetworkBuilder::pointwise(Op op, int x) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  return push({.op = op, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w});
+  return push({.op = op, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w}, filling(x));
 }
 
 int NetworkBuilder::relu(int x) { return pointwise(Op::relu, x); }
@@ -84,17 +92,19 @@ int NetworkBuilder::activation(int x) { return activation_ == Activation::silu ?
 
 int NetworkBuilder::add(int a, int b) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(a)];
-  return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w});
+  return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w}, filling(a));
 }
 
-int NetworkBuilder::pool(int x) { return push({.op = Op::pool, .inputs = {x}, .c = channels(x)}); }
+int NetworkBuilder::pool(int x) {
+  return push({.op = Op::pool, .inputs = {x}, .c = graph_.nodes[static_cast<std::size_t>(x)].c}, filling(x));
+}
 
 int NetworkBuilder::linear(const std::string& name, int x, int classes) {
   Node node{.op = Op::linear, .inputs = {x}, .c = classes};
-  const int in = channels(x);
-  node.weight = segment(name + ".weight", {classes, in});
-  node.bias = segment(name + ".bias", {classes});
-  return push(std::move(node));
+  const int in = graph_.nodes[static_cast<std::size_t>(x)].c;
+  node.weight = segment(name + ".weight", {classes, in}, 0, filling(x));
+  node.bias = segment(name + ".bias", {classes}, 0, 0);
+  return push(std::move(node), 0);
 }
 
 }  // namespace dat

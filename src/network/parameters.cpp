@@ -33,31 +33,49 @@ void assign_layers(Parameters& parameters, Granularity granularity) {
   }
 }
 
+std::vector<int> Segment::file_shape() const {
+  std::vector<int> result = shape;
+  if (!result.empty()) result[0] -= filling_out;
+  if (result.size() > 1) result[1] -= filling_in;
+  return result;
+}
+
+std::int64_t Segment::file_size() const {
+  std::int64_t count = 1;
+  for (const int extent : file_shape()) count *= extent;
+  return count;
+}
+
+std::int64_t file_size(const std::vector<Segment>& segments) {
+  std::int64_t count = 0;
+  for (const Segment& segment : segments) count += segment.file_size();
+  return count;
+}
+
 namespace {
 
-/// `rows` matrices [height][width] -> [width][height].
-void transpose(const float* from, float* to, std::int64_t rows, std::int64_t height, std::int64_t width) {
-  for (std::int64_t row = 0; row < rows; ++row, from += height * width, to += height * width)
-    for (std::int64_t y = 0; y < height; ++y)
-      for (std::int64_t x = 0; x < width; ++x) to[x * height + y] = from[y * width + x];
+/// Calls with the element's place in a file, and in memory.
+template <class F>
+void each_element(const Segment& segment, const F& element) {
+  const std::vector<int> file = segment.file_shape();
+  const std::int64_t outputs = file[0], inputs = file.size() > 1 ? file[1] : 1;
+  const std::int64_t pixels = outputs * inputs > 0 ? segment.file_size() / (outputs * inputs) : 0;
+  const std::int64_t row = inputs + segment.filling_in;
+  for (std::int64_t o = 0; o < outputs; ++o)
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
+      for (std::int64_t i = 0; i < inputs; ++i)
+        element((o * inputs + i) * pixels + pixel, (o * pixels + pixel) * row + i);
 }
 
 }  // namespace
 
 void to_memory_order(const Segment& segment, const float* file, float* memory) {
-  const auto& s = segment.shape;
-  if (s.size() == 4)
-    transpose(file, memory, s[0], s[1], std::int64_t{s[2]} * s[3]);
-  else
-    std::copy_n(file, segment.size, memory);
+  std::fill_n(memory, segment.size, 0.0F);
+  each_element(segment, [&](std::int64_t from, std::int64_t to) { memory[to] = file[from]; });
 }
 
 void to_file_order(const Segment& segment, const float* memory, float* file) {
-  const auto& s = segment.shape;
-  if (s.size() == 4)
-    transpose(memory, file, s[0], std::int64_t{s[2]} * s[3], s[1]);
-  else
-    std::copy_n(memory, segment.size, file);
+  each_element(segment, [&](std::int64_t to, std::int64_t from) { file[to] = memory[from]; });
 }
 
 ChunkTable::ChunkTable(Backend& backend, const Parameters& parameters)

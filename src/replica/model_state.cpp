@@ -12,7 +12,8 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::vector<std::int64_t> shape_of(const Segment& segment) {
-  return {segment.shape.begin(), segment.shape.end()};
+  const std::vector<int> shape = segment.file_shape();
+  return {shape.begin(), shape.end()};
 }
 
 [[nodiscard]] bool has_array(const Checkpoint& checkpoint, const std::string& group, const std::string& ending) {
@@ -67,11 +68,11 @@ void save_statistics(const Model& model, const std::string& group, const std::ve
   for (const Norm& norm : model.graph.norms) {
     const auto slice = [&](std::int64_t begin) {
       const auto first = from.begin() + begin + norm.begin;
-      return std::vector<float>(first, first + norm.channels);
+      return std::vector<float>(first, first + norm.file_channels());
     };
     const std::string name = group + "/" + norm.name;
-    checkpoint.arrays.push_back({name + ".running_mean", {norm.channels}, slice(0)});
-    checkpoint.arrays.push_back({name + ".running_var", {norm.channels}, slice(model.graph.statistics)});
+    checkpoint.arrays.push_back({name + ".running_mean", {norm.file_channels()}, slice(0)});
+    checkpoint.arrays.push_back({name + ".running_var", {norm.file_channels()}, slice(model.graph.statistics)});
   }
 }
 
@@ -79,7 +80,7 @@ std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::stri
   std::vector<float> all(2 * static_cast<std::size_t>(model.graph.statistics));
   for (const Norm& norm : model.graph.norms) {
     const auto load = [&](const char* name, std::int64_t begin) {
-      const auto& values = finite(checkpoint, group + "/" + norm.name + name, {norm.channels});
+      const auto& values = finite(checkpoint, group + "/" + norm.name + name, {norm.file_channels()});
       std::copy(values.begin(), values.end(), all.begin() + begin + norm.begin);
     };
     load(".running_mean", 0);

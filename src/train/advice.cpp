@@ -36,14 +36,17 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
                   "step: raise --lr");
   if (options.attack == "none" || options.alpha == 0) return all;
   const int steps = options.attack == "fgsm" ? 1 : options.attack_steps;
-  const std::string alpha = "--alpha " + radius_text(options.alpha), eps = "--eps " + radius_text(options.eps);
+  const BallNorm norm = norm_from(options.norm);
+  const std::string alpha = "--alpha " + radius_text(options.alpha, norm),
+                    eps = "--eps " + radius_text(options.eps, norm);
   // The slack is for the rounding of the product. A warm start goes on from where the epoch before has ended.
   if (options.alpha > 2 * options.eps * (1 + 1e-9))
     all.push_back(alpha + " is more than the whole width of the ball, twice " + eps +
-                  ": every step of the training's attack ends in a corner; take a smaller one");
+                  ": every step of the training's attack " +
+                  (norm == BallNorm::linf ? "ends in a corner" : "leaves it") + "; take a smaller one");
   else if (options.warm_start == 0 && steps * options.alpha < options.eps * (1 - 1e-9))
     all.push_back("the training's attack moves by " + std::to_string(steps) + " * " + alpha.substr(8) + " = " +
-                  radius_text(steps * options.alpha) + " at most, less than " + eps +
+                  radius_text(steps * options.alpha, norm) + " at most, less than " + eps +
                   ": the network trains against a weak attack; raise --alpha or --attack-steps");
   return all;
 }

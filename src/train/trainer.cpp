@@ -13,7 +13,8 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
-  return attacks().at(options.attack)({.eps = options.eps,
+  return attacks().at(options.attack)({.norm = norm_from(options.norm),
+                                       .eps = options.eps,
                                        .alpha = options.alpha,
                                        .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
                                        .stop = options.attack_stop,
@@ -23,6 +24,7 @@ namespace {
 
 [[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
   return {.attacks = options.eval,
+          .norm = norm_from(options.eval_norm == "auto" ? options.norm : options.eval_norm),
           .eps = options.eval_eps > 0 ? options.eval_eps : options.eps,
           .alpha = options.eval_alpha,
           .steps = options.eval_attack_steps,

@@ -60,7 +60,7 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
   backend_.copy_to_device(device_places_, places_.data(), static_cast<std::size_t>(n) * sizeof(std::int64_t));
   objective.start = nullptr;
-  start(objective, options_.eps);
+  start(objective, BallNorm::linf, options_.eps);
   const Layout& layout = objective.layout;
   each(objective.device, std::int64_t{n} * layout.h * layout.w,
        kernels::Recall{on_device_, device_places_, crops, objective.clean, objective.eta, layout, eps_});

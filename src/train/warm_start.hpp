@@ -17,7 +17,7 @@ struct WarmStartOptions {
   Layout layout;                 ///< of images on the device
   int micro_batch = 1;           ///< most samples of one attack
   bool repeats = false;          ///< an epoch may have samples any number of times
-  double eps = 0;                ///< radius of the attack
+  double eps = 0;                ///< radius of the attack, in L-infinity
   int rounds = 0;                ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
   std::int64_t reset_steps = 1;  ///< at multiples of it everything is forgotten: those attacks start at random
 };

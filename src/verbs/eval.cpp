@@ -76,6 +76,8 @@ struct Setting {
   std::unique_ptr<Replica> replica;
   std::unique_ptr<Evaluator> evaluator;
   std::unique_ptr<SequenceEvaluator> sequence_evaluator;
+  std::vector<std::string> network_warnings;  ///< on rank 0, where a sequence has been run
+  BallNorm norm = BallNorm::linf;
   double eps = 0;
   std::int64_t step = 0;
   std::string weights = "raw";  ///< as in records
@@ -102,6 +104,10 @@ struct Setting {
                                : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
   s.data = first_of(open_split(wanted, options.split), options.limit);
+  const std::int64_t unlabelled = unlabelled_images(*s.data);
+  require(unlabelled == 0, ExitCode::usage, unlabelled, " of the ", s.data->size(), " ", images_text(options.split),
+          " have no label (-1), so that nobody knows whether they are classified right; take --split test, or --data "
+          "with labels");
   s.classes = classes_of(checkpoint, path);
   const DatasetInfo& info = s.data->info();
   require_same_classes(info, s.classes, path);
@@ -111,7 +117,13 @@ struct Setting {
   s.step = checkpoint.integers["step"];
   const std::string& toml = checkpoint.texts["config_toml"];
   s.training = sha256_hex(toml.data(), toml.size());
+  const std::string norm = options.norm == "auto" ? trained.norm : options.norm;
+  require(options.eps > 0 || norm == trained.norm, ExitCode::usage, "--norm ", norm, " is not that of the training, ",
+          trained.norm, ", whose eps says nothing there; give --eps");
+  s.norm = norm_from(norm);
   s.eps = options.eps > 0 ? options.eps : trained.eps;
+  require_in_range("--eps", s.norm, s.eps);
+  require_in_range("--alpha", s.norm, options.alpha);
   std::vector<std::string> single;
   for (const std::string& word : options.eval)
     if (names_sequence(word))
@@ -119,6 +131,7 @@ struct Setting {
     else
       single.push_back(word);
   s.attacks = std::make_unique<EvaluationAttacks>(EvaluationOptions{.attacks = single,
+                                                                    .norm = s.norm,
                                                                     .eps = s.eps,
                                                                     .alpha = options.alpha,
                                                                     .steps = options.attack_steps,
@@ -133,7 +146,7 @@ struct Setting {
     require_f32(*s.sequence, gpu, options.math);
     pass = sequence_micro_batch(gpu);
     batch = (batch + pass - 1) / pass * pass;
-    s.sequence_attacks = std::make_unique<SequenceAttacks>(*s.sequence, s.eps, options.alpha, s.classes.count);
+    s.sequence_attacks = std::make_unique<SequenceAttacks>(*s.sequence, s.norm, s.eps, options.alpha, s.classes.count);
     scratch_images = std::max(scratch_images, s.sequence_attacks->scratch_images());
   }
   DatasetInfo images = info;
@@ -217,12 +230,11 @@ class Progress {
 
 /// What a sequence has found out, by attack; what it has found out about each image is in `per_image`.
 [[nodiscard]] Json json_of(const Setting& s, const SequenceResult& result, Json& per_image) {
-  Json all = {{"name", s.sequence->name},
-              {"title", s.sequence->title},
-              {"eps", s.eps},
-              {"accuracy", result.accuracy()},
-              {"notices", s.sequence_attacks->notices()}};
+  Json all = {{"name", s.sequence->name},      {"title", s.sequence->title},
+              {"norm", name_of(s.norm)},       {"eps", s.eps},
+              {"accuracy", result.accuracy()}, {"notices", s.sequence_attacks->notices()}};
   if (!s.sequence->remark.empty()) all["notices"].push_back(s.sequence->remark);
+  for (const std::string& warning : s.network_warnings) all["notices"].push_back(warning);
   for (const SequenceResult::Row& row : result.rows)
     all["attacks"].push_back({{"name", row.attack},
                               {"runs", row.runs},
@@ -275,6 +287,7 @@ class Progress {
     all["attacks"].push_back({{"name", r.attack},
                               {"steps", r.attack_steps},
                               {"restarts", r.restarts},
+                              {"norm", r.norm},
                               {"eps", r.eps},
                               {"alpha", r.alpha},
                               {"accuracy", r.adv_acc},
@@ -355,6 +368,7 @@ struct SequenceFolder {
   for (const auto& fact :
        Facts{{"sequence", s.sequence->name},
              {"its runs", members},
+             {"norm", name_of(s.norm)},
              {"eps", exact(s.eps)},
              {"alpha", exact(options.alpha)},
              {"seed", std::to_string(options.seed)},
@@ -402,8 +416,8 @@ struct SequenceFolder {
   together(world, [&] { run.found = read_journal(found); });
   if (world.root()) {
     std::vector<std::int32_t> labels;
-    for (const std::string& warning : network_warnings(s.sequence_evaluator->logits_of_first(5, labels), labels))
-      std::cerr << "dat_hpc: warning: " + warning + "\n";
+    s.network_warnings = network_warnings(s.sequence_evaluator->logits_of_first(5, labels), labels);
+    for (const std::string& warning : s.network_warnings) std::cerr << "dat_hpc: warning: " + warning + "\n";
     for (const std::string& notice : s.sequence_attacks->notices()) std::cerr << "dat_hpc: " + notice + "\n";
     if (!s.sequence->remark.empty()) std::cerr << "dat_hpc: " + s.sequence->name + ": " + s.sequence->remark + "\n";
     if (!options.quiet && !run.found.empty())
@@ -427,7 +441,7 @@ struct SequenceFolder {
   std::snprintf(line, sizeof line, "  %-8s accuracy %.4f", s.sequence->name.c_str(), result.accuracy());
   std::string text = line;
   if (!s.sequence->title.empty()) text += "  " + s.sequence->title;
-  text += "  (eps " + radius_text(s.eps) + ")\n";
+  text += "  (" + ball_text(s.norm, s.eps) + ")\n";
   std::snprintf(line, sizeof line, "    %-10s %5s %8s %8s %9s %10s\n", "attack", "runs", "images", "broken", "accuracy",
                 "seconds");
   text += line;
@@ -480,9 +494,9 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
     const std::string provenance = provenance_json(hosts, argc, argv, s.replica->backend().description());
     if (folder != nullptr) {
       const FileFacts about = {
-          {"sequence", s.sequence->name},         {"title", s.sequence->title},       {"eps", exact(s.eps)},
-          {"seed", std::to_string(options.seed)}, {"checkpoint", options.checkpoint}, {"split", options.split},
-          {"alarms", alarms_text(alarms)},        {"provenance", provenance}};
+          {"sequence", s.sequence->name}, {"title", s.sequence->title},           {"norm", name_of(s.norm)},
+          {"eps", exact(s.eps)},          {"seed", std::to_string(options.seed)}, {"checkpoint", options.checkpoint},
+          {"split", options.split},       {"alarms", alarms_text(alarms)},        {"provenance", provenance}};
       if (folder->adversarial) folder->adversarial->finish(*sequence, about);
       write_sequence_results(folder->path + "/results.h5", *s.data, *sequence, about);
     }
@@ -510,9 +524,10 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   for (const EvaluationRecord& r : records) {
     std::snprintf(line, sizeof line, "  %-8s accuracy %.4f  loss %.4f", r.attack.c_str(), r.adv_acc, r.adv_loss);
     text << line;
-    if (r.attack_steps > 0)
-      text << "  (eps " << radius_text(r.eps) << (options.eps > 0 ? "" : " as in the training") << ", alpha "
-           << radius_text(r.alpha) << ", " << r.restarts << (r.restarts == 1 ? " restart)" : " restarts)");
+    if (r.attack != "none")
+      text << "  (" << ball_text(s.norm, r.eps) << (options.eps > 0 ? "" : " as in the training")
+           << (r.alpha > 0 ? ", alpha " + radius_text(r.alpha, s.norm) : "") << ", " << r.restarts
+           << (r.restarts == 1 ? " restart)" : " restarts)");
     text << "\n";
     last << " " << r.attack << "_acc=" << r.adv_acc;
     valid = valid && std::isfinite(r.adv_loss);

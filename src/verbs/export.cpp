@@ -51,7 +51,8 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
                     {"classes", std::to_string(network.classes)},
                     {"channels", std::to_string(network.channels)},
                     {"image_size", std::to_string(network.size)},
-                    {"eps", radius_text(trained.eps)},
+                    {"norm", trained.norm},
+                    {"eps", radius_text(trained.eps, norm_from(trained.norm))},
                     {"weights", average ? "average" : "raw"},
                     {"step", std::to_string(checkpoint.integers["step"])},
                     {"weights_hash", hash},
@@ -68,6 +69,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
           options.out, graph, state,
           {.architecture = architecture,
            .dataset = classes == kCifar10 ? "cifar10" : "",
+           .norm = norm_from(trained.norm),
            .eps = trained.eps,
            .additional_data =
                checkpoint.texts.contains("imported_from") ? std::nullopt : std::optional(trained.data.size() > 1),

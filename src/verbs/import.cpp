@@ -13,6 +13,7 @@
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/norm.hpp"
 #include "dat/provenance.hpp"
 #include "exchange/state_dict.hpp"
 #include "verbs/ranks.hpp"
@@ -59,7 +60,7 @@ struct Source {
     };
     take("network", "\"");
     take("width", "");
-    for (const char* key : {"activation", "normalize", "eps"}) take(key, "\"");
+    for (const char* key : {"activation", "normalize", "norm", "eps"}) take(key, "\"");
     if (const std::string size = said("image_size"); !size.empty()) {
       const char* const end = size.data() + size.size();
       const auto [last, error] = std::from_chars(size.data(), end, source.size);
@@ -131,7 +132,12 @@ void check_values(const StateDict& state, const std::string& file) {
   if (options.width > 0 || !named) trained.width = options.width > 0 ? options.width : default_width(trained.network);
   if (options.activation != "auto") trained.activation = options.activation;
   if (options.normalize != "auto") trained.normalize = options.normalize;
+  require(options.eps > 0 || options.norm == "auto" || options.norm == trained.norm, ExitCode::usage, "--norm ",
+          options.norm, " needs the radius of its ball; give --eps");
+  if (options.norm != "auto") trained.norm = options.norm;
   if (options.eps > 0) trained.eps = options.eps;
+  require_in_range("--eps", norm_from(trained.norm), trained.eps);
+  trained.eval_norm = trained.norm;
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = 32;
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,

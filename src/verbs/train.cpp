@@ -161,7 +161,7 @@ void Run::plan() {
   together(world_, [&] {
     trainer_ = std::make_unique<Trainer>(*ranks_, options_);
     facts = {{"device", trainer_->replica().backend().arithmetic()},
-             {"number of parameters", std::to_string(trainer_->model().parameters.size)},
+             {"number of parameters", std::to_string(file_size(trainer_->model().parameters.segments))},
              {"hash of the training images", hash_to_compare(world_, *trainer_->splits().train)},
              {"hash of the test images", hash_to_compare(world_, *trainer_->splits().test)}};
   });
@@ -220,7 +220,7 @@ void Run::open_report() {
     for (const std::string& line : advice(options_, plan.batch, choose_threads(0, world_.node_size())))
       report_->warning(line);
     std::ostringstream line;
-    line << options_.network << " width " << options_.width << ", " << parameters.size << " parameters, "
+    line << options_.network << " width " << options_.width << ", " << file_size(parameters.segments) << " parameters, "
          << world_.size() << (world_.size() == 1 ? " rank, " : " ranks, ") << device << "; "
          << sizes_text(trainer_->splits())
          << (options_.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");

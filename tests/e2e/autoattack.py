@@ -228,6 +228,60 @@ class Sequence(common.TestCase):
         self.assertRegex(ended.text, "Square beats APGD: not tested; zero gradients: no; more steps of PGD: ")
         self.assertRegex(ended.final, r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
 
+    def test_l2(self):
+        """Another norm than the training's: the same flags on any number of ranks; what is left is in the ball, and is
+        misclassified by a network in NumPy."""
+        images, eps = 24, 0.3
+        l2 = {"eval_norm": "l2", "eps": eps, "limit": images, "words": "aa-quick"}
+        ended = self.evaluate("l2", "--save-adversarial", ranks=2, **l2)
+        self.assertIn(f"(l2 eps {eps})", ended.text)
+        self.evaluate("alone", batch=16, **l2)
+        whole = told("l2")
+        self.assertEqual(told("alone"), whole)
+        self.assertEqual((whole["sequence"]["norm"], whole["sequence"]["eps"]), ("l2", eps))
+        each, tables = whole["per_image"], common.datasets("l2/adversarial.h5")
+        with h5py.File("l2/results.h5") as file:
+            self.assertEqual(file.attrs["norm"], "l2")
+        with h5py.File("set.h5") as file:
+            clean, labels = file["test/images"][:images].astype(np.float32), file["test/labels"][:images]
+        clean /= np.float32(255)
+        attacked, broken = tables["images"], np.array(each["run"]) > 0
+        self.assertTrue(attacked.min() >= 0 and attacked.max() <= 1)
+        distance = np.sqrt((np.square(attacked.astype(float) - clean)).reshape(images, -1).sum(1))
+        self.assertLessEqual(distance.max(), eps * (1 + 1e-6))
+        np.testing.assert_allclose(distance, each["distance"], atol=1e-7)
+        np.testing.assert_array_equal(attacked[~broken], clean[~broken])
+        self.assertTrue(0 < broken.sum() < images)  # it would say nothing of none, or all
+        classes, sure = sure_classes(logits_of(attacked, common.checkpoints("run")[-1]))
+        self.assertTrue((classes != labels)[broken & sure].all())
+        # Pixels are far from alike: it is not the other ball.
+        largest = np.abs(attacked - clean).reshape(images, -1).max(1)[broken]
+        self.assertGreater(np.median(largest / (eps / np.sqrt(clean[0].size))), 1.5)
+
+        ended = self.evaluate("others", **{**l2, "words": "fab-t+square", "limit": 6})
+        self.assertRegex(ended.text, r"fab-t\+square +accuracy .*\(l2 eps 0.3\)")
+        ended = common.run(*options("pgd4", eval_norm="l2", eps=eps, out="single.json"))
+        self.assertRegex(ended.text, r"pgd4 +accuracy .*\(l2 eps 0.3, alpha 0.1875, 8 restarts\)")
+
+        def refuse(pattern, **changes):
+            self.refuse(2, pattern, *options("aa-quick", **{"limit": images, "out": "l2", **changes}), ranks=0)
+
+        refuse("norm is l2 there and linf here", eps=eps)
+        refuse("eps is 0.299.* there and 0.25 here", eval_norm="l2", eps=0.25)
+        refuse("is not that of the training, linf, whose eps says nothing there; give --eps", eval_norm="l2", eps=None)
+
+    def test_images_without_labels_are_refused(self):
+        """Nobody knows whether they are classified right."""
+        with h5py.File("set.h5") as source, h5py.File("part.h5", "w") as file:
+            for name in "train", "test":
+                file[f"{name}/images"], labels = source[f"{name}/images"][()], source[f"{name}/labels"][()].astype(np.int64)
+                labels[3:5] = -1 if name == "train" else labels[3:5]
+                file[f"{name}/labels"] = labels
+        for words in "pgd2", "none+fgsm":
+            self.refuse(2, "2 of the [0-9]+ training images have no label", *options(words, data="part.h5", split="train", limit=None))
+        ended = common.run(*options("pgd2", data="part.h5"))
+        self.assertEqual(ended.code, 0, ended.text)
+
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
         texts = [ended.text]

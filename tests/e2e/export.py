@@ -24,9 +24,10 @@ PROBE = os.environ.get("DAT_PROBE", os.path.join(os.path.dirname(common.PROGRAM)
 PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", os.path.join(HERE, "../../build/python"))
 sys.path.append(PACKAGES)
 
-TRAIN = ["--width", 16, "--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-steps", 1, "--eval-every",
+TRAIN = ["--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-steps", 1, "--eval-every",
          0, "--eval", "pgd1", "--max-steps", 2, "--lambda", 0, "--quiet", "--data", "set.h5"]
-NETWORKS = {"small_cnn": {}, "preact_resnet18": {}, "resnet18": {}, "wrn16_4": {"activation": "silu", "normalize": "cifar10"}}
+NETWORKS = {"small_cnn": {"width": 20}, "preact_resnet18": {"width": 16}, "resnet18": {"width": 16},
+            "wrn16_4": {"width": 16, "activation": "silu", "normalize": "cifar10"}}
 SIZE, IMAGES = 16, 12
 WIDTH = ["--width", 16]  # of small_cnn
 
@@ -188,7 +189,7 @@ class Case(common.TestCase):
     def logits(self, network, checkpoint):
         """Those of the program, by dat_probe."""
         with h5py.File("probe_in.h5", "w") as file:
-            for name, value in {"network": network, "batch": IMAGES, "classes": 5, "size": SIZE, "steps": 1, "width": 16,
+            for name, value in {"network": network, "batch": IMAGES, "classes": 5, "size": SIZE, "steps": 1,
                                 "eps": 0.03, "alpha": 0.01, "lambda": 0.0, **NETWORKS[network]}.items():
                 file.attrs[name] = value
             for name, values in arrays_of(checkpoint).items():
@@ -231,12 +232,12 @@ class Export(Case):
                 self.assertGreater(np.abs(own).max(), 1e-2)
                 for kind in "safetensors", "onnx", "robustbench":
                     text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}")
-                    self.assertRegex(text, f"{network}, width 16.*, 5 classes, images of 16x16x3, step 2")
+                    self.assertRegex(text, f"{network}, width {NETWORKS[network]['width']}.*, 5 classes, images of 16x16x3, step 2")
 
                 tensors, metadata = read_safetensors(f"{network}.safetensors")
                 self.assertEqual(bits(tensors), bits(arrays_of(checkpoint)))
                 self.assertEqual((metadata["format"], metadata["network"], metadata["width"], metadata["step"], metadata["eps"]),
-                                 ("pt", network, "16", "2", "8/255"))
+                                 ("pt", network, str(NETWORKS[network]["width"]), "2", "8/255"))
                 with h5py.File(checkpoint) as file:
                     batches = file["state"].attrs["batches_tracked"]
                 self.assertGreater(batches, 0)

@@ -24,12 +24,13 @@ constexpr double kEps = 0.03;
 /// Random images, most of which have the label that the network gives them.
 class Given final : public Dataset {
  public:
-  Given() : info_{8, 3, 10, numbered_classes(10)}, labels(kImages, 0) {
+  explicit Given(std::int64_t images)
+      : info_{8, 3, 10, numbered_classes(10)}, labels(static_cast<std::size_t>(images), 0) {
     for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
       pixels_.push_back(static_cast<std::uint8_t>(value));
   }
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return kImages; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels); }
   [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     std::copy_n(pixels_.begin() + index * 192, 192, pixels);
@@ -45,8 +46,9 @@ class Given final : public Dataset {
 
 /// The network, and a sequence for it.
 struct Case {
-  Case(Communicator& ranks, const Given& set, const std::string& words, int capacity)
-      : attacks(read_attack_sequence(words, 3, 2), kEps, 0, 10),
+  Case(Communicator& ranks, const Given& set, const std::string& words, int capacity, double eps = kEps,
+       int restarts = 2)
+      : attacks(read_attack_sequence(words, 3, restarts), BallNorm::linf, eps, 0, 10),
         replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
                  .network = "small_cnn",
                  .width = 16,
@@ -74,8 +76,8 @@ struct Case {
 };
 
 /// Each rank labels by itself: the network's own classes, but for every ninth image.
-[[nodiscard]] Given labelled() {
-  Given set;
+[[nodiscard]] Given labelled(std::int64_t images = kImages) {
+  Given set(images);
   const auto alone = Communicator::single();
   Case clean(*alone, set, "none+fgsm", kPass);
   std::vector<std::int32_t> ignored;
@@ -114,6 +116,17 @@ TEST_CASE("The flags of a sequence do not depend on the number of ranks or on th
   CHECK(reference.rows[1].runs == 2);
   for (const int capacity : {kPass, 3 * kPass, 12 * kPass})
     check_equal(Case(world(), set, kWords, capacity).run(), reference);
+}
+
+TEST_CASE("Nor do those of attacks that search, and leave out images that are broken", "[sequence]") {
+  const Given set = labelled(14);
+  const auto alone = Communicator::single();
+  constexpr double kLittle = 0.015;
+  const SequenceResult reference = Case(*alone, set, "apgd-ce+fab-t+square", kPass, kLittle, 1).run();
+  CHECK(reference.rows[1].broken > 2);
+  CHECK(reference.rows[3].images > 2);
+  // All images at once: as some are broken, the others move together.
+  check_equal(Case(world(), set, "apgd-ce+fab-t+square", 4 * kPass, kLittle, 1).run(), reference);
 }
 
 TEST_CASE("An image is robust where every attack alone leaves it right, and the first that does not is named",

@@ -32,4 +32,11 @@ def uniforms(seed, purpose, time, number, count):
     return uniform(words(seed, purpose, time, number, np.arange((count + 3) // 4)).T.ravel()[:count])
 
 
+def normals(seed, purpose, time, number, count):
+    """`count` normal numbers by Box and Muller: of words 0 and 1 of each index two, cosine first, then of words 2 and 3."""
+    u = uniforms(seed, purpose, time, number, -(-count // 4) * 4)
+    radius, angle = np.sqrt(-2 * np.log(u[0::2] + 2.0**-24)), 2 * np.pi * u[1::2]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()[:count]
+
+
 assert [int(word) for word in philox([0] * 4, [0] * 2)] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional as F
 
 import codecs_of_gradients
-from random_numbers import uniform, uniforms, words
+from random_numbers import normals, uniform, uniforms, words
 
 torch.set_default_dtype(torch.float64)
 
@@ -233,8 +233,11 @@ class Config:
 def automatic(config, layers):
     """What the help says of options that are not given."""
     attack, optimizer, eps = config["attack"], config["optimizer"], config["eps"]
-    one_step = 1.25 * eps if attack == "fgsm" else 2 / 255
+    one_step = 1.25 * eps if attack == "fgsm" else 2.5 * eps / config["attack-steps"] if config["norm"] == "l2" else 2 / 255
     kinds = {name.rstrip("0123456789") for name in config["eval"]}
+    radius = config["eval-eps"]
+    of_evaluations = {2.5 * radius / int(name[3:]) if config["eval-norm"] == "l2" else radius / 4
+                      for name in config["eval"] if name.startswith("pgd")}
     loss = config["loss"]
     return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" else 0,
             "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5}[loss], "label-smoothing": 0,
@@ -242,7 +245,8 @@ def automatic(config, layers):
             "awp-gamma": 0, "awp-from": 0, "awp": "global",
             "attack-bn": "train" if attack == "fgsm" and loss in ("cross_entropy", "mart") else "eval",
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
-            "eval-eps": eps, "eval-alpha": "auto" if "fgsm" in kinds else eps / 4,
+            "norm": "linf", "eval-norm": config["norm"], "eval-eps": eps,
+            "eval-alpha": "auto" if "fgsm" in kinds or len(of_evaluations) > 1 else max(of_evaluations, default=eps / 4),
             "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "clamp-low": 0, "clamp-high": 10,
             "nesterov": False, "beta1": .9, "beta2": .999, "epsilon": 1e-6, "bias-correction": False,
             "trust-coefficient": 1e-3, "clip-norm": 0,
@@ -323,6 +327,7 @@ class Attack:
     alpha: float
     steps: int = 1
     stop: int = None  # of PGD: an image takes at most so many steps while it is misclassified
+    norm: str = "linf"
 
 
 ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lars_sgd": ["momentum"], "lamb": ["m", "v"]}
@@ -376,7 +381,7 @@ class Reference:
         name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
         self.batch_statistics = config["attack-bn"] == "train"
         self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
-                             None if config["attack-stop"] == "off" else config["attack-stop"])
+                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"])
         self.budget = config["budget"]
         self.steps = (config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
         if config["max-steps"] > 0:
@@ -525,21 +530,32 @@ class Reference:
 
     # Attacks.
 
-    def random_start(self, purpose, time, samples, shape, eps):
+    def numbers(self, of, purpose, time, samples, shape):
+        """Random ones, uniform or normal, of each sample's own counters."""
         count = int(np.prod(shape[1:]))
-        u = np.stack([uniforms(self.seed, purpose, time, int(sample), count) for sample in samples])
-        return torch.from_numpy(((2 * u - 1) * eps).reshape(shape))
+        return torch.from_numpy(np.stack([of(self.seed, purpose, time, int(sample), count)
+                                          for sample in samples]).reshape(shape))
 
-    def training_start(self, time, samples, shape):
-        """Where the attack of the training starts: in the ball, or normal by Box and Muller, of pairs of words."""
+    def random_start(self, purpose, time, samples, x, attack):
+        """In the ball: each pixel in [-eps, eps], or at the distance eps in L2, inside the box."""
+        if attack.norm == "l2":
+            z = self.numbers(normals, purpose, time, samples, x.shape)
+            return (x + attack.eps * self.normalized(z)).clamp(0, 1) - x
+        return (2 * self.numbers(uniforms, purpose, time, samples, x.shape) - 1) * attack.eps
+
+    def training_start(self, time, samples, x):
+        """Where the attack of the training starts: in the ball, or normal beside the image."""
         if self.config["attack-start"] == "uniform":
-            return self.random_start(ATTACK_START, time, samples, shape, self.eps)
-        count = int(np.prod(shape[1:]))
-        u = np.stack([uniforms(self.seed, ATTACK_START, time, int(sample), -(-count // 4) * 4) for sample in samples])
-        first, second = u[:, 0::2], u[:, 1::2]
-        radius = np.sqrt(-2 * np.log(first + 2.0**-24))
-        pairs = np.stack([radius * np.cos(2 * np.pi * second), radius * np.sin(2 * np.pi * second)], axis=2)
-        return torch.from_numpy(.001 * pairs.reshape(len(u), -1)[:, :count].reshape(shape))
+            return self.random_start(ATTACK_START, time, samples, x, self.attack)
+        return .001 * self.numbers(normals, ATTACK_START, time, samples, x.shape)
+
+    @staticmethod
+    def norms(of):
+        return of.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1)
+
+    @staticmethod
+    def normalized(of):
+        return of / (Reference.norms(of) + 1e-12)
 
     @staticmethod
     def divergence(clean, attacked):
@@ -595,6 +611,10 @@ class Reference:
 
     @staticmethod
     def pgd_step(of, x, eta, gradient, rounding):
+        if of.norm == "l2":  # the ball first, then the box
+            eta = eta + of.alpha * Reference.normalized(gradient)
+            eta = Reference.normalized(eta) * Reference.norms(eta).clamp(max=of.eps)
+            return rounding.number((x + eta).clamp(0, 1) - x)
         z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
         return rounding.number((z - x).clamp(-of.eps, of.eps))
 
@@ -621,8 +641,11 @@ class Reference:
             return x, torch.zeros_like(x), 0, []
         if of.name == "fgsm":
             g, _ = gradient((x + eta).clamp(0, 1), labels)
-            moved = rounding.decide(((x + eta >= 0) & (x + eta <= 1)) * g.sign())
-            eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
+            if of.norm == "l2":
+                eta = self.pgd_step(of, x, eta, g, rounding)
+            else:
+                moved = rounding.decide(((x + eta >= 0) & (x + eta <= 1)) * g.sign())
+                eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
             passes = whole
         elif of.stop is None:
             for _ in range(of.steps):
@@ -946,7 +969,7 @@ class Reference:
                 y, column, inside = crops
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
-                eta, attack = self.training_start(epoch, ids, x.shape), self.attack
+                eta, attack = self.training_start(epoch, ids, x), self.attack
                 if m == 0 and state.begun is not None:
                     eta, attack = state.begun[rank], dataclasses.replace(attack, steps=attack.steps - stale)
                     attack_passes += stale * self.micro_batch
@@ -988,7 +1011,7 @@ class Reference:
                 y, column, inside = self.crops(ids, epoch)
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
-                eta = self.training_start(epoch, ids, x.shape)
+                eta = self.training_start(epoch, ids, x)
                 net = Net(rounding, state.parameters, state.running[rank], False)
                 begun.append(self.perturb(dataclasses.replace(self.attack, steps=stale), net, x,
                                           torch.from_numpy(self.train.labels[ids]), eta, rounding,
@@ -1094,9 +1117,10 @@ class Reference:
         eps, alpha = self.config["eval-eps"], self.config["eval-alpha"]
         kind = name.rstrip("0123456789")
         steps = int(name[len(kind):] or self.config["eval-attack-steps"])
+        norm = self.config["eval-norm"]
         if alpha == "auto":  # each attack its own
-            alpha = 1.25 * eps if kind == "fgsm" else eps / 4
-        return Attack(kind, eps, alpha, steps)
+            alpha = 1.25 * eps if kind == "fgsm" else 2.5 * eps / steps if norm == "l2" else eps / 4
+        return Attack(kind, eps, alpha, steps, norm=norm)
 
     def evaluate(self, state, split, attack, restarts, rounding):
         """Mean loss and accuracy of the images of a split, clean and after PGD from random starts: rank 0's running
@@ -1106,9 +1130,9 @@ class Reference:
         net = Net(rounding, state.parameters, state.running[0], False)
         found = {"clean": [x], "adv": []}
         for restart in range(restarts):
-            eta = self.random_start(EVALUATION_START, restart, range(len(x)), x.shape, attack.eps)
+            eta = self.random_start(EVALUATION_START, restart, range(len(x)), x, attack)
             found["adv"].append(self.perturb(attack, net, x, labels, eta, rounding)[0])
-        record = {"eps": attack.eps, "alpha": attack.alpha, "images": len(x), "restarts": restarts,
+        record = {"norm": attack.norm, "eps": attack.eps, "alpha": attack.alpha, "images": len(x), "restarts": restarts,
                   "attack_steps": 1 if attack.name == "fgsm" else attack.steps}
         for which, starts in found.items():
             with torch.no_grad():

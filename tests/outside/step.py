@@ -67,6 +67,12 @@ TABLE = [
     ("stale attack, two ranks", 2, "5 8", "--stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 "
                                           "--overlap --bucket 700"),
     ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
+    ("l2", 1, STEPS, "--norm l2 --eps 0.5 --eval pgd4 --eval-restarts 2 --optimizer sgd --lr 0.5"),
+    ("l2, batch statistics, two ranks", 2, STEPS, "--norm l2 --eps 0.4 --alpha 0.2 --attack-bn train --batch 4 "
+                                                  "--micro-batch 2 --lambda 1 --eval fgsm,pgd3"),
+    ("l2, fgsm", 1, "4", "--norm l2 --eps 1.5 --attack fgsm --optimizer sgd --lr 0.05 --eval-norm linf --eval-eps 4/255"),
+    ("l2, trades", 1, "4", "--norm l2 --eps 0.5 --loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
+    ("l2, stale attack", 1, "4", "--norm l2 --eps 0.5 --stale-attack 1 --attack-steps 2 --optimizer sgd --lr 0.5"),
     ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
     ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
                                              "--optimizer sgd --lr 0.5"),
@@ -207,6 +213,11 @@ TABLE = [
     ("wrn16_4, SiLU, normalized", 2, "2", "--network wrn16_4 --width 32 --activation silu --data 16.h5 --attack-steps 1 "
                                           "--batch 4 --limit-train 16 --warmup-epochs 0 --granularity block --budget 5 "
                                           "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"),
+    ("a width of 20", 2, STEPS, "--width 20 --batch 4 --lambda 1 --budget 6 --weight-decay 0.05 --awp-gamma 0.01"),
+    ("a width of 3", 1, STEPS, "--width 3 --attack fgsm --optimizer lars --weight-decay 0.05 --average ema --average-bn ema"),
+    # Its first stage has as many channels as the stem, when they are filled up.
+    ("wrn16_4, width 12", 1, "2", "--network wrn16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
+                                  "--warmup-epochs 0 --lambda 1"),
     ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),
     ("resnet18, SiLU", 1, "2", "--network resnet18 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
                                "--limit-train 8 --warmup-epochs 0 --lambda 1"),
