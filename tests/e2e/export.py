@@ -29,7 +29,7 @@ TRAIN = ["--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--a
 NETWORKS = {"small_cnn": {"width": 20}, "preact_resnet18": {"width": 16}, "resnet18": {"width": 16},
             "wrn16_4": {"width": 16, "activation": "silu", "normalize": "cifar10"}}
 SIZE, IMAGES = 16, 12
-WIDTH = ["--width", 16]  # of small_cnn
+WIDTH = ["--width", NETWORKS["small_cnn"]["width"]]
 
 # The issue's bound of logits, which are below 10. Two programs in float32 that add in other orders differ by about
 # 2^-24 sqrt(terms) of them per layer, 1e-6 in all; a wrong epsilon of batch norm or a mirrored kernel changes them by
@@ -343,7 +343,7 @@ class Export(Case):
         with open("radius.json", "w") as file:
             json.dump(told, file)
         export = ["export", checkpoint, "--format", "robustbench", "--out", "no", "--evaluation"]
-        self.refuse(3, r"attacks with eps 4/255 \(aa-standard\), and the network was trained for 8/255", *export, "radius.json")
+        self.refuse(3, r"attacks with eps 4/255 \(aa-standard\), and the network was trained for eps 8/255", *export, "radius.json")
         self.refuse(3, "other images than the test images", *export, "train.json")
         self.refuse(3, "evaluation of other weights", *export, "other.json")
         self.refuse(3, "is no evaluation", *export, "full/network.json")
@@ -411,15 +411,16 @@ class Import(Case):
 
     def test_initialize_repeats_what_the_checkpoint_says(self):
         checkpoint = self.trained("wrn16_4")  # with silu and the normalization of cifar10
+        plain = ["--network", "wrn16_4", "--width", 16]
         for name, other, value in ("activation", ["--normalize", "cifar10"], "silu"), ("normalize", ["--activation", "silu"], "cifar10"):
             default = {"activation": "relu", "normalize": "none"}[name]
             self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {default}; give --{name} {value}", "train",
-                        "--out", "no", *TRAIN, "--network", "wrn16_4", *other, "--initialize", checkpoint)
+                        "--out", "no", *TRAIN, *plain, *other, "--initialize", checkpoint)
         # A file of weights alone does not say.
         with h5py.File("weights.h5", "w") as file:
             for name, values in arrays_of(checkpoint).items():
                 file[name] = values
-        self.train("tuned", *TRAIN, "--network", "wrn16_4", "--initialize", "weights.h5")
+        self.train("tuned", *TRAIN, *plain, "--initialize", "weights.h5")
 
     def test_a_header_of_any_length_is_no_pickle(self):
         checkpoint = self.trained("small_cnn")
@@ -529,8 +530,9 @@ class Import(Case):
         text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5")
         self.assertIn("7 classes (the last layer is new)", text)
         old, new = arrays_of(checkpoint), arrays_of("seven.h5")
-        self.assertEqual(new["linear.weight"].shape, (7, 32))
-        bound = 1 / np.sqrt(32)  # PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in))
+        features = 2 * NETWORKS["small_cnn"]["width"]
+        self.assertEqual(new["linear.weight"].shape, (7, features))
+        bound = 1 / np.sqrt(features)  # PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in))
         for name in "linear.weight", "linear.bias":
             self.assertLessEqual(np.abs(new[name]).max(), bound)
             self.assertGreater(np.abs(new[name]).max(), 0.5 * bound)
