@@ -540,7 +540,7 @@ class Import(Case):
         self.assertEqual(bits(old), bits(new))
         common.synthetic("seven_classes.h5", train=16, test=IMAGES, size=SIZE, classes=7, seed=3)
         options = [word if word != "set.h5" else "seven_classes.h5" for word in TRAIN]
-        self.train("tuned", *options, "--network", "small_cnn", "--initialize", "seven.h5")
+        self.train("tuned", *options, *options_of("small_cnn"), "--initialize", "seven.h5")
 
 
 if __name__ == "__main__":
