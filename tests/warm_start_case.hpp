@@ -65,7 +65,7 @@ class Stage final : public Objective {
   /// Where attacks on what is shown start that know nothing.
   [[nodiscard]] std::vector<float> random_start() {
     start = nullptr;
-    dat::start(*this, kEps);
+    dat::start(*this, BallNorm::linf, kEps);
     return etas();
   }
 
