@@ -119,7 +119,9 @@ namespace {
                         : "batch " + std::to_string(plan.batch) + " each")
        << ", micro-batch " << plan.micro_batch << "\n"
        << "length           " << plan.text() << "\n"
-       << "attack           " << trainer.attack().gradient_evaluations() << " passes forward and back per image"
+       << "attack           "
+       << (options.attack == "none" ? "" : ball_text(norm_from(options.norm), options.eps) + "; ")
+       << trainer.attack().gradient_evaluations() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
        << name_of_messages(reducer.transport()) << megabytes(bytes_per_step(trainer, options, ranks))

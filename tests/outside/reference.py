@@ -349,6 +349,12 @@ class Reference:
         shapes = Shapes()
         self.logits(shapes, torch.zeros(2, self.train.images.shape[3], *self.train.images.shape[1:3]))
         self.shapes, self.norms = {n: tuple(v.shape) for n, v in shapes.parameters.items()}, list(shapes.statistics)
+        # Counted with the channels that fill up sixteens: those of images and classes are as they are.
+        sixteens = lambda channels: -(-channels // 16) * 16
+        first, head = next(iter(n for n, s in self.shapes.items() if len(s) == 4)), ("linear.", "fc.")
+        self.elements = {name: (shape[0] if name.startswith(head) else sixteens(shape[0]))
+                         * (sixteens(shape[1]) if len(shape) > 1 and name != first else int(np.prod(shape[1:2])))
+                         * int(np.prod(shape[2:])) for name, shape in self.shapes.items()}
         layer = {name: layer_of(name, config["granularity"], config["network"]) for name in self.shapes}
         self.layers = list(dict.fromkeys(layer.values()))
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
@@ -1031,7 +1037,7 @@ class Reference:
         for key, value in totals.items():
             over = labelled if key.startswith("acc") else images
             record[key] = value / over if self.two_passes or key.endswith("adv") else None
-        elements = lambda names: sum(int(np.prod(self.shapes[name])) for name in names)
+        elements = lambda names: sum(self.elements[name] for name in names)
         record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale[0] > 0).sum()),
                    "active": "".join("1" if s else "0" for s in scale[0]), "active_elements": elements(local[0])}
         record["weight_gradients"] = self.micro_batches * (2 if self.two_passes else 1) * (2 if perturbs else 1) * sum(
