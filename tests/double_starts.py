@@ -23,7 +23,7 @@ OPTIONS = ("--network small_cnn --width 16 --attack-steps 2 --eval pgd2 --limit-
 def start(program, folder):
     command = ["mpirun", "-np", "2", program, "train", *OPTIONS, "--out", folder]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True,
-                            env=os.environ | own_session(os.path.dirname(folder)))
+                            env=os.environ | own_session())
 
 
 def record(folder):

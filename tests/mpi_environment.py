@@ -2,7 +2,7 @@
 for a shell: eval "$(python3 tests/mpi_environment.py)"
 """
 
-import os
+import functools
 import tempfile
 
 # Waiting ranks must not take the time of working ones; and containers often forbid reading another process's memory, of
@@ -17,11 +17,17 @@ MPI_ENVIRONMENT = {
 }
 
 
-def own_session(folder):
-    """Where one mpirun keeps its files, in `folder`, for its environment: of two that begin or end at the same moment in the
-    one place that Open MPI has for a user, the second may find that it is there, or gone (open-mpi/ompi issue 8510).
+@functools.cache
+def sessions():
+    # What an mpirun removes itself may vanish in between.
+    return tempfile.TemporaryDirectory(prefix="dat-mpirun-", ignore_cleanup_errors=True)
+
+
+def own_session():
+    """Where one mpirun keeps its files, for its environment: of two that begin or end at the same moment in the one place
+    that Open MPI has for a user, the second may find that it is there, or gone (open-mpi/ompi issue 8510).
     """
-    return {"OMPI_MCA_orte_tmpdir_base": tempfile.mkdtemp(prefix="mpirun-", dir=os.path.abspath(folder))}
+    return {"OMPI_MCA_orte_tmpdir_base": tempfile.mkdtemp(dir=sessions().name)}
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Running:
         launcher = ["mpirun", "-np", str(ranks)] if ranks else []
         self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
-                                        env=os.environ | own_session(".") if ranks else None)
+                                        env=os.environ | own_session() if ranks else None)
         self.output.close()
         self.launched = ranks > 0
         self.seen = set()
@@ -212,7 +212,7 @@ class TestCase(unittest.TestCase):
         os.chdir(self.folder)
         # What killed ranks leave behind goes with the folder.
         os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder
-        os.environ.update(own_session(self.folder))
+        os.environ.update(own_session())
 
     def train(self, folder, *arguments, ranks=1):
         """A whole run, that must succeed."""

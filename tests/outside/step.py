@@ -257,7 +257,7 @@ def write_data(path, size, train=40, test=12, channels=3, labelled=True):
 def launch(program, ranks, arguments):
     command = (["mpirun", "-np", str(ranks)] if ranks > 1 else []) + [program] + arguments
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, env=ENVIRONMENT | os.environ | own_session("."), timeout=LIMIT_S)
+                           text=True, env=ENVIRONMENT | os.environ | own_session(), timeout=LIMIT_S)
     if ended.returncode != 0:
         raise Wrong(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")
 
