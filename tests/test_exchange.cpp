@@ -117,8 +117,9 @@ StateDict network_state(const Graph& graph) {
   }
   for (const Norm& norm : graph.norms) {
     for (const char* name : {".running_mean", ".running_var"})
-      state.tensors.push_back(
-          {norm.name + name, {norm.file_channels()}, any_values(static_cast<std::size_t>(norm.file_channels()), ++seed)});
+      state.tensors.push_back({norm.name + name,
+                               {norm.file_channels()},
+                               any_values(static_cast<std::size_t>(norm.file_channels()), ++seed)});
     state.counters[norm.name + ".num_batches_tracked"] = 5;
   }
   return state;

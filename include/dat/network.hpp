@@ -31,7 +31,7 @@ struct Node {
 
 /// A batch norm's place in the arrays of statistics, which hold those of all batch norms one after the other.
 struct Norm {
-  std::string name;  ///< PyTorch's, e.g. "layer1.0.bn1"
+  std::string name;        ///< PyTorch's, e.g. "layer1.0.bn1"
   int channels = 0;        ///< with the filling
   std::int64_t begin = 0;  ///< its first element in such an array
   int filling = 0;         ///< the last channels, which no file holds: see Segment
@@ -91,7 +91,8 @@ class NetworkBuilder {
 
   /// The images, normalized where the options say so.
   [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
-  /// A convolution with a square kernel, padding kernel/2 and no bias. Its result is filled up to a multiple of kChannels.
+  /// A convolution with a square kernel, padding kernel/2 and no bias. Its result is filled up to a multiple of
+  /// kChannels.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride);
   int batch_norm(const std::string& name, int x);
   int relu(int x);

@@ -16,9 +16,9 @@ enum class Granularity : std::uint8_t { tensor, module, block };
 /// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` has
 /// PyTorch's order [out, in, kh, kw], which is also that of files.
 ///
-/// Where a network's channels are no multiple of what devices work on, the last ones of out and in are filling: zeros in
-/// values, gradients and any optimizer's state, which no file holds. They stay zeros, because zeros go into a filling
-/// channel, its gamma is zero, and the weights that read it are.
+/// Where a network's channels are no multiple of what devices work on, the last ones of out and in are filling: zeros
+/// in values, gradients and any optimizer's state, which no file holds. They stay zeros, because zeros go into a
+/// filling channel, its gamma is zero, and the weights that read it are.
 struct Segment {
   std::string name;        ///< PyTorch's name, e.g. "layer1.0.conv1.weight"
   std::vector<int> shape;  ///< PyTorch's shape, with the filling
@@ -55,8 +55,8 @@ struct Parameters {
 /// Numbers the layers of all segments by `granularity` and fills layer_names and layer_sizes.
 void assign_layers(Parameters& parameters, Granularity granularity);
 
-/// PyTorch's [out, in, kh, kw] of file_size() elements to our [out][kh][kw][in] of `size`, and back. In memory the filling
-/// becomes zero; in vectors and matrices there is nothing else to be done.
+/// PyTorch's [out, in, kh, kw] of file_size() elements to our [out][kh][kw][in] of `size`, and back. In memory the
+/// filling becomes zero; in vectors and matrices there is nothing else to be done.
 void to_memory_order(const Segment& segment, const float* file, float* memory);
 void to_file_order(const Segment& segment, const float* memory, float* file);
 

@@ -230,10 +230,11 @@ SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Opti
         first += entry.images.size();
         if (world_.root() && options.entry) options.entry(entry);
         if (world_.root() && options.progress)
-          options.progress({member.name, run + 1, member.runs, before + static_cast<std::int64_t>(first), all,
-                            ledger.right(), ledger.result().rows[m].seconds,
-                            (run + static_cast<double>(before + static_cast<std::int64_t>(first)) / static_cast<double>(all)) /
-                                member.runs});
+          options.progress(
+              {member.name, run + 1, member.runs, before + static_cast<std::int64_t>(first), all, ledger.right(),
+               ledger.result().rows[m].seconds,
+               (run + static_cast<double>(before + static_cast<std::int64_t>(first)) / static_cast<double>(all)) /
+                   member.runs});
       }
     }
   }
@@ -271,7 +272,8 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
             entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", name_of(norm), " ",
             eps, " or of [0, 1]: this is an error of the program; report it");
   }
-  if (options.images_wanted && member.first_stage > 0) hand_over_broken(static_cast<int>(mine), static_cast<int>(share), options);
+  if (options.images_wanted && member.first_stage > 0)
+    hand_over_broken(static_cast<int>(mine), static_cast<int>(share), options);
   return entry;
 }
 

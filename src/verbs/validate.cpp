@@ -107,8 +107,8 @@ namespace {
   text << "network          " << options.network << ", width " << options.width
        << (options.activation == "relu" ? "" : ", " + options.activation)
        << (options.normalize == "none" ? "" : ", images normalized (" + options.normalize + ")") << "\n"
-       << "parameters       " << file_size(model.parameters.segments) << " in " << model.parameters.segments.size() << " tensors, "
-       << model.parameters.layers() << " layers (granularity " << options.granularity << ")\n"
+       << "parameters       " << file_size(model.parameters.segments) << " in " << model.parameters.segments.size()
+       << " tensors, " << model.parameters.layers() << " layers (granularity " << options.granularity << ")\n"
        << "forward pass     " << std::fixed << std::setprecision(1) << model.graph.macs() / 1e6
        << " million multiply-adds per image\n"
        << "data             " << sizes_text(trainer.splits()) << ", " << train.info().classes << " classes, "
