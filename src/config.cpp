@@ -678,8 +678,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--norm", o.norm,
               "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
               one_of(norm_names()));
-  options.add("--eps", o.eps, "radius of the ball of perturbations; pixels are in [0, 1]; l2: 0.5, for instance",
-              kRadius);
+  options.add("--eps", o.eps, "radius; pixels are in [0, 1]; l2: e.g. 0.5", kRadius);
   options.add("--alpha", o.alpha, "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps", kAutoRadius);
   options.add("--attack-stop", o.attack_stop,
               "early stop of pgd: an image takes at most N steps while it is misclassified, then leaves the attack",

@@ -761,22 +761,22 @@ TEST_CASE("FAB misses what lies at the exact distance, by half a per cent", "[at
 }
 
 TEST_CASE("FAB goes to the class that is nearest by the norm", "[attack][cpu]") {
-  // Class 1 is .1/2 away in L-infinity and .1/sqrt(2) in L2, class 2, of the first pixel alone, .08/1.3 in either.
+  // Class 1 is .1/2 away in L-infinity and .1/sqrt(2) in L2, class 2, of the first pixel alone, .24/4 in either.
   for (const BallNorm norm : kNorms) {
     Problem<double> p({1, 1, 2, 1}, 1, 3, {.5, .5});
     p.net = [](const double* x, double* z) {
       z[0] = 0;
       z[1] = x[0] + x[1] - 1.1;
-      z[2] = 1.3 * (x[0] - .5) - .08;
+      z[2] = 4 * (x[0] - .5) - .24;
     };
     p.back = [](const double*, const double* dz, double* dx) {
-      dx[0] = dz[1] + 1.3 * dz[2];
+      dx[0] = dz[1] + 4 * dz[2];
       dx[1] = dz[1];
     };
     p.loss = margin_of<double>(kernels::Divisor::one, true);
     fab(p, {.norm = norm, .eps = 1, .iterations = 1});
     const std::vector<double>& reached = p.asked.back();
-    CHECK(std::abs(reached[0] - (.5 + 1.05 * (norm == BallNorm::linf ? .05 : .08 / 1.3))) <= 1e-12);
+    CHECK(std::abs(reached[0] - (.5 + 1.05 * (norm == BallNorm::linf ? .05 : .06))) <= 1e-12);
     CHECK(std::abs(reached[1] - (.5 + (norm == BallNorm::linf ? 1.05 * .05 : 0))) <= 1e-12);
   }
 }
