@@ -121,10 +121,10 @@ TEST_CASE("The flags of a sequence do not depend on the number of ranks or on th
 TEST_CASE("Nor do those of attacks that search, and leave out images that are broken", "[sequence]") {
   const Given set = labelled(14);
   const auto alone = Communicator::single();
-  constexpr double kLittle = 0.015;
+  constexpr double kLittle = 0.025;
   const SequenceResult reference = Case(*alone, set, "apgd-ce+fab-t+square", kPass, kLittle, 1).run();
-  CHECK(reference.rows[1].broken > 2);
-  CHECK(reference.rows[3].images > 2);
+  CHECK(reference.rows[1].broken > 1);
+  CHECK(reference.rows[3].images > 1);
   // All images at once: as some are broken, the others move together.
   check_equal(Case(world(), set, "apgd-ce+fab-t+square", 4 * kPass, kLittle, 1).run(), reference);
 }
