@@ -142,6 +142,14 @@ class Averages(Runs):
         # One rounding to f32, of numbers below 1.
         self.assertLess(abs(second["optim/average/" + name] - expected).max(), 2.0**-24)
 
+    def test_averaged_statistics_may_begin_in_a_run_that_goes_on(self):
+        """From the running statistics that it went on from: kept by (1 + n)/(10 + n), at most tau, at the n-th step."""
+        self.go("first", *EMA[:-1], "raw", "--max-steps", 4)
+        self.go("second", *EMA, "--resume", "first", "--max-steps", 5)
+        first, second = common.state("first"), common.state("second")
+        for name in "bn1.running_mean", "bn3.running_var":
+            expected = .4 * first["bn/" + name].astype(float) + .6 * second["bn/" + name].astype(float)
+            self.assertLess(abs(second["optim/average/" + name] - expected).max(), 2.0**-23 * abs(expected).max())
 
     def test_a_run_goes_on_with_another_average_or_without(self):
         self.go("first", *EMA, "--max-steps", 12)
