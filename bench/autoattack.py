@@ -45,7 +45,7 @@ def ours(arguments):
 
 def peer(arguments, seed):
     line = json.loads(run([arguments.peer_python, kPeer, arguments.checkpoint, arguments.data, "--images", arguments.images,
-                           "--eps", arguments.eps, "--threads", arguments.threads, "--form", arguments.form, "--batch",
+                           "--eps", arguments.eps, "--threads", arguments.peer_threads, "--form", arguments.form, "--batch",
                            arguments.batch, "--seed", seed]))
     if "skipped" in line:
         sys.exit(f"autoattack.py: not run: {line['skipped']}")
@@ -73,8 +73,9 @@ def main():
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--eps", type=float, default=8 / 255)
     parser.add_argument("--pairs", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=2, help="of a rank, and of PyTorch")
-    parser.add_argument("--launch", default="", help='before our program, e.g. "mpirun -np 2"; then --threads is for each')
+    parser.add_argument("--threads", type=int, default=2, help="of a rank of ours")
+    parser.add_argument("--peer-threads", type=int, default=2, help="of PyTorch")
+    parser.add_argument("--launch", default="", help='before our program, e.g. "mpirun -np 2"')
     parser.add_argument("--form", default="eager", help="of peers/torch_autoattack.py")
     parser.add_argument("--batch", type=int, default=250, help="PyTorch's; the authors' default")
     parser.add_argument("--peer-python", default=sys.executable)
@@ -84,8 +85,8 @@ def main():
     if arguments.pairs < 1 or arguments.peer_seeds < 1:
         parser.error("--pairs and --peer-seeds must be at least 1")
 
-    print(f"aa-standard, {arguments.images} images, eps {arguments.eps:.5f}, {arguments.pairs} pairs, {arguments.threads} "
-          f"threads, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"aa-standard, {arguments.images} images, eps {arguments.eps:.5f}, {arguments.pairs} pairs, {arguments.launch} "
+          f"{arguments.threads} threads, PyTorch {arguments.peer_threads}, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}", flush=True)
     pairs, others, torch = [], [], ""
     for number in range(arguments.pairs):
         mine = ours(arguments)

@@ -26,19 +26,7 @@ import sys
 import tempfile
 
 import numpy as np
-
-# Student's t, two-sided 95 %, by degrees of freedom from 1 on.
-T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-       2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
-
-
-def interval(values):
-    """Mean and half the width of its 95 % interval."""
-    count = len(values)
-    if count < 2:
-        return statistics.fmean(values), float("nan")
-    t = T95[count - 2] if count - 2 < len(T95) else 1.96 + 2.5 / (count - 1)
-    return statistics.fmean(values), t * statistics.stdev(values) / math.sqrt(count)
+import student
 
 
 def start(arguments, words):
@@ -149,12 +137,12 @@ def savings(arguments):
                 parts[share].append([(resting @ cost).mean() for cost in found])
                 saved[share].append(whole[-1] - b.milliseconds(arguments.warm).mean())
         for share in arguments.budgets:
-            mean, half = interval(saved[share])
+            mean, half = student.interval(saved[share])
             gradient, message = np.mean(parts[share], axis=0)
             predicted = gradient + message
             # Of the means, and their interval: a pair by itself may have had nearly nothing to save.
             text = f"{mean / predicted:6.2f} +- {half / predicted:.2f}" if predicted > 0 else "-"
-            loss = "%+.2f +- %.2f %%" % interval([100 * s / w for s, w in zip(saved[share], whole)])
+            loss = "%+.2f +- %.2f %%" % student.interval([100 * s / w for s, w in zip(saved[share], whole)])
             print(f"{granularity:<12}{share:>4g}/54{statistics.fmean(whole):>10.2f}{mean:>12.2f} +- {half:<5.2f}"
                   f"{predicted:>10.2f}{f'({gradient:.2f}, {message:.2f})':>20}{text:>26}{loss:>20}", flush=True)
     print(f"{arguments.pairs} rounds of runs of {arguments.steps} steps; +-: 95 % of the mean")
@@ -277,9 +265,9 @@ def table(arguments):
         found = list(zip(*(run.accuracy() for run in runs)))
         cells, good = "", True
         for values, others, width in (found[0], clean, 10), (found[1], attacked, 13):
-            mean, half = interval([value - other for value, other in zip(values, others)])
+            mean, half = student.interval([value - other for value, other in zip(values, others)])
             cells += f"{statistics.fmean(values):>{width}.2f}{f'{mean:+.2f} +- {half:.2f}':>18}"
-            good &= abs(mean) <= half or (mean - half >= -0.5)
+            good &= math.isfinite(half) and (abs(mean) <= half or mean - half >= -0.5)
         sent = statistics.fmean(run.bytes_of_a_step() for run in runs) / whole
         print(f"{name:<24}{sent:>13.3f}{cells}   {'yes' if good else 'no'}", flush=True)
     print("minus all: mean of the paired differences, with its 95 % interval; no loss shown: both intervals contain 0 or lie "
@@ -327,4 +315,5 @@ def main():
         {"savings": savings, "variance": variance, "table": table}[arguments.what](arguments)
 
 
-main()
+if __name__ == "__main__":
+    main()

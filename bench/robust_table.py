@@ -25,7 +25,7 @@ import statistics
 import subprocess
 import sys
 
-from stale_attack import quantile_of_t
+import student
 
 IMAGES = 50_000  # of an epoch of CIFAR-10
 COLUMNS = ["clean", "PGD-20", "AA"]
@@ -124,14 +124,6 @@ class Table:
         return found
 
 
-def interval(differences):
-    """Their mean, and half the width of its 95 % interval."""
-    mean, count = statistics.fmean(differences), len(differences)
-    if count < 2:
-        return mean, float("inf")
-    return mean, quantile_of_t(count - 1) * statistics.stdev(differences) / math.sqrt(count)
-
-
 def holds(sign, mean, half):
     """Whether a difference is as published, or cannot be told from none."""
     if not half < abs(mean):
@@ -149,7 +141,7 @@ def report(found, steps, methods, columns, images):
     print(f"\npoints above PGD, {seeds} paired seeds, mean and 95 % interval of the mean; published sign; holds here")
     for method in methods[1:]:
         for column in columns:
-            mean, half = interval([a[column] - b[column] for a, b in zip(found[method.name], found["PGD"])])
+            mean, half = student.interval([a[column] - b[column] for a, b in zip(found[method.name], found["PGD"])])
             sign = method.published.get(column)
             said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, half)}"
             width = f"[{mean - half:+.2f}, {mean + half:+.2f}]" if seeds > 1 else ""

@@ -8,7 +8,6 @@ The recipe is jobs/cifar10_small.toml with PGD-10 in training, so that 10 iterat
 """
 
 import argparse
-import math
 import os
 import pathlib
 import shlex
@@ -17,24 +16,9 @@ import subprocess
 import sys
 
 import h5py
+import student
 
 kRecipe = pathlib.Path(__file__).resolve().parent.parent / "jobs" / "cifar10_small.toml"
-
-
-def quantile_of_t(freedom, p=0.975):
-    """By bisection on the integral of the density, by Simpson's rule."""
-    norm = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
-    density = lambda x: norm * (1 + x * x / freedom) ** (-(freedom + 1) / 2)
-
-    def below(t, n=2000):
-        h = t / n
-        return 0.5 + h / 3 * sum((1 if k in (0, n) else 4 if k % 2 else 2) * density(k * h) for k in range(n + 1))
-
-    low, high = 0.0, 100.0
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) < p else (low, middle)
-    return high
 
 
 def accuracy(arguments, iterations, seed):
@@ -53,12 +37,9 @@ def accuracy(arguments, iterations, seed):
         return tuple(100 * float(file[f"history/evaluation/{name}"][-1]) for name in ("clean_acc", "adv_acc"))
 
 
-def interval(differences):
-    mean = statistics.mean(differences)
-    if len(differences) < 2:
-        return f"{mean:+.2f}"
-    half = quantile_of_t(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
-    return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
+def against_exact(differences):
+    mean, half = student.interval(differences)
+    return f"{mean:+.2f}" + (f" [{mean - half:+.2f}, {mean + half:+.2f}]" if len(differences) > 1 else "")
 
 
 def main():
@@ -87,7 +68,7 @@ def main():
     print(f"{'--stale-attack':<16}{'clean %':>9}{'attacked %':>12}{'clean':>26}{'attacked':>26}")
     for number in numbers:
         means = [statistics.mean(run[k] for run in found[number]) for k in range(2)]
-        against = ["-" if number == 0 else interval([run[k] - exact[k] for run, exact in zip(found[number], found[0])])
+        against = ["-" if number == 0 else against_exact([run[k] - exact[k] for run, exact in zip(found[number], found[0])])
                    for k in range(2)]
         print(f"{number:<16}{means[0]:>9.2f}{means[1]:>12.2f}{against[0]:>26}{against[1]:>26}")
     return 0

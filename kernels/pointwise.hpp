@@ -163,6 +163,25 @@ template <int N>
   return a;
 }
 
+/// Piece k times the values of its channels. values null: 1.
+template <int N>
+DAT_HD inline void multiply_channels(Piece<N>& a, const float* values, const Layout& layout, std::int64_t k,
+                                     int count) {
+  if (values == nullptr) return;
+  const auto s = channel_values<N>(values, layout, k, count);
+  DAT_SIMD
+  for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
+}
+
+/// Piece k plus the values of its channels. values null: 0.
+template <int N>
+DAT_HD inline void add_channels(Piece<N>& a, const float* values, const Layout& layout, std::int64_t k, int count) {
+  if (values == nullptr) return;
+  const auto t = channel_values<N>(values, layout, k, count);
+  DAT_SIMD
+  for (int j = 0; j < N; ++j) a.v[j] += t.v[j];
+}
+
 /// bits[g] = which elements of y, the output of a ReLU, are positive.
 template <class T>
 struct MaskFromRelu {
@@ -212,16 +231,8 @@ struct AffineRelu {
     const int count = piece_size<N>(k, n);
     const std::int64_t at = k * N;
     auto a = Piece<N>::load(x + at, count);
-    if (scale != nullptr) {
-      const auto s = channel_values<N>(scale, layout, k, count);
-      DAT_SIMD
-      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
-    }
-    if (shift != nullptr) {
-      const auto t = channel_values<N>(shift, layout, k, count);
-      DAT_SIMD
-      for (int j = 0; j < N; ++j) a.v[j] += t.v[j];
-    }
+    multiply_channels(a, scale, layout, k, count);
+    add_channels(a, shift, layout, k, count);
     const std::uint32_t open = bits != nullptr ? a.positive() : 0;
     if (relu) a.relu();
     a.store(y + at, count);
@@ -247,11 +258,7 @@ struct AffineReluGradient {
     auto a = Piece<N>::load(dy + at, count);
     if (extra != nullptr) a.add(extra + at, count);
     if (bits != nullptr) a.mask(mask_of_piece<N>(bits, k));
-    if (scale != nullptr) {
-      const auto s = channel_values<N>(scale, layout, k, count);
-      DAT_SIMD
-      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
-    }
+    multiply_channels(a, scale, layout, k, count);
     if (accumulate) a.add(out + at, count);
     a.store(out + at, count);
   }
@@ -305,16 +312,8 @@ struct AffineSilu {
     const int count = piece_size<N>(k, n);
     const std::int64_t at = k * N;
     auto a = Piece<N>::load(x + at, count);
-    if (scale != nullptr) {
-      const auto s = channel_values<N>(scale, layout, k, count);
-      DAT_SIMD
-      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
-    }
-    if (shift != nullptr) {
-      const auto t = channel_values<N>(shift, layout, k, count);
-      DAT_SIMD
-      for (int j = 0; j < N; ++j) a.v[j] += t.v[j];
-    }
+    multiply_channels(a, scale, layout, k, count);
+    add_channels(a, shift, layout, k, count);
     Piece<N> derivative;
     DAT_SIMD
     for (int j = 0; j < N; ++j) {
@@ -348,11 +347,7 @@ struct AffineSiluGradient {
     const auto derivative = Piece<N>::load(slope + at, count);
     DAT_SIMD
     for (int j = 0; j < N; ++j) a.v[j] *= derivative.v[j];
-    if (scale != nullptr) {
-      const auto s = channel_values<N>(scale, layout, k, count);
-      DAT_SIMD
-      for (int j = 0; j < N; ++j) a.v[j] *= s.v[j];
-    }
+    multiply_channels(a, scale, layout, k, count);
     if (accumulate) a.add(out + at, count);
     a.store(out + at, count);
   }

@@ -14,27 +14,14 @@
 #include "dat/random.hpp"
 #include "data_path.hpp"
 #include "io/arrays.hpp"
+#include "memory_bytes.hpp"
 #include "temporary_folder.hpp"
 
 using namespace dat;
 
 namespace {
 
-class MemoryBytes final : public ByteSource {
- public:
-  explicit MemoryBytes(std::string bytes) : bytes_(std::move(bytes)) {}
-  [[nodiscard]] const std::string& name() const override { return name_; }
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(bytes_); }
-  void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
-    // The reader has to know what is there: beyond it, this is a fault of the reader.
-    if (offset < 0 || bytes < 0 || offset > size() || bytes > size() - offset)
-      throw std::out_of_range("beyond the end");
-    std::copy_n(bytes_.begin() + offset, bytes, static_cast<char*>(to));
-  }
-
- private:
-  std::string bytes_, name_ = "memory";
-};
+using test::MemoryBytes;
 
 const std::vector<std::string> kFiles = {"p2.pickle",      "p3.pickle",     "p4.pickle",   "p5.pickle",
                                          "python2.pickle", "numpy2.pickle", "list.pickle", "scalars.pickle",

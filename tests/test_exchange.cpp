@@ -14,6 +14,7 @@
 #include "dat/random.hpp"
 #include "exchange/state_dict.hpp"
 #include "io/protobuf.hpp"
+#include "memory_bytes.hpp"
 #include "replica/model_state.hpp"
 #include "temporary_folder.hpp"
 
@@ -21,23 +22,7 @@ using namespace dat;
 
 namespace {
 
-class StringBytes final : public ByteSource {
- public:
-  explicit StringBytes(std::string bytes) : bytes_(std::move(bytes)) {}
-  [[nodiscard]] const std::string& name() const override { return name_; }
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(bytes_); }
-  void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
-    // The reader has to know what is there: beyond it, this is a fault of the reader.
-    if (offset < 0 || bytes < 0 || offset > size() || bytes > size() - offset)
-      throw std::out_of_range("beyond the end");
-    std::copy_n(bytes_.begin() + offset, bytes, static_cast<char*>(to));
-  }
-
- private:
-  std::string bytes_, name_ = "memory";
-};
-
-StateDict read(const std::string& bytes) { return read_safetensors(StringBytes(bytes)); }
+StateDict read(const std::string& bytes) { return read_safetensors(test::MemoryBytes(bytes)); }
 
 /// N, and N bytes of header, and data.
 std::string file_of(const std::string& header, const std::string& data, std::uint64_t length) {

@@ -129,6 +129,9 @@ struct AttackWord {
 /// steps in the L-infinity ball, so that ten of them cross it (2/255 at 8/255: Madry et al., ICLR 2018), and the
 /// attack's own (0) for others.
 [[nodiscard]] double evaluation_alpha(const AttackWord& word, BallNorm norm, double eps, double wanted);
+/// What makes the attack of a word in an evaluation. wanted: as of evaluation_alpha.
+[[nodiscard]] AttackOptions evaluation_options(const AttackWord& word, BallNorm norm, double eps, double wanted,
+                                               int classes);
 
 [[nodiscard]] const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks();
 

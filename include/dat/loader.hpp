@@ -24,6 +24,15 @@ struct HostBatch {
   std::vector<Crop> crops;             ///< [count]
   std::vector<std::int64_t> everyone;  ///< the ids of all ranks, rank by rank; empty where nobody asks for them
   std::vector<int> begins;             ///< [ranks + 1] where those of a rank begin
+
+  /// Makes room for `most` images of `bytes` each, none of them cut.
+  void make_room(std::int64_t most, std::int64_t bytes) {
+    const auto n = static_cast<std::size_t>(most);
+    pixels.resize(n * static_cast<std::size_t>(bytes));
+    labels.resize(n);
+    ids.resize(n);
+    crops.resize(n);
+  }
 };
 
 struct LoaderOptions {

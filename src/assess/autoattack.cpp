@@ -99,13 +99,7 @@ class Ledger {
 SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes)
     : norm_(norm), eps_(eps) {
   const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {
-    AttackOptions options;
-    options.norm = norm;
-    options.eps = eps;
-    options.alpha = evaluation_alpha(word, norm, eps, alpha);
-    options.steps = std::max(1, word.steps);
-    options.loss = word.loss;
-    options.classes = classes;
+    AttackOptions options = evaluation_options(word, norm, eps, alpha, classes);
     const auto& make = attacks().at(word.name);
     const int once = make(options)->runs();
     options.restarts = restarts;
@@ -205,12 +199,8 @@ ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> cl
 SequenceEvaluator::SequenceEvaluator(Communicator& world, const Dataset& dataset, Images& images,
                                      FrozenObjective& objective)
     : world_(world), dataset_(dataset), images_(images), objective_(objective) {
-  const auto n = static_cast<std::size_t>(images.capacity);
-  batch_.pixels.resize(n * static_cast<std::size_t>(images.layout.elements()));
-  batch_.labels.resize(n);
-  batch_.ids.resize(n);
-  batch_.crops.resize(n);
-  outcomes_.resize(n);
+  batch_.make_room(images.capacity, images.layout.elements());
+  outcomes_.resize(static_cast<std::size_t>(images.capacity));
 }
 
 SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Options& options) {
@@ -299,7 +289,6 @@ void SequenceEvaluator::load(const std::int64_t* ids, int count) {
     dataset_.read(ids[k], batch_.pixels.data() + k * bytes);
     batch_.labels[k] = dataset_.label(ids[k]);
     batch_.ids[k] = ids[k];
-    batch_.crops[k] = {};
   }
   images_.load(batch_, 0, count, nullptr);
 }

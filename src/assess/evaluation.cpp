@@ -9,13 +9,7 @@ namespace dat {
 EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(options.norm), eps_(options.eps) {
   for (const std::string& text : options.attacks) {
     const AttackWord word = read_attack_word(text, options.steps);
-    const double alpha = evaluation_alpha(word, norm_, eps_, options.alpha);
-    auto attack = attacks().at(word.name)({.norm = norm_,
-                                           .eps = eps_,
-                                           .alpha = alpha,
-                                           .steps = std::max(1, word.steps),
-                                           .loss = word.loss,
-                                           .classes = options.classes});
+    auto attack = attacks().at(word.name)(evaluation_options(word, norm_, eps_, options.alpha, options.classes));
     const int restarts = attack->random() ? options.restarts : 1;
     members_.push_back({word.text(), std::move(attack), restarts});
   }
@@ -75,11 +69,7 @@ Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uin
       loss_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       host_(static_cast<std::size_t>(images.capacity)) {
-  const auto n = static_cast<std::size_t>(images.capacity);
-  batch_.pixels.resize(n * static_cast<std::size_t>(images.layout.elements()));
-  batch_.labels.resize(n);
-  batch_.ids.resize(n);
-  batch_.crops.resize(n);
+  batch_.make_room(images.capacity, images.layout.elements());
 }
 
 EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t seed,
@@ -119,7 +109,6 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
       if (all_ == nullptr) dataset_.read(next, batch_.pixels.data() + k * bytes);
       batch_.labels[k] = dataset_.label(next);
       batch_.ids[k] = next;
-      batch_.crops[k] = {};
     }
     images_.load(batch_, 0, batch_.count, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);

@@ -55,6 +55,15 @@ double evaluation_alpha(const AttackWord& word, BallNorm norm, double eps, doubl
   return wanted > 0 || word.steps == 0 || norm == BallNorm::l2 ? wanted : eps / 4;
 }
 
+AttackOptions evaluation_options(const AttackWord& word, BallNorm norm, double eps, double wanted, int classes) {
+  return {.norm = norm,
+          .eps = eps,
+          .alpha = evaluation_alpha(word, norm, eps, wanted),
+          .steps = std::max(1, word.steps),
+          .loss = word.loss,
+          .classes = classes};
+}
+
 void Objective::forward() {
   fail(ExitCode::usage,
        "this attack asks for logits, and needs samples that do not depend on each other; take "

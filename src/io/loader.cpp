@@ -21,12 +21,8 @@ BatchReader::BatchReader(const Dataset& dataset, int ranks, const LoaderOptions&
 }
 
 HostBatch BatchReader::batch() const {
-  const std::size_t most = order_.size();
   HostBatch batch;
-  if (options_.pixels) batch.pixels.resize(most * dataset_.info().image_bytes());
-  batch.labels.resize(most);
-  batch.ids.resize(most);
-  batch.crops.resize(most);
+  batch.make_room(std::ssize(order_), options_.pixels ? static_cast<std::int64_t>(dataset_.info().image_bytes()) : 0);
   if (options_.everyone) batch.everyone.resize(static_cast<std::size_t>(options_.dealt ? 1 : ranks_) * indices_.size());
   batch.begins.resize(static_cast<std::size_t>(ranks_) + 1);
   return batch;

@@ -92,15 +92,13 @@ TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
   correct_ = backend().allocate_floats(images.capacity, "losses");
   zeros_ = backend().allocate_floats(images.capacity * images.layout.elements(), "images");
   const Dataset& set = *trainer_.splits().train;
-  const auto count = static_cast<std::size_t>(images.capacity), bytes = set.info().image_bytes();
+  const std::size_t bytes = set.info().image_bytes();
   batch_.count = images.capacity;
-  batch_.pixels.resize(count * bytes);
-  batch_.crops.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto id = static_cast<std::int64_t>(i);
-    set.read(id, batch_.pixels.data() + i * bytes);
-    batch_.labels.push_back(set.label(id));
-    batch_.ids.push_back(id);
+  batch_.make_room(batch_.count, static_cast<std::int64_t>(bytes));
+  for (std::size_t i = 0; i < batch_.ids.size(); ++i) {
+    batch_.ids[i] = static_cast<std::int64_t>(i);
+    set.read(batch_.ids[i], batch_.pixels.data() + i * bytes);
+    batch_.labels[i] = set.label(batch_.ids[i]);
   }
   trainer_.start();
 }

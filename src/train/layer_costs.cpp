@@ -14,13 +14,12 @@ namespace {
 void load_noise(Replica& replica, int count, const DatasetInfo& info) {
   HostBatch batch;
   batch.count = count;
-  batch.pixels.resize(static_cast<std::size_t>(count) * info.image_bytes());
+  batch.make_room(count, static_cast<std::int64_t>(info.image_bytes()));
   for (std::size_t i = 0; i < batch.pixels.size(); ++i)
     batch.pixels[i] = static_cast<std::uint8_t>(random_words(1, Purpose::synthetic_data, 0, i, 0).v[0] >> 24);
-  batch.crops.resize(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    batch.labels.push_back(i % info.classes);
-    batch.ids.push_back(i);
+  for (std::size_t i = 0; i < batch.ids.size(); ++i) {
+    batch.labels[i] = static_cast<std::int32_t>(i) % info.classes;
+    batch.ids[i] = static_cast<std::int64_t>(i);
   }
   replica.images().load(batch, 0, count, nullptr);
 }
