@@ -379,6 +379,38 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
   CHECK(distance < kDifferenceTolerance);
 }
 
+TEST_CASE("Samples get the same bits from a frozen program, however many are asked for", "[network]") {
+  const std::string name =
+      GENERATE(values<std::string>({"preact_resnet18", "resnet18", "small_cnn", "tangled", "preact_resnet50",
+                                    "tangled, silu", "wrn16_4, silu, normalized", "small_cnn, grey"}));
+  constexpr int kSamples = 9;
+  Fixture f(name, kSamples, 16);
+  FrozenProgram program(f.model, kSamples);
+  f.backend->commit_workspace();
+  const std::int64_t pixels = f.layout.elements();
+  struct Passed {
+    std::vector<float> logits, dx;
+  };
+  const auto pass = [&](const float* x, int wanted) {
+    program.forward(x, wanted);
+    f.backend->copy_to_device(program.dlogits(), f.direction.data(), f.direction.size() * sizeof(float));
+    program.backward(f.dx);
+    return Passed{to_host(*f.backend, program.logits(), wanted * 10), to_host(*f.backend, f.dx, wanted * pixels)};
+  };
+  const Passed all = pass(f.x, kSamples);
+  std::vector<float> others = f.images;
+  for (const int wanted : {1, 4, 8, 3, kSamples}) {
+    // The others may hold anything.
+    std::copy(f.images.begin(), f.images.end(), others.begin());
+    std::fill(others.begin() + wanted * pixels, others.end(), std::numeric_limits<float>::quiet_NaN());
+    f.backend->copy_to_device(f.x, others.data(), others.size() * sizeof(float));
+    const Passed some = pass(f.x, wanted);
+    INFO(name << ", " << wanted << " of " << kSamples);
+    CHECK(std::equal(some.logits.begin(), some.logits.end(), all.logits.begin()));
+    CHECK(std::equal(some.dx.begin(), some.dx.end(), all.dx.begin()));
+  }
+}
+
 TEST_CASE(
     "A normalizing network is the same one on normalized images, and its input gradient divided by the deviations",
     "[network]") {

@@ -54,6 +54,10 @@ class Conv2d {
   /// `weights` themselves must stay where they are, and unchanged, until the next call.
   virtual void load(const float* weights, const float* scale, const float* bias) = 0;
 
+  /// Frozen: from now on only the first `samples` of the n are asked for. Where that saves time, the others are left
+  /// out: forward() and backward_data() then leave their y, bits and dx as they are.
+  virtual void want(int /*samples*/) {}
+
   /// y = conv(x), with the fused end of a frozen convolution: y = relu(conv(x) + bias + y).
   ///
   /// @param bits  Frozen with ReLU: where the result is positive, bit j of word g for element 16 g + j of y in memory.
@@ -300,6 +304,9 @@ class Backend {
   /// Plan the other two; errors and order as for conv2d.
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<Linear> linear(int n, int in, int out) = 0;
+
+  /// Whether passes of a frozen program take less time when fewer samples are asked for (Conv2d::want).
+  [[nodiscard]] virtual bool leaves_samples_out() const { return false; }
 
   /// What was tried while convolutions were planned; empty where the library decides by itself.
   [[nodiscard]] virtual std::vector<Trial> trials() const { return {}; }

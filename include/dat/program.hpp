@@ -46,7 +46,10 @@ class FrozenProgram {
   /// Computes logits().
   ///
   /// @param x  [n] images in image_layout, f32, on the device.
-  void forward(const float* x);
+  void forward(const float* x) { forward(x, n_); }
+  /// The same of the first `wanted` samples, for this call and the backward call that belongs to it. The others may be
+  /// left out; on the CPU that saves nearly all of their time. What a sample gets is the same bits in any case.
+  void forward(const float* x, int wanted);
 
   /// Computes the gradient of the images from dlogits(), which the caller has set, for the x of the last forward call.
   ///
@@ -78,7 +81,7 @@ class FrozenProgram {
   void lower();
 
   Model& model_;
-  int n_;
+  int n_, wanted_;
   DType storage_;
   std::vector<Step> steps_;
   Planner planner_;

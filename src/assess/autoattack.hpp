@@ -15,9 +15,9 @@
 namespace dat {
 
 /// How many images go through the network at a time while a sequence runs. The same for every --batch and number of
-/// ranks, and always that many (the last ones of a batch are filled up): so what is computed of an image never depends
-/// on the others. Small on a CPU, where that fills the caches, not the cores.
-[[nodiscard]] constexpr int sequence_micro_batch(bool gpu) { return gpu ? 256 : 32; }
+/// ranks: what a library computes of an image then never depends on the others. Fewer may be wanted of a pass
+/// (FrozenProgram::forward).
+[[nodiscard]] constexpr int sequence_micro_batch(bool gpu) { return gpu ? 256 : 64; }
 
 /// The attacks of a sequence, planned.
 class SequenceAttacks {

@@ -106,9 +106,9 @@ void mask(const Device& device, DType type, void* gradient, const void* extra, c
 void FrozenOperation::gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const {
   void *main = at<void>(dy.main), *extra = at<void>(dy.extra);
   if (bits >= 0)
-    mask(device(), type, main, extra, at<std::uint16_t>(bits), elements);
+    mask(device(), type, main, extra, at<std::uint16_t>(bits), wanted(elements));
   else if (extra != nullptr)
-    add(device(), type, main, extra, main, elements);
+    add(device(), type, main, extra, main, wanted(elements));
 }
 
 }  // namespace dat

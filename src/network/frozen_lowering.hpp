@@ -103,6 +103,8 @@ void mask(const Device& device, DType type, void* gradient, const void* extra, c
 class FrozenOperation : public Operation {
  public:
   virtual void plan_backward(FrozenLowering& lowering) = 0;
+  /// From now on only the first `samples` are asked for; the others may be left out.
+  virtual void want(int samples) { wanted_ = samples; }
   /// Takes over the model's weights and running statistics as they are now.
   virtual void refresh() {}
   /// Queue the work. Images and their gradient concern the convolution that reads the images.
@@ -113,10 +115,15 @@ class FrozenOperation : public Operation {
 
  protected:
   using Gradient = FrozenLowering::Gradient;
-  using Operation::Operation;
+  FrozenOperation(const Lowering& lowering, int node) : Operation(lowering, node), wanted_(lowering.n) {}
+  /// Of a value with so many elements of all samples: those of the samples that are asked for.
+  [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
   /// The whole gradient of the result, in its main part: the extra part is added, and what is not open in bits is set
-  /// to zero. Either may be -1: no such thing.
+  /// to zero. Either may be -1: no such thing. elements: of all samples.
   void gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const;
+
+ private:
+  int wanted_;
 };
 
 /// The operation that begins with this node.

@@ -20,7 +20,7 @@ DType storage_from(const std::string& name) {
 FrozenProgram::FrozenProgram(Model& model, int n, DType storage) : FrozenProgram(model, n, storage, nullptr) {}
 
 FrozenProgram::FrozenProgram(Model& model, int n, DType storage, std::shared_ptr<Turn> turn)
-    : model_(model), n_(n), storage_(storage), turn_(std::move(turn)) {
+    : model_(model), n_(n), wanted_(n), storage_(storage), turn_(std::move(turn)) {
   require(model.backend.refuses(storage).empty(), ExitCode::usage, model.backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
   logits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
@@ -65,8 +65,11 @@ void FrozenProgram::refresh() {
   for (const Step& step : steps_) step.operation->refresh();
 }
 
-void FrozenProgram::forward(const float* x) {
+void FrozenProgram::forward(const float* x, int wanted) {
   refresh();
+  if (wanted != wanted_)
+    for (const Step& step : steps_) step.operation->want(wanted);
+  wanted_ = wanted;
   for (const Step& step : steps_) {
     tick();
     step.operation->forward(x);
@@ -79,10 +82,10 @@ void FrozenProgram::backward(float* dx, const PgdUpdate& update) {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     tick();
     for (const auto& [gradient, bits, elements, type] : step->upkeep.before)
-      mask(device, type, at(gradient), nullptr, static_cast<const std::uint16_t*>(at(bits)), elements);
+      mask(device, type, at(gradient), nullptr, static_cast<const std::uint16_t*>(at(bits)), elements / n_ * wanted_);
     step->operation->backward(dx, update);
     for (const auto& [into, from, elements, type] : step->upkeep.after)
-      add(device, type, at(into), at(from), at(into), elements);
+      add(device, type, at(into), at(from), at(into), elements / n_ * wanted_);
   }
 }
 

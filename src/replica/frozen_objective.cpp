@@ -69,7 +69,7 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   loss = goal.loss;
   spread = goal.spread;
   for (int first = 0; first < n && goal.reference; first += program_.n()) {
-    program_.forward(clean + first * layout.elements());
+    program_.forward(clean + first * layout.elements(), wanted(first, n));
     copy_logits(reference_, first);
   }
 }
@@ -77,13 +77,18 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
 int FrozenObjective::live() {
   images_.backend.copy_to_host(host_done_.data(), done, static_cast<std::size_t>(n) * sizeof(std::int32_t));
   const int left = static_cast<int>(std::count(host_done_.begin(), host_done_.begin() + n, 0));
-  if (left == 0 || passes_for(left) == passes_for(gathered_ > 0 ? gathered_ : n)) return left;
+  if (left == 0 || packed_.samples == nullptr || !pays_to_gather(left, gathered_ > 0 ? gathered_ : n)) return left;
   std::fill(host_samples_.begin(), host_samples_.end(), -1);
   for (std::int32_t sample = 0, slot = 0; sample < n; ++sample)
     if (host_done_[static_cast<std::size_t>(sample)] == 0) host_samples_[static_cast<std::size_t>(slot++)] = sample;
   images_.backend.copy_to_device(packed_.samples, host_samples_.data(), host_samples_.size() * sizeof(std::int32_t));
   gathered_ = left;
   return left;
+}
+
+bool FrozenObjective::pays_to_gather(int left, int now) const {
+  // An eighth: moving images to and fro takes some time, too.
+  return images_.backend.leaves_samples_out() ? left < now - now / 8 : passes_for(left) < passes_for(now);
 }
 
 void FrozenObjective::pass_gathered(bool gradient) {
@@ -93,12 +98,12 @@ void FrozenObjective::pass_gathered(bool gradient) {
     each(device, size * pixels, kernels::Gather<float>{images, x_adv, packed_.x});
     each(device, size, kernels::Gather<std::int32_t>{single, labels, packed_.labels});
     each(device, size, kernels::Gather<std::int32_t>{single, targets, packed_.targets});
-    program_.forward(packed_.x);
+    program_.forward(packed_.x, wanted(first, gathered_));
     loss({.device = device,
           .values = program_.logits(),
           .labels = packed_.labels,
           .targets = packed_.targets,
-          .n = std::min(program_.n(), gathered_ - first),
+          .n = wanted(first, gathered_),
           .classes = classes,
           .loss = packed_.losses,
           .correct = packed_.correct,
@@ -121,7 +126,7 @@ void FrozenObjective::gradient() {
 void FrozenObjective::forward() {
   if (gathered_ > 0) return pass_gathered(false);
   for (int first = 0; first < n; first += program_.n()) {
-    program_.forward(x_adv + first * layout.elements());
+    program_.forward(x_adv + first * layout.elements(), wanted(first, n));
     Logits part = piece(first);
     part.gradient = nullptr;
     loss(part, 1.0F);
@@ -149,7 +154,7 @@ void FrozenObjective::gradient_step(float alpha, float eps) {
 void FrozenObjective::pass(const PgdUpdate& update) {
   for (int first = 0; first < n; first += program_.n()) {
     const std::int64_t at = first * layout.elements();
-    program_.forward(x_adv + at);
+    program_.forward(x_adv + at, wanted(first, n));
     loss(piece(first), program_.gradient_scale());
     if (update.x == nullptr) keep_logits(first);
     PgdUpdate part = update;
@@ -160,7 +165,7 @@ void FrozenObjective::pass(const PgdUpdate& update) {
 
 void FrozenObjective::measure(const float* x, float* loss_of, float* correct_of) {
   for (int first = 0; first < n; first += program_.n()) {
-    program_.forward(x + first * layout.elements());
+    program_.forward(x + first * layout.elements(), wanted(first, n));
     Logits part = piece(first);
     part.loss = loss_of + first;
     part.correct = correct_of + first;
@@ -174,7 +179,7 @@ Logits FrozenObjective::piece(int first) const {
           .values = program_.logits(),
           .labels = images_.labels + first,
           .targets = images_.targets + first,
-          .n = std::min(program_.n(), n - first),
+          .n = wanted(first, n),
           .classes = classes,
           .loss = losses_ + first,
           .correct = correct_ + first,
@@ -184,7 +189,7 @@ Logits FrozenObjective::piece(int first) const {
 
 void FrozenObjective::copy_logits(float* to, int first) {
   if (to == nullptr) return;
-  const std::int64_t count = std::int64_t{std::min(program_.n(), n - first)} * classes;
+  const std::int64_t count = std::int64_t{wanted(first, n)} * classes;
   each(device, count, kernels::Scale{program_.logits(), to + std::int64_t{first} * classes, 1.0F, false});
 }
 

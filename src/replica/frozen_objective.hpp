@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -20,8 +21,8 @@ class FrozenObjective : public Objective {
   void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time, const AttackGoal& goal = {});
   void gradient() override;
   void forward() override;
-  /// Where the images take several passes of the program, those that the attack is not done with are put side by side
-  /// from then on, if that saves a pass. What a sample gets does not depend on its place.
+  /// Where there is room for several passes of the program, the images that the attack is not done with are put side by
+  /// side from then on, if that saves enough. What a sample gets does not depend on its place.
   [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;
@@ -43,6 +44,10 @@ class FrozenObjective : public Objective {
   /// Of the images that are still computed alone.
   void pass_gathered(bool gradient);
   [[nodiscard]] int passes_for(int samples) const { return (samples + program_.n() - 1) / program_.n(); }
+  /// Whether `left` images side by side cost less than `now` as they lie.
+  [[nodiscard]] bool pays_to_gather(int left, int now) const;
+  /// How many of `samples` the pass computes that begins with `first`.
+  [[nodiscard]] int wanted(int first, int samples) const { return std::min(program_.n(), samples - first); }
   /// What the program has computed of the samples from `first` on, and where it belongs.
   [[nodiscard]] Logits piece(int first) const;
   void keep_logits(int first) { copy_logits(logits_, first); }

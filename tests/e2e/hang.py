@@ -95,7 +95,10 @@ class Hang(common.TestCase):
 
     def test_straggler(self):
         """A rank that is stopped half of the time is flagged, in the record and on the terminal; the run goes on."""
-        running = common.Running([*OPTIONS[:-1], "60", "--max-steps", "400"], 2)
+        # A step must take longer than the moments in which the rank may go on, also on a fast machine.
+        options = [*OPTIONS[:-1], "60", "--max-steps", "400"]
+        options[options.index("--attack-steps") + 1] = "20"
+        running = common.Running(options, 2)
         self.addCleanup(running.end)
         self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 2))
         slow, begin = running.ranks()[1], common.steps_written("run")
@@ -109,7 +112,8 @@ class Hang(common.TestCase):
         first = common.rows("run", "straggler")[0]
         self.assertEqual((first["rank"], first["slow"]), (1, True))
         self.assertGreater(first["ratio"], 1.5)
-        self.assertLess(first["step"] - begin, 30)  # 20, and those until this program has looked
+        # 20 at least; more where the machine is busy, and the other rank often waits for its turn, too.
+        self.assertLess(first["step"] - begin, 100)
         self.assertRegex(ended.text, r"rank 1 on \S+ is slow: ")
         with open("run/SUMMARY.txt") as file:
             self.assertRegex(file.read(), r"(?m)^slow +rank 1, ")

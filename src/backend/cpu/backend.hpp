@@ -56,6 +56,8 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;
   [[nodiscard]] std::unique_ptr<Linear> linear(int n, int in, int out) override;
 
+  [[nodiscard]] bool leaves_samples_out() const override { return true; }
+
   /// Channels that lie together in activations: one vector register.
   [[nodiscard]] int block() const { return block_; }
   [[nodiscard]] int threads() const { return threads_; }

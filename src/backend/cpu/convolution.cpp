@@ -329,7 +329,11 @@ class LibraryConv2d final : public Conv2d {
 class WinogradConv2d final : public Conv2d {
  public:
   WinogradConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Winograd> forward)
-      : backend_(backend), spec_(spec), forward_(std::move(forward)), masks_inside_(backend.block() == 16) {
+      : backend_(backend),
+        spec_(spec),
+        forward_(std::move(forward)),
+        masks_inside_(backend.block() == 16),
+        samples_(spec.n) {
     packed_ = backend.reserve_weights(forward_->packed_size() * sizeof(float));
     backend.request_scratch(forward_->scratch_bytes());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
@@ -346,11 +350,13 @@ class WinogradConv2d final : public Conv2d {
     if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
   }
 
+  void want(int samples) override { samples_ = samples; }
+
   void forward(const void* x, void* y, std::uint16_t* bits) override {
     ++backend_.counters.conv_forward;
     auto* out = static_cast<float*>(y);
     forward_->run(
-        {static_cast<const float*>(x)}, backend_.weights(packed_),
+        {static_cast<const float*>(x), samples_}, backend_.weights(packed_),
         {.bias = bias_, .accumulate = spec_.accumulate, .relu = spec_.relu, .bits = masks_inside_ ? bits : nullptr},
         out, backend_.scratch());
     if (bits != nullptr && !masks_inside_) mask_from_relu(backend_, spec_, out, bits);
@@ -358,7 +364,7 @@ class WinogradConv2d final : public Conv2d {
 
   void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) override {
     ++backend_.counters.conv_backward_data;
-    turned_->run({static_cast<const float*>(dy), masks.dy}, backend_.weights(packed_turned_),
+    turned_->run({static_cast<const float*>(dy), samples_, masks.dy}, backend_.weights(packed_turned_),
                  {.accumulate = accumulate, .open = masks.dx}, static_cast<float*>(dx), backend_.scratch());
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
@@ -379,6 +385,7 @@ class WinogradConv2d final : public Conv2d {
   ConvSpec spec_;
   std::unique_ptr<Winograd> forward_, turned_;
   bool masks_inside_;
+  int samples_;                                 ///< that are asked for
   std::size_t packed_ = 0, packed_turned_ = 0;  ///< places in the backend's packed weights
   float* bias_ = nullptr;
 };

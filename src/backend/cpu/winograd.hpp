@@ -31,6 +31,7 @@ class Winograd {
   /// For blocks of 16 channels only.
   struct Input {
     const float* data;
+    int samples;  ///< the first so many of n; the y of the others is left as it is
     const std::uint16_t* open = nullptr;
   };
   struct Epilogue {

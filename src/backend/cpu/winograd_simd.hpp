@@ -274,6 +274,7 @@ class SimdWinograd final : public Winograd {
   /// Each thread transforms what it needs by itself, which costs less than moving it from core to core.
   void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
     const std::int64_t vs = x_stride(), us = u_stride(), ms = m_stride();
+    const int tiles = x.samples * tiles_high_ * tiles_wide_;
     auto* const whole = static_cast<float*>(scratch);
 #pragma omp parallel num_threads(s.threads)
     {
@@ -288,8 +289,8 @@ class SimdWinograd final : public Winograd {
 #pragma omp for collapse(2) schedule(static)
       for (int slice = 0; slice < slices(); ++slice)
         for (int team = 0; team < teams(); ++team) {
-          const int end = part_of(tiles_, slice + 1, slices());
-          for (int first = part_of(tiles_, slice, slices()); first < end; first += group_) {
+          const int end = part_of(tiles, slice + 1, slices());
+          for (int first = part_of(tiles, slice, slices()); first < end; first += group_) {
             const int count = std::min(group_, end - first);
             load_tiles(x, first, count, 0, s.c_in, v, vs);
             for (int panel = part_of(panels, team, teams()); panel < part_of(panels, team + 1, teams()); ++panel) {
@@ -550,7 +551,7 @@ class SimdWinograd final : public Winograd {
         const int rows = std::min(p.rows, s.c_out - k), inputs = std::min(p.inputs, s.c_in - c);
         for (int first = 0; first < tiles_; first += kSteps) {
           const int count = std::min(kSteps, tiles_ - first);
-          load_tiles({x}, first, count, c, inputs, v, vs);
+          load_tiles({x, s.n}, first, count, c, inputs, v, vs);
           for (int tile = 0; tile < count; ++tile)
             for (int row = 0; row < rows; row += B)
               load_gradient(dy, first + tile, k + row, z + std::int64_t{tile} * rows + row, zs);

@@ -29,14 +29,15 @@ class FrozenAdd final : public FrozenOperation {
   void forward(const float*) override {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
-      each(device(), kernels::groups(elements_),
-           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), elements_, bits_ >= 0, at<std::uint16_t>(bits_)});
+      const std::int64_t count = wanted(elements_);
+      each(device(), kernels::groups(count),
+           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), count, bits_ >= 0, at<std::uint16_t>(bits_)});
     });
   }
 
   void backward(float*, const PgdUpdate&) override {
     gather(dy_, bits_, type_, elements_);
-    add(device(), type_, at<void>(dy_.main), nullptr, at<void>(copy_), elements_);
+    add(device(), type_, at<void>(dy_.main), nullptr, at<void>(copy_), wanted(elements_));
   }
 
  private:

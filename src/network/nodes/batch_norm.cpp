@@ -50,28 +50,30 @@ class FrozenAffine final : public FrozenOperation {
   void refresh() override { norm_.refresh(model_); }
 
   void forward(const float*) override {
+    const std::int64_t count = wanted(elements_);
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       if (slope_ >= 0)
         return each(
-            device(), kernels::groups(elements_),
-            kernels::AffineSilu<T>{at<T>(x_), norm_.scale, norm_.shift, at<T>(y_), at<T>(slope_), layout_, elements_});
-      each(device(), kernels::groups(elements_),
+            device(), kernels::groups(count),
+            kernels::AffineSilu<T>{at<T>(x_), norm_.scale, norm_.shift, at<T>(y_), at<T>(slope_), layout_, count});
+      each(device(), kernels::groups(count),
            kernels::AffineRelu<T>{at<T>(x_), norm_.scale, norm_.shift, at<T>(y_), at<std::uint16_t>(bits_), layout_,
-                                  elements_, relu_});
+                                  count, relu_});
     });
   }
 
   void backward(float*, const PgdUpdate&) override {
+    const std::int64_t count = wanted(elements_);
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       if (slope_ >= 0)
-        return each(device(), kernels::groups(elements_),
+        return each(device(), kernels::groups(count),
                     kernels::AffineSiluGradient<T>{at<T>(dy_.main), at<T>(dy_.extra), norm_.scale, at<T>(slope_),
-                                                   at<T>(dx_), layout_, elements_, accumulates_});
-      each(device(), kernels::groups(elements_),
+                                                   at<T>(dx_), layout_, count, accumulates_});
+      each(device(), kernels::groups(count),
            kernels::AffineReluGradient<T>{at<T>(dy_.main), at<T>(dy_.extra), norm_.scale, at<std::uint16_t>(bits_),
-                                          at<T>(dx_), layout_, elements_, accumulates_});
+                                          at<T>(dx_), layout_, count, accumulates_});
     });
   }
 

@@ -84,13 +84,18 @@ class FrozenConvolution final : public FrozenOperation {
     if (residual_ >= 0) lowering.contribute(residual_, dy_.main, masks_inside_ ? bits_ : -1);
   }
 
+  void want(int samples) override {
+    FrozenOperation::want(samples);
+    conv_->want(samples);
+  }
+
   void refresh() override {
     norm_.refresh(model_);
     conv_->load(model_.values(node_.weight), norm_.scale, norm_.shift);
   }
 
   void forward(const float* image) override {
-    if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), elements_);
+    if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), wanted(elements_));
     const void* x = x_ >= 0 ? at<void>(x_) : image;
     if (kept_ >= 0)
       conv_->forward(x, at<void>(kept_), at<void>(y_), at<std::uint16_t>(bits_));

@@ -25,13 +25,13 @@ class FrozenPool final : public FrozenOperation {
   void forward(const float*) override {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
-      each(device(), std::int64_t{n_} * in_.c, kernels::PoolForward<T>{at<T>(x_), at(y_), in_});
+      each(device(), wanted(std::int64_t{n_} * in_.c), kernels::PoolForward<T>{at<T>(x_), at(y_), in_});
     });
   }
 
   void backward(float*, const PgdUpdate&) override {
     gather(dy_, -1, DType::f32, std::int64_t{n_} * in_.c);
-    const std::int64_t elements = n_ * in_.elements();
+    const std::int64_t elements = wanted(n_ * in_.elements());
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       each(device(), kernels::groups(elements), kernels::PoolBackward<T>{at(dy_.main), at<T>(dx_), in_, elements});
