@@ -66,6 +66,15 @@ void check_length(const Turn& turn, const MPI_Status& about, int expected) {
           " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
 }
 
+/// Whether a launcher (mpirun, srun, flux, jsrun, PALS, ALPS) has set one of the variables that MPI starts from.
+[[nodiscard]] bool launched() {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "MV2_COMM_WORLD_SIZE",
+        "SLURM_STEP_ID", "SLURM_STEPID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
+}
+
 /// Of all ranks of the run.
 [[noreturn]] void end_all(int exit_code) {
   const FlightRecorder::Waiting waiting(FlightRecorder::of_process().begin(Call::abort, 0, 0, 0));
@@ -158,6 +167,7 @@ Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : gro
 }
 
 std::unique_ptr<Communicator> Communicator::world() {
+  if (!launched()) return single();
   // A ring, 2 (R - 1) / R times the bytes past each rank, is the least that a sum over one link a rank can take. Open
   // MPI's own choice for MPI_Iallreduce sends more where R is no power of two, and with two ranks. Whoever has set this
   // otherwise, by mpirun's --mca, too, keeps it; other libraries do not look.
