@@ -403,7 +403,8 @@ class WinogradConv2d final : public Conv2d {
                         .h_out = s.h_out(),
                         .w_out = s.w_out(),
                         .block = backend.block(),
-                        .threads = backend.threads()});
+                        .threads = backend.threads(),
+                        .frozen = s.frozen});
 }
 
 }  // namespace

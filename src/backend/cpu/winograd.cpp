@@ -14,7 +14,7 @@ Winograd::Spec Winograd::Spec::turned() const {
   return t;
 }
 
-std::size_t Winograd::packed_size() const {
+std::size_t Winograd::plain_size() const {
   return static_cast<std::size_t>(spec_.c_in) * kTaps * static_cast<std::size_t>(spec_.c_out);
 }
 
@@ -29,6 +29,7 @@ void Winograd::pack(const float* weights, const float* scale, float* packed) con
           for (std::int64_t o = k; o < std::min(k + kSquare, out); ++o)
             packed[(i * kTaps + tap) * out + o] =
                 weights[(o * kTaps + tap) * in + i] * (scale != nullptr ? scale[o] : 1.0F);
+  transform(packed);
 }
 
 void Winograd::pack_turned(const float* weights, const float* scale, float* packed) const {
@@ -41,6 +42,7 @@ void Winograd::pack_turned(const float* weights, const float* scale, float* pack
       const float factor = scale != nullptr ? scale[c] : 1.0F;
       for (std::int64_t o = 0; o < out; ++o) to[o] = from[o] * factor;
     }
+  transform(packed);
 }
 
 std::unique_ptr<Winograd> make_winograd(const Winograd::Spec& spec) {

@@ -24,6 +24,7 @@ class Winograd {
     Kind kind = Kind::same;
     int n = 0, c_in = 0, h = 0, w = 0, c_out = 0, h_out = 0, w_out = 0;
     int block = 16, threads = 1;
+    bool frozen = false;  ///< the same weights for many calls: small ones are transformed when they are packed
     /// Of the input gradient.
     [[nodiscard]] Spec turned() const;
   };
@@ -47,7 +48,7 @@ class Winograd {
   [[nodiscard]] const Spec& spec() const { return spec_; }
 
   /// Floats of packed weights.
-  [[nodiscard]] std::size_t packed_size() const;
+  [[nodiscard]] std::size_t packed_size() const { return plain_size() + transformed_size(); }
   /// packed = weights [c_out][3][3][c_in] * scale [c_out] (null: 1).
   void pack(const float* weights, const float* scale, float* packed) const;
   /// The same for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].
@@ -63,6 +64,11 @@ class Winograd {
   [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;
 
  protected:
+  /// Floats of the packed weights as they are, and of the transformed ones behind them, which may be none.
+  [[nodiscard]] std::size_t plain_size() const;
+  [[nodiscard]] virtual std::size_t transformed_size() const = 0;
+  virtual void transform(float* packed) const = 0;
+
   static constexpr int kTaps = 9;
   Spec spec_;
 };

@@ -222,7 +222,8 @@ struct Factors {
 
 /// m [R][Q*B] = or += the sum over `steps` of a(row, step) * u[step * u_stride + lane]. The sums stay in registers.
 template <int B, int Q, int R, bool add>
-void multiply(Factors a, const float* u, std::int64_t u_stride, int steps, float* m, std::int64_t m_stride) {
+[[gnu::always_inline]] inline void multiply(Factors a, const float* u, std::int64_t u_stride, int steps, float* m,
+                                            std::int64_t m_stride) {
   using V = Vector<B>;
   V sum[R][Q];
 #pragma GCC unroll 8
@@ -251,17 +252,13 @@ void multiply(Factors a, const float* u, std::int64_t u_stride, int steps, float
 }
 
 /// The same for any number of rows, as many at a time as fit into registers.
-template <int B, int Q, int R = B == 16 ? 8 : 6>
+template <int B, int Q, bool add, int R = B == 16 ? 8 : 6>
 void multiply_rows(int rows, Factors a, const float* u, std::int64_t u_stride, int steps, float* m,
-                   std::int64_t m_stride, bool add) {
+                   std::int64_t m_stride) {
   if constexpr (R > 0) {
-    const auto part = add ? multiply<B, Q, R, true> : multiply<B, Q, R, false>;
-    int row = 0;
-    for (; row + R <= rows; row += R)
-      part({a.data + row * a.row, a.row, a.step}, u, u_stride, steps, m + row * m_stride, m_stride);
-    if (row < rows)
-      multiply_rows<B, Q, R - 1>(rows - row, {a.data + row * a.row, a.row, a.step}, u, u_stride, steps,
-                                 m + row * m_stride, m_stride, add);
+    for (; rows >= R; rows -= R, a.data += R * a.row, m += R * m_stride)
+      multiply<B, Q, R, add>(a, u, u_stride, steps, m, m_stride);
+    if (rows > 0) multiply_rows<B, Q, add, R - 1>(rows, a, u, u_stride, steps, m, m_stride);
   }
 }
 
@@ -275,17 +272,13 @@ class SimdWinograd final : public Winograd {
   void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
     const std::int64_t vs = x_stride(), us = u_stride(), ms = m_stride();
     const int tiles = x.samples * tiles_high_ * tiles_wide_;
-    auto* const whole = static_cast<float*>(scratch);
+    auto* const floats = static_cast<float*>(scratch);
+    const float* const whole = transformed() ? packed + plain_size() : floats;
 #pragma omp parallel num_threads(s.threads)
     {
-      float* const v = whole + whole_weights() + omp_get_thread_num() * own_floats();
+      float* const v = floats + (transformed() ? 0 : whole_weights()) + omp_get_thread_num() * own_floats();
       float *const m = v + kPoints * vs, *const own = m + kPoints * ms;
-      if (small_weights_) {
-#pragma omp for collapse(2) schedule(static)
-        for (int panel = 0; panel < panels; ++panel)
-          for (int c = 0; c < s.c_in; ++c)
-            load_weights(packed, c, panel, whole + panel * kMatrices * us + std::int64_t{c} * kPanel, us);
-      }
+      if (small_weights_ && !transformed()) load_all_weights(packed, floats);
 #pragma omp for collapse(2) schedule(static)
       for (int slice = 0; slice < slices(); ++slice)
         for (int team = 0; team < teams(); ++team) {
@@ -297,11 +290,12 @@ class SimdWinograd final : public Winograd {
               for (int c = 0; c < s.c_in; c += chunk()) {
                 const int some = std::min(chunk(), s.c_in - c);
                 const float* const u = small_weights_ ? whole + panel * kMatrices * us : own;
+                const auto multiply = c > 0 ? multiply_rows<B, Q, true> : multiply_rows<B, Q, false>;
                 if (!small_weights_)
                   for (int k = 0; k < some; ++k) load_weights(packed, c + k, panel, own + std::int64_t{k} * kPanel, us);
                 for (int point = 0; point < kPoints; ++point)
-                  multiply_rows<B, Q>(count, {v + point * vs + c, s.c_in, 1}, u + matrix(point) * us, kPanel, some,
-                                      m + point * ms, kPanel, c > 0);
+                  multiply(count, {v + point * vs + c, s.c_in, 1}, u + matrix(point) * us, kPanel, some, m + point * ms,
+                           kPanel);
               }
               for (int tile = 0; tile < count; ++tile)
                 for (int q = 0; q < Q; ++q)
@@ -313,7 +307,7 @@ class SimdWinograd final : public Winograd {
     }
   }
   [[nodiscard]] std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(whole_weights() + s.threads * own_floats()) * sizeof(float);
+    return static_cast<std::size_t>((transformed() ? 0 : whole_weights()) + s.threads * own_floats()) * sizeof(float);
   }
 
   void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
@@ -324,6 +318,16 @@ class SimdWinograd final : public Winograd {
   }
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
     return static_cast<std::size_t>(s.threads * part_floats(part())) * sizeof(float);
+  }
+
+ protected:
+  [[nodiscard]] std::size_t transformed_size() const override {
+    return transformed() ? static_cast<std::size_t>(whole_weights()) : 0;
+  }
+  void transform(float* packed) const override {
+    if (!transformed()) return;
+#pragma omp parallel num_threads(s.threads)
+    load_all_weights(packed, packed + plain_size());
   }
 
  private:
@@ -497,6 +501,16 @@ class SimdWinograd final : public Winograd {
     }
   }
 
+  /// By all threads of a team, which wait for each other at the end.
+  void load_all_weights(const float* packed, float* whole) const {
+    const std::int64_t us = u_stride();
+#pragma omp for collapse(2) schedule(static)
+    for (int panel = 0; panel < panels; ++panel)
+      for (int c = 0; c < s.c_in; ++c)
+        load_weights(packed, c, panel, whole + panel * kMatrices * us + std::int64_t{c} * kPanel, us);
+  }
+  [[nodiscard]] bool transformed() const { return small_weights_ && s.frozen; }
+
   /// Floats between two points of: tiles of x, a panel of y, transformed weights of a panel.
   [[nodiscard]] std::int64_t x_stride() const { return std::int64_t{group_} * s.c_in + kSkew; }
   [[nodiscard]] std::int64_t m_stride() const { return std::int64_t{group_} * kPanel + kSkew; }
@@ -559,8 +573,9 @@ class SimdWinograd final : public Winograd {
           for (int point = 0; point < kPoints; ++point) {
             const bool add = std::exchange(begun[matrix(point)], true) || first > 0;
             for (int input = 0; input < inputs; input += kPanel)
-              multiply_rows<B, Q>(rows, {z + point * zs, 1, rows}, v + point * vs + input, inputs, count,
-                                  sums + matrix(point) * ss + input, inputs, add);
+(add ? multiply_rows<B, Q, true> : multiply_rows<B, Q, false>)(
+                  rows, {z + point * zs, 1, rows}, v + point * vs + input, inputs, count,
+                  sums + matrix(point) * ss + input, inputs);
           }
         }
         for (int row = 0; row < rows; ++row)
