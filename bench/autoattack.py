@@ -67,7 +67,7 @@ def spread(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("checkpoint", type=pathlib.Path, help="a file")
     parser.add_argument("data", type=pathlib.Path, help="a data file")
     parser.add_argument("--images", type=int, default=200)

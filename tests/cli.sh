@@ -37,11 +37,13 @@ refuse() {
   [ "$(wc -l <err.txt)" -eq 1 ] || { failed=$((failed + 1)) && echo "FAILED: '$*' prints not one line" >&2; }
 }
 
-# Where this variable breaks MPI_Init, verbs that pass under it do not call MPI_Init.
+# Where this variable breaks MPI_Init, what passes under it does not call it: a process that no launcher has started.
 export OMPI_MCA_pml=none_such
+step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval none)
+check 'a step without a launcher' 0 '^run folder alone' '' "$program" "${step[@]}" --out alone
 if "$program" --version | grep -q 'Open MPI'; then
-  "$program" train --max-steps 1 --out mpi >/dev/null 2>&1 && failed=$((failed + 1)) &&
-    echo "FAILED: training ran without a working MPI" >&2
+  OMPI_COMM_WORLD_SIZE=1 "$program" "${step[@]}" --out launched >/dev/null 2>&1 && failed=$((failed + 1)) &&
+    echo "FAILED: a process of a launcher ran without a working MPI" >&2
 fi
 
 check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
@@ -63,22 +65,22 @@ check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per ra
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 
 # Without a GPU, whether the build has CUDA or not.
-check 'doctor' 0 '^MPI +' '' env -u OMPI_MCA_pml "$program" doctor
+check 'doctor' 0 '^MPI +' '' "$program" doctor
 if ! grep -q ': usable$' out.txt; then
   refuse 5 '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \
     validate --device cuda
 fi
 
-check 'bench' 0 '^images/s' '' env -u OMPI_MCA_pml "$program" bench --device cpu --network small_cnn --width 16 --batch 8 \
+check 'bench' 0 '^images/s' '' "$program" bench --device cpu --network small_cnn --width 16 --batch 8 \
   --seconds 2
 for part in '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step  '; do
   grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: bench prints no '$part'" >&2; }
 done
 refuse 2 "'--seconds' must be a number .* above 0" bench --seconds 0
-check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /dev/null/out' env -u OMPI_MCA_pml "$program" \
+check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /dev/null/out' "$program" \
   bench --device cpu --network small_cnn --width 16 --batch 8 --out /dev/null/out
 
-check 'forecast' 0 '^1gbit: 30\.0 us, 117\.7 MB/s' '' env -u OMPI_MCA_pml "$program" forecast --device cpu --network small_cnn \
+check 'forecast' 0 '^1gbit: 30\.0 us, 117\.7 MB/s' '' "$program" forecast --device cpu --network small_cnn \
   --width 16 --batch 8 --attack-steps 2 --seconds 2 --ranks 1,2,8 --bandwidth 1gbit,10gbit --out forecast
 for part in '^small_cnn, width 16, batch 8 a rank' '^codec float32 ' '^10gbit: ' '^      8 '; do
   grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: forecast prints no '$part'" >&2; }

@@ -294,6 +294,48 @@ TEST_CASE("A frozen convolution folds scale and bias in, adds, and cuts off belo
   }
 }
 
+TEST_CASE("A frozen convolution applies a batch norm and a ReLU while it reads", "[backend]") {
+  const auto backend = test_backend(2, false);
+  int taken = 0;
+  for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+    s.frozen = s.norm_input = s.relu = true;
+    if (!backend->takes_norm(s)) continue;
+    ++taken;
+    INFO(name(s));
+    ConvFixture f(*backend, s);
+    const auto scale = random_values(s.c_in, 7, -1.5F, 1.5F), shift = random_values(s.c_in, 8);
+    Array normed = f.x.exact, open = f.x.exact;
+    for (int k = 0; k < s.n; ++k)
+      for (int c = 0; c < s.c_in; ++c)
+        for (int row = 0; row < s.h; ++row)
+          for (int column = 0; column < s.w; ++column) {
+            const auto channel = static_cast<std::size_t>(c);
+            const double v = scale[channel] * f.x.exact.at(k, c, row, column) + shift[channel];
+            normed.at(k, c, row, column) = std::max(v, 0.0);
+            open.at(k, c, row, column) = v > 0 ? 1 : 0;
+          }
+    const ConvReference reference(s, normed, f.dy.exact, {f.w.begin(), f.w.end()});
+    Array expected = reference.y;
+    for (double& v : expected.v) v = std::max(v, 0.0);
+
+    const auto conv = backend->conv2d(s);
+    backend->commit_workspace();
+    conv->load(to_device(*backend, f.w), nullptr, nullptr);
+    const std::vector<float> x = to_host(*backend, f.x.device, static_cast<std::int64_t>(open.v.size()));
+    auto* bits = to_device(*backend, std::vector<std::uint16_t>((open.v.size() + 15) / 16, 0xdada));
+    conv->forward_of_norm(f.x.device, {to_device(*backend, scale), to_device(*backend, shift), bits}, f.y.device,
+                          nullptr);
+    CHECK(difference(*backend, f.y.device, f.y.layout, expected) <=
+          bound(s.kernel * s.kernel * s.c_in + 2, reference.y_size.largest() + 2));
+    CHECK(to_host(*backend, f.x.device, static_cast<std::int64_t>(x.size())) == x);
+    const auto words = to_host(*backend, bits, static_cast<std::int64_t>((open.v.size() + 15) / 16));
+    std::size_t wrong = 0;
+    pairwise(f.x.layout, open, [&](std::size_t i, double v) { wrong += (words[i / 16] >> (i % 16) & 1) != (v > 0); });
+    CHECK(wrong == 0);
+  }
+  CHECK((taken > 0) == (backend->activation_layout(64, 4, 4).block == 16 && backend->device().kind == DeviceKind::cpu));
+}
+
 TEST_CASE("PGD's step ends the gradient of images", "[backend]") {
   const auto backend = test_backend();
   const ConvSpec s{.n = 3, .c_in = 3, .h = 9, .w = 9, .c_out = 32, .frozen = true, .image = true};

@@ -28,6 +28,21 @@ std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int 
   return nullptr;
 }
 
+bool FrozenLowering::leaves_norm(int value) const {
+  const int next = value + 1;  // before others could write over what the norm reads
+  if (readers(value) != std::vector{next} || node(next).op != Op::convolution || storage != DType::f32) return false;
+  ConvSpec spec = conv_spec(*this, node(next));
+  spec.frozen = true;
+  return model.backend.takes_norm(spec);
+}
+
+std::optional<FrozenLowering::Norm> FrozenLowering::take_norm(int value) {
+  if (std::exchange(norm_.first, -1) != value) return std::nullopt;
+  touch(norm_.second.x);
+  touch(norm_.second.bits);
+  return norm_.second;
+}
+
 FrozenLowering::Gradient FrozenLowering::arriving(int result) {
   const Gradient gradient = at(result);
   touch(gradient.main);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,20 @@ class FrozenLowering : public Lowering {
   /// That reader makes the whole gradient, in `whole`, from its own part and what is returned (-1: there is nothing).
   [[nodiscard]] Buffer go_through_relu(int value, Buffer whole);
 
+  /// A batch norm with its ReLU that the operation behind it, the only one that reads `value`, applies while it reads.
+  struct Norm {
+    Buffer x = -1, bits = -1;
+    const float *scale = nullptr, *shift = nullptr;
+  };
+  /// Whether that operation does so. Then the value has no buffer of its own.
+  [[nodiscard]] bool leaves_norm(int value) const;
+  void leave_norm(int value, const Norm& norm) {
+    make_in(-1, value, storage);
+    norm_ = {value, norm};
+  }
+  /// For the operation that reads `value`: what has been left to it.
+  [[nodiscard]] std::optional<Norm> take_norm(int value);
+
   /// What the program does besides for the operation that plans the way back.
   struct Masking {
     Buffer gradient, mask;
@@ -88,6 +103,7 @@ class FrozenLowering : public Lowering {
   [[nodiscard]] Gradient& at(int value) { return gradients_[static_cast<std::size_t>(value)]; }
   [[nodiscard]] const Gradient& at(int value) const { return gradients_[static_cast<std::size_t>(value)]; }
 
+  std::pair<int, Norm> norm_{-1, {}};  ///< the last that was left, with its value
   std::vector<Gradient> gradients_;
   std::vector<Activation> activations_;
   Upkeep upkeep_;

@@ -21,6 +21,19 @@ Lowering::Lowering(Model& of, int samples, Planner& buffers)
   taken_[0] = true;
 }
 
+ConvSpec conv_spec(const Lowering& lowering, const Node& node) {
+  const Layout in = lowering.model.layout(node.inputs[0]);
+  return {.n = lowering.n,
+          .c_in = in.c,
+          .h = in.h,
+          .w = in.w,
+          .c_out = node.c,
+          .kernel = node.kernel,
+          .stride = node.stride,
+          .pad = node.pad,
+          .image = lowering.node(node.inputs[0]).makes_images()};
+}
+
 int Lowering::next_node() {
   const auto next = std::find(taken_.begin(), taken_.end(), false);
   if (next == taken_.end()) return -1;

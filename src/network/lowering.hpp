@@ -66,6 +66,9 @@ class Lowering {
   int instruction_ = -1;
 };
 
+/// What both programs ask of the backend for a convolution; the rest of the specification says plain, for training.
+[[nodiscard]] ConvSpec conv_spec(const Lowering& lowering, const Node& node);
+
 /// What the operations of both programs have in common.
 class Operation {
  public:

@@ -57,6 +57,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Linear> linear(int n, int in, int out) override;
 
   [[nodiscard]] bool leaves_samples_out() const override { return true; }
+  [[nodiscard]] bool takes_norm(const ConvSpec& spec) const override;
 
   /// Channels that lie together in activations: one vector register.
   [[nodiscard]] int block() const { return block_; }

@@ -353,13 +353,15 @@ class WinogradConv2d final : public Conv2d {
   void want(int samples) override { samples_ = samples; }
 
   void forward(const void* x, void* y, std::uint16_t* bits) override {
-    ++backend_.counters.conv_forward;
-    auto* out = static_cast<float*>(y);
-    forward_->run(
-        {static_cast<const float*>(x), samples_}, backend_.weights(packed_),
-        {.bias = bias_, .accumulate = spec_.accumulate, .relu = spec_.relu, .bits = masks_inside_ ? bits : nullptr},
-        out, backend_.scratch());
-    if (bits != nullptr && !masks_inside_) mask_from_relu(backend_, spec_, out, bits);
+    run({static_cast<const float*>(x), samples_}, y, bits);
+  }
+  void forward_of_norm(const void* x, const InputNorm& norm, void* y, std::uint16_t* bits) override {
+    run({.data = static_cast<const float*>(x),
+         .samples = samples_,
+         .scale = norm.scale,
+         .shift = norm.shift,
+         .positive = norm.open},
+        y, bits);
   }
 
   void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) override {
@@ -381,6 +383,16 @@ class WinogradConv2d final : public Conv2d {
   }
 
  private:
+  void run(const Winograd::Input& x, void* y, std::uint16_t* bits) {
+    ++backend_.counters.conv_forward;
+    auto* out = static_cast<float*>(y);
+    forward_->run(
+        x, backend_.weights(packed_),
+        {.bias = bias_, .accumulate = spec_.accumulate, .relu = spec_.relu, .bits = masks_inside_ ? bits : nullptr},
+        out, backend_.scratch());
+    if (bits != nullptr && !masks_inside_) mask_from_relu(backend_, spec_, out, bits);
+  }
+
   CpuBackend& backend_;
   ConvSpec spec_;
   std::unique_ptr<Winograd> forward_, turned_;
@@ -408,6 +420,8 @@ class WinogradConv2d final : public Conv2d {
 }
 
 }  // namespace
+
+bool CpuBackend::takes_norm(const ConvSpec& spec) const { return block_ == 16 && winograd(*this, spec) != nullptr; }
 
 std::unique_ptr<Conv2d> CpuBackend::conv2d(const ConvSpec& spec) {
   require(!spec.image || spec.c_in <= 3, ExitCode::data, "the CPU backend takes images of 1 to 3 channels, not ",

@@ -29,11 +29,13 @@ class Winograd {
     [[nodiscard]] Spec turned() const;
   };
   /// Words of bits, one for 16 elements as in ReLU masks, say what is open; the rest counts as zero. Null: all is.
-  /// For blocks of 16 channels only.
+  /// Words are for blocks of 16 channels only.
   struct Input {
     const float* data;
     int samples;  ///< the first so many of n; the y of the others is left as it is
     const std::uint16_t* open = nullptr;
+    const float *scale = nullptr, *shift = nullptr;  ///< [c_in]: relu(scale * x + shift) is convolved; null: x itself
+    std::uint16_t* positive = nullptr;               ///< with them: gets where that is > 0
   };
   struct Epilogue {
     const float* bias = nullptr;          ///< [c_out]; null: none

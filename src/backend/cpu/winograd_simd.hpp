@@ -285,7 +285,10 @@ class SimdWinograd final : public Winograd {
           const int end = part_of(tiles, slice + 1, slices());
           for (int first = part_of(tiles, slice, slices()); first < end; first += group_) {
             const int count = std::min(group_, end - first);
-            load_tiles(x, first, count, 0, s.c_in, v, vs);
+            if (x.scale != nullptr)
+              load_tiles<true>(x, first, count, 0, s.c_in, v, vs);
+            else
+              load_tiles(x, first, count, 0, s.c_in, v, vs);
             for (int panel = part_of(panels, team, teams()); panel < part_of(panels, team + 1, teams()); ++panel) {
               for (int c = 0; c < s.c_in; c += chunk()) {
                 const int some = std::min(chunk(), s.c_in - c);
@@ -378,8 +381,10 @@ class SimdWinograd final : public Winograd {
   }
 
   /// to[point * stride] = B^T x B of the channels c to c + B - 1.
+  template <bool norm>
   void load_tile(const Input& x, int tile, int c, float* to, std::int64_t stride) const {
     const Place p = place(tile);
+    const V scale = norm ? at<B>(x.scale + c) : V{}, shift = norm ? at<B>(x.shift + c) : V{};
     const int y0 = p.y * Scheme::kInStep + Scheme::kInFirst, x0 = p.x * Scheme::kInStep + Scheme::kInFirst;
     const std::int64_t begin = (std::int64_t{p.n} * (s.c_in / B) + c / B) * s.h * s.w;
     V columns[kIn][kSide];
@@ -392,7 +397,14 @@ class SimdWinograd final : public Winograd {
         for (int i = 0; i < kIn; ++i) {
           const int row = y0 + i;
           const std::int64_t pixel = begin + std::int64_t{row} * s.w + column;
-          if (row >= 0 && row < s.h) d[i] = open(at<B>(x.data + pixel * B), x.open, pixel);
+          if (row < 0 || row >= s.h) continue;
+          if constexpr (norm) {
+            const V value = at<B>(x.data + pixel * B) * scale + shift;
+            d[i] = value > 0 ? value : V{};
+            if (first_of(i) && first_of(j)) x.positive[pixel] = positive(value);
+          } else {
+            d[i] = open(at<B>(x.data + pixel * B), x.open, pixel);
+          }
         }
       Scheme::input(d, columns[j]);
     }
@@ -407,11 +419,17 @@ class SimdWinograd final : public Winograd {
     }
   }
 
+  /// Whether a row or column of a tile of x is no tile's before: tiles overlap.
+  [[nodiscard]] static constexpr bool first_of(int k) {
+    return k >= -Scheme::kInFirst && k < Scheme::kInStep - Scheme::kInFirst;
+  }
+
   /// The same for some tiles: to[point * stride][tile][channel].
+  template <bool norm = false>
   void load_tiles(const Input& x, int first, int count, int c, int channels, float* to, std::int64_t stride) const {
     for (int tile = 0; tile < count; ++tile)
       for (int channel = 0; channel < channels; channel += B)
-        load_tile(x, first + tile, c + channel, to + std::int64_t{tile} * channels + channel, stride);
+        load_tile<norm>(x, first + tile, c + channel, to + std::int64_t{tile} * channels + channel, stride);
   }
 
   /// to[point * stride] = A dy A^T of the channels c to c + B - 1.
@@ -573,9 +591,9 @@ class SimdWinograd final : public Winograd {
           for (int point = 0; point < kPoints; ++point) {
             const bool add = std::exchange(begun[matrix(point)], true) || first > 0;
             for (int input = 0; input < inputs; input += kPanel)
-(add ? multiply_rows<B, Q, true> : multiply_rows<B, Q, false>)(
-                  rows, {z + point * zs, 1, rows}, v + point * vs + input, inputs, count,
-                  sums + matrix(point) * ss + input, inputs);
+              (add ? multiply_rows<B, Q, true> : multiply_rows<B, Q, false>)(rows, {z + point * zs, 1, rows},
+                                                                             v + point * vs + input, inputs, count,
+                                                                             sums + matrix(point) * ss + input, inputs);
           }
         }
         for (int row = 0; row < rows; ++row)

@@ -7,22 +7,9 @@ namespace dat {
 
 namespace {
 
-/// What both programs ask of the backend; the rest of the specification says plain, for training.
-[[nodiscard]] ConvSpec plain_spec(const Lowering& lowering, const Node& node) {
-  const Layout in = lowering.model.layout(node.inputs[0]);
-  return {.n = lowering.n,
-          .c_in = in.c,
-          .h = in.h,
-          .w = in.w,
-          .c_out = node.c,
-          .kernel = node.kernel,
-          .stride = node.stride,
-          .pad = node.pad,
-          .image = lowering.node(node.inputs[0]).makes_images()};
-}
-
 /// y = relu(norm(conv(x)) + residual), each of the three where it follows: batch norm is folded into the weights, the
-/// residual is added and the ReLU applied by the convolution itself.
+/// residual is added and the ReLU applied by the convolution itself; and so is a batch norm with a ReLU before it, where
+/// that has been left to it.
 class FrozenConvolution final : public FrozenOperation {
  public:
   FrozenConvolution(FrozenLowering& lowering, int first)
@@ -33,7 +20,7 @@ class FrozenConvolution final : public FrozenOperation {
     const bool relu = lowering.fuse(result_, Op::relu);
     if (relu) lowering.made_by_relu(result_);
 
-    ConvSpec spec = plain_spec(lowering, node_);
+    ConvSpec spec = conv_spec(lowering, node_);
     spec.frozen = true;
     spec.accumulate = residual_ >= 0;
     spec.keeps_residual = residual_ >= 0 && lowering.kept(residual_);
@@ -41,10 +28,12 @@ class FrozenConvolution final : public FrozenOperation {
     spec.relu_input = !of_images_ && residual_ != input() && lowering.may_go_through_relu(input(), first);
     spec.other_gradient = spec.relu_input && lowering.readers(input()).size() > 1;
     spec.storage = type_;
+    normed_ = lowering.take_norm(input());
+    spec.norm_input = normed_.has_value();
     conv_ = model_.backend.conv2d(spec);
     if (conv_->backward_relu_pays()) lowering.keep(input());
 
-    x_ = lowering.read(input());
+    x_ = normed_ ? normed_->x : lowering.read(input());
     if (residual_ >= 0) {
       // The residual is added in place, to a copy where it is still needed.
       const Buffer residual = lowering.read(residual_);
@@ -97,7 +86,10 @@ class FrozenConvolution final : public FrozenOperation {
   void forward(const float* image) override {
     if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), wanted(elements_));
     const void* x = x_ >= 0 ? at<void>(x_) : image;
-    if (kept_ >= 0)
+    if (normed_)
+      conv_->forward_of_norm(x, {normed_->scale, normed_->shift, at<std::uint16_t>(normed_->bits)}, at<void>(y_),
+                             at<std::uint16_t>(bits_));
+    else if (kept_ >= 0)
       conv_->forward(x, at<void>(kept_), at<void>(y_), at<std::uint16_t>(bits_));
     else
       conv_->forward(x, at<void>(y_), at<std::uint16_t>(bits_));
@@ -122,7 +114,8 @@ class FrozenConvolution final : public FrozenOperation {
   const DType type_;
   const bool of_images_;  ///< the images themselves (x_ is -1), or normalized ones
   FoldedNorm norm_;
-  int residual_ = -1;  ///< value
+  std::optional<FrozenLowering::Norm> normed_;  ///< x is not there yet
+  int residual_ = -1;                           ///< value
   std::int64_t elements_ = 0;
   std::unique_ptr<Conv2d> conv_;
   Buffer x_ = -1, copied_ = -1, kept_ = -1, y_ = -1, bits_ = -1, dx_ = -1, dx_bits_ = -1, other_ = -1;
@@ -136,7 +129,7 @@ class TrainingConvolution final : public TrainingOperation {
       : TrainingOperation(lowering, first), of_images_(lowering.node(input()).makes_images()) {
     x_ = lowering.read(input());
     y_ = lowering.make(result_);
-    conv_ = model_.backend.conv2d(plain_spec(lowering, node_));
+    conv_ = model_.backend.conv2d(conv_spec(lowering, node_));
   }
 
   void plan_backward(TrainingLowering& lowering) override {
