@@ -280,16 +280,16 @@ class SimdWinograd final : public Winograd {
       float *const m = v + kPoints * vs, *const own = m + kPoints * ms;
       if (small_weights_ && !transformed()) load_all_weights(packed, floats);
 #pragma omp for collapse(2) schedule(static)
-      for (int slice = 0; slice < slices(); ++slice)
-        for (int team = 0; team < teams(); ++team) {
-          const int end = part_of(tiles, slice + 1, slices());
-          for (int first = part_of(tiles, slice, slices()); first < end; first += group_) {
+      for (int slice = 0; slice < slices_; ++slice)
+        for (int team = 0; team < teams_; ++team) {
+          const int end = part_of(tiles, slice + 1, slices_);
+          for (int first = part_of(tiles, slice, slices_); first < end; first += group_) {
             const int count = std::min(group_, end - first);
             if (x.scale != nullptr)
               load_tiles<true>(x, first, count, 0, s.c_in, v, vs);
             else
               load_tiles(x, first, count, 0, s.c_in, v, vs);
-            for (int panel = part_of(panels, team, teams()); panel < part_of(panels, team + 1, teams()); ++panel) {
+            for (int panel = part_of(panels, team, teams_); panel < part_of(panels, team + 1, teams_); ++panel) {
               for (int c = 0; c < s.c_in; c += chunk()) {
                 const int some = std::min(chunk(), s.c_in - c);
                 const float* const u = small_weights_ ? whole + panel * kMatrices * us : own;
@@ -345,6 +345,7 @@ class SimdWinograd final : public Winograd {
   /// Whether transformed weights are kept whole.
   const bool small_weights_ = std::int64_t{sizeof(float)} * kMatrices * s.c_in * s.c_out <= kSmallWeights;
   const int group_ = group();  ///< tiles that a thread transforms at a time
+  const int slices_ = slices(), teams_ = s.threads / slices_;
 
   [[nodiscard]] int group() const {
     const std::int64_t tile = std::int64_t{sizeof(float)} * kPoints * s.c_in;
@@ -540,9 +541,20 @@ class SimdWinograd final : public Winograd {
     return kPoints * (x_stride() + m_stride()) + (small_weights_ ? 0 : kMatrices * u_stride());
   }
 
-  /// Threads divide the tiles where the weights are small; else the panels, and the tiles where panels are too few.
-  [[nodiscard]] int slices() const { return small_weights_ ? s.threads : (s.threads + panels - 1) / panels; }
-  [[nodiscard]] int teams() const { return s.threads / slices(); }
+  /// Into how many slices the threads divide the tiles. The threads of a slice divide the panels; each of them loads all
+  /// tiles of the slice. Counted in vector operations for a block of channels of x; the two constants are of F(4x4, 3x3).
+  [[nodiscard]] int slices() const {
+    if (small_weights_) return s.threads;
+    constexpr double kLoadTile = 170, kLoadWeights = 80;
+    const auto cost = [&](int slices) {
+      const int tiles = parts(slices, tiles_), outputs = parts(s.threads / slices, panels) * kPanel;
+      return tiles * (double{kPoints} * outputs + kLoadTile) + parts(group_, tiles) * kLoadWeights * outputs;
+    };
+    int best = 1;
+    for (int some = 2; some <= s.threads; ++some)
+      if (cost(some) < cost(best)) best = some;
+    return best;
+  }
   [[nodiscard]] static int part_of(int all, int part, int parts) {
     return static_cast<int>(std::int64_t{all} * part / parts);
   }
