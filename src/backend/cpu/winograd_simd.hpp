@@ -541,8 +541,9 @@ class SimdWinograd final : public Winograd {
     return kPoints * (x_stride() + m_stride()) + (small_weights_ ? 0 : kMatrices * u_stride());
   }
 
-  /// Into how many slices the threads divide the tiles. The threads of a slice divide the panels; each of them loads all
-  /// tiles of the slice. Counted in vector operations for a block of channels of x; the two constants are of F(4x4, 3x3).
+  /// Into how many slices the threads divide the tiles. The threads of a slice divide the panels; each of them loads
+  /// all tiles of the slice. Counted in vector operations for a block of channels of x; the two constants are of F(4x4,
+  /// 3x3).
   [[nodiscard]] int slices() const {
     if (small_weights_) return s.threads;
     constexpr double kLoadTile = 170, kLoadWeights = 80;
