@@ -65,7 +65,7 @@ check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per ra
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 
 # Without a GPU, whether the build has CUDA or not.
-check 'doctor' 0 '^MPI +' '' "$program" doctor
+check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
 if ! grep -q ': usable$' out.txt; then
   refuse 5 '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \
     validate --device cuda

@@ -28,8 +28,8 @@ struct ConvSpec {
   bool image = false;           ///< x are images: f32 in image_layout; else spec.storage in activation_layout
   bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
-  bool norm_input = false;      ///< frozen: a batch norm and a ReLU are the first thing; see Conv2d::forward_of_norm
   bool other_gradient = false;  ///< with `relu_input`: x has another reader, whose part of the gradient is added
+  bool norm_input = false;      ///< frozen: a batch norm and a ReLU are the first thing; see Conv2d::forward_of_norm
   DType storage = DType::f32;   ///< of x, y and their gradients, but for images; only a frozen one may have another
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }

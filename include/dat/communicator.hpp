@@ -102,6 +102,7 @@ class Communicator {
   [[nodiscard]] int node_rank() const { return node_rank_; }  ///< rank among those that share memory with this one
   [[nodiscard]] int node_size() const { return node_size_; }
   [[nodiscard]] bool root() const { return rank_ == 0; }
+  [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
 
   /// Adds up `data` [count] over the ranks, in place. Of any length: long ones go in pieces of 2^28 numbers.
   void sum(float* data, std::int64_t count);
@@ -198,7 +199,6 @@ class Communicator {
 
  private:
   Communicator(MPI_Comm group, bool world, std::uint32_t name);
-  [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);

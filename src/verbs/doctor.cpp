@@ -25,8 +25,9 @@ int run_doctor(const Command&, int, char**) {
     std::cout << version_text() << "\n"
               << cuda_report() << "MPI       " << Communicator::library_version() << ", " << world.size()
               << (world.size() == 1 ? " rank" : " ranks") << "; "
-              << (world.takes_device_memory() ? "takes GPU memory"
-                                              : "takes host memory only, through which gradients go")
+              << (world.alone()                 ? "not started: mpirun -np 1 dat_hpc doctor tells what memory it takes"
+                  : world.takes_device_memory() ? "takes GPU memory"
+                                                : "takes host memory only, through which gradients go")
               << "\n\nWhat --device auto gives:\n";
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";

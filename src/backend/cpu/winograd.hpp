@@ -35,7 +35,7 @@ class Winograd {
     int samples;  ///< the first so many of n; the y of the others is left as it is
     const std::uint16_t* open = nullptr;
     const float *scale = nullptr, *shift = nullptr;  ///< [c_in]: relu(scale * x + shift) is convolved; null: x itself
-    std::uint16_t* positive = nullptr;               ///< with them: gets where that is > 0
+    std::uint16_t* positive = nullptr;               ///< with them: gets where that is > 0; null: not wanted
   };
   struct Epilogue {
     const float* bias = nullptr;          ///< [c_out]; null: none

@@ -282,13 +282,15 @@ class SimdWinograd final : public Winograd {
 #pragma omp for collapse(2) schedule(static)
       for (int slice = 0; slice < slices_; ++slice)
         for (int team = 0; team < teams_; ++team) {
+          Input read = x;
+          if (team > 0) read.positive = nullptr;  // one thread writes
           const int end = part_of(tiles, slice + 1, slices_);
           for (int first = part_of(tiles, slice, slices_); first < end; first += group_) {
             const int count = std::min(group_, end - first);
             if (x.scale != nullptr)
-              load_tiles<true>(x, first, count, 0, s.c_in, v, vs);
+              load_tiles<true>(read, first, count, 0, s.c_in, v, vs);
             else
-              load_tiles(x, first, count, 0, s.c_in, v, vs);
+              load_tiles(read, first, count, 0, s.c_in, v, vs);
             for (int panel = part_of(panels, team, teams_); panel < part_of(panels, team + 1, teams_); ++panel) {
               for (int c = 0; c < s.c_in; c += chunk()) {
                 const int some = std::min(chunk(), s.c_in - c);
@@ -402,7 +404,7 @@ class SimdWinograd final : public Winograd {
           if constexpr (norm) {
             const V value = at<B>(x.data + pixel * B) * scale + shift;
             d[i] = value > 0 ? value : V{};
-            if (first_of(i) && first_of(j)) x.positive[pixel] = positive(value);
+            if (first_of(i) && first_of(j) && x.positive != nullptr) x.positive[pixel] = positive(value);
           } else {
             d[i] = open(at<B>(x.data + pixel * B), x.open, pixel);
           }
