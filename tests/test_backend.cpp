@@ -298,7 +298,7 @@ TEST_CASE("A frozen convolution applies a batch norm and a ReLU while it reads",
   const auto backend = test_backend(2, false);
   int taken = 0;
   for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
-    s.frozen = s.norm_input = s.relu = true;
+    s.frozen = s.relu = true;
     if (!backend->takes_norm(s)) continue;
     ++taken;
     INFO(name(s));

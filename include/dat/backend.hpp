@@ -29,7 +29,6 @@ struct ConvSpec {
   bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
   bool other_gradient = false;  ///< with `relu_input`: x has another reader, whose part of the gradient is added
-  bool norm_input = false;      ///< frozen: a batch norm and a ReLU are the first thing; see Conv2d::forward_of_norm
   DType storage = DType::f32;   ///< of x, y and their gradients, but for images; only a frozen one may have another
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
@@ -76,7 +75,7 @@ class Conv2d {
     const float *scale, *shift;  ///< [c_in]
     std::uint16_t* open;         ///< gets where that is positive, in words of bits: [ceil(elements of x / 16)]
   };
-  /// forward() with ConvSpec::norm_input, and only then. x stays as it is.
+  /// forward() of that. x stays as it is.
   virtual void forward_of_norm(const void* /*x*/, const InputNorm&, void* /*y*/, std::uint16_t* /*bits*/) {
     assert(!"only where Backend::takes_norm() says so");
   }
@@ -312,7 +311,7 @@ class Backend {
   /// with AVX-512, 32 with AVX2, 16 on a GPU), or the storage is refused. Error(data): images whose channels the device
   /// does not take. Error(device): the library has no fast or no right code for it.
   [[nodiscard]] virtual std::unique_ptr<Conv2d> conv2d(const ConvSpec&) = 0;
-  /// Whether such a convolution can have ConvSpec::norm_input: a pass less over x.
+  /// Whether such a frozen convolution has Conv2d::forward_of_norm: a pass less over x.
   [[nodiscard]] virtual bool takes_norm(const ConvSpec&) const { return false; }
   /// Plan the other two; errors and order as for conv2d.
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;

@@ -28,12 +28,15 @@ std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int 
   return nullptr;
 }
 
-bool FrozenLowering::leaves_norm(int value) const {
+bool FrozenLowering::leave_norm(int value, const Norm& norm) {
   const int next = value + 1;  // before others could write over what the norm reads
   if (readers(value) != std::vector{next} || node(next).op != Op::convolution || storage != DType::f32) return false;
   ConvSpec spec = conv_spec(*this, node(next));
   spec.frozen = true;
-  return model.backend.takes_norm(spec);
+  if (!model.backend.takes_norm(spec)) return false;
+  make_in(-1, value, storage);
+  norm_ = {value, norm};
+  return true;
 }
 
 std::optional<FrozenLowering::Norm> FrozenLowering::take_norm(int value) {

@@ -65,12 +65,8 @@ class FrozenLowering : public Lowering {
     Buffer x = -1, bits = -1;
     const float *scale = nullptr, *shift = nullptr;
   };
-  /// Whether that operation does so. Then the value has no buffer of its own.
-  [[nodiscard]] bool leaves_norm(int value) const;
-  void leave_norm(int value, const Norm& norm) {
-    make_in(-1, value, storage);
-    norm_ = {value, norm};
-  }
+  /// Leaves it to that operation, and the value has no buffer of its own. false: that operation cannot.
+  [[nodiscard]] bool leave_norm(int value, const Norm& norm);
   /// For the operation that reads `value`: what has been left to it.
   [[nodiscard]] std::optional<Norm> take_norm(int value);
 

@@ -276,7 +276,7 @@ class SimdWinograd final : public Winograd {
     const float* const whole = transformed() ? packed + plain_size() : floats;
 #pragma omp parallel num_threads(s.threads)
     {
-      float* const v = floats + (transformed() ? 0 : whole_weights()) + omp_get_thread_num() * own_floats();
+      float* const v = floats + shared_floats() + omp_get_thread_num() * own_floats();
       float *const m = v + kPoints * vs, *const own = m + kPoints * ms;
       if (small_weights_ && !transformed()) load_all_weights(packed, floats);
 #pragma omp for collapse(2) schedule(static)
@@ -312,7 +312,7 @@ class SimdWinograd final : public Winograd {
     }
   }
   [[nodiscard]] std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>((transformed() ? 0 : whole_weights()) + s.threads * own_floats()) * sizeof(float);
+    return static_cast<std::size_t>(shared_floats() + s.threads * own_floats()) * sizeof(float);
   }
 
   void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
@@ -537,8 +537,10 @@ class SimdWinograd final : public Winograd {
   [[nodiscard]] std::int64_t m_stride() const { return std::int64_t{group_} * kPanel + kSkew; }
   [[nodiscard]] std::int64_t u_stride() const { return std::int64_t{chunk()} * kPanel + kSkew; }
   [[nodiscard]] int chunk() const { return small_weights_ ? s.c_in : std::min(kChunk, s.c_in); }
-  /// Floats of the weights of all panels, where they are kept whole, and of all that is a thread's own.
+  /// Floats of the weights of all panels, where they are kept whole; of what threads share of the scratch, and of all
+  /// that is a thread's own in it.
   [[nodiscard]] std::int64_t whole_weights() const { return small_weights_ ? panels * kMatrices * u_stride() : 0; }
+  [[nodiscard]] std::int64_t shared_floats() const { return transformed() ? 0 : whole_weights(); }
   [[nodiscard]] std::int64_t own_floats() const {
     return kPoints * (x_stride() + m_stride()) + (small_weights_ ? 0 : kMatrices * u_stride());
   }

@@ -23,7 +23,8 @@ namespace {
 
 /// y = act(scale*x + shift): a batch norm that no convolution has taken, with the ReLU or SiLU behind it; or one of
 /// these alone. For its gradient a ReLU keeps a bit of each element; a SiLU keeps its slope there, since x may be
-/// overwritten on the way, by a residual that is added in place. The way forth may be left to the convolution behind it.
+/// overwritten on the way, by a residual that is added in place. The way forth may be left to the convolution behind
+/// it.
 class FrozenAffine final : public FrozenOperation {
  public:
   FrozenAffine(FrozenLowering& lowering, int first)
@@ -34,10 +35,7 @@ class FrozenAffine final : public FrozenOperation {
     x_ = lowering.read(input());
     elements_ = lowering.elements(result_);
     if (relu_) bits_ = lowering.fresh(kernels::groups(elements_), DType::f16);  // one word of 16 bits each
-    left_ = relu_ && norm_.scale != nullptr && lowering.leaves_norm(result_);
-    if (left_)
-      lowering.leave_norm(result_, {x_, bits_, norm_.scale, norm_.shift});
-    else
+    if (!relu_ || norm_.scale == nullptr || !lowering.leave_norm(result_, {x_, bits_, norm_.scale, norm_.shift}))
       y_ = lowering.make(result_, type_);
     if (silu) slope_ = lowering.fresh(elements_, type_);
   }
@@ -54,7 +52,7 @@ class FrozenAffine final : public FrozenOperation {
   void refresh() override { norm_.refresh(model_); }
 
   void forward(const float*) override {
-    if (left_) return;
+    if (y_ < 0) return;  // left to the convolution
     const std::int64_t count = wanted(elements_);
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
@@ -86,7 +84,7 @@ class FrozenAffine final : public FrozenOperation {
   const DType type_;
   const Layout layout_;
   FoldedNorm norm_;
-  bool relu_ = false, left_ = false, accumulates_ = false;
+  bool relu_ = false, accumulates_ = false;
   std::int64_t elements_ = 0;
   Buffer x_ = -1, y_ = -1, bits_ = -1, slope_ = -1, dx_ = -1;
   Gradient dy_;

@@ -8,8 +8,8 @@ namespace dat {
 namespace {
 
 /// y = relu(norm(conv(x)) + residual), each of the three where it follows: batch norm is folded into the weights, the
-/// residual is added and the ReLU applied by the convolution itself; and so is a batch norm with a ReLU before it, where
-/// that has been left to it.
+/// residual is added and the ReLU applied by the convolution itself; and so is a batch norm with a ReLU before it,
+/// where that has been left to it.
 class FrozenConvolution final : public FrozenOperation {
  public:
   FrozenConvolution(FrozenLowering& lowering, int first)
@@ -28,11 +28,10 @@ class FrozenConvolution final : public FrozenOperation {
     spec.relu_input = !of_images_ && residual_ != input() && lowering.may_go_through_relu(input(), first);
     spec.other_gradient = spec.relu_input && lowering.readers(input()).size() > 1;
     spec.storage = type_;
-    normed_ = lowering.take_norm(input());
-    spec.norm_input = normed_.has_value();
     conv_ = model_.backend.conv2d(spec);
     if (conv_->backward_relu_pays()) lowering.keep(input());
 
+    normed_ = lowering.take_norm(input());
     x_ = normed_ ? normed_->x : lowering.read(input());
     if (residual_ >= 0) {
       // The residual is added in place, to a copy where it is still needed.
