@@ -171,13 +171,14 @@ struct TrustRatio {
 };
 
 /// average = keep*average + (1 - keep)*theta, rounded once: an average that has settled stays, and keep = 0 copies
-/// theta.
+/// theta, whatever is in the average.
 struct Average {
   const float* theta;
   float* average;
   double keep;
   DAT_HD void operator()(std::int64_t i) const {
-    average[i] = static_cast<float>(keep * double(average[i]) + (1 - keep) * double(theta[i]));
+    const double kept = keep > 0 ? keep * double(average[i]) : 0;
+    average[i] = static_cast<float>(kept + (1 - keep) * double(theta[i]));
   }
 };
 

@@ -985,14 +985,18 @@ void resolve(TrainOptions& o) {
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
   const BallNorm norm = norm_from(o.norm);
   require_in_range("--eps", norm, o.eps);
-  require_in_range("--alpha", norm, o.alpha);
   check(norm == BallNorm::linf || o.eps != plain.eps, "--norm l2 with --eps 8/255, the default of ",
         "linf, would hardly perturb an image; give its radius, such as --eps 0.5");
   check(norm == BallNorm::linf || o.attack_stop < 0, "--attack-stop works with --norm linf, not with l2; leave it off");
   check(norm == BallNorm::linf || o.warm_start == 0,
         "--warm-start keeps a byte per pixel in units of eps/127, which is too ",
         "coarse for the small pixels of --norm l2; leave it off, and --attack-reuse");
-  const auto attack = attacks().at(o.attack)({.norm = norm, .eps = o.eps, .alpha = o.alpha, .steps = o.attack_steps});
+  const auto attack_of = [&](double alpha) {
+    return attacks().at(o.attack)({.norm = norm, .eps = o.eps, .alpha = alpha, .steps = o.attack_steps});
+  };
+  // A step of the attack's own may be longer than the images are wide.
+  if (o.alpha != attack_of(0)->alpha()) require_in_range("--alpha", norm, o.alpha);
+  const auto attack = attack_of(o.alpha);
   o.alpha = attack->alpha();
   const auto loss = losses().at(o.loss)({.beta = o.beta});
   const bool divergence = loss->goal().reference;
@@ -1006,6 +1010,10 @@ void resolve(TrainOptions& o) {
   o.beta = loss->beta();
   check(o.lambda <= 0 || o.loss == "cross_entropy", "--lambda works with --loss cross_entropy, not with ", o.loss,
         ", which has --beta; leave it off");
+  check(!o.attack_reuse || (o.loss == "cross_entropy" && o.label_smoothing == 0),
+        "--attack-reuse takes the gradient of ",
+        "the training pass, which is the attack's with --loss cross_entropy and without --label-smoothing; leave one ",
+        "of them off");
   check(o.label_smoothing == 0 || o.loss != "mart", "--label-smoothing works with --loss cross_entropy, trades or kl, ",
         "not with mart; leave it off");
   check(o.awp_gamma > 0 || (o.awp_from == plain.awp_from && o.awp == plain.awp),
@@ -1025,19 +1033,17 @@ void resolve(TrainOptions& o) {
   if (o.eval_eps == 0) o.eval_eps = o.eps;
   const BallNorm eval_norm = norm_from(o.eval_norm);
   require_in_range("--eval-eps", eval_norm, o.eval_eps);
-  require_in_range("--eval-alpha", eval_norm, o.eval_alpha);
-  if (o.eval_alpha == 0) {
-    std::set<double> own;
-    for (const std::string& word : o.eval) {
-      const AttackWord known = read_attack_word(word, 1);
-      const double alpha = evaluation_alpha(known, eval_norm, o.eval_eps, 0);
-      own.insert(
-          attacks()
-              .at(known.name)({.norm = eval_norm, .eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})
-              ->alpha());
-    }
-    if (own.size() == 1) o.eval_alpha = *own.begin();
+  std::set<double> own;
+  for (const std::string& word : o.eval) {
+    const AttackWord known = read_attack_word(word, 1);
+    const double alpha = evaluation_alpha(known, eval_norm, o.eval_eps, 0);
+    own.insert(
+        attacks()
+            .at(known.name)({.norm = eval_norm, .eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)})
+            ->alpha());
   }
+  if (o.eval_alpha == 0 && own.size() == 1) o.eval_alpha = *own.begin();
+  if (!own.contains(o.eval_alpha)) require_in_range("--eval-alpha", eval_norm, o.eval_alpha);
   if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
   const bool averages = o.average != "none";
   check(averages || (o.average_from == 0 && o.average_decay == plain.average_decay &&

@@ -1049,6 +1049,16 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"}),
                  "at least 2 --attack-steps"));
   CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train"}), "trains as --attack-steps 9 does"));
+  for (const char* other : {"--label-smoothing=0.1", "--loss=mart"})
+    CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", other}),
+                   "--attack-reuse takes the gradient of the training pass"));
+  // Steps of an attack's own may be longer than 1, and the resolved configuration says so.
+  for (const std::vector<std::string>& own : {std::vector<std::string>{"--attack", "apgd-ce", "--eps", "0.6"},
+                                              {"--attack", "fgsm", "--eps", "0.9"},
+                                              {"--eval", "apgd-ce", "--eval-eps", "0.6"}})
+    CHECK(parse_file(parse(own).resolved_toml).train == parse(own).train);
+  CHECK(contains(refusal({"--alpha", "1.2"}), "--alpha 1.2 is more than 1"));
+  CHECK(contains(refusal({"--eval-alpha", "1.2"}), "--eval-alpha 1.2 is more than 1"));
   const TrainOptions reuse = parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5"}).train;
   CHECK(reuse.attack_reuse);
   CHECK(parse_file(parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5"}).resolved_toml).train ==

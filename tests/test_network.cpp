@@ -19,8 +19,9 @@ using namespace dat::test;
 namespace {
 
 Graph tangled(const NetworkOptions& options);
+Graph crossed(const NetworkOptions& options);
 
-/// A network of width 16 by its name, or "tangled"; ", silu", ", normalized" and ", grey" may follow.
+/// A network of width 16 by its name, or "tangled" or "crossed"; ", silu", ", normalized" and ", grey" may follow.
 Graph graph_of(const std::string& name, int size) {
   const auto says = [&](const char* word) { return name.find(word) != std::string::npos; };
   NetworkOptions options{.width = 16, .size = size, .channels = says(", grey") ? 1 : 3, .classes = 10};
@@ -28,6 +29,7 @@ Graph graph_of(const std::string& name, int size) {
   if (says(", normalized"))
     options.normalization =
         says(", grey") ? Normalization{{0.4F}, {0.3F}} : Normalization{{0.5F, 0.25F, 0.7F}, {0.2F, 0.4F, 0.25F}};
+  if (says("crossed")) return crossed(options);
   return says("tangled") ? tangled(options) : networks().at(name.substr(0, name.find(',')))(options);
 }
 
@@ -105,6 +107,22 @@ Graph tangled(const NetworkOptions& options) {
   const int j = net.add(net.convolution("conv6", h, 32, 3, 2), i);
   const int k = net.convolution("conv8", net.convolution("conv7", g, 32, 1, 2), 32, 1, 2);
   net.linear("linear", net.pool(net.add(j, k)), 10);
+  return net.finish();
+}
+
+/// Batch norms that a convolution could apply while it reads: one whose input is the residual of that convolution, and
+/// one with another operation between it and its activation.
+Graph crossed(const NetworkOptions& options) {
+  NetworkBuilder net(options);
+  net.begin_block("all");
+  net.begin_module("all");
+  const int a = net.convolution("conv1", net.input(), 16, 3, 1);
+  const int b = net.batch_norm("bn1", a);
+  const int c = net.convolution("conv2", a, 16, 3, 1);
+  const int d = net.add(net.convolution("conv3", net.activation(b), 16, 3, 1), c);
+  const int e = net.add(net.convolution("conv4", net.activation(net.batch_norm("bn2", d)), 16, 3, 1), d);
+  const int f = net.convolution("conv5", net.activation(net.batch_norm("bn3", e)), 32, 3, 2);
+  net.linear("linear", net.pool(net.activation(net.batch_norm("bn4", f))), 10);
   return net.finish();
 }
 
@@ -357,7 +375,7 @@ TEST_CASE("The training program's gradients are the central differences of its l
 
 TEST_CASE("The frozen program's input gradient is the central difference of its loss", "[network]") {
   const std::string name = GENERATE(values<std::string>(
-      {"preact_resnet18", "resnet18", "small_cnn", "tangled", "preact_resnet50", "wrn16_4", "tangled, silu",
+      {"preact_resnet18", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
        "resnet18, silu", "wrn16_4, silu, normalized", "small_cnn, normalized, grey"}));
   Fixture f(name, 2, 16, Granularity::tensor, 1);
   // Statistics that are not neutral: a fold that forgets one of them shows.
@@ -377,6 +395,28 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
   });
   INFO(name << ": " << distance);
   CHECK(distance < kDifferenceTolerance);
+}
+
+TEST_CASE("With the statistics of the batch, both programs make the same logits", "[network]") {
+  const std::string name = GENERATE(values<std::string>(
+      {"preact_resnet18", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
+       "crossed, silu", "wrn16_4, silu, normalized", "small_cnn, grey"}));
+  Fixture f(name, 4, 16);
+  TrainingProgram training(f.model, f.n);
+  FrozenProgram frozen(f.model, f.n);
+  f.backend->commit_workspace();
+  training.forward(f.x);
+  const auto expected = to_host(*f.backend, training.logits(), f.n * 10);
+  const std::int64_t count = f.model.graph.statistics;
+  const auto mean = to_host(*f.backend, training.batch_mean(), count),
+             variance = to_host(*f.backend, training.batch_variance(), count);
+  f.backend->copy_to_device(f.model.running_mean, mean.data(), mean.size() * sizeof(float));
+  f.backend->copy_to_device(f.model.running_variance, variance.data(), variance.size() * sizeof(float));
+  ++f.model.parameters.version;
+  frozen.forward(f.x, f.n);
+  const double distance = relative_l2(to_host(*f.backend, frozen.logits(), f.n * 10), expected);
+  INFO(name << ": " << distance);
+  CHECK(distance < 1e-4);  // of f32: some 1e-6
 }
 
 TEST_CASE("Samples get the same bits from a frozen program, however many are asked for", "[network]") {

@@ -1073,11 +1073,12 @@ TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
     CHECK(notice(name, 4).find("aim at the 3 that there are") != std::string::npos);
   }
   CHECK(notice("fab-t", 2).find("aim at the 1 that") != std::string::npos);
-  CHECK(notice("apgd-t", 3).find("no fourth logit") != std::string::npos);
-  CHECK(notice("apgd-t", 2).find("no third logit") != std::string::npos);
+  CHECK(notice("apgd-t", 3).find("aim at the 2 that there are; there is no fourth logit") != std::string::npos);
+  CHECK(notice("apgd-t", 2).find("aim at the 1 that there are; there is no third logit") != std::string::npos);
   CHECK(notice("apgd-dlr", 3).empty());
   CHECK(notice("apgd-dlr", 2).find("no third logit") != std::string::npos);
   CHECK(attacks().at("apgd-t")({})->gradient_evaluations() == 909);
+  CHECK(attacks().at("apgd-t")({})->gradients_of_run() == 101);  // a training makes one run
   CHECK(attacks().at("fab-t")({})->gradient_evaluations() == 900);
   CHECK(attacks().at("fab")({})->gradient_evaluations() == 900);
 

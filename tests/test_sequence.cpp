@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "assess/alarms.hpp"
+#include "assess/autoattack.hpp"
 #include "assess/sequence_files.hpp"
 #include "catch.hpp"
 #include "dat/error.hpp"
@@ -315,4 +316,17 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   CHECK(contains(refusal([&] { again.keep(2, broken.data()); }, ExitCode::usage), "remove the journal"));
   std::filesystem::remove(folder / "adversarial.h5");
   CHECK(contains(refusal([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
+}
+
+TEST_CASE("A sequence says which of its attacks cannot reach the border of the ball", "[sequence]") {
+  const auto notices = [](const char* word, double alpha) {
+    return SequenceAttacks(read_attack_sequence(word, 10, 1), BallNorm::linf, 8.0 / 255, alpha, 10).notices();
+  };
+  CHECK(notices("pgd4+fgsm", 0).empty());
+  CHECK(notices("aa-standard", 0).empty());
+  const auto two = notices("pgd3+pgd2+fgsm", 0);
+  REQUIRE(two.size() == 2);
+  CHECK(contains(two[0], "pgd3 moves by 6/255 at most, which is less than eps 8/255"));
+  CHECK(contains(two[1], "pgd2 moves by 4/255 at most"));
+  CHECK(notices("pgd16+fgsm", 0.5 / 255).size() == 1);
 }

@@ -859,6 +859,56 @@ TEST_CASE("an attack sees logits, losses and correctness of each sample, whateve
   CHECK(test::to_host(*backend, a.scratch, kScratch * a.scratch_stride) == values);
 }
 
+TEST_CASE("an attack in passes that do not divide the micro-batch is the attack in one pass", "[trainer]") {
+  const DType storage = GENERATE(DType::f32, DType::f16);
+  if (!test::test_backend()->refuses(storage).empty()) return;  // as a CPU refuses 16 bits
+  constexpr int kBatch = 7;
+  const auto attacked = [&](int at_once) {
+    Replica replica({.backend = {.device = test::test_device(), .threads = 2, .math = "f32", .deterministic = true},
+                     .network = "small_cnn",
+                     .width = 16,
+                     .images = {.size = 12, .channels = 3, .classes = 10, .class_names = {}},
+                     .micro_batch = kBatch,
+                     .attack_batch = at_once,
+                     .attack_storage = storage,
+                     .training_batches = {}});
+    replica.commit();
+    replica.model().initialize(1);
+    Images& images = replica.images();
+    // The last pass computes places that no image has; they are there.
+    CHECK(images.capacity % replica.frozen().n() == 0);
+    HostBatch batch;
+    batch.count = kBatch;
+    for (const float v : test::random_values(kBatch * images.layout.elements(), 3, 0, 256))
+      batch.pixels.push_back(static_cast<std::uint8_t>(v));
+    for (int k = 0; k < kBatch; ++k) {
+      batch.labels.push_back(k);
+      batch.ids.push_back(k);
+      batch.crops.push_back({});
+    }
+    images.load(batch, 0, kBatch, nullptr);
+    const auto attack = attacks().at("pgd")({.eps = 0.1, .alpha = 0.03, .steps = 2});
+    std::vector<std::vector<float>> all;
+    for (FrozenObjective* objective : {&replica.attacked(), &replica.evaluated()}) {
+      objective->prepare(1, Purpose::attack_start, 0);
+      attack->perturb(*objective);
+      all.push_back(test::to_host(replica.backend(), images.x_adv, kBatch * images.layout.elements()));
+    }
+    return all;
+  };
+  const auto expected = attacked(kBatch);
+  for (const int at_once : {2, 3, 5}) {
+    INFO((storage == DType::f32 ? "f32, " : "f16, ") << at_once << " of " << kBatch);
+    const auto ours = attacked(at_once);
+    for (std::size_t k = 0; k < ours.size(); ++k) {
+      // Programs of another size may round otherwise, and turn the sign of a gradient near zero.
+      int turned = 0;
+      for (std::size_t i = 0; i < ours[k].size(); ++i) turned += std::abs(ours[k][i] - expected[k][i]) > 1e-4F;
+      CHECK(turned < std::ssize(ours[k]) / 50);
+    }
+  }
+}
+
 TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the size of the passes", "[trainer]") {
   const auto backend = test::test_backend();
   constexpr int kSize = 12, kClasses = 10, kCapacity = 6, kCount = 5;

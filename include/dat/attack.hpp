@@ -103,7 +103,8 @@ class Attack {
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
   [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most, of all runs
-  [[nodiscard]] virtual double alpha() const { return 0; }     ///< step size; 0: it takes no steps
+  [[nodiscard]] int gradients_of_run() const { return gradient_evaluations() / runs(); }
+  [[nodiscard]] virtual double alpha() const { return 0; }  ///< step size; 0: it takes no steps
   /// Whether other random numbers lead it elsewhere, so that restarts mean something.
   [[nodiscard]] virtual bool random() const { return gradient_evaluations() > 0; }
   /// How many arrays the size of the images it needs beside those of the objective (Objective::scratch).

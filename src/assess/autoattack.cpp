@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "assess/evaluation.hpp"
 #include "dat/error.hpp"
 
 namespace dat {
@@ -122,9 +123,8 @@ int SequenceAttacks::scratch_images() const {
 std::vector<std::string> SequenceAttacks::notices() const {
   std::vector<std::string> all;
   for (const Member& member : members_)
-    if (const std::string notice = member.attack->notice();
-        !notice.empty() && std::find(all.begin(), all.end(), notice) == all.end())
-      all.push_back(notice);
+    for (const std::string& notice : {member.attack->notice(), reach_warning(member.name, *member.attack, norm_, eps_)})
+      if (!notice.empty() && std::find(all.begin(), all.end(), notice) == all.end()) all.push_back(notice);
   return all;
 }
 

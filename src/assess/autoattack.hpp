@@ -38,7 +38,8 @@ class SequenceAttacks {
   [[nodiscard]] double eps() const { return eps_; }
   /// The most that one of them needs (Attack::scratch_images).
   [[nodiscard]] int scratch_images() const;
-  /// What attacks have put in place of what the number of classes does not allow; each once.
+  /// What attacks have put in place of what the number of classes does not allow, and which of them cannot reach the
+  /// border of the ball; each once.
   [[nodiscard]] std::vector<std::string> notices() const;
 
  private:

@@ -6,6 +6,14 @@
 
 namespace dat {
 
+std::string reach_warning(const std::string& name, const Attack& attack, BallNorm norm, double eps) {
+  const double reach = attack.alpha() * attack.gradients_of_run();
+  // The slack is for the rounding of the product. No step size: the attack goes as far as it has to.
+  if (reach == 0 || reach >= eps * (1 - 1e-9)) return {};
+  return "the evaluation's " + name + " moves by " + radius_text(reach, norm) + " at most, which is less than " +
+         ball_text(norm, eps) + ": its accuracy flatters the network; raise its step size or the number of steps";
+}
+
 EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(options.norm), eps_(options.eps) {
   for (const std::string& text : options.attacks) {
     const AttackWord word = read_attack_word(text, options.steps);
@@ -25,12 +33,8 @@ std::vector<std::string> EvaluationAttacks::warnings() const {
   std::vector<std::string> all;
   for (const Member& member : members_) {
     if (const std::string notice = member.attack->notice(); !notice.empty()) all.push_back(notice);
-    const double reach = member.attack->alpha() * member.attack->gradient_evaluations();
-    // The slack is for the rounding of the product. No step size: the attack goes as far as it has to.
-    if (reach > 0 && reach < eps_ * (1 - 1e-9))
-      all.push_back("the evaluation's " + member.name + " moves by " + radius_text(reach, norm_) +
-                    " at most, which is less than " + ball_text(norm_, eps_) +
-                    ": its accuracy flatters the network; raise its step size or the number of steps");
+    if (const std::string warning = reach_warning(member.name, *member.attack, norm_, eps_); !warning.empty())
+      all.push_back(warning);
   }
   return all;
 }

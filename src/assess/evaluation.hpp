@@ -22,6 +22,10 @@ struct EvaluationOptions {
   int classes = 10;  ///< of the network
 };
 
+/// A sentence where the steps of an evaluation's attack do not reach the border of its ball, so that it flatters the
+/// network; else empty.
+[[nodiscard]] std::string reach_warning(const std::string& name, const Attack& attack, BallNorm norm, double eps);
+
 /// The attacks of evaluations, planned.
 class EvaluationAttacks {
  public:

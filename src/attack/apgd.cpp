@@ -23,11 +23,13 @@ class Apgd final : public Attack {
   }
   [[nodiscard]] int runs() const override { return targets_ * options_.restarts; }
   [[nodiscard]] std::string notice() const override {
-    if (targeted() && options_.classes > 3) return targets_notice(options_.classes);
-    if (attack_ == Searching::apgd_ce || options_.classes > (targeted() ? 3 : 2)) return {};
-    const std::string few = "a network of " + std::to_string(options_.classes) + " classes";
-    if (options_.classes > 2) return few + " has no fourth logit: apgd-t divides by z_(1) - z_(3)";
-    return few + " has no third logit: " + (targeted() ? "apgd-t" : "apgd-dlr") + " climbs the margin itself";
+    const int classes = options_.classes;
+    const std::string targets = targeted() ? targets_notice(classes) : "";
+    if (attack_ == Searching::apgd_ce || classes > (targeted() ? 3 : 2)) return targets;
+    return (targeted() ? targets + "; there is" : "a network of " + std::to_string(classes) + " classes has") +
+           (classes > 2 ? " no fourth logit: apgd-t divides by z_(1) - z_(3)"
+                        : std::string(" no third logit: ") + (targeted() ? "apgd-t" : "apgd-dlr") +
+                              " climbs the margin itself");
   }
   [[nodiscard]] int gradient_evaluations() const override { return runs() * (kIterations + 1); }
   [[nodiscard]] double alpha() const override { return 2 * options_.eps; }

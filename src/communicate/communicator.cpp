@@ -66,11 +66,13 @@ void check_length(const Turn& turn, const MPI_Status& about, int expected) {
           " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
 }
 
-/// Whether a launcher (mpirun, srun, flux, jsrun, PALS, ALPS) has set one of the variables that MPI starts from.
+/// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
+/// set one of the variables that MPI starts from. Without a launcher one too many does no harm: MPI is started.
 [[nodiscard]] bool launched() {
   for (const char* name :
-       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "MV2_COMM_WORLD_SIZE",
-        "SLURM_STEP_ID", "SLURM_STEPID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"})
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_ID",
+        "MPI_LOCALRANKID", "MV2_COMM_WORLD_SIZE", "MVP_COMM_WORLD_SIZE", "MPT_MPI_RANK", "SLURM_STEP_ID",
+        "SLURM_STEPID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"})
     if (std::getenv(name) != nullptr) return true;
   return false;
 }

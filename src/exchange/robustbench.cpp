@@ -136,13 +136,12 @@ struct Figures {
   return text;
 }
 
-/// Whether it is of a part of the test images: `eval --limit`, or fewer than CIFAR-10 has.
+/// Whether it is of a part of the test images: of the file's, or of CIFAR-10's.
 [[nodiscard]] bool is_limited(const OrderedJson& evaluation, const std::string& dataset) {
   constexpr std::int64_t kCifar10Images = 10000;
-  if (dataset == "cifar10" && evaluation.at("images").get<std::int64_t>() != kCifar10Images) return true;
-  const auto words = evaluation.at("provenance").at("command_line").get<std::vector<std::string>>();
-  return std::any_of(words.begin(), words.end(),
-                     [](const std::string& word) { return word == "--limit" || word.starts_with("--limit="); });
+  const auto images = evaluation.at("images").get<std::int64_t>();
+  return images != evaluation.at("split_images").get<std::int64_t>() ||
+         (dataset == "cifar10" && images != kCifar10Images);
 }
 
 [[nodiscard]] Figures read_figures(const RobustBenchEntry& entry) {

@@ -29,7 +29,7 @@ std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int 
 }
 
 bool FrozenLowering::leave_norm(int value, const Norm& norm) {
-  const int next = value + 1;  // before others could write over what the norm reads
+  const int next = first_not_taken();  // before others could write over what the norm reads
   if (readers(value) != std::vector{next} || node(next).op != Op::convolution || storage != DType::f32) return false;
   ConvSpec spec = conv_spec(*this, node(next));
   spec.frozen = true;

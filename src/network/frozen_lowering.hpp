@@ -65,7 +65,8 @@ class FrozenLowering : public Lowering {
     Buffer x = -1, bits = -1;
     const float *scale = nullptr, *shift = nullptr;
   };
-  /// Leaves it to that operation, and the value has no buffer of its own. false: that operation cannot.
+  /// Leaves it to that operation, and the value has no buffer of its own. false: that operation cannot, or is not the
+  /// next one.
   [[nodiscard]] bool leave_norm(int value, const Norm& norm);
   /// For the operation that reads `value`: what has been left to it.
   [[nodiscard]] std::optional<Norm> take_norm(int value);

@@ -34,12 +34,17 @@ ConvSpec conv_spec(const Lowering& lowering, const Node& node) {
           .image = lowering.node(node.inputs[0]).makes_images()};
 }
 
-int Lowering::next_node() {
+int Lowering::first_not_taken() const {
   const auto next = std::find(taken_.begin(), taken_.end(), false);
-  if (next == taken_.end()) return -1;
-  *next = true;
+  return next == taken_.end() ? -1 : static_cast<int>(next - taken_.begin());
+}
+
+int Lowering::next_node() {
+  const int next = first_not_taken();
+  if (next < 0) return -1;
+  taken_[static_cast<std::size_t>(next)] = true;
   next_instruction();
-  return static_cast<int>(next - taken_.begin());
+  return next;
 }
 
 int Lowering::only_reader(int value, Op op) const {

@@ -29,6 +29,7 @@ class Lowering {
   /// The node with which the next operation begins, the first that no operation has taken; -1: there is none. From here
   /// on the next instruction is planned.
   [[nodiscard]] int next_node();
+  [[nodiscard]] int first_not_taken() const;  ///< the same, before the operation is made
   /// The same on the way back, where the operations are known.
   void next_instruction() { ++instruction_; }
 

@@ -1,6 +1,7 @@
 #include "replica/frozen_objective.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "dat/tick.hpp"
 #include "perturb.hpp"
@@ -29,9 +30,10 @@ FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program)
       losses_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       program_(program) {
+  assert(images.capacity % program.n() == 0);
   attach(*this, images);
   Backend& backend = images.backend;
-  if (program.n() < images.capacity) {
+  if (program.n() < images.capacity || (backend.leaves_samples_out() && images.capacity > 1)) {
     logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
     const auto integers = [&](int count) {
       return static_cast<std::int32_t*>(

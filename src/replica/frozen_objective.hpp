@@ -21,8 +21,8 @@ class FrozenObjective : public Objective {
   void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time, const AttackGoal& goal = {});
   void gradient() override;
   void forward() override;
-  /// Where there is room for several passes of the program, the images that the attack is not done with are put side by
-  /// side from then on, if that saves enough. What a sample gets does not depend on its place.
+  /// The images that the attack is not done with are put side by side from then on, if that saves enough: whole passes
+  /// of the program, or samples where the backend leaves them out. What a sample gets does not depend on its place.
   [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;
@@ -56,11 +56,11 @@ class FrozenObjective : public Objective {
   void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
 
   FrozenProgram& program_;
-  float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where there is one
+  float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where nothing is put side by side
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
   std::vector<Recorded> recorded_;
 
-  /// What the program computes of images that have been put side by side; null where one pass takes them all.
+  /// What the program computes of images that have been put side by side; null where that saves nothing.
   struct Packed {
     std::int32_t *samples = nullptr, *labels, *targets;  ///< samples: of all passes; -1: empty
     float *x, *dx, *losses, *correct;

@@ -9,7 +9,8 @@
 
 namespace dat {
 
-/// Device memory for the images of one micro-batch and what belongs to them. All arrays hold `capacity` samples.
+/// Device memory for the images of one micro-batch and what belongs to them. All arrays hold `capacity` samples, which
+/// is a multiple of what the programs that compute them take at a time.
 class Images {
  public:
   /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images).

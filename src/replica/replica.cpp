@@ -19,6 +19,21 @@ int choose_threads(int wanted, int ranks_on_node) {
   return std::max(1, mine < all ? mine : all / std::max(1, ranks_on_node));
 }
 
+namespace {
+
+/// Images in a pass of the attack.
+[[nodiscard]] int attack_batch_of(const ReplicaOptions& options) {
+  return options.attack_batch > 0 ? std::min(options.attack_batch, options.micro_batch) : options.micro_batch;
+}
+
+/// Room for the passes of the attack over a micro-batch: a program may compute its empty places, too.
+[[nodiscard]] int room_for_passes(const ReplicaOptions& options) {
+  const int pass = attack_batch_of(options);
+  return (options.micro_batch + pass - 1) / pass * pass;
+}
+
+}  // namespace
+
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
       model_(*backend_,
@@ -29,12 +44,11 @@ Replica::Replica(const ReplicaOptions& options)
                                              .activation = activation_from(options.activation),
                                              .normalization = normalization_from(options.normalize)}),
              options.granularity),
-      images_(*backend_, options.images, options.micro_batch, options.scratch_images) {
-  const int attack_batch =
-      options.attack_batch > 0 ? std::min(options.attack_batch, options.micro_batch) : options.micro_batch;
+      images_(*backend_, options.images, room_for_passes(options), options.scratch_images) {
+  const int attack_batch = attack_batch_of(options);
   frozen_ = FrozenProgram::of_sizes(
       model_, options.early_stop ? early_stop_sizes(attack_batch) : std::vector{attack_batch}, options.attack_storage);
-  if (options.attack_storage != DType::f32) frozen_f32_ = std::make_unique<FrozenProgram>(model_, options.micro_batch);
+  if (options.attack_storage != DType::f32) frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);
   for (const int n : options.training_batches)
     if (!training_.contains(n)) training_[n] = std::make_unique<TrainingProgram>(model_, n);
   if (options.early_stop)

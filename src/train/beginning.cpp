@@ -53,6 +53,18 @@ const std::set<std::string> kFree = {"out",
                                      "rollback-lr",
                                      "max-rollbacks"};
 
+/// Of them, those that say what an evaluation finds. Where images are kept aside it chooses the best checkpoint, the
+/// early end and what overfits, so that those of two attacks must not be compared.
+const std::set<std::string> kEvaluation = {"eval",       "eval-norm",     "eval-eps",
+                                           "eval-alpha", "eval-restarts", "eval-attack-steps"};
+
+[[nodiscard]] std::set<std::string> free_options(const TrainOptions& options) {
+  std::set<std::string> all = kFree;
+  if (options.holdout > 0)
+    for (const std::string& name : kEvaluation) all.erase(name);
+  return all;
+}
+
 [[nodiscard]] std::map<std::string, std::string> lines_of(const std::string& toml) {
   std::map<std::string, std::string> all;
   std::istringstream text(toml);
@@ -147,7 +159,7 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   }
   const std::string known = checkpoint ? checkpoint->texts["config_toml"] : earlier;
   if (result.own || (occupied && !elsewhere)) {
-    const std::string differing = differences(known, config, kFree);
+    const std::string differing = differences(known, config, free_options(options));
     require(differing.empty(), ExitCode::usage, folder, " was made with other options: ", differing,
             "; repeat them, or choose another --out (there, --resume ", folder, " goes on from it with other options)");
     compare_ends(options, known, config, result.warnings);

@@ -59,7 +59,7 @@ namespace {
 [[nodiscard]] int passes_in_training_mode(const TrainOptions& options, const Attack& attack, const Loss& loss) {
   const bool batch_statistics =
       options.attack_bn == "train" || (options.attack_bn == "auto" && prefers_batch_statistics(attack, loss));
-  return batch_statistics ? attack.gradient_evaluations() : 0;
+  return batch_statistics ? attack.gradients_of_run() : 0;
 }
 
 /// The passes of a step in training mode, in the order in which they enter the running statistics.
@@ -375,6 +375,7 @@ Checkpoint Trainer::capture() {
   checkpoint.integers["threads"] = choose_threads(options_.threads, ranks_.node_size());
   checkpoint.integers["train_images"] = splits_.train->size();
   checkpoint.integers["image_size"] = splits_.train->info().size;
+  checkpoint.integers["image_channels"] = splits_.train->info().channels;
   std::string& classes = checkpoint.texts["class_names"];
   for (const std::string& name : splits_.train->info().class_names) classes += name + "\n";
   return checkpoint;

@@ -69,6 +69,7 @@ void require_same_classes(const DatasetInfo& info, const Classes& classes, const
 /// Everything that is needed on every rank, in the order in which it is made.
 struct Setting {
   std::unique_ptr<Dataset> data;
+  std::int64_t split_images = 0;  ///< without --limit
   Classes classes;
   std::unique_ptr<EvaluationAttacks> attacks;  ///< each on all images
   std::optional<AttackSequence> sequence;
@@ -103,7 +104,9 @@ struct Setting {
           options.data.empty() ? " kept nothing aside in its training; take --split test"
                                : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
-  s.data = first_of(open_split(wanted, options.split), options.limit);
+  auto whole = open_split(wanted, options.split);
+  s.split_images = whole->size();
+  s.data = first_of(std::move(whole), options.limit);
   const std::int64_t unlabelled = unlabelled_images(*s.data);
   require(unlabelled == 0, ExitCode::usage, unlabelled, " of the ", s.data->size(), " ", images_text(options.split),
           " have no label (-1), so that nobody knows whether they are classified right; take --split test, or --data "
@@ -114,6 +117,9 @@ struct Setting {
   if (const auto size = checkpoint.integers.find("image_size"); size != checkpoint.integers.end())
     require(size->second == info.size, ExitCode::data, "the data's images have ", info.size, "x", info.size,
             " pixels, the network in ", path, " was trained on ", size->second, "x", size->second);
+  if (const auto channels = checkpoint.integers.find("image_channels"); channels != checkpoint.integers.end())
+    require(channels->second == info.channels, ExitCode::data, "the data's images have ", info.channels,
+            " channels, the network in ", path, " was trained on ", channels->second);
   s.step = checkpoint.integers["step"];
   const std::string& toml = checkpoint.texts["config_toml"];
   s.training = sha256_hex(toml.data(), toml.size());
@@ -235,14 +241,17 @@ class Progress {
               {"accuracy", result.accuracy()}, {"notices", s.sequence_attacks->notices()}};
   if (!s.sequence->remark.empty()) all["notices"].push_back(s.sequence->remark);
   for (const std::string& warning : s.network_warnings) all["notices"].push_back(warning);
-  for (const SequenceResult::Row& row : result.rows)
+  for (std::size_t k = 0; k < result.rows.size(); ++k) {
+    const SequenceResult::Row& row = result.rows[k];
     all["attacks"].push_back({{"name", row.attack},
                               {"runs", row.runs},
+                              {"alpha", s.sequence_attacks->members()[k].attack->alpha()},
                               {"images", row.images},
                               {"broken", row.broken},
                               {"zero_gradients", row.zero_gradients},
                               {"accuracy", row.accuracy},
                               {"seconds", row.seconds}});
+  }
   const std::string& name = s.sequence->name;
   for (const SequenceResult::Image& image : result.images) {
     per_image[name + "_correct"].push_back(image.robust() ? 1 : 0);
@@ -279,6 +288,7 @@ class Progress {
               {"split", options.split},
               {"weights", s.weights},
               {"images", data.size()},
+              {"split_images", s.split_images},
               {"seed", options.seed},
               {"seconds", result.seconds},
               {"clean", {{"accuracy", mean(result.clean.correct)}, {"loss", mean(result.clean.loss)}}},

@@ -64,17 +64,18 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
     write_onnx(options.out, graph, state);
   } else {
     state.metadata["format"] = "pt";  // readers of safetensors ask whose names these are
+    // What weights of another origin have seen, nobody knows.
+    const bool known = !checkpoint.texts.contains("imported_from") && trained.initialize.empty() &&
+                       (trained.resume == "auto" || trained.resume == "never");
     if (options.format == "robustbench")
-      remarks = write_robustbench(
-          options.out, graph, state,
-          {.architecture = architecture,
-           .dataset = classes == kCifar10 ? "cifar10" : "",
-           .norm = norm_from(trained.norm),
-           .eps = trained.eps,
-           .additional_data =
-               checkpoint.texts.contains("imported_from") ? std::nullopt : std::optional(trained.data.size() > 1),
-           .weights = hash,
-           .evaluation = options.evaluation});
+      remarks = write_robustbench(options.out, graph, state,
+                                  {.architecture = architecture,
+                                   .dataset = classes == kCifar10 ? "cifar10" : "",
+                                   .norm = norm_from(trained.norm),
+                                   .eps = trained.eps,
+                                   .additional_data = known ? std::optional(trained.data.size() > 1) : std::nullopt,
+                                   .weights = hash,
+                                   .evaluation = options.evaluation});
     else
       write_safetensors(options.out, state);
   }

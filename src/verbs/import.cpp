@@ -138,6 +138,7 @@ void check_values(const StateDict& state, const std::string& file) {
   if (options.eps > 0) trained.eps = options.eps;
   require_in_range("--eps", norm_from(trained.norm), trained.eps);
   trained.eval_norm = trained.norm;
+  (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = 32;
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,
@@ -160,6 +161,7 @@ void check_values(const StateDict& state, const std::string& file) {
   Checkpoint checkpoint = checkpoint_of(state);
   checkpoint.integers["step"] = 0;
   checkpoint.integers["image_size"] = network.size;
+  checkpoint.integers["image_channels"] = network.channels;
   checkpoint.texts["config_toml"] = toml_of(trained);
   checkpoint.texts["class_names"] = options.new_head > 0 ? "" : source.class_names;
   checkpoint.texts["imported_from"] = options.file;

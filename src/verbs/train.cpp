@@ -203,7 +203,7 @@ void Run::open_report() {
     facts.steps_per_epoch = plan.steps_per_epoch;
     facts.epochs = plan.epochs;
     facts.warmup_epochs = plan.warmup_epochs;
-    facts.attack_steps = trainer_->attack().gradient_evaluations();
+    facts.attack_steps = trainer_->attack().gradients_of_run();
     facts.progress_seconds = options_.progress;
     facts.quiet = options_.quiet;
     facts.keep_on = options_.on_full == "continue";

@@ -121,7 +121,7 @@ namespace {
        << "length           " << plan.text() << "\n"
        << "attack           "
        << (options.attack == "none" ? "" : ball_text(norm_from(options.norm), options.eps) + "; ")
-       << trainer.attack().gradient_evaluations() << " passes forward and back per image"
+       << trainer.attack().gradients_of_run() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
        << name_of_messages(reducer.transport()) << megabytes(bytes_per_step(trainer, options, ranks))

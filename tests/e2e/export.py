@@ -216,9 +216,9 @@ class Case(common.TestCase):
         spec.loader.exec_module(module)
         return module
 
-    def evaluated(self, checkpoint, attacks="pgd1"):
+    def evaluated(self, checkpoint, attacks="pgd1", *more):
         self.run_well("eval", "--checkpoint", checkpoint, "--data", "set.h5", "--eval", attacks, "--threads", 1, "--out", "eval.json",
-                      "--quiet")
+                      "--quiet", *more)
         with open("eval.json") as file:
             return json.load(file)
 
@@ -330,15 +330,21 @@ class Export(Case):
                          (f"{100 * told['clean']['accuracy']:.2f}", f"{100 * worst:.2f}", "8.33", "8/255", False))
         self.assertRegex(info["footnote"], "^On 12 test images: fgsm .* % \\(eps 8/255\\), pgd3 .*, aa-standard 8.33 % \\(eps 8/255\\)$")
         # A figure of a part of the images is none of AutoAttack's, one at another radius none of this entry's.
-        for words in ["--limit", "8"], ["--limit=8"]:
-            limited = {**told, "provenance": {"command_line": ["dat_hpc", "eval", *words]}}
+        self.assertEqual((told["images"], told["split_images"]), (12, 12))
+        with open("limit.toml", "w") as file:
+            file.write("limit = 8\n")
+        limited = {**self.evaluated(checkpoint, "fgsm,pgd3", "--config", "limit.toml"), "sequence": told["sequence"]}
+        self.assertEqual((limited["images"], limited["split_images"]), (8, 12))
+        for which, figures in ("a part", limited), ("all", {**told, "provenance": {"command_line": ["--limit", "0"]}}):
             with open("limited.json", "w") as file:
-                json.dump(limited, file)
+                json.dump(figures, file)
             text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json")
-            self.assertIn("autoattack_acc is null: the evaluation is of a part of the test images", text)
+            said = "autoattack_acc is null: the evaluation is of a part of the test images"
+            self.assertEqual(said in text, which == "a part")
             with open("limited/model_info.json") as file:
                 found = json.load(file)
-            self.assertEqual((found["clean_acc"], found["autoattack_acc"]), (info["clean_acc"], None))
+            self.assertEqual(found["clean_acc"], f"{100 * figures['clean']['accuracy']:.2f}")
+            self.assertEqual(found["autoattack_acc"], None if which == "a part" else "8.33")
         told["sequence"]["eps"] = 4 / 255
         with open("radius.json", "w") as file:
             json.dump(told, file)
@@ -408,6 +414,12 @@ class Import(Case):
         self.assertIn("additional_data is null", text)
         with open("folder/model_info.json") as file:
             self.assertIsNone(json.load(file)["additional_data"])
+        # Nor what those weights had seen that a training began with.
+        self.train("tuned", *TRAIN, *options_of("small_cnn"), "--initialize", "back.h5")
+        text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on")
+        self.assertIn("additional_data is null", text)
+        # What is written can be read: a radius that --norm l2 refuses is refused here.
+        self.refuse(2, "would hardly perturb an image", "import", "out.safetensors", "--norm", "l2", "--eps", "8/255", "--out", "no.h5")
 
     def test_initialize_repeats_what_the_checkpoint_says(self):
         checkpoint = self.trained("wrn16_4")  # with silu and the normalization of cifar10

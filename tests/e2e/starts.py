@@ -186,6 +186,15 @@ class Starts(common.TestCase):
         with open("best.json") as file:
             told = json.load(file)
         self.assertAlmostEqual(min(attack["accuracy"] for attack in told["attacks"]), best, delta=1.01 / 16)
+        # Figures of another attack are not compared with it: the weaker one would put the last network in its place.
+        with open("run/ckpt/best.h5", "rb") as file:
+            before = file.read()
+        for other in ["--eval", "fgsm"], ["--eval", "pgd2,fgsm", "--eval-eps", "1/255"]:
+            changed = run("--out", "run", "--holdout", 16, "--epochs", 6, *other)
+            self.assertEqual(changed.code, 2, changed.text)
+            self.assertIn("was made with other options: eval", changed.errors[0])
+        with open("run/ckpt/best.h5", "rb") as file:
+            self.assertEqual(file.read(), before)
 
     def test_an_evaluation_has_its_own_step_size(self):
         """A run trained with a step size of 0.1/255 is judged by PGD with eps/4; `eval` says the same."""
@@ -222,6 +231,15 @@ class Starts(common.TestCase):
             self.assertIn("classes", ended.errors[0])
         self.assertEqual(common.run("data", "synthetic", "large.h5", "--size", 32, "--train", 20, "--test", 20).code, 0)
         self.assertEqual(common.run("eval", "--checkpoint", "run", "--data", "large.h5").code, 3)
+        with h5py.File("grey.h5", "w") as file:
+            for split in "train", "test":
+                file[f"{split}/images"] = np.zeros((4, 16, 16, 1), np.uint8)
+                file[f"{split}/labels"] = np.arange(4, dtype=np.uint8)
+            with h5py.File("large.h5") as large:
+                file.attrs["class_names"] = large.attrs["class_names"]
+        ended = common.run("eval", "--checkpoint", "run", "--data", "grey.h5")
+        self.assertEqual(ended.code, 3, ended.text)
+        self.assertIn("have 1 channels, the network in", ended.errors[0])
 
     def test_damage_is_in_the_log(self):
         self.assertEqual(run("--out", "run", "--checkpoint-every", 2, "--max-steps", 7).code, 0)

@@ -38,7 +38,7 @@ class FrozenConvolution final : public FrozenOperation {
       const Buffer residual = lowering.read(residual_);
       if (spec.keeps_residual)
         kept_ = residual;
-      else if (lowering.read_later(residual_) || residual_ == input())
+      else if (lowering.read_later(residual_) || residual == x_)
         copied_ = residual;
       else
         lowering.make_in(y_ = residual, result_, type_);
