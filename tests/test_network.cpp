@@ -401,7 +401,8 @@ TEST_CASE("With the statistics of the batch, both programs make the same logits"
   const std::string name = GENERATE(values<std::string>(
       {"preact_resnet18", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
        "crossed, silu", "wrn16_4, silu, normalized", "small_cnn, grey"}));
-  Fixture f(name, 4, 16);
+  // So large that a convolution writes its first tiles while it has not read the last ones.
+  Fixture f(name, 4, name.starts_with("crossed") ? 64 : 16);
   TrainingProgram training(f.model, f.n);
   FrozenProgram frozen(f.model, f.n);
   f.backend->commit_workspace();
