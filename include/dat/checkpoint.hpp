@@ -33,6 +33,20 @@ struct Checkpoint {
   [[nodiscard]] const Array& array(const std::string& name, const std::vector<std::int64_t>& shape) const;
 };
 
+/// The evaluation with the best robust accuracy on what is held out, so far, after which best.h5 was written. Every
+/// checkpoint of a run has one, best.h5 its own: so it shows whether that file is of the same run, or of a part of it
+/// that was lost.
+struct BestRecord {
+  double accuracy = -1;     ///< robust, the worst of the attacks; -1: there has been none
+  std::int64_t step = -1;   ///< as counted in that part of the run; -1: a run of an earlier version does not say
+  std::int64_t bytes = -1;  ///< of metrics.jsonl, when best.h5 was written; -1 likewise
+
+  /// What a checkpoint says.
+  [[nodiscard]] static BestRecord of(const Checkpoint&);
+  void save(Checkpoint&) const;
+  friend bool operator==(const BestRecord&, const BestRecord&) = default;
+};
+
 /// Writes a sealed file (file.hpp). Error(io).
 void write_checkpoint(const std::string& path, const Checkpoint&);
 /// Checks the seal, then reads. Error(checkpoint) with the file's name and what is wrong with it.
@@ -42,7 +56,9 @@ void write_checkpoint(const std::string& path, const Checkpoint&);
 /// highest num_batches_tracked is the integer batches_tracked. Error(checkpoint).
 [[nodiscard]] Checkpoint read_weights(const std::string& path);
 
-/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest; best.h5.
+/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest; best.h5. A best.h5
+/// that is no longer the best one is best-NNNNNNNNN.h5 as long as one of the three names it: whichever of them the run
+/// goes on from finds its own.
 class CheckpointFolder {
  public:
   /// Creates the folder if need be and removes temporary files that a killed writer left. `goes_on`: the run was
@@ -53,6 +69,9 @@ class CheckpointFolder {
   void save(std::int64_t step, const Checkpoint&) const;
   /// Writes best.h5. Error(io).
   void save_best(const Checkpoint&) const;
+  /// Makes best.h5 the file that a run had at a checkpoint with this record; another one that stands there is of a part
+  /// of the run that was lost. False: there is none any more. Error(io).
+  [[nodiscard]] bool restore_best(const BestRecord& best) const;
   /// Whether there is any checkpoint of a step.
   [[nodiscard]] static bool any_in(const std::string& folder);
   /// The newest whole checkpoint, of step `last` at most. A damaged one is named to `warn` and the previous one is
@@ -68,6 +87,8 @@ class CheckpointFolder {
 
  private:
   void write(const std::string& name, const Checkpoint&) const;
+  /// Whether one of the last three names this best.h5.
+  [[nodiscard]] bool is_named(const BestRecord& best) const;
 
   std::string folder_;
 };

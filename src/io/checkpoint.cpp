@@ -21,24 +21,27 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kFormat = 1;
 constexpr std::size_t kKept = 3;
-const std::string kPrefix = "step-", kSuffix = ".h5";
+constexpr const char *kBestAccuracy = "best", *kBestDataset = "state/best", *kBestStep = "best_step",
+                     *kBestBytes = "best_bytes";
+const std::string kSeries = "step-", kBest = "best-", kSuffix = ".h5";
 
-std::string file_name(std::int64_t step) {
+std::string file_name(const std::string& prefix, std::int64_t step) {
   std::string number = std::to_string(step);
   number.insert(0, number.size() < 9 ? 9 - number.size() : 0, '0');
-  return kPrefix + number + kSuffix;
+  return prefix + number + kSuffix;
 }
 
 // step and path, newest first
-std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::string& folder) {
+std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::string& folder,
+                                                                 const std::string& prefix = kSeries) {
   std::vector<std::pair<std::int64_t, std::string>> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
     std::int64_t step = 0;
-    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-    if (name == file_name(step)) found.emplace_back(step, entry.path().string());
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+    if (name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
   }
   std::sort(found.rbegin(), found.rend());
   return found;
@@ -75,7 +78,41 @@ std::int64_t bytes_needed(const Checkpoint& checkpoint) {
   return static_cast<std::int64_t>(bytes + checkpoint.integers.size() * kPerObject);
 }
 
+// Of a file, without the seal and the arrays. Empty: it cannot be read.
+std::optional<BestRecord> best_record_in(const std::string& path) {
+  try {
+    const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);
+    Checkpoint only;
+    Shape shape;
+    if (file.has(kBestDataset)) only.doubles[kBestAccuracy] = file.read<double>(kBestDataset, shape);
+    for (const char* name : {kBestStep, kBestBytes})
+      if (const auto value = file.integer("state", name)) only.integers[name] = *value;
+    return BestRecord::of(only);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
+
+BestRecord BestRecord::of(const Checkpoint& checkpoint) {
+  BestRecord best;
+  if (const auto found = checkpoint.doubles.find(kBestAccuracy);
+      found != checkpoint.doubles.end() && found->second.size() == 1)
+    best.accuracy = found->second[0];
+  const auto integer = [&](const char* name, std::int64_t& to) {
+    if (const auto found = checkpoint.integers.find(name); found != checkpoint.integers.end()) to = found->second;
+  };
+  integer(kBestStep, best.step);
+  integer(kBestBytes, best.bytes);
+  return best;
+}
+
+void BestRecord::save(Checkpoint& checkpoint) const {
+  checkpoint.doubles[kBestAccuracy] = {accuracy};
+  checkpoint.integers[kBestStep] = step;
+  checkpoint.integers[kBestBytes] = bytes;
+}
 
 const Checkpoint::Array& Checkpoint::array(const std::string& name, const std::vector<std::int64_t>& shape) const {
   const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const Array& array) { return array.name == name; });
@@ -198,12 +235,36 @@ CheckpointFolder::CheckpointFolder(std::string folder, bool goes_on) : folder_(s
 
 bool CheckpointFolder::any_in(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
-void CheckpointFolder::save_best(const Checkpoint& checkpoint) const { write("best.h5", checkpoint); }
+void CheckpointFolder::save_best(const Checkpoint& checkpoint) const {
+  const fs::path path = fs::path(folder_) / "best.h5";
+  const std::optional<BestRecord> before = best_record_in(path.string());
+  if (before && before->step >= 0 && is_named(*before)) {
+    std::error_code error;
+    fs::rename(path, fs::path(folder_) / file_name(kBest, before->step), error);
+    require(!error, ExitCode::io, path.string(), ": cannot be renamed: ", system_reason(error.value()));
+  }
+  write("best.h5", checkpoint);
+}
+
+bool CheckpointFolder::restore_best(const BestRecord& best) const {
+  const fs::path path = fs::path(folder_) / "best.h5", other = fs::path(folder_) / file_name(kBest, best.step);
+  if (best_record_in(path.string()) == best) return true;
+  if (best_record_in(other.string()) != best) return false;
+  std::error_code error;
+  fs::rename(other, path, error);
+  require(!error, ExitCode::io, other.string(), ": cannot be renamed: ", system_reason(error.value()));
+  return true;
+}
 
 Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(folder_) / "best.h5").string()); }
 
+bool CheckpointFolder::is_named(const BestRecord& best) const {
+  const auto series = checkpoints_in(folder_);
+  return std::any_of(series.begin(), series.end(), [&](const auto& one) { return best_record_in(one.second) == best; });
+}
+
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
-  const std::string name = file_name(step);
+  const std::string name = file_name(kSeries, step);
   write(name, checkpoint);
   const std::string latest = (fs::path(folder_) / "latest").string();
   write_atomically(latest, [&](const std::string& temporary) {
@@ -217,6 +278,11 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
     if (other <= step && kept++ < kKept) continue;
     std::error_code ignored;  // one too many does no harm
     fs::remove(old, ignored);
+  }
+  for (const auto& [of, old] : checkpoints_in(folder_, kBest)) {
+    const std::optional<BestRecord> best = best_record_in(old);
+    std::error_code ignored;
+    if (!best || !is_named(*best)) fs::remove(old, ignored);
   }
 }
 

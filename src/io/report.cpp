@@ -543,8 +543,11 @@ void Report::setback(const SetbackRecord& record) {
 }
 
 void Report::cut_back(std::int64_t metrics_bytes) {
-  require(metrics_bytes <= metrics_bytes_ && ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ",
-          facts_.folder, "/metrics.jsonl back to ", metrics_bytes, " bytes: ", system_reason(errno));
+  require(metrics_bytes <= metrics_bytes_, ExitCode::checkpoint, facts_.folder, "/metrics.jsonl has ", metrics_bytes_,
+          " bytes, but the checkpoint to go back to was written after ", metrics_bytes,
+          ": it is of another run; remove it");
+  require(ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ", facts_.folder,
+          "/metrics.jsonl back to ", metrics_bytes, " bytes: ", system_reason(errno));
   metrics_bytes_ = metrics_bytes;
   unwritten_.clear();
   first_step_ = -1;  // speeds are those of the steps from here on

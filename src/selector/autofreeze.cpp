@@ -97,7 +97,7 @@ class AutofreezeSelector final : public LayerSelector {
 
   void freeze_below(std::size_t first) {
     first_ = first;
-    std::fill_n(p_.begin(), first, 0.0);
+    for (std::size_t l = 0; l < p_.size(); ++l) p_[l] = l < first ? 0.0 : 1.0;
   }
 
   std::int64_t steps_;

@@ -47,6 +47,7 @@ class OracleSelector final : public LayerSelector {
             " numbers of selector state, but selector 'oracle' with ", p_.size(), " layers has ", p_.size(),
             ": resume with the selector and granularity of the first run");
     squares_ = state;
+    p_.assign(p_.size(), equal_probability(options_));
     choose();
   }
 

@@ -190,9 +190,10 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");
   result.evaluation_due = checkpoint->integers["evaluation_due"];
-  if (const auto best = checkpoint->doubles.find("best"); best != checkpoint->doubles.end() && result.own)
-    result.best = best->second.at(0);
-  if (result.own) result.since_best = checkpoint->integers["since_best"];
+  if (result.own) {
+    result.best = BestRecord::of(*checkpoint);
+    result.since_best = checkpoint->integers["since_best"];
+  }
   result.what = ", going on after step " + std::to_string(done);
   if (!result.own) {
     const std::string differing = differences(known, config, kFree);

@@ -15,7 +15,7 @@ struct Beginning {
   std::string summary;              ///< what it reported
   std::int64_t metrics_bytes = -1;  ///< of metrics.jsonl at the checkpoint; -1: a new record
   std::int64_t evaluation_due = 0;  ///< 1: the checkpoint's step is still to be evaluated
-  double best = -1;                 ///< best robust accuracy on what is held out, so far
+  BestRecord best;                  ///< of the run's own checkpoint
   std::int64_t since_best = 0;      ///< evaluations since then, where --patience counts them
   std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;

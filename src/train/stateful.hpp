@@ -22,7 +22,8 @@ class ReplicatedState {
   [[nodiscard]] virtual bool writes() const { return false; }
 };
 
-/// A part of the training that has state of its own. It writes its own entries of a checkpoint, and reads them.
+/// A part of the training that has state of its own. It writes its own entries of a checkpoint, and reads them: into a
+/// part just made. So going back to a checkpoint within a run is what going on from it in another process is.
 class Stateful {
  public:
   virtual ~Stateful() = default;

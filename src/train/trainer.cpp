@@ -402,13 +402,10 @@ void Trainer::share_state() {
   ranks_.broadcast(&step_, sizeof step_);
 }
 
-void Trainer::roll_back(const Setbacks& before, double lr_factor) {
-  share_state();
+void Trainer::set_back(const Setbacks& before, double lr_factor) {
   setbacks_.in_a_row = 0;
   setbacks_.rollbacks = before.rollbacks + 1;
   setbacks_.lr_factor = before.lr_factor * lr_factor;
-  bytes_ = 0;
-  start();
 }
 
 std::int64_t Trainer::checkpoint_bytes() const {

@@ -59,13 +59,16 @@ class Trainer {
   /// The state as a checkpoint, on rank 0; complete_average() comes before, where the averaged weights shall be used
   /// from it. **Collective.**
   [[nodiscard]] Checkpoint capture();
-  /// Takes up a checkpoint, on rank 0; share_state then gives it to all. Error(checkpoint): it does not fit.
+  /// Takes up a checkpoint, on rank 0, in a trainer just made; share_state then gives it to all. Error(checkpoint): it
+  /// does not fit.
   void restore(const Checkpoint& checkpoint);
   /// Rank 0's state to all ranks. **Collective.**
   void share_state();
-  /// Goes on from an earlier checkpoint of this run, which rank 0 has been restored from, with lr_factor times the
-  /// rates that were in force. before: what had happened until then. **Collective.**
-  void roll_back(const Setbacks& before, double lr_factor);
+  /// A rollback, in a trainer that has been restored from an earlier checkpoint of the run: counts it, and goes on with
+  /// lr_factor times the rates that were in force. before: what had happened until then.
+  void set_back(const Setbacks& before, double lr_factor);
+  /// Gives its images to the next trainer. This one can only be destroyed afterwards.
+  [[nodiscard]] Splits release_splits() { return std::move(splits_); }
   [[nodiscard]] std::int64_t checkpoint_bytes() const;
   /// Error(integrity) where what the ranks hold in common differs, unless it is repaired (ReplicaCheck).
   /// **Collective.**

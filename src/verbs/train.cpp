@@ -117,12 +117,19 @@ class Run {
   void overfitting(double accuracy);
   /// Goes back to the last good checkpoint, or to the best one, with a lower learning rate. Error(numerical): no more.
   void roll_back(const std::string& cause, bool to_best);
+  /// The best checkpoint, or the newest one of a step up to the last that was good. Empty: there is none. On rank 0.
+  [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, bool best);
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
   void save(bool as_best);
-  /// Does what writes a checkpoint, and lets the run go on without it where that is asked for.
-  void attempt(const std::function<void()>& writing);
-  /// Waits for the checkpoint that is being written beside the steps.
+  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked for.
+  [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing);
+  /// What becomes of a checkpoint that could not be written.
+  void miss(const std::optional<Error>& error, bool as_best);
+  /// Waits for the checkpoint that is being written beside the steps. **Collective.**
   void settle();
+  /// Sees to it that ckpt/best.h5 is that of best_. **Collective.**
+  void find_best();
+  void share_best();
   /// Error(io) where the run's last checkpoint could not be written. **Collective.**
   void require_saved();
   /// False: the last evaluation has made the run go back to a checkpoint.
@@ -145,11 +152,13 @@ class Run {
   std::unique_ptr<CheckpointFolder> checkpoints_;
   std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
   std::future<void> writing_;     ///< --checkpoint-async: the checkpoint under way; ends before what it uses
+  bool writing_best_ = false;     ///< it is best.h5
   // On all ranks, as rank 0 knows it:
   Beginning beginning_;
   std::int64_t evaluation_due_ =
       0;                         ///< a stop comes before the evaluation of its step, which the next part makes up for
-  double best_ = -1;             ///< robust accuracy on what is held out
+  BestRecord best_;              ///< of ckpt/best.h5
+  BestRecord best_before_;       ///< of the one before, until that file is written
   std::int64_t since_best_ = 0;  ///< evaluations since then
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
   bool stopping_ = false;                    ///< somebody wants the run to stop, soon
@@ -240,23 +249,54 @@ void Run::open_report() {
   evaluation_due_ = beginning_.evaluation_due;
   world_.broadcast(&evaluation_due_, sizeof evaluation_due_);
   best_ = beginning_.best;
-  world_.broadcast(&best_, sizeof best_);
   since_best_ = beginning_.since_best;
+  find_best();
+}
+
+void Run::share_best() {
+  world_.broadcast(&best_, sizeof best_);
   world_.broadcast(&since_best_, sizeof since_best_);
 }
 
-void Run::attempt(const std::function<void()>& writing) {
+void Run::find_best() {
+  together(world_, [&] {
+    if (!world_.root() || best_.accuracy < 0 || checkpoints_->restore_best(best_)) return;
+    report_->warning("ckpt/best.h5, the network after step " + std::to_string(best_.step) +
+                     ", is gone: the best one is chosen anew from here on");
+    best_ = {};
+    since_best_ = 0;
+  });
+  share_best();
+}
+
+std::optional<Error> Run::attempt(const std::function<void()>& writing) {
   try {
     writing();
+    return {};
   } catch (const Error& error) {
     if (error.code() != ExitCode::io || options_.on_full != "continue") throw;
-    unsaved_ = error;
-    report_->warning(std::string(error.what()) + "; the run goes on to the next checkpoint (--on-full continue)");
+    return error;
   }
 }
 
+void Run::miss(const std::optional<Error>& error, bool as_best) {
+  if (!error) return;
+  const std::string what = error->what();
+  if (!as_best) {
+    unsaved_ = error;
+    return report_->warning(what + "; the run goes on to the next checkpoint (--on-full continue)");
+  }
+  report_->warning(what + "; the run goes on with the best network before (--on-full continue)");
+  best_ = best_before_;
+  ++since_best_;
+  if (best_.accuracy >= 0 && !checkpoints_->restore_best(best_)) best_ = {};
+}
+
 void Run::settle() {
-  if (writing_.valid()) attempt([this] { writing_.get(); });
+  together(world_, [&] {
+    if (writing_.valid()) miss(attempt([this] { writing_.get(); }), writing_best_);
+  });
+  share_best();
 }
 
 void Run::tell_corruptions() {
@@ -275,7 +315,7 @@ void Run::save(bool as_best) {
   if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
   trainer_->timer().lap(Phase::other);
   const RankRecord times = as_best ? RankRecord{} : trainer_->gather_times();
-  together(world_, [&] { settle(); });  // before the next one takes memory, too
+  settle();  // before the next one takes memory, too
   if (!stopping_) trainer_->complete_average();
   Checkpoint state = trainer_->capture();
   std::string bad = not_finite(state);
@@ -288,7 +328,7 @@ void Run::save(bool as_best) {
   }
   together(world_, [&] {
     if (!world_.root()) return;
-    attempt([&] {
+    const auto write = [&] {
       if (!as_best) {
         unsaved_.reset();
         report_->ranks(times);
@@ -296,7 +336,8 @@ void Run::save(bool as_best) {
       state.integers["metrics_bytes"] = report_->metrics_bytes();
       state.integers["evaluation_due"] = evaluation_due_;
       state.texts["config_toml"] = config_;
-      state.doubles["best"] = {best_};
+      if (as_best) best_.bytes = report_->metrics_bytes();
+      best_.save(state);
       if (options_.patience > 0) {
         // The evaluation that ends the run is still due in its last checkpoint, as any run's last one is.
         state.integers["since_best"] = since_best_ - (stops_early() ? 1 : 0);
@@ -309,18 +350,21 @@ void Run::save(bool as_best) {
         else
           folder->save(step, state);
       };
+      writing_best_ = as_best;
       if (options_.checkpoint_async)
         writing_ = std::async(std::launch::async, std::move(store));
       else
         store();
-    });
+    };
+    miss(attempt(write), as_best);
   });
+  if (as_best) share_best();
   trainer_->timer().lap(Phase::checkpoint);
 }
 
 void Run::require_saved() {
+  settle();
   together(world_, [&] {
-    settle();
     if (unsaved_) throw Error(unsaved_->code(), std::string("the last checkpoint is missing: ") + unsaved_->what());
   });
 }
@@ -331,14 +375,15 @@ void Run::evaluate() {
   double worst = 1;
   for (const EvaluationRecord& record : evaluated_)
     if (record.split == "holdout" && record.weights == weights) worst = std::min(worst, record.adv_acc);
-  const bool better = worst > best_;
+  const bool better = worst > best_.accuracy;
   since_best_ = better ? 0 : since_best_ + 1;
   evaluation_due_ = stops_early() ? 1 : 0;  // a run that goes on behind its early end makes it again
   if (!stops_early()) record_evaluation();
   if (options_.holdout > 0 && better) {
-    best_ = worst;
+    best_before_ = best_;
+    best_ = {.accuracy = worst, .step = trainer_->steps_done()};
     save(true);
-  } else if (options_.holdout > 0 && overfits_catastrophically(best_, worst, options_.overfitting_margin)) {
+  } else if (options_.holdout > 0 && overfits_catastrophically(best_.accuracy, worst, options_.overfitting_margin)) {
     overfitting(worst);
   }
 }
@@ -346,7 +391,8 @@ void Run::evaluate() {
 void Run::overfitting(double accuracy) {
   std::ostringstream cause;
   cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
-        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_ << " %";
+        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_.accuracy
+        << " %";
   if (world_.root()) report_->setback({trainer_->steps_done(), "overfitting", cause.str()});
   if (options_.on_overfitting == "rollback") return roll_back(cause.str(), true);
   require(options_.on_overfitting == "warn", ExitCode::numerical, cause.str(),
@@ -359,32 +405,49 @@ void Run::roll_back(const std::string& cause, bool to_best) {
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
           before.rollbacks, " times already (--max-rollbacks)");
   std::int64_t bytes = 0;
+  settle();
   together(world_, [&] {
-    settle();
-    if (!world_.root()) return;
-    const auto warn = [&](const std::string& warning) { report_->warning(warning); };
     std::optional<Checkpoint> state;
-    if (to_best)
-      state = checkpoints_->best();
-    else if (!(state = CheckpointFolder::newest_in(folder_ + "/ckpt", warn, first_bad - 1)))
-      state = checkpoints_->newest(warn);  // no step behind it has been good, but there is no other one
-    require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
+    if (world_.root()) {
+      state = to_go_back_to(first_bad - 1, to_best);
+      require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
+    }
+    // Nothing of what is left stays in any part: a rollback is a restart.
+    Splits splits = trainer_->release_splits();
+    trainer_.reset();
+    trainer_ = std::make_unique<Trainer>(*ranks_, options_, std::move(splits));
+    if (!world_.root()) return;
     trainer_->restore(*state);
     bytes = integer_of(*state, "metrics_bytes");
-    best_ = doubles_of(*state, "best").at(0);
+    best_ = BestRecord::of(*state);
     since_best_ = state->integers["since_best"];
   });
-  trainer_->roll_back(before, options_.rollback_lr);
-  world_.broadcast(&best_, sizeof best_);
-  world_.broadcast(&since_best_, sizeof since_best_);
+  trainer_->share_state();
+  trainer_->set_back(before, options_.rollback_lr);
+  trainer_->start();
+  checked_ = -1;
   evaluation_due_ = 0;
   together(world_, [&] {
     if (!world_.root()) return;
     report_->cut_back(bytes);
     report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
   });
+  find_best();
   // Of the same step, with what has changed; checkpoints of what has been left are removed with it.
   save(false);
+}
+
+std::optional<Checkpoint> Run::to_go_back_to(std::int64_t last_good, bool best) {
+  const auto warn = [&](const std::string& warning) { report_->warning(warning); };
+  if (best) {
+    try {
+      return checkpoints_->best();
+    } catch (const Error& error) {
+      warn(std::string(error.what()) + "; going back to the last checkpoint");
+    }
+  }
+  std::optional<Checkpoint> state = CheckpointFolder::newest_in(folder_ + "/ckpt", warn, last_good);
+  return state ? std::move(state) : checkpoints_->newest(warn);  // no step behind it has been good: there is no other one
 }
 
 bool Run::step() {
@@ -430,7 +493,8 @@ bool Run::steps() {
       require_saved();
       if (world_.root())
         report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) +
-                         "; the same command goes on from here");
+                         (options_.out.empty() ? "; the same command with --out " + folder_ + " goes on from here"
+                                               : "; the same command goes on from here"));
       return true;
     }
     if (evaluation_due_ != 0 && !finished) evaluate();
@@ -450,14 +514,14 @@ bool Run::finish() {
     std::ostringstream remark;
     remark << "stopped early after step " << done << " of " << trainer_->plan().steps
            << ": no better robust accuracy on " << images_text("holdout") << " than " << std::fixed
-           << std::setprecision(2) << 100 * best_ << " % in " << since_best_
+           << std::setprecision(2) << 100 * best_.accuracy << " % in " << since_best_
            << (since_best_ == 1 ? " evaluation" : " evaluations") << "; ckpt/best.h5 has that network";
     remarks.push_back(remark.str());
   } else {
     evaluate();
   }
   if (trainer_->steps_done() != done) return false;
-  together(world_, [&] { settle(); });  // HDF5 writes for one thread at a time
+  settle();  // HDF5 writes for one thread at a time
   const RankRecord times = trainer_->gather_times();
   if (world_.root()) {
     report_->ranks(times);

@@ -279,18 +279,20 @@ TEST_CASE("More bad steps in a row than are allowed end the run on all ranks; go
 
 TEST_CASE("Bad steps in a row, rollbacks and the rate's factor are part of the state", "[numbers]") {
   const TrainOptions options = options_of("drawn");
-  Trainer straight(world(), options), resumed(world(), options);
-  straight.share_state();
-  straight.start();
-  (void)straight.step(false);
-  const Checkpoint first = straight.capture();
+  Trainer lost(world(), options), straight(world(), options), resumed(world(), options);
+  lost.share_state();
+  lost.start();
+  (void)lost.step(false);
+  const Checkpoint first = lost.capture();
   CHECK_FALSE(first.doubles.contains("setbacks"));
-  (void)straight.step(false);
+  (void)lost.step(false);
   if (world().root()) straight.restore(first);
   Setbacks earlier;
   earlier.rollbacks = 1;
   earlier.lr_factor = 0.5;
-  straight.roll_back(earlier, 0.25);
+  straight.share_state();
+  straight.set_back(earlier, 0.25);
+  straight.start();
   CHECK(straight.steps_done() == 1);
   CHECK(straight.setbacks().rollbacks == 2);
   CHECK(straight.setbacks().lr_factor == 0.125);
