@@ -1,6 +1,8 @@
 """Numbers that are not finite, and catastrophic overfitting: what is skipped, where a run goes back to, and that it goes on
 with the same bits wherever it was interrupted. How they get into a single step: tests/planted."""
 
+import os
+import re
 import shutil
 
 import common
@@ -141,6 +143,90 @@ class Numbers(common.TestCase):
         self.overfitting("parts", *options, "--max-steps", end)
         self.assertEqual(self.overfitting("parts", *options).code, 0)
         self.assert_same(common.state("parts"), common.state("back1"))
+
+
+class Law(common.TestCase):
+    """Rolled back = restarted: a run that goes back to a checkpoint within itself goes on as a process does that starts from
+    that checkpoint, in whatever it keeps from step to step."""
+
+    # Every selector, codec, average and source of examples is in one of them.
+    CASES = {
+        "autofreeze": ["--selector", "autofreeze", "--freeze-percentile", 60, "--average", "ema", "--average-bn", "raw",
+                       "--average-decay", 0.9, "--warm-start", 2],
+        "powersgd": ["--selector", "exp3", "--codec", "powersgd", "--average", "swa", "--average-bn", "raw",
+                     "--stale-attack", 1],
+        "atomo": ["--selector", "oracle", "--codec", "atomo", "--average", "ema", "--average-decay", 0.9, "--average-bn",
+                  "rebuild", "--resample", 5],
+        "int8": ["--selector", "freezeout", "--codec", "int8", "--average", "ema", "--average-decay", 0.9, "--average-bn",
+                 "ema", "--lr", 8],
+        "terngrad": ["--selector", "uniform", "--codec", "terngrad", "--bn-statistics", "local", "--momentum", 0.5],
+        "per_worker": ["--selector", "exp3", "--mask", "per_worker", "--codec", "f16", "--lr", 8],
+        "lamb": ["--selector", "all", "--codec", "bf16", "--optimizer", "lamb", "--lr", 0.1, "--bias-correction",
+                 "--warm-start", 3, "--attack-bn", "train", "--attack-reuse"],
+        "seconds": ["--selector", "exp3", "--codec", "float32", "--budget-unit", "seconds", "--optimizer", "lars", "--lr",
+                    4, "--awp-gamma", 0.01, "--checkpoint-async", "--max-bad-steps", 1],
+        "deterministic": ["--selector", "exp3", "--deterministic", "--total-batch", 16, "--micro-batch", 4, "--loss",
+                          "trades", "--average", "ema", "--average-decay", 0.9],
+    }
+    STEPS = 48
+    OPTIONS = {"--data": "set.h5", "--network": "small_cnn", "--width": 16, "--threads": 1, "--attack-steps": 2,
+               "--optimizer": "sgd", "--lr": 2, "--warmup-epochs": 0, "--max-steps": STEPS, "--holdout": 64,
+               "--eval": "pgd2", "--eval-every": 1, "--on-overfitting": "rollback",
+               "--overfitting-margin": 1e-6, "--max-rollbacks": 2, "--checkpoint-every": 1000,
+               "--on-bad-steps": "rollback", "--rollback-lr": 0.125}
+
+    def go(self, folder, case, ranks):
+        options = dict(self.OPTIONS)
+        if case != "deterministic":
+            options["--batch"] = 16 // ranks
+        others = self.CASES[case]
+        for name in others:
+            options.pop(name, None)
+        arguments = [word for option in options.items() for word in option]
+        ended = common.run("train", "--out", folder, *arguments, *others, ranks=ranks)
+        self.assertIn(ended.code, [0, 7], ended.text)  # 7: it would go back a third time
+        return ended.code
+
+    def records(self, folder, step):
+        """What a run has recorded of the steps behind this one, but times and speeds."""
+        return [{key: value for key, value in row.items() if not key.startswith(("t_", "wall_time", "seconds"))}
+                for row in common.rows(folder) if row["kind"] in ("step", "evaluation", "setback") and row["step"] > step]
+
+    def test_all_that_a_run_can_keep_is_in_a_case(self):
+        text = common.run("train", "--help", "all").text
+        for option in "selector", "codec", "average", "average-bn", "mask":
+            words = re.search(rf"--{option} (\S+(?:\n +\S+\|\S+)*)", text)[1]
+            for word in set(re.sub(r"\s", "", words).split("|")) - {"none", "auto", "shared"}:
+                self.assertTrue(any(f"--{option}" in case and word in case for case in self.CASES.values()), (option, word))
+
+    def check(self, ranks):
+        common.synthetic("set.h5", train=128, test=10, size=16, classes=4)  # four steps an epoch
+        for case in self.CASES:
+            for folder in {"straight", "restarted"} & set(os.listdir(".")):
+                shutil.rmtree(folder)
+            with self.subTest(case=case, ranks=ranks):
+                code = self.go("straight", case, ranks)
+                paths = [path for path in common.checkpoints("straight") if "state/setbacks" in common.datasets(path)
+                         and f"{self.STEPS:09}" not in path]
+                self.assertTrue(paths, "the run has not gone back")
+                # What the run's folder would be, had the run been killed right behind its rollback.
+                shutil.copytree("straight", "restarted")
+                for path in common.checkpoints("restarted"):
+                    if os.path.basename(path) != os.path.basename(paths[0]):
+                        os.remove(path)
+                for name in {"results.h5", "SUMMARY.txt"} & set(os.listdir("restarted")):
+                    os.remove(f"restarted/{name}")
+                self.assertEqual(self.go("restarted", case, ranks), code)
+                self.assert_same(common.state("restarted"), common.state("straight"))
+                step = int(re.search(r"step-(\d+)", paths[0])[1])
+                self.assertEqual(self.records("restarted", step), self.records("straight", step))
+                self.assertGreater(len(self.records("straight", step)), 4)
+
+    def test_rolled_back_is_restarted(self):
+        self.check(1)
+
+    def test_rolled_back_is_restarted_on_two_ranks(self):
+        self.check(2)
 
 
 # The rate rises until what has been learned at a low one is lost: from 0.9 and more to a quarter, of four classes.
