@@ -136,11 +136,21 @@ struct RunFacts {
 [[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
                                     int warmup_epochs);
 
+/// What figures are worth: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.
+enum class Verdict : std::uint8_t {
+  valid,    ///< every image of the split was evaluated
+  partial,  ///< --limit or --limit-test have left some out
+  invalid   ///< a loss was infinite or NaN
+};
+/// Of `images` of the split's `whole`.
+[[nodiscard]] Verdict verdict_of(bool finite, std::int64_t images, std::int64_t whole);
+[[nodiscard]] const char* verdict_text(Verdict);  ///< VALID, PARTIAL, INVALID
+
 /// The last line of SUMMARY.txt.
 struct FinalResult {
   std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per weights and attack
   double time_s = 0, comm_s = 0;              ///< comm_s: exposed
-  bool valid = true;                          ///< INVALID where an evaluation was skipped or a loss was not finite
+  Verdict verdict = Verdict::valid;
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
 };
