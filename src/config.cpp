@@ -1204,7 +1204,8 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
 Command parse_plot(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::plot};
   Options options("plot", "Draws runs and evaluations, each into a folder plots, and several runs also side by side.");
-  options.add("RUNS", command.plot.runs, "folders of runs (--out of train), or JSON or folders of evaluations (--out of eval)");
+  options.add("RUNS", command.plot.runs,
+              "folders of runs (--out of train), or JSON or folders of evaluations (--out of eval)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
   options.add("--out", command.plot.out, "folder for the comparison of several runs; none: plots-compare",
               {.label = "DIR"});
@@ -1303,12 +1304,13 @@ Command parse_doctor(const std::vector<std::string>& arguments) {
 std::string export_format(const std::string& wanted, const std::string& out) {
   const std::string suffix = std::filesystem::path(out).extension();
   const std::string named = suffix == ".onnx" || suffix == ".safetensors" ? suffix.substr(1) : "";
-  require(wanted == "auto" || named.empty() || wanted == named, ExitCode::usage, "--format ", wanted, " and --out ", out,
-          " contradict each other; leave --format off for ", named, ", or choose another name");
+  require(wanted == "auto" || named.empty() || wanted == named, ExitCode::usage, "--format ", wanted, " and --out ",
+          out, " contradict each other; leave --format off for ", named, ", or choose another name");
   // "model-0.5" has none.
-  require(wanted != "auto" || !named.empty() || suffix.size() < 2 || !std::isalpha(static_cast<unsigned char>(suffix[1])),
-          ExitCode::usage, "--out ", out, ": no format has the suffix ", suffix, "; name the file .safetensors or ",
-          ".onnx, or give --format");
+  require(
+      wanted != "auto" || !named.empty() || suffix.size() < 2 || !std::isalpha(static_cast<unsigned char>(suffix[1])),
+      ExitCode::usage, "--out ", out, ": no format has the suffix ", suffix, "; name the file .safetensors or ",
+      ".onnx, or give --format");
   return wanted != "auto" ? wanted : named.empty() ? "safetensors" : named;
 }
 

@@ -226,6 +226,19 @@ void write_results(const RunFacts& facts);
 [[nodiscard]] std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
                                                     const std::string& format);
 
+/// The evaluation that `plot` is given: a file itself, or eval.json in a folder that is no run's; empty: none.
+[[nodiscard]] std::string evaluation_in(const std::string& path);
+
+struct EvaluationPictures {
+  std::vector<std::string> paths;
+  std::vector<std::string> remarks;  ///< what could not be drawn, and why
+};
+
+/// Draws what `eval --out` has written: which classes are taken for which, accuracy by class with confidence intervals,
+/// and, of what --save-adversarial has left beside eval.json, some images. Into plots/ beside eval.json, or NAME-plots/
+/// beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
+[[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const std::string& format);
+
 /// Groups of bars, and a line across for what can be reached.
 struct BarChart {
   std::string name, title, unit;
@@ -239,12 +252,13 @@ struct BarChart {
 /// Error(device) as plot_run.
 [[nodiscard]] std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart);
 
-/// Lines over a logarithmic axis.
+/// Lines over a logarithmic axis, each with its name at its end.
 struct LineChart {
   std::string name, title, x_label, y_label;
   std::vector<std::string> lines;
   std::vector<double> x;       ///< powers of two are marked
   std::vector<double> values;  ///< [x][lines], above 0; NaN: none
+  bool logarithmic = false;    ///< the values' axis, too; else it begins at 0
 };
 
 /// As draw_bars.

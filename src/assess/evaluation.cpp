@@ -82,8 +82,8 @@ Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uin
 void Evaluator::measure(const float* x) {
   objective_.measure(x, loss_, correct_);
   const auto fetch = [&](std::vector<float>& host, const float* device, int each) {
-    images_.backend.copy_to_host(host.data(), device,
-                                 static_cast<std::size_t>(images_.count) * static_cast<std::size_t>(each) * sizeof(float));
+    images_.backend.copy_to_host(
+        host.data(), device, static_cast<std::size_t>(images_.count) * static_cast<std::size_t>(each) * sizeof(float));
   };
   fetch(host_loss_, loss_, 1);
   fetch(host_correct_, correct_, 1);

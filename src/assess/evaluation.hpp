@@ -66,8 +66,8 @@ struct EvaluationResult {
 };
 
 /// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. What is found out about
-/// an image does not depend on the ranks or on its neighbours in a batch: the runs of an attack (Attack::runs) behind the
-/// one that breaks it count no more, whether or not they are made for others.
+/// an image does not depend on the ranks or on its neighbours in a batch: the runs of an attack (Attack::runs) behind
+/// the one that breaks it count no more, whether or not they are made for others.
 class Evaluator {
  public:
   /// How samples are dealt: rank r takes samples r, r + ranks, ...; or of the set in whole batches, as many samples as

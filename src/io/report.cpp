@@ -333,7 +333,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
                                                         {"format_version", kResultsFormat},
                                                         {"layer_name", facts_.layer_names},
                                                         {"layer_elements", facts_.layer_sizes},
-                                                        {"layer_cost", facts_.layer_costs}}
+                                                        {"layer_cost", facts_.layer_costs},
+                                                        {"warmup_epochs", facts_.warmup_epochs}}
                                      .dump() +
                                  "\n";
       line_.assign(header.begin(), header.end());
