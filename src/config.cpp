@@ -1203,7 +1203,7 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
 
 Command parse_plot(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::plot};
-  Options options("plot", "Draws runs and evaluations, each into a folder plots, and several runs also side by side.");
+  Options options("plot", "Draws runs and evaluations into their folders, and several runs side by side.");
   options.add("RUNS", command.plot.runs,
               "folders of runs (--out of train), or JSON or folders of evaluations (--out of eval)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));

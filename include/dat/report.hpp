@@ -258,7 +258,7 @@ struct LineChart {
   std::vector<std::string> lines;
   std::vector<double> x;       ///< powers of two are marked
   std::vector<double> values;  ///< [x][lines], above 0; NaN: none
-  bool logarithmic = false;    ///< the values' axis, too; else it begins at 0
+  double from = 0;             ///< where the values' axis begins; it is logarithmic instead where they differ much
 };
 
 /// As draw_bars.

@@ -57,9 +57,11 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
     }
     csv.row(row);
   }
-  const double begin = chart.logarithmic ? low / 1.1 : 0, end = chart.logarithmic ? high * 1.1 : high * 1.05;
+  const bool logarithmic = chart.from == 0 && low > 0 && high > 10 * low;
+  const double begin = logarithmic ? low / 1.1 : chart.from;
+  const double end = logarithmic ? high * 1.1 : std::max(high + 0.05 * (high - begin), 1.1 * begin);
   const auto height_of = [&](double value) {
-    return chart.logarithmic ? std::log(value / begin) / std::log(end / begin) : value / end;
+    return logarithmic ? std::log(value / begin) / std::log(end / begin) : (value - begin) / (end - begin);
   };
   // Names at the ends, from above to below, none on another one.
   std::vector<std::size_t> order;
@@ -78,11 +80,11 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
   for (const std::string& line : chart.lines) longest = std::max(longest, line.size());
   constexpr std::size_t kWidth = 1000;
   std::ostringstream body;
-  body << "set logscale x\nset xtics 2\nset autoscale xfix\nset xlabel " << quoted(chart.x_label) << "\nset ylabel "
-       << quoted(chart.y_label) << "\nset yrange [" << begin << ":" << end
+  body << "set logscale x\nset xtics 2\nset mxtics 1\nset autoscale xfix\nset xlabel " << quoted(chart.x_label)
+       << "\nset ylabel " << quoted(chart.y_label) << "\nset yrange [" << begin << ":" << end
        << "]\nset grid lc rgb '#dddddd' lt 1\nset key off\nset rmargin at screen "
        << 1 - (30 + 9.5 * static_cast<double>(longest)) / kWidth << "\n";
-  if (chart.logarithmic) body << "set logscale y\n";
+  if (logarithmic) body << "set logscale y\nset ytics (" << logarithmic_marks(begin, end) << ")\n";
   for (std::size_t k = 0; k < order.size(); ++k)
     body << "set label " << quoted(chart.lines[order[k]]) << " at graph 1.015," << heights[k]
          << " left font ',13' tc rgb '" << kColours[order[k] % kColours.size()] << "'\n";

@@ -112,6 +112,14 @@ double mark_distance(double range) {
   return distance;
 }
 
+std::string logarithmic_marks(double low, double high) {
+  std::ostringstream marks;
+  for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10)
+    for (const double mark : {power, 2 * power, 5 * power})
+      if (mark >= low && mark <= high) marks << (marks.tellp() > 0 ? ", " : "") << mark;
+  return marks.str();
+}
+
 std::string line_of(const std::string& file, std::size_t x, std::size_t y, const std::string& look,
                     const std::string& title) {
   return "'" + file + "' every ::1 using " + std::to_string(x) + ":" + std::to_string(y) + " with " + look + " title " +
@@ -129,6 +137,16 @@ std::string look_of(const char* colour, double width, int dash, int point, bool 
   text << (points ? "linespoints pt " + std::to_string(point) + " ps 0.7" : "lines") << " lw " << width << " dt "
        << dash << " lc rgb '" << colour << "'";
   return text.str();
+}
+
+std::size_t key_rows(std::size_t lines, std::size_t letters) {
+  const std::size_t columns = std::clamp<std::size_t>(1000 / (8 * letters + 80), 1, 4);
+  return (lines + columns - 1) / columns;
+}
+
+std::string key_below(std::size_t lines, std::size_t letters) {
+  return "set key outside bottom center vertical maxrows " + std::to_string(key_rows(lines, letters)) +
+         " Left reverse font ',11' samplen 4 height 1\n";
 }
 
 }  // namespace dat

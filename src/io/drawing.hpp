@@ -47,6 +47,9 @@ class Csv {
 /// 1, 2 or 5 times a power of ten: the distance of at most eight marks.
 [[nodiscard]] double mark_distance(double range);
 
+/// Marks of a logarithmic axis, at 1, 2 and 5 times each power of ten between two bounds: "0.5, 1, 2".
+[[nodiscard]] std::string logarithmic_marks(double low, double high);
+
 /// A part of a plot command. Columns count from 1.
 [[nodiscard]] std::string line_of(const std::string& file, std::size_t x, std::size_t y, const std::string& look,
                                   const std::string& title);
@@ -61,6 +64,9 @@ constexpr const char *kBlue = "#0072b2", *kOrange = "#d55e00", *kGreen = "#009e7
 
 constexpr const char* kFrame = "set grid lc rgb '#dddddd' lt 1\nset offsets 0,0,graph 0.05,0\n";
 constexpr const char* kKeyBelow = "set key outside bottom center horizontal Left reverse height 1.5\n";
+/// A key below a picture of 1000 pixels, of so many lines with names of at most so many letters; and its rows.
+[[nodiscard]] std::string key_below(std::size_t lines, std::size_t letters);
+[[nodiscard]] std::size_t key_rows(std::size_t lines, std::size_t letters);
 constexpr double kPastTheLast = 1 + 1e-5;  // the end of an axis: the last point is not lost by rounding
 
 }  // namespace dat

@@ -84,21 +84,23 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
   const bool numbers = classes <= 20, names = classes <= 40;
   // In pixels.
   const int side = numbers ? std::max(360, 46 * static_cast<int>(classes)) : 600;
-  const int left = names ? 150 : 70, below = names ? 130 : 70, above = 80, gap = 40, bar = 110;
+  const int left = names ? 160 : 90, below = names ? 140 : 80, above = 80, gap = 40, bar = 110;
   const int width = left + static_cast<int>(shown.size()) * (side + gap) + bar, height = above + side + below;
   const auto across = [&](int pixel) { return std::to_string(static_cast<double>(pixel) / width); };
   const auto up = [&](int pixel) { return std::to_string(static_cast<double>(pixel) / height); };
-  std::ostringstream body, marks;
-  for (std::size_t k = 0; k < classes && names; ++k)
+  std::ostringstream body, marks, silent;  // silent: without names
+  for (std::size_t k = 0; k < classes && names; ++k) {
     marks << (k > 0 ? ", " : "(") << quoted(short_name(file.class_names[k])) << ' ' << k;
+    silent << (k > 0 ? ", " : "") << "'' " << k;
+  }
   const std::string tics = names ? marks.str() + ")" : "autofreq";
   const double end = static_cast<double>(classes) - 0.5;
   body << "set multiplot\nunset title\nset label 1 name at screen 0.5," << up(height - 24)
        << " center\nset key off\nset cbrange [0:100]\n"
        << "set palette defined (0 '#ffffff', 0.1 '#deebf7', 0.3 '#9ecae1', 0.6 '#4292c6', 1 '#08306b')\n"
        << "set xrange [-0.5:" << end << "]\nset yrange [" << end
-       << ":-0.5]\nset tics out nomirror\nset xtics rotate by 45 right " << tics << "\nset bmargin at screen "
-       << up(below) << "\nset tmargin at screen " << up(below + side) << "\n";
+       << ":-0.5]\nset tics out nomirror\nset xtics rotate by 45 right font ',10' " << tics
+       << "\nset bmargin at screen " << up(below) << "\nset tmargin at screen " << up(below + side) << "\n";
   for (std::size_t k = 0; k < shown.size(); ++k) {
     const Outcome& one = file.outcomes[shown[k]];
     const std::string picture = shown[k] == 0 ? "confusion-clean" : "confusion-attacked";
@@ -107,8 +109,11 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
     body << "set lmargin at screen " << across(from) << "\nset rmargin at screen " << across(from + side) << "\n"
          << "set label 2 "
          << quoted((shown[k] == 0 ? "clean" : "after " + one.name) + ": " + percent_of(one.accuracy()) + " right")
-         << " at graph 0.5,1.04 center\nset xlabel 'predicted'\n"
-         << (k == 0 ? "set ylabel 'label'\nset ytics " + tics + "\n" : "unset ylabel\nset format y ''\n")
+         << " at graph 0.5,1.04 center\nset label 3 'predicted' at graph 0.5,screen " << up(16) << " center\n"
+         << (k == 0 ? "set label 4 'label' at screen " + across(16) +
+                          ",graph 0.5 center rotate\nset ytics font ',10' " + tics
+                    : "unset label 4\nset ytics (" + silent.str() + ")")
+         << "\n"
          << (k + 1 == shown.size() ? "set colorbox\nset cblabel '% of the class'\n" : "unset colorbox\n") << "plot '"
          << picture << ".csv' every ::1 using 3:2:5 with image pixels";
     if (numbers)  // dark cells have light numbers
@@ -150,7 +155,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
 
   const bool names = classes <= 40;
   const std::size_t width = std::clamp<std::size_t>(160 + classes * (outcomes * 14 + 24), 900, 2400);
-  std::ostringstream body, marks, overall;
+  std::ostringstream body, marks;
   for (std::size_t k = 0; k < classes && names; ++k)
     marks << (k > 0 ? ", " : "(") << quoted(short_name(file.class_names[k])) << ' ' << k;
   std::vector<std::string> parts;
@@ -170,7 +175,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
     parts.push_back(line.str());
   }
   body << "set xrange [-0.5:" << static_cast<double>(classes) - 0.5
-       << "]\nset yrange [0:100]\nset ylabel 'accuracy (%)'\n"
+       << "]\nset yrange [-3:103]\nset ytics 20\nset ylabel 'accuracy (%)'\n"
        << "set grid ytics lc rgb '#dddddd' lt 1\nset tics out nomirror\n"
        << (names ? "set xtics rotate by 35 right " + marks.str() + ")\n" : std::string("set xlabel 'label'\n"));
   // A faint line between classes tells whose points stand together.
@@ -233,7 +238,7 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
   const int left = 110, above = 70, words = 46, step = tile + 8;
   const std::size_t columns = std::min(kInARow, wanted.size()), blocks = (wanted.size() + kInARow - 1) / kInARow;
   const int width = std::max(left + static_cast<int>(columns) * step + 12, 640);
-  const int block = words + 3 * step + 10, height = above + static_cast<int>(blocks) * block;
+  const int block = words + 3 * step + 10, height = above + static_cast<int>(blocks) * block + 6;
   Canvas canvas(width, height);
   std::ostringstream labels;
   Csv csv({"broken by", "image", "label", "clean prediction", "attacked prediction", "distance"});
@@ -254,8 +259,8 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
                   [&](int y, int x, int colour) { return 0.5 + scale * (after(y, x, colour) - before(y, x, colour)); });
     const auto name = [&](int label) { return short_name(file.class_names[static_cast<std::size_t>(label)]); };
     labels << "set label " << quoted(name(file.label[i])) << " at " << x0 + tile / 2 << ',' << y0 + 12
-           << " center font ',10'\nset label " << quoted("> " + name(attacked.prediction[i])) << " at " << x0 + tile / 2
-           << ',' << y0 + 32 << " center font ',10' tc rgb '" << kOrange << "'\n";
+           << " center front font ',10'\nset label " << quoted(name(attacked.prediction[i])) << " at " << x0 + tile / 2
+           << ',' << y0 + 32 << " center front font ',10' tc rgb '" << kOrange << "'\n";
     csv.row({static_cast<double>(i), static_cast<double>(file.label[i]), static_cast<double>(clean.prediction[i]),
              static_cast<double>(attacked.prediction[i]), file.distance[i]},
             file.broken_by[i]);
@@ -265,7 +270,8 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
   for (std::size_t of = 0; of < blocks; ++of) {
     const int y0 = above + static_cast<int>(of) * block;
     const auto beside = [&](const std::string& text, int y, const std::string& more) {
-      labels << "set label " << quoted(text) << " at " << left - 12 << ',' << y << " right font ',11'" << more << "\n";
+      labels << "set label " << quoted(text) << " at " << left - 12 << ',' << y << " right front font ',11'" << more
+             << "\n";
     };
     beside("label", y0 + 12, "");
     beside("taken for", y0 + 32, std::string(" tc rgb '") + kOrange + "'");

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "io/plotted_run.hpp"
 
@@ -73,13 +75,16 @@ constexpr std::array<TrainingColumn, 5> kTraining = {{{"adversarial accuracy (%)
                                                       {"lr", &StepRecord::lr, 1}}};
 enum : std::uint8_t { kAdvAccuracy, kCleanAccuracy, kAdvLoss, kCleanLoss, kLr };
 
-/// training.csv: means over the images of some steps, at the last of them. Returns the columns.
-std::array<std::vector<double>, kTraining.size()> write_training(const Plots& plots, const Run& run) {
+/// What a curve is drawn from: where, and how high. No NaN.
+using Points = std::vector<std::pair<double, double>>;
+
+/// training.csv: means over the images of some steps, at the last of them. Returns the columns' points.
+std::array<Points, kTraining.size()> write_training(const Plots& plots, const Run& run) {
   const std::vector<StepRecord>& steps = run.history.steps;
   std::vector<std::string> columns = {"epochs", "step", "seconds"};
   for (const TrainingColumn& column : kTraining) columns.emplace_back(column.name);
   Csv csv(columns);
-  std::array<std::vector<double>, kTraining.size()> all;
+  std::array<Points, kTraining.size()> all;
   const std::vector<std::size_t> edges = bins(steps.size(), 150);
   for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
     const StepRecord& last = steps[edges[bin + 1] - 1];
@@ -92,7 +97,7 @@ std::array<std::vector<double>, kTraining.size()> write_training(const Plots& pl
         images += n;
       }
       row.push_back(kTraining[i].factor * sum / images);
-      all[i].push_back(row.back());
+      if (std::isfinite(row.back())) all[i].emplace_back(row[0], row.back());
     }
     csv.row(row);
   }
@@ -100,29 +105,33 @@ std::array<std::vector<double>, kTraining.size()> write_training(const Plots& pl
   return all;
 }
 
-/// The numbers among `values`, in order of size.
-std::vector<double> sorted_numbers(const std::vector<double>& values) {
-  std::vector<double> numbers;
-  for (const double value : values)
-    if (std::isfinite(value)) numbers.push_back(value);
-  std::sort(numbers.begin(), numbers.end());
-  return numbers;
-}
-
-/// The axis of several curves. Where a few high values would press all else into the lower part of the picture, they
-/// are cut off, and a note says so. `curves`: sorted, none empty.
-std::string axis_of(const std::vector<std::vector<double>>& curves) {
-  double low = curves[0].front(), high = curves[0].back(), usual = low;
-  for (const std::vector<double>& curve : curves) {
-    low = std::min(low, curve.front());
-    high = std::max(high, curve.back());
-    usual = std::max(usual, curve[(curve.size() - 1) * 9 / 10]);  // of a curve with few points, not the highest
-  }
-  if (high < 1.5 * usual || high - low < 2 * (usual - low)) return "set yrange [*:*]\n";
+/// The axis of several curves, from `begin` to `end`. What is far above all that comes behind the first tenth of the
+/// run is cut off, and a note says so; high and low values that are left have a logarithmic axis.
+std::string axis_of(const std::vector<Points>& curves, double begin, double end) {
+  double low = std::numeric_limits<double>::infinity(), high = -low, late = -low;
+  for (const Points& curve : curves)
+    for (const auto& [x, y] : curve) {
+      low = std::min(low, y);
+      high = std::max(high, y);
+      if (x >= begin + 0.1 * (end - begin)) late = std::max(late, y);
+    }
   std::ostringstream text;
-  text << "set yrange [*:" << usual + 0.15 * std::max(usual - low, 0.1 * usual)
-       << "]\nset label 2 'cut off: values up to " << std::setprecision(3) << high
-       << "' at graph 0.99,0.95 right font ',11' tc rgb '#777777'\n";
+  double top = high;
+  if (high > 1.5 * late && high - low > 2 * (late - low)) {
+    top = late + 0.15 * (late - low);
+    text << "set label 2 'cut off: values up to " << std::setprecision(3) << high
+         << "' at graph 0.99,0.95 right font ',11' tc rgb '#777777'\n"
+         << std::setprecision(6);
+  }
+  if (low > 0 && top > 10 * low) {
+    const double bottom = std::max(low, top / 1000) / 1.1;
+    text << "set logscale y\nset offsets 0,0,0,0\nset yrange [" << bottom << ":" << 1.1 * top << "]\nset ytics ("
+         << logarithmic_marks(bottom, 1.1 * top) << ")\n";
+  } else if (top < high) {
+    text << "set yrange [*:" << top << "]\n";
+  } else {
+    text << "set yrange [*:*]\n";
+  }
   return text.str();
 }
 
@@ -146,16 +155,15 @@ void draw_progress(Plots& plots, const Run& run) {
   const auto training = [](std::size_t column, const char* colour, const char* title) {
     return line_of("training.csv", 1, 4 + column, "lines lw 1.5 lc rgb '" + std::string(colour) + "'", title);
   };
-  constexpr const char* kAttacked = "training batches, under the training's attack";
+  constexpr const char *kClean = "training batches, clean", *kAttacked = "training batches, own attack";
   std::vector<std::string> accuracy, loss;
-  std::vector<std::vector<double>> losses;  // of the curves that are drawn
-  if (!sorted_numbers(trained[kAdvAccuracy]).empty()) accuracy.push_back(training(kAdvAccuracy, "#aaaaaa", kAttacked));
+  std::vector<Points> losses;  // of the curves that are drawn
+  if (!trained[kAdvAccuracy].empty()) accuracy.push_back(training(kAdvAccuracy, "#aaaaaa", kAttacked));
   for (const auto& [column, colour, title] :
-       {std::tuple(kCleanLoss, "#9fc5e8", "training batches, clean"), std::tuple(kAdvLoss, "#aaaaaa", kAttacked)}) {
-    std::vector<double> numbers = sorted_numbers(trained[column]);
-    if (numbers.empty()) continue;
+       {std::tuple(kCleanLoss, "#9fc5e8", kClean), std::tuple(kAdvLoss, "#aaaaaa", kAttacked)}) {
+    if (trained[column].empty()) continue;
     loss.push_back(training(column, colour, title));
-    losses.push_back(std::move(numbers));
+    losses.push_back(trained[column]);
   }
   const auto append = [](std::vector<std::string>& all, const std::vector<std::string>& more) {
     all.insert(all.end(), more.begin(), more.end());
@@ -164,19 +172,22 @@ void draw_progress(Plots& plots, const Run& run) {
                                     [](const Curve& curve, const EvaluationRecord& r) { return curve.accuracy(r); }));
   append(loss, evaluation_lines(plots, "losses.csv", run, curves, "",
                                 [](const Curve& curve, const EvaluationRecord& r) { return curve.loss(r); }));
+  std::size_t longest = std::string(kAttacked).size();
   for (const Curve& curve : curves) {
-    std::vector<double> values;
-    for (const EvaluationRecord* record : curve.records) values.push_back(curve.loss(*record));
-    values = sorted_numbers(values);
-    if (!values.empty()) losses.push_back(std::move(values));
+    longest = std::max(longest, curve.name.size());
+    Points& points = losses.emplace_back();
+    for (const EvaluationRecord* record : curve.records)
+      if (std::isfinite(curve.loss(*record))) points.emplace_back(run.epochs(*record), curve.loss(*record));
   }
   const std::string axis = epoch_axis(run), warmup = warmup_mark(run);
   if (!accuracy.empty())
-    plots.script("accuracy", "accuracy" + names.shared(), "1000,660",
-                 axis + "set ylabel 'accuracy (%)'\nset yrange [0:*]\n" + kFrame + kKeyBelow + warmup + "plot " +
-                     joined(accuracy) + "\n");
+    plots.script("accuracy", "accuracy" + names.shared(),
+                 "1000," + std::to_string(540 + 18 * key_rows(accuracy.size(), longest)),
+                 axis + "set ylabel 'accuracy (%)'\nset yrange [0:*]\n" + kFrame + key_below(accuracy.size(), longest) +
+                     warmup + "plot " + joined(accuracy) + "\n");
   if (loss.empty()) return;
-  plots.script("losses", "losses and learning rate" + names.shared(), "1000,820",
+  plots.script("losses", "losses and learning rate" + names.shared(),
+               "1000," + std::to_string(720 + 18 * key_rows(loss.size(), longest)),
                "set multiplot\nset lmargin 11\nset rmargin 4\n" + axis + kFrame + warmup +
                    "set ylabel 'learning rate'\nset yrange [0:*]\nset origin 0,0.68\nset size 1,0.32\nset bmargin 1\n"
                    "unset key\nunset xlabel\nset format x ''\nplot " +
@@ -184,7 +195,8 @@ void draw_progress(Plots& plots, const Run& run) {
                    "\nunset title\nunset x2label\nunset x2tics\nset xlabel 'epochs, warm-up included'\nset format x\n"
                    "set ylabel 'loss'\nset origin 0,0\nset size 1,0.68\nset tmargin 1\nunset bmargin\n"
                    "unset label 1\n" +
-                   axis_of(losses) + kKeyBelow + "plot " + joined(loss) + "\nunset multiplot\n");
+                   axis_of(losses, run.begin(), run.end()) + key_below(loss.size(), longest) + "plot " + joined(loss) +
+                   "\nunset multiplot\n");
 }
 
 void draw_phases(Plots& plots, const Run& run) {

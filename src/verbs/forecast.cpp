@@ -217,7 +217,7 @@ void make_folder(const std::string& folder) {
     LineChart chart;
   };
   const std::string model = " (a model: " + o.algorithm + (o.overlap ? ", overlapped)" : ", not overlapped)");
-  const auto chart = [&](const std::string& title, const std::string& unit, bool logarithmic) {
+  const auto chart = [&](const std::string& title, const std::string& unit, double from) {
     LineChart all{.name = "dat_hpc forecast",
                   .title = title + model,
                   .x_label = "ranks",
@@ -225,17 +225,16 @@ void make_folder(const std::string& folder) {
                   .lines = {},
                   .x = {},
                   .values = {},
-                  .logarithmic = logarithmic};
+                  .from = from};
     for (const int ranks : o.ranks) all.x.push_back(ranks);
     for (const Network& network : networks) all.lines.push_back(network.name);
     return all;
   };
   std::vector<Picture> pictures = {
-      {"forecast-step", chart("a step of float32 with all layers", "seconds of a step", true)},
+      {"forecast-step", chart("a step of float32 with all layers", "seconds of a step", 0)},
       {"forecast-efficiency",
-       chart("efficiency of float32 with all layers", "of one rank's speed, for each rank (%)", false)},
-      {"forecast-gain",
-       chart("what the best of the codecs and budgets gains", "times as fast as float32 with all layers", false)}};
+       chart("efficiency of float32 with all layers", "speed of a rank, against one alone (%)", 0)},
+      {"forecast-gain", chart("what the best codec or budget gains", "times as fast as float32 with all layers", 1)}};
   for (std::size_t k = 0; k < o.ranks.size(); ++k)
     for (std::size_t n = 0; n < networks.size(); ++n) {
       const Row& row = rows[n][k];

@@ -253,7 +253,7 @@ class Results(common.TestCase):
         self.assertIn("rectangle from first 0, graph 0 to first 1, graph 1", script)  # one epoch of warm-up
         # The evaluations' settings are said of evaluations alone.
         self.assertRegex(script, r"learning rate \(evaluations: eps 8/255.*\)'\n")
-        self.assertIn("training batches, under the training''s attack", script)
+        self.assertIn("title 'training batches, own attack'", script)
 
     def test_pictures_of_an_evaluation(self):
         common.synthetic("set.h5", train=96, test=101, size=16, classes=4)

@@ -16,7 +16,7 @@ using namespace dat::test;
 
 namespace {
 
-constexpr int kImages = 33;
+constexpr int kImages = 21;
 
 /// Random images, with labels to be set.
 class Given final : public Dataset {
