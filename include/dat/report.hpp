@@ -258,7 +258,7 @@ struct LineChart {
   std::vector<std::string> lines;
   std::vector<double> x;       ///< powers of two are marked
   std::vector<double> values;  ///< [x][lines], above 0; NaN: none
-  double from = 0;             ///< where the values' axis begins; it is logarithmic instead where they differ much
+  double from = 0;             ///< where the values' axis begins; 0: it is logarithmic where they differ ten times
 };
 
 /// As draw_bars.

@@ -306,10 +306,10 @@ std::string evaluation_in(const std::string& path) {
 
 EvaluationPictures plot_evaluation(const std::string& file, const std::string& format) {
   namespace fs = std::filesystem;
-  const fs::path path(file), folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path path(file), folder = path.parent_path();
   const bool usual = path.filename() == "eval.json";
   const EvaluationFile evaluation = read_evaluation(file);
-  std::string name = usual ? fs::absolute(folder).lexically_normal().filename().string() : path.stem().string();
+  std::string name = usual ? fs::absolute(path).lexically_normal().parent_path().filename().string() : path.stem().string();
   if (name.empty()) name = "evaluation";
   EvaluationPictures done;
   Plots plots((folder / (usual ? "plots" : path.stem().string() + "-plots")).string(), name, format);
