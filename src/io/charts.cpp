@@ -14,23 +14,23 @@ namespace dat {
 std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart) {
   std::ostringstream csv, body;
   csv << "group";
-  for (const std::string& bar : chart.bars) csv << ',' << field(bar);
+  for (const std::string& bar : chart.bars) csv << ',' << csv_field(bar);
   csv << '\n';
   for (std::size_t group = 0; group < chart.groups.size(); ++group) {
-    csv << field(chart.groups[group]);
+    csv << csv_field(chart.groups[group]);
     for (std::size_t bar = 0; bar < chart.bars.size(); ++bar)
       csv << ',' << chart.values[group * chart.bars.size() + bar];
     csv << '\n';
   }
   body << "set style data histograms\nset style histogram clustered gap 1\nset style fill solid border rgb 'white'\n"
-       << "set ylabel " << quoted(chart.unit) << "\nset yrange [0:*]\nset xtics rotate by -35\n"
+       << "set ylabel " << gnuplot_text(chart.unit) << "\nset yrange [0:*]\nset xtics rotate by -35\n"
        << "set grid ytics lc rgb '#dddddd' lt 1\nset key outside bottom center horizontal\nplot ";
   constexpr std::array<const char*, 4> kColours = {"#0072b2", "#56b4e9", "#d55e00", "#999999"};
   for (std::size_t bar = 0; bar < chart.bars.size(); ++bar)
-    body << (bar == 0 ? "" : ", ") << quoted(picture + ".csv") << " every ::1 using " << bar + 2 << ":xtic(1) lc rgb '"
-         << kColours[bar % kColours.size()] << "' title " << quoted(chart.bars[bar]);
+    body << (bar == 0 ? "" : ", ") << gnuplot_text(picture + ".csv") << " every ::1 using " << bar + 2
+         << ":xtic(1) lc rgb '" << kColours[bar % kColours.size()] << "' title " << gnuplot_text(chart.bars[bar]);
   if (chart.limit > 0)
-    body << ", " << chart.limit << " with lines lw 2 lc rgb 'black' title " << quoted(chart.limit_name);
+    body << ", " << chart.limit << " with lines lw 2 lc rgb 'black' title " << gnuplot_text(chart.limit_name);
   body << "\n";
   Plots plots(folder, chart.name, "svg");
   plots.write(picture + ".csv", csv.str());
@@ -80,16 +80,16 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
   for (const std::string& line : chart.lines) longest = std::max(longest, line.size());
   constexpr std::size_t kWidth = 1000;
   std::ostringstream body;
-  body << "set logscale x\nset xtics 2\nset mxtics 1\nset autoscale xfix\nset xlabel " << quoted(chart.x_label)
-       << "\nset ylabel " << quoted(chart.y_label) << "\nset yrange [" << begin << ":" << end
+  body << "set logscale x\nset xtics 2\nset mxtics 1\nset autoscale xfix\nset xlabel " << gnuplot_text(chart.x_label)
+       << "\nset ylabel " << gnuplot_text(chart.y_label) << "\nset yrange [" << begin << ":" << end
        << "]\nset grid lc rgb '#dddddd' lt 1\nset key off\nset rmargin at screen "
        << 1 - (30 + 9.5 * static_cast<double>(longest)) / kWidth << "\n";
   if (logarithmic) body << "set logscale y\nset ytics (" << logarithmic_marks(begin, end) << ")\n";
   for (std::size_t k = 0; k < order.size(); ++k)
-    body << "set label " << quoted(chart.lines[order[k]]) << " at graph 1.015," << heights[k]
+    body << "set label " << gnuplot_text(chart.lines[order[k]]) << " at graph 1.015," << heights[k]
          << " left font ',13' tc rgb '" << kColours[order[k] % kColours.size()] << "'\n";
   for (std::size_t line = 0; line < lines; ++line)
-    body << (line == 0 ? "plot " : ", ") << quoted(picture + ".csv") << " every ::1 using 1:" << line + 2
+    body << (line == 0 ? "plot " : ", ") << gnuplot_text(picture + ".csv") << " every ::1 using 1:" << line + 2
          << " with linespoints pt 7 ps 0.5 lw 2.5 lc rgb '" << kColours[line % kColours.size()] << "'";
   body << "\n";
   Plots plots(folder, chart.name, "svg");

@@ -17,7 +17,7 @@
 
 namespace dat {
 
-std::string quoted(const std::string& text) {
+std::string gnuplot_text(const std::string& text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') out += c;
@@ -26,7 +26,7 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string field(const std::string& text) {
+std::string csv_field(const std::string& text) {
   if (std::all_of(text.begin(), text.end(),
                   [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
     return text;
@@ -56,7 +56,7 @@ void Plots::script(const std::string& picture, const std::string& title, const s
   const std::string terminal = format_ == "svg" ? "svg size " + size + " font 'Helvetica,16' background 'white'"
                                                 : "pngcairo size " + size + " font 'Sans,13'";
   write(picture + ".gp", "set encoding utf8\nset terminal " + terminal + " noenhanced\nset output '" + picture + "." +
-                             format_ + "'\nset datafile separator comma\nname = " + quoted(name_ + ": " + title) +
+                             format_ + "'\nset datafile separator comma\nname = " + gnuplot_text(name_ + ": " + title) +
                              "\nset title name\n" + body);
   pictures_.push_back(picture);
 }
@@ -89,12 +89,12 @@ int Plots::gnuplot(const std::string& file) const {
 }
 
 Csv::Csv(const std::vector<std::string>& columns) {
-  for (const std::string& column : columns) text_ += (text_.empty() ? "" : ",") + field(column);
+  for (const std::string& column : columns) text_ += (text_.empty() ? "" : ",") + csv_field(column);
   text_ += "\n";
 }
 
 void Csv::row(const std::vector<double>& cells, const std::string& name) {
-  std::string line = name.empty() ? "" : field(name);
+  std::string line = name.empty() ? "" : csv_field(name);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     char number[32] = "";
     if (std::isfinite(cells[i])) std::snprintf(number, sizeof number, "%.8g", cells[i]);
@@ -123,7 +123,7 @@ std::string logarithmic_marks(double low, double high) {
 std::string line_of(const std::string& file, std::size_t x, std::size_t y, const std::string& look,
                     const std::string& title) {
   return "'" + file + "' every ::1 using " + std::to_string(x) + ":" + std::to_string(y) + " with " + look + " title " +
-         quoted(title);
+         gnuplot_text(title);
 }
 
 std::string joined(const std::vector<std::string>& parts) {

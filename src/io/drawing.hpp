@@ -8,9 +8,9 @@
 namespace dat {
 
 /// Text as a gnuplot string.
-[[nodiscard]] std::string quoted(const std::string& text);
+[[nodiscard]] std::string gnuplot_text(const std::string& text);
 /// Text as a CSV field: quoted where it is not plain, in one line.
-[[nodiscard]] std::string field(const std::string& text);
+[[nodiscard]] std::string csv_field(const std::string& text);
 
 /// A folder of pictures: writes data and scripts there and runs gnuplot in it, so that no path is in a script. `name`
 /// begins every title; format: svg or png. Error(usage): another one. Error(io).

@@ -90,7 +90,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
   const auto up = [&](int pixel) { return std::to_string(static_cast<double>(pixel) / height); };
   std::ostringstream body, marks, silent;  // silent: without names
   for (std::size_t k = 0; k < classes && names; ++k) {
-    marks << (k > 0 ? ", " : "(") << quoted(short_name(file.class_names[k])) << ' ' << k;
+    marks << (k > 0 ? ", " : "(") << gnuplot_text(short_name(file.class_names[k])) << ' ' << k;
     silent << (k > 0 ? ", " : "") << "'' " << k;
   }
   const std::string tics = names ? marks.str() + ")" : "autofreq";
@@ -108,7 +108,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
     const int from = left + static_cast<int>(k) * (side + gap);
     body << "set lmargin at screen " << across(from) << "\nset rmargin at screen " << across(from + side) << "\n"
          << "set label 2 "
-         << quoted((shown[k] == 0 ? "clean" : "after " + one.name) + ": " + percent_of(one.accuracy()) + " right")
+         << gnuplot_text((shown[k] == 0 ? "clean" : "after " + one.name) + ": " + percent_of(one.accuracy()) + " right")
          << " at graph 0.5,1.04 center\nset label 3 'predicted' at graph 0.5,screen " << up(16) << " center\n"
          << (k == 0 ? "set label 4 'label' at screen " + across(16) +
                           ",graph 0.5 center rotate\nset ytics font ',10' " + tics
@@ -157,7 +157,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
   const std::size_t width = std::clamp<std::size_t>(160 + classes * (outcomes * 14 + 24), 900, 2400);
   std::ostringstream body, marks;
   for (std::size_t k = 0; k < classes && names; ++k)
-    marks << (k > 0 ? ", " : "(") << quoted(short_name(file.class_names[k])) << ' ' << k;
+    marks << (k > 0 ? ", " : "(") << gnuplot_text(short_name(file.class_names[k])) << ' ' << k;
   std::vector<std::string> parts;
   for (std::size_t k = 0; k < outcomes; ++k) {
     const Outcome& one = file.outcomes[k];
@@ -169,7 +169,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
     parts.push_back("'classes.csv' every ::1 using " + x.str() + ":" + std::to_string(at + 1) + ":" +
                     std::to_string(at + 2) + ":" + std::to_string(at + 3) + " with yerrorbars pt " +
                     std::to_string(kPoints[k % kPoints.size()]) + " ps 0.9 lw 1.5" + colour + " title " +
-                    quoted(one.name + ": " + percent_of(one.accuracy()) + " of all"));
+                    gnuplot_text(one.name + ": " + percent_of(one.accuracy()) + " of all"));
     std::ostringstream line;
     line << 100 * one.accuracy() << " with lines dt 3 lw 1" << colour << " notitle";
     parts.push_back(line.str());
@@ -258,9 +258,9 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
     canvas.square(x0, y0 + words + 2 * step, tile,
                   [&](int y, int x, int colour) { return 0.5 + scale * (after(y, x, colour) - before(y, x, colour)); });
     const auto name = [&](int label) { return short_name(file.class_names[static_cast<std::size_t>(label)]); };
-    labels << "set label " << quoted(name(file.label[i])) << " at " << x0 + tile / 2 << ',' << y0 + 12
-           << " center front font ',10'\nset label " << quoted(name(attacked.prediction[i])) << " at " << x0 + tile / 2
-           << ',' << y0 + 32 << " center front font ',10' tc rgb '" << kOrange << "'\n";
+    labels << "set label " << gnuplot_text(name(file.label[i])) << " at " << x0 + tile / 2 << ',' << y0 + 12
+           << " center front font ',10'\nset label " << gnuplot_text(name(attacked.prediction[i])) << " at "
+           << x0 + tile / 2 << ',' << y0 + 32 << " center front font ',10' tc rgb '" << kOrange << "'\n";
     csv.row({static_cast<double>(i), static_cast<double>(file.label[i]), static_cast<double>(clean.prediction[i]),
              static_cast<double>(attacked.prediction[i]), file.distance[i]},
             file.broken_by[i]);
@@ -270,8 +270,8 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
   for (std::size_t of = 0; of < blocks; ++of) {
     const int y0 = above + static_cast<int>(of) * block;
     const auto beside = [&](const std::string& text, int y, const std::string& more) {
-      labels << "set label " << quoted(text) << " at " << left - 12 << ',' << y << " right front font ',11'" << more
-             << "\n";
+      labels << "set label " << gnuplot_text(text) << " at " << left - 12 << ',' << y << " right front font ',11'"
+             << more << "\n";
     };
     beside("label", y0 + 12, "");
     beside("taken for", y0 + 32, std::string(" tc rgb '") + kOrange + "'");
@@ -309,7 +309,8 @@ EvaluationPictures plot_evaluation(const std::string& file, const std::string& f
   const fs::path path(file), folder = path.parent_path();
   const bool usual = path.filename() == "eval.json";
   const EvaluationFile evaluation = read_evaluation(file);
-  std::string name = usual ? fs::absolute(path).lexically_normal().parent_path().filename().string() : path.stem().string();
+  std::string name =
+      usual ? fs::absolute(path).lexically_normal().parent_path().filename().string() : path.stem().string();
   if (name.empty()) name = "evaluation";
   EvaluationPictures done;
   Plots plots((folder / (usual ? "plots" : path.stem().string() + "-plots")).string(), name, format);

@@ -25,7 +25,7 @@ std::vector<std::size_t> bins(std::size_t steps, std::size_t most) {
 }
 
 /// The axis of epochs below, and above it the time at which each mark was reached.
-std::string epoch_axis(const Run& run) {
+std::string epoch_axis(const PlottedRun& run) {
   const double begin = run.begin(), end = std::max(run.end(), begin + 1e-3), distance = mark_distance(end - begin);
   const double edge = end * kPastTheLast;
   const TimeUnit unit = time_unit(run.seconds());
@@ -47,7 +47,7 @@ std::string epoch_axis(const Run& run) {
 
 /// Evaluations of one quantity as file; the parts of the plot command.
 template <class Value>
-std::vector<std::string> evaluation_lines(const Plots& plots, const std::string& file, const Run& run,
+std::vector<std::string> evaluation_lines(const Plots& plots, const std::string& file, const PlottedRun& run,
                                           const std::vector<Curve>& curves, const std::string& unit,
                                           const Value& value) {
   std::vector<std::string> columns = {"epochs", "step", "seconds"}, lines;
@@ -79,7 +79,7 @@ enum : std::uint8_t { kAdvAccuracy, kCleanAccuracy, kAdvLoss, kCleanLoss, kLr };
 using Points = std::vector<std::pair<double, double>>;
 
 /// training.csv: means over the images of some steps, at the last of them. Returns the columns' points.
-std::array<Points, kTraining.size()> write_training(const Plots& plots, const Run& run) {
+std::array<Points, kTraining.size()> write_training(const Plots& plots, const PlottedRun& run) {
   const std::vector<StepRecord>& steps = run.history.steps;
   std::vector<std::string> columns = {"epochs", "step", "seconds"};
   for (const TrainingColumn& column : kTraining) columns.emplace_back(column.name);
@@ -88,7 +88,7 @@ std::array<Points, kTraining.size()> write_training(const Plots& plots, const Ru
   const std::vector<std::size_t> edges = bins(steps.size(), 150);
   for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
     const StepRecord& last = steps[edges[bin + 1] - 1];
-    std::vector<double> row = {Run::epochs(last), static_cast<double>(last.step), last.wall_time};
+    std::vector<double> row = {PlottedRun::epochs(last), static_cast<double>(last.step), last.wall_time};
     for (std::size_t i = 0; i < kTraining.size(); ++i) {
       double sum = 0, images = 0;
       for (std::size_t step = edges[bin]; step < edges[bin + 1]; ++step) {
@@ -136,7 +136,7 @@ std::string axis_of(const std::vector<Points>& curves, double begin, double end)
 }
 
 /// What marks the warm-up; empty: there was none.
-std::string warmup_mark(const Run& run) {
+std::string warmup_mark(const PlottedRun& run) {
   const double begin = run.begin(), end = std::min<double>(run.history.warmup_epochs, run.end());
   if (begin >= end) return "";
   std::ostringstream text;
@@ -147,7 +147,7 @@ std::string warmup_mark(const Run& run) {
 }
 
 /// Accuracies, and losses with the learning rate.
-void draw_progress(Plots& plots, const Run& run) {
+void draw_progress(Plots& plots, const PlottedRun& run) {
   AttackNames names;
   for (const EvaluationRecord& record : run.history.evaluations) names.add(record);
   const std::vector<Curve> curves = curves_of(run, names);
@@ -199,7 +199,7 @@ void draw_progress(Plots& plots, const Run& run) {
                    "\nunset multiplot\n");
 }
 
-void draw_phases(Plots& plots, const Run& run) {
+void draw_phases(Plots& plots, const PlottedRun& run) {
   PhaseBars bars{.title = "where the time goes (shares: rank 0)",
                  .bar = "rank",
                  .names = {},
@@ -210,7 +210,7 @@ void draw_phases(Plots& plots, const Run& run) {
   draw_phase_bars(plots, bars);
 }
 
-void draw_layers(Plots& plots, const Run& run) {
+void draw_layers(Plots& plots, const PlottedRun& run) {
   const History& history = run.history;
   const std::size_t layers = history.layers();
   if (history.steps.size() < 2 || layers < 2) return;  // gnuplot's smallest image
@@ -249,7 +249,7 @@ void draw_layers(Plots& plots, const Run& run) {
        << ":-0.5]\nset xrange [-0.5:" << static_cast<double>(edges.size()) - 1.5 << "]\nset xtics (" << marks.str()
        << ")\nset ytics font ',10' (";
   for (std::size_t layer = 0; layer < layers; ++layer)
-    body << (layer == 0 ? "" : ", ") << quoted(history.layer_names[layer]) << ' ' << layer;
+    body << (layer == 0 ? "" : ", ") << gnuplot_text(history.layer_names[layer]) << ' ' << layer;
   body << ")\nplot 'layers.csv' skip 1 matrix every 1::1 using 2:($1 - 1):3 with image pixels notitle\n";
   plots.script("layers", "inclusion probability of each layer",
                "1100," + std::to_string(160 + 17 * std::max<std::size_t>(layers, 20)), body.str());
@@ -258,7 +258,7 @@ void draw_layers(Plots& plots, const Run& run) {
 }  // namespace
 
 std::vector<std::string> plot_run(const std::string& folder, const std::string& format) {
-  const Run run = read_run(folder);
+  const PlottedRun run = read_run(folder);
   Plots plots(folder + "/plots", run.name, format);
   draw_progress(plots, run);
   draw_phases(plots, run);

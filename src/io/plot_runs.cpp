@@ -10,10 +10,10 @@ namespace dat {
 namespace {
 
 /// Accuracy on the test images of all runs, against epochs and against time. A colour per run.
-void compare_accuracy(Plots& plots, const std::vector<Run>& runs) {
+void compare_accuracy(Plots& plots, const std::vector<PlottedRun>& runs) {
   constexpr std::array<const char*, 8> kColours = {kBlue, kOrange, kGreen, kPink, kYellow, kSky, "black", kGrey};
   AttackNames names;
-  for (const Run& run : runs)
+  for (const PlottedRun& run : runs)
     for (const EvaluationRecord& record : run.history.evaluations)
       if (record.split == "test") names.add(record);
   std::vector<std::vector<Curve>> curves;
@@ -50,7 +50,7 @@ void compare_accuracy(Plots& plots, const std::vector<Run>& runs) {
         return "'accuracy.csv' every ::1 using " + x + ":" + y + " with " + curve.look + " " + title;
       };
       by_epoch.push_back(line("2", "notitle"));
-      by_time.push_back(line("($4 / " + std::to_string(unit.seconds) + ")", "title " + quoted(curve.name)));
+      by_time.push_back(line("($4 / " + std::to_string(unit.seconds) + ")", "title " + gnuplot_text(curve.name)));
     }
   }
   plots.write("accuracy.csv", csv.text());
@@ -73,24 +73,24 @@ void compare_accuracy(Plots& plots, const std::vector<Run>& runs) {
 }
 
 /// Names under bars: turned where they would run into each other.
-std::string name_axis(const std::vector<Run>& runs) {
+std::string name_axis(const std::vector<PlottedRun>& runs) {
   std::size_t longest = 0;
-  for (const Run& run : runs) longest = std::max(longest, run.name.size());
+  for (const PlottedRun& run : runs) longest = std::max(longest, run.name.size());
   return longest * runs.size() > 60 ? "set xtics rotate by -20\n" : "";
 }
 
 /// What an epoch costs in each phase, as a mean over the ranks.
-void compare_phases(Plots& plots, const std::vector<Run>& runs) {
+void compare_phases(Plots& plots, const std::vector<PlottedRun>& runs) {
   std::vector<std::array<double, kPhases>> rows;
   std::vector<std::string> names;
-  for (const Run& run : runs) {
+  for (const PlottedRun& run : runs) {
     const std::vector<std::array<double, kPhases>> seconds = run.history.phase_seconds();
     // The records of the ranks may end before the steps do.
     auto last = run.history.steps.rbegin();
     if (!run.history.ranks.empty())
       last = std::find_if(last, run.history.steps.rend(),
                           [&](const StepRecord& r) { return r.step == run.history.ranks.back().step; });
-    const double epochs = last == run.history.steps.rend() ? 0 : Run::epochs(*last) - run.begin();
+    const double epochs = last == run.history.steps.rend() ? 0 : PlottedRun::epochs(*last) - run.begin();
     std::array<double, kPhases>& row = rows.emplace_back();
     names.push_back(run.name);
     if (!(epochs > 0)) continue;
@@ -105,9 +105,9 @@ void compare_phases(Plots& plots, const std::vector<Run>& runs) {
                           .axes = "set ylabel 'time of one epoch (s)'\n" + name_axis(runs)});
 }
 
-void compare_communication(Plots& plots, const std::vector<Run>& runs) {
+void compare_communication(Plots& plots, const std::vector<PlottedRun>& runs) {
   Csv csv({"run", "gradients sent", "gradients of all layers", "other messages"});
-  for (const Run& run : runs) {
+  for (const PlottedRun& run : runs) {
     double gradients = 0, others = 0, all = 0;
     for (const StepRecord& r : run.history.steps) {
       gradients += static_cast<double>(r.bytes_sent);
@@ -123,7 +123,7 @@ void compare_communication(Plots& plots, const std::vector<Run>& runs) {
       {{"gradients sent", kBlue}, {"gradients of all layers", "#bbbbbb"}, {"other messages", kOrange}}};
   for (std::size_t i = 0; i < kBars.size(); ++i)
     bars.push_back("'communication.csv' every ::1 using " + std::to_string(i + 2) + ":xtic(1) lc rgb '" +
-                   kBars[i].second + "' title " + quoted(kBars[i].first));
+                   kBars[i].second + "' title " + gnuplot_text(kBars[i].first));
   plots.script("communication", "sent per step and rank", "1000,620",
                "set style data histograms\nset style histogram clustered gap 1\nset style fill solid border rgb "
                "'white'\nset ylabel 'sent per step and rank (MB)'\nset yrange [0:*]\n"
@@ -135,10 +135,10 @@ void compare_communication(Plots& plots, const std::vector<Run>& runs) {
 
 std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
                                       const std::string& format) {
-  std::vector<Run> runs;
+  std::vector<PlottedRun> runs;
   for (const std::string& folder : folders) runs.push_back(read_run(folder));
   std::set<std::string> names;
-  for (const Run& run : runs) names.insert(run.name);
+  for (const PlottedRun& run : runs) names.insert(run.name);
   if (names.size() < runs.size())  // "a/run" and "b/run"
     for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = folders[i];
   Plots plots(out, std::to_string(runs.size()) + " runs", format);

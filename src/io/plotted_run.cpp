@@ -17,40 +17,40 @@ constexpr std::array<const char*, kPhasesInSum> kPhaseColours = {
 
 }  // namespace
 
-double Run::epochs(const EvaluationRecord& r) const {
+double PlottedRun::epochs(const EvaluationRecord& r) const {
   const auto next = std::upper_bound(history.steps.begin(), history.steps.end(), r.wall_time,
                                      [](double time, const StepRecord& step) { return time < step.wall_time; });
   return next == history.steps.begin() ? r.epoch : epochs(*(next - 1));
 }
 
-double Run::begin() const {
+double PlottedRun::begin() const {
   if (history.steps.empty()) return 0;
   const StepRecord& first = history.steps.front();
   return static_cast<double>(first.step - 1) / static_cast<double>(first.steps_per_epoch);
 }
 
-double Run::end() const {
+double PlottedRun::end() const {
   double last = history.steps.empty() ? 0 : epochs(history.steps.back());
   for (const EvaluationRecord& r : history.evaluations) last = std::max(last, epochs(r));
   return last;
 }
 
-double Run::seconds() const {
+double PlottedRun::seconds() const {
   double last = history.steps.empty() ? 0 : history.steps.back().wall_time;
   for (const EvaluationRecord& r : history.evaluations) last = std::max(last, r.wall_time);
   return last;
 }
 
-std::size_t Run::step_at(double done) const {
+std::size_t PlottedRun::step_at(double done) const {
   const auto found = std::find_if(history.steps.begin(), history.steps.end(),
                                   [&](const StepRecord& r) { return epochs(r) >= done - 1e-9; });
   return static_cast<std::size_t>(found - history.steps.begin());
 }
 
-Run read_run(const std::string& folder) {
+PlottedRun read_run(const std::string& folder) {
   std::filesystem::path path(folder);
   if (!path.has_filename()) path = path.parent_path();
-  Run run{path.filename(), read_history(folder)};
+  PlottedRun run{path.filename(), read_history(folder)};
   require(!run.history.steps.empty() || !run.history.evaluations.empty(), ExitCode::data, "the run in ", folder,
           " has made no step yet: there is nothing to draw");
   return run;
@@ -86,7 +86,7 @@ std::string AttackNames::parts(const std::array<std::string, 3>& parts, bool dif
   return text;
 }
 
-std::vector<Curve> curves_of(const Run& run, const AttackNames& names) {
+std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
   constexpr std::array<const char*, 5> kColours = {kOrange, kGreen, kPink, kYellow, kSky};
   std::vector<Curve> curves;
   std::vector<std::string> sets, attacks;
@@ -162,7 +162,7 @@ void draw_phase_bars(Plots& plots, const PhaseBars& bars) {
   std::vector<std::string> drawn;
   const auto draw = [&](std::size_t column, const char* colour, const std::string& key) {
     drawn.push_back("'phases.csv' every ::1 using " + std::to_string(column) + ":" + marks + " lc rgb '" + colour +
-                    "' title " + quoted(key));
+                    "' title " + gnuplot_text(key));
   };
   for (const std::size_t phase : large)
     draw(phase + 2, kPhaseColours[phase], share(kPhaseNames[phase], bars.rows[0][phase]));
@@ -174,8 +174,8 @@ void draw_phase_bars(Plots& plots, const PhaseBars& bars) {
       note += (note.empty() ? "" : ", ") + share(kPhaseNames[phase], bars.rows[0][phase]);
     }
     draw(columns.size(), "#444444", share("others, each < 1 %", others));
-    note =
-        "set bmargin 5\nset label " + quoted("others: " + note) + " at screen 0.02,0.03 font ',11' tc rgb '#444444'\n";
+    note = "set bmargin 5\nset label " + gnuplot_text("others: " + note) +
+           " at screen 0.02,0.03 font ',11' tc rgb '#444444'\n";
   }
   // Few bars are not as wide as the picture.
   const double room = std::max(0.0, (5 - static_cast<double>(bars.rows.size())) / 2);

@@ -12,7 +12,7 @@
 namespace dat {
 
 /// A run to draw.
-struct Run {
+struct PlottedRun {
   std::string name;
   History history;
 
@@ -30,7 +30,7 @@ struct Run {
 };
 
 /// The run in a folder, named by the folder. Error(data): as read_history, or it has made no step.
-[[nodiscard]] Run read_run(const std::string& folder);
+[[nodiscard]] PlottedRun read_run(const std::string& folder);
 
 /// A unit in which a time is a number of few digits.
 struct TimeUnit {
@@ -66,12 +66,12 @@ struct Curve {
 
 /// Accuracy on clean images first, then one curve per attack, split after split, of the raw and of the averaged
 /// weights. A colour per attack, a dash per split and weights.
-[[nodiscard]] std::vector<Curve> curves_of(const Run& run, const AttackNames& names);
+[[nodiscard]] std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names);
 
 /// Rows of a table with a column per curve from `column` on, of `columns`. `value`: of a curve and a record.
 template <class Value>
-void add_rows(Csv& csv, const Run& run, const std::vector<Curve>& curves, std::size_t column, std::size_t columns,
-              const std::string& name, const Value& value) {
+void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves, std::size_t column,
+              std::size_t columns, const std::string& name, const Value& value) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::map<EvaluationMoment, std::vector<double>> rows;
   for (std::size_t i = 0; i < curves.size(); ++i)
