@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "assess/evaluation.hpp"
 #include "catch.hpp"
@@ -85,4 +86,24 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
         CHECK((of(result).prediction[i] == set.labels[i]) == (of(result).correct[i] == 1));
     }
   }
+}
+
+TEST_CASE("The class of an image that several restarts break is that of its highest loss", "[evaluation]") {
+  const Given set;  // all of one class, which the network hardly ever says
+  EvaluationResult before;
+  int changed = 0;
+  for (int restarts = 1; restarts <= 8; ++restarts) {
+    const EvaluationAttacks attacks(
+        {.attacks = {"pgd1"}, .norm = BallNorm::linf, .eps = 0.5, .alpha = 0.1, .restarts = restarts, .classes = 10});
+    EvaluationResult now = evaluate(world(), set, attacks, 16);
+    for (std::size_t i = 0; i < kImages && restarts > 1; ++i) {
+      const EvaluationResult::Outcome &a = before.attacked[0], &b = now.attacked[0];
+      if (a.correct[i] > 0) continue;
+      CHECK(b.correct[i] == 0);
+      CHECK((a.prediction[i] == b.prediction[i] || b.loss[i] > a.loss[i]));
+      changed += a.prediction[i] != b.prediction[i] ? 1 : 0;
+    }
+    before = std::move(now);
+  }
+  CHECK(changed > 0);
 }
