@@ -138,7 +138,10 @@ void draw_phase_bars(Plots& plots, const PhaseBars& bars) {
     }
     if (any) (seen ? large : small).push_back(phase);
   }
-  if (small.size() == 1) large.push_back(small.front()), small.clear();  // it would only lose its name
+  if (small.size() == 1) {  // it would only lose its name
+    large.push_back(small.front());
+    small.clear();
+  }
   std::sort(large.begin(), large.end());
   Csv csv(columns);
   for (std::size_t i = 0; i < bars.rows.size(); ++i) {
