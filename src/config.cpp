@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -1201,8 +1203,9 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
 
 Command parse_plot(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::plot};
-  Options options("plot", "Draws each run into RUN/plots, and several runs also side by side.");
-  options.add("RUNS", command.plot.runs, "folders of runs (--out of train)");
+  Options options("plot", "Draws runs and evaluations into their folders, and several runs side by side.");
+  options.add("RUNS", command.plot.runs,
+              "folders of runs (--out of train), or JSON or folders of evaluations (--out of eval)");
   options.add("--format", command.plot.format, "of the pictures", one_of({"svg", "png"}));
   options.add("--out", command.plot.out, "folder for the comparison of several runs; none: plots-compare",
               {.label = "DIR"});
@@ -1297,13 +1300,29 @@ Command parse_doctor(const std::vector<std::string>& arguments) {
   return command;
 }
 
+/// What `wanted` and the suffix of a path say together. Error(usage): they contradict each other, or neither says it.
+std::string export_format(const std::string& wanted, const std::string& out) {
+  const std::string suffix = std::filesystem::path(out).extension();
+  const std::string named = suffix == ".onnx" || suffix == ".safetensors" ? suffix.substr(1) : "";
+  require(wanted == "auto" || named.empty() || wanted == named, ExitCode::usage, "--format ", wanted, " and --out ",
+          out, " contradict each other; leave --format off for ", named, ", or choose another name");
+  // "model-0.5" has none.
+  require(
+      wanted != "auto" || !named.empty() || suffix.size() < 2 || !std::isalpha(static_cast<unsigned char>(suffix[1])),
+      ExitCode::usage, "--out ", out, ": no format has the suffix ", suffix, "; name the file .safetensors or ",
+      ".onnx, or give --format");
+  return wanted != "auto" ? wanted : named.empty() ? "safetensors" : named;
+}
+
 Command parse_export(const std::vector<std::string>& arguments) {
   Command command{.verb = Command::Verb::export_network};
   ExportOptions& o = command.exported;
   Options options("export", "Writes the network of a checkpoint in a form that other programs read.");
   options.add("CHECKPOINT", o.checkpoint, "a checkpoint, or the folder of a run: its newest one");
-  options.add("--format", o.format, "safetensors and onnx are files, robustbench is a folder with a class of PyTorch",
-              one_of({"safetensors", "onnx", "robustbench"}));
+  options.add("--format", o.format,
+              "safetensors and onnx are files, robustbench is a folder with a class of PyTorch; auto: as the suffix of "
+              "--out says, safetensors where it has none",
+              one_of({"auto", "safetensors", "onnx", "robustbench"}));
   options.add("--weights", o.weights, "of a checkpoint with averaged ones; auto: those, where it has any",
               one_of({"auto", "raw", "average"}));
   options.add("--evaluation", o.evaluation,
@@ -1313,6 +1332,7 @@ Command parse_export(const std::vector<std::string>& arguments) {
   options.parse(arguments, command);
   if (command.verb != Command::Verb::export_network) return command;
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
+  o.format = export_format(o.format, o.out);
   require(o.evaluation.empty() || o.format == "robustbench", ExitCode::usage,
           "--evaluation works with --format robustbench, not with ", o.format, "; leave it off");
   return command;

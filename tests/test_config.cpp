@@ -165,7 +165,19 @@ TEST_CASE("export and import have their own options") {
   CHECK(out.exported ==
         ExportOptions{
             .checkpoint = "runs/a", .format = "robustbench", .weights = "raw", .evaluation = "eval.json", .out = "b"});
-  CHECK(parse({"export", "runs/a", "--out", "b"}).exported.format == "safetensors");
+  // The suffix says what is written, and nothing else may be said.
+  const auto format = [](const std::string& path) {
+    return parse({"export", "runs/a", "--out", path}).exported.format;
+  };
+  for (const char* none : {"b", "some.where/b", "b-0.5", ".hidden", "b/"}) CHECK(format(none) == "safetensors");
+  CHECK(format("b.onnx") == "onnx");
+  CHECK(format("b.onnx/b.safetensors") == "safetensors");
+  for (const char* suffix : {".pt", ".h5", ".onnx2"})
+    CHECK(contains(refusal({"export", "runs/a", "--out", std::string("b") + suffix}),
+                   "name the file .safetensors or .onnx"));
+  CHECK(parse({"export", "runs/a", "--out", "b.pt", "--format", "onnx"}).exported.format == "onnx");
+  for (const char* wrong : {"safetensors", "robustbench"})
+    CHECK(contains(refusal({"export", "runs/a", "--out", "b.onnx", "--format", wrong}), "leave --format off for onnx"));
   CHECK(contains(refusal({"export", "runs/a"}), "give --out PATH"));
   CHECK(contains(refusal({"export", "runs/a", "--format", "pt", "--out", "b"}), "safetensors, onnx, robustbench"));
   CHECK(contains(refusal({"export", "runs/a", "--evaluation", "c", "--out", "b"}), "works with --format robustbench"));

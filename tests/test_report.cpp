@@ -545,7 +545,7 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
   CHECK(logged.substr(static_cast<std::size_t>(end)) == last + "\n");
 
   CapturedOutput output(folder / "output");
-  result.valid = false;
+  result.verdict = Verdict::invalid;
   result.evaluations.resize(1);
   result.evaluations[0].clean_acc = -kNaN;
   Report report(facts, -1);
@@ -762,7 +762,9 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   CHECK(contents(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = contents(plots + name + ".gp");
-    CHECK(script.find("(eps 8/255)'\n") != std::string::npos);
+    CHECK(script.find("(evaluations: eps 8/255)'\n") != std::string::npos);
+    CHECK(script.find("title 'training batches, own attack'") != std::string::npos);
+    CHECK(script.find("set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind") != std::string::npos);
     CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);
     CHECK(script.find("set key outside") != std::string::npos);
     CHECK(script.find("set xlabel 'epochs") != std::string::npos);
@@ -793,7 +795,8 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
         "run,epochs,step,seconds,\"one: clean (%)\",\"one: pgd10 (alpha 2/255, 1 restart) (%)\","
         "\"one: pgd20 (alpha 0.1/255, 5 restarts) (%)\"\none,1,3,1,33.333333,28.571429,12.5\n");
   // Seconds of an epoch, which has 3 steps: as many as the ranks' record spans.
-  CHECK(contents(out + "/phases.csv").ends_with("\none,6,6,6,6,6,6,6,6,6,6,6,6,6\ntwo,3,3,3,3,3,3,3,3,3,3,3,3,3\n"));
+  CHECK(
+      contents(out + "/phases.csv").ends_with("\none,6,6,6,6,6,6,6,6,6,6,6,6,6,0\ntwo,3,3,3,3,3,3,3,3,3,3,3,3,3,0\n"));
   // Megabytes per step: 4 * (432 + 3 / 5 * 2304) and 4 * (432 + 2304 + 10) bytes.
   CHECK(contents(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
 
@@ -801,4 +804,66 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
   CHECK(compare_runs({runs[0], runs[2]}, out, "svg").size() == 3);
   CHECK(contents(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
   CHECK(error_of([&] { (void)compare_runs({runs[0], folder / "nowhere"}, out, "svg"); }).first == ExitCode::data);
+}
+
+TEST_CASE("A huge first loss does not press the others together, and the picture says what it leaves out", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  for (const bool huge : {false, true}) {
+    const RunFacts facts = facts_in(folder / (huge ? "huge" : "usual"));
+    {
+      Report report(facts, -1);
+      for (std::int64_t i = 1; i <= 41; ++i) {
+        Step step(i);
+        step.record.loss_adv = huge && i == 1 ? 371 : 3 - 0.04 * static_cast<double>(i);
+        step.record.loss_clean = std::numeric_limits<double>::quiet_NaN();
+        report.step(step.get());
+      }
+    }
+    REQUIRE(!plot_run(facts.folder, "svg").empty());
+    const std::string script = contents(facts.folder + "/plots/losses.gp");
+    CHECK((script.find("cut off: values up to 371") != std::string::npos) == huge);
+    // 2.92 ... 1.36, of which the first tenth may be higher: 2.8 is the first behind it.
+    if (huge) {
+      const std::string axis =
+          "set ylabel 'loss'\nset origin 0,0\nset size 1,0.68\nset tmargin 1\nunset bmargin\nunset label 1\n";
+      const std::size_t at = script.find("set yrange [*:", script.find(axis)) + std::string("set yrange [*:").size();
+      CHECK(std::stod(script.substr(at)) == Approx(2.8 + 0.15 * (2.8 - 1.36)));
+    }
+  }
+}
+
+TEST_CASE("Phases below a hundredth of every bar are one, and the picture names them", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  std::vector<double> seconds(2 * kPhases, 0);
+  const auto at = [&](int rank, Phase phase) -> double& {
+    return seconds[static_cast<std::size_t>(rank * kPhases + static_cast<int>(phase))];
+  };
+  for (const int rank : {0, 1}) {
+    at(rank, Phase::attack) = 90;
+    at(rank, Phase::forward) = 9;
+    at(rank, Phase::select) = 0.5;
+    at(rank, Phase::update) = 0.25;
+    at(rank, Phase::data) = rank == 0 ? 0.25 : 5;  // not everywhere
+    at(rank, Phase::hidden) = 50;
+  }
+  {
+    Report report(facts, -1);
+    report.step(Step(1).get());
+    report.ranks({1, seconds, {1, 1}});
+  }
+  REQUIRE(!plot_run(facts.folder, "svg").empty());
+  const std::string script = contents(facts.folder + "/plots/phases.gp"),
+                    csv = contents(facts.folder + "/plots/phases.csv");
+  CHECK(csv.starts_with("rank,data_seconds,attack_seconds,"));
+  CHECK(csv.find("hidden_seconds,others_seconds\n0,0.25,90,9,0,0,0,0,0.5,0.25,0,0,0,50,0.75\n1,5,90,") !=
+        std::string::npos);
+  CHECK(script.find("title 'others, each < 1 % (0.8 %)'") != std::string::npos);
+  CHECK(script.find("'others: select (0.5 %), update (0.2 %)'") != std::string::npos);
+  CHECK(script.find("title 'data (0.2 %)'") != std::string::npos);
+  CHECK(script.find("title 'select") == std::string::npos);
 }

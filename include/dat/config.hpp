@@ -225,18 +225,18 @@ struct SyntheticCommand {
 
 /// Options of `plot`.
 struct PlotOptions {
-  std::vector<std::string> runs;  ///< folders
+  std::vector<std::string> runs;  ///< folders of runs; files or folders of evaluations
   std::string format = "svg";     ///< svg | png
   std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
 };
 
 /// Options of `export`.
 struct ExportOptions {
-  std::string checkpoint;              ///< a checkpoint file, or the folder of a run: its newest
-  std::string format = "safetensors";  ///< safetensors | onnx | robustbench
-  std::string weights = "auto";        ///< auto (the averaged ones, where there are any) | raw | average
-  std::string evaluation;              ///< JSON of `eval --out`, for robustbench; empty: no figures
-  std::string out;                     ///< file; of robustbench a folder
+  std::string checkpoint;        ///< a checkpoint file, or the folder of a run: its newest
+  std::string format = "auto";   ///< safetensors | onnx | robustbench; never auto in a parsed command
+  std::string weights = "auto";  ///< auto (the averaged ones, where there are any) | raw | average
+  std::string evaluation;        ///< JSON of `eval --out`, for robustbench; empty: no figures
+  std::string out;               ///< file; of robustbench a folder
 
   friend bool operator==(const ExportOptions&, const ExportOptions&) = default;
 };

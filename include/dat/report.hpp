@@ -136,11 +136,21 @@ struct RunFacts {
 [[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
                                     int warmup_epochs);
 
+/// What figures are worth: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.
+enum class Verdict : std::uint8_t {
+  valid,    ///< every image of the split was evaluated
+  partial,  ///< --limit or --limit-test have left some out
+  invalid   ///< a loss was infinite or NaN
+};
+/// Of `images` of the split's `whole`.
+[[nodiscard]] Verdict verdict_of(bool finite, std::int64_t images, std::int64_t whole);
+[[nodiscard]] const char* verdict_text(Verdict);  ///< VALID, PARTIAL, INVALID
+
 /// The last line of SUMMARY.txt.
 struct FinalResult {
   std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per weights and attack
   double time_s = 0, comm_s = 0;              ///< comm_s: exposed
-  bool valid = true;                          ///< INVALID where an evaluation was skipped or a loss was not finite
+  Verdict verdict = Verdict::valid;
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
 };
@@ -216,6 +226,19 @@ void write_results(const RunFacts& facts);
 [[nodiscard]] std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
                                                     const std::string& format);
 
+/// The evaluation that `plot` is given: a file itself, or eval.json in a folder that is no run's; empty: none.
+[[nodiscard]] std::string evaluation_in(const std::string& path);
+
+struct EvaluationPictures {
+  std::vector<std::string> paths;
+  std::vector<std::string> remarks;  ///< what could not be drawn, and why
+};
+
+/// Draws what `eval --out` has written: which classes are taken for which, accuracy by class with confidence intervals,
+/// and, of what --save-adversarial has left beside eval.json, some images. Into plots/ beside eval.json, or NAME-plots/
+/// beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
+[[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const std::string& format);
+
 /// Groups of bars, and a line across for what can be reached.
 struct BarChart {
   std::string name, title, unit;
@@ -229,12 +252,13 @@ struct BarChart {
 /// Error(device) as plot_run.
 [[nodiscard]] std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart);
 
-/// Lines over a logarithmic axis.
+/// Lines over a logarithmic axis, each with its name at its end.
 struct LineChart {
   std::string name, title, x_label, y_label;
   std::vector<std::string> lines;
   std::vector<double> x;       ///< powers of two are marked
   std::vector<double> values;  ///< [x][lines], above 0; NaN: none
+  double from = 0;             ///< where the values' axis begins; 0: it is logarithmic where they differ ten times
 };
 
 /// As draw_bars.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 
 namespace dat {
@@ -72,8 +73,21 @@ Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uin
       dealing_(dealing),
       loss_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
-      host_(static_cast<std::size_t>(images.capacity)) {
+      host_loss_(static_cast<std::size_t>(images.capacity)),
+      host_correct_(host_loss_.size()),
+      host_logits_(host_loss_.size() * static_cast<std::size_t>(images.classes)) {
   batch_.make_room(images.capacity, images.layout.elements());
+}
+
+void Evaluator::measure(const float* x) {
+  objective_.measure(x, loss_, correct_);
+  const auto fetch = [&](std::vector<float>& host, const float* device, int each) {
+    images_.backend.copy_to_host(
+        host.data(), device, static_cast<std::size_t>(images_.count) * static_cast<std::size_t>(each) * sizeof(float));
+  };
+  fetch(host_loss_, loss_, 1);
+  fetch(host_correct_, correct_, 1);
+  fetch(host_logits_, objective_.logits, images_.classes);
 }
 
 EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t seed,
@@ -81,24 +95,26 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   const auto begin = std::chrono::steady_clock::now();
   const auto samples = static_cast<std::size_t>(dataset_.size());
   const auto outcome = [&] {
-    return EvaluationResult::Outcome{std::vector<double>(samples), std::vector<double>(samples)};
+    return EvaluationResult::Outcome{std::vector<double>(samples), std::vector<double>(samples),
+                                     std::vector<double>(samples)};
   };
   EvaluationResult result;
   result.clean = outcome();
   for (std::size_t k = 0; k < attacks.members().size(); ++k) result.attacked.push_back(outcome());
 
-  // Loss and correctness of the images at `x`, which count where they are worse than what is there.
-  const auto measure = [&](const float* x, EvaluationResult::Outcome& worst, bool first) {
-    objective_.measure(x, loss_, correct_);
-    const auto fold = [&](const float* device, std::vector<double>& values, const auto& worse) {
-      images_.backend.copy_to_host(host_.data(), device, static_cast<std::size_t>(images_.count) * sizeof(float));
-      for (std::size_t i = 0; i < static_cast<std::size_t>(images_.count); ++i) {
-        double& value = values[static_cast<std::size_t>(batch_.ids[i])];
-        value = first ? double(host_[i]) : worse(value, double(host_[i]));
-      }
-    };
-    fold(loss_, worst.loss, [](double a, double b) { return a < b || b != b ? b : a; });  // NaN stays
-    fold(correct_, worst.correct, [](double a, double b) { return std::min(a, b); });
+  std::vector<double> breaking(host_loss_.size());  // the highest loss with which an image was classified wrong
+  // What was measured last, of the k-th image of the batch, where it is worse than what is there.
+  const auto fold = [&](std::size_t k, EvaluationResult::Outcome& worst, bool first) {
+    const auto id = static_cast<std::size_t>(batch_.ids[k]);
+    const double loss = host_loss_[k], correct = host_correct_[k];
+    const auto logits = host_logits_.begin() + static_cast<std::ptrdiff_t>(k) * images_.classes;
+    const bool broken = correct == 0;
+    if (first || (broken && (worst.correct[id] > 0 || loss > breaking[k]))) {
+      worst.prediction[id] = static_cast<double>(std::max_element(logits, logits + images_.classes) - logits);
+      breaking[k] = loss;
+    }
+    if (first || worst.loss[id] < loss || std::isnan(loss)) worst.loss[id] = loss;  // NaN stays
+    worst.correct[id] = first ? correct : std::min(worst.correct[id], correct);
   };
   const auto bytes = static_cast<std::size_t>(images_.layout.elements());
   std::int64_t done = 0;
@@ -116,18 +132,24 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     }
     images_.load(batch_, 0, batch_.count, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
-    measure(images_.clean, result.clean, true);
-    for (std::size_t k = 0; k < attacks.members().size(); ++k) {
-      const Attack& attack = *attacks.members()[k].attack;
-      EvaluationResult::Outcome& worst = result.attacked[k];
+    const auto count = static_cast<std::size_t>(batch_.count);
+    measure(images_.clean);
+    for (std::size_t k = 0; k < count; ++k) fold(k, result.clean, true);
+    for (std::size_t a = 0; a < attacks.members().size(); ++a) {
+      const Attack& attack = *attacks.members()[a].attack;
+      EvaluationResult::Outcome& worst = result.attacked[a];
       const auto right = [&](std::int64_t id) { return worst.correct[static_cast<std::size_t>(id)] > 0; };
-      for (int restart = 0; restart < attacks.members()[k].restarts; ++restart)
-        for (int run = 0; run < attack.runs(); ++run) {
-          if (run > 0 && std::none_of(batch_.ids.begin(), batch_.ids.begin() + batch_.count, right)) break;
+      const bool several = attack.runs() > 1;
+      bool first = true;
+      for (int restart = 0; restart < attacks.members()[a].restarts; ++restart)
+        for (int run = 0; run < attack.runs(); ++run, first = false) {
+          if (several && !first && std::none_of(batch_.ids.begin(), batch_.ids.begin() + batch_.count, right)) break;
           objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));
           objective_.run = run;
           attack.perturb(objective_);
-          measure(images_.x_adv, worst, restart + run == 0);
+          measure(images_.x_adv);
+          for (std::size_t k = 0; k < count; ++k)
+            if (first || !several || right(batch_.ids[k])) fold(k, worst, first);
         }
     }
     done += batch_.count;
@@ -137,6 +159,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   const auto share = [&](EvaluationResult::Outcome& one) {
     world_.sum(one.loss.data(), dataset_.size());
     world_.sum(one.correct.data(), dataset_.size());
+    world_.sum(one.prediction.data(), dataset_.size());
   };
   share(result.clean);
   for (EvaluationResult::Outcome& one : result.attacked) share(one);

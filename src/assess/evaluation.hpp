@@ -55,6 +55,7 @@ class EvaluationAttacks {
 struct EvaluationResult {
   struct Outcome {
     std::vector<double> loss, correct;  ///< attacked: of the worst restart; right after all of them
+    std::vector<double> prediction;     ///< attacked: of the worst one that it is classified wrong after
   };
   Outcome clean;
   std::vector<Outcome> attacked;  ///< by attack
@@ -64,7 +65,9 @@ struct EvaluationResult {
   [[nodiscard]] std::vector<EvaluationRecord> records(const EvaluationAttacks& attacks) const;
 };
 
-/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once.
+/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. What is found out about
+/// an image does not depend on the ranks or on its neighbours in a batch: the runs of an attack (Attack::runs) behind
+/// the one that breaks it count no more, whether or not they are made for others.
 class Evaluator {
  public:
   /// How samples are dealt: rank r takes samples r, r + ranks, ...; or of the set in whole batches, as many samples as
@@ -79,6 +82,8 @@ class Evaluator {
   [[nodiscard]] const Dataset& dataset() const { return dataset_; }
 
  private:
+  /// Fetches what the network makes of the images at `x`.
+  void measure(const float* x);
   Communicator& world_;
   const Dataset& dataset_;
   const std::uint8_t* all_;
@@ -87,7 +92,7 @@ class Evaluator {
   Dealing dealing_;
   HostBatch batch_;
   float *loss_, *correct_;
-  std::vector<float> host_;
+  std::vector<float> host_loss_, host_correct_, host_logits_;  ///< of a batch
 };
 
 }  // namespace dat

@@ -111,20 +111,22 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
     write_facts(file, "adversarial images", facts);
     write_labels(file, "", images_, result);
     file.declare<float>("images", {images_.size(), info.size, info.size, info.channels});
+    file.declare<std::uint8_t>("clean", {images_.size(), info.size, info.size, info.channels});
     std::vector<std::uint8_t> clean(pixels());
     std::vector<float> image(pixels());
     for (std::int64_t id = 0; id < images_.size(); ++id) {
       tick();
+      images_.read(id, clean.data());
       if (result.images[static_cast<std::size_t>(id)].run > 0) {
         const std::size_t bytes = image.size() * sizeof(float);
         const ssize_t got = ::pread(file_, image.data(), bytes, static_cast<off_t>(id) * static_cast<off_t>(bytes));
         require(got == static_cast<ssize_t>(bytes), ExitCode::io, part_, " has become short");
       } else {
-        images_.read(id, clean.data());
         std::transform(clean.begin(), clean.end(), image.begin(),
                        [](std::uint8_t byte) { return static_cast<float>(byte) / 255.0F; });
       }
       file.write_rows("images", id, image);
+      file.write_rows("clean", id, clean);
     }
     file.close();
   });

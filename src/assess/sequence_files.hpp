@@ -33,7 +33,7 @@ class AdversarialImages {
   /// What was kept so far is on disk when this returns. Error(io).
   void sync();
   /// Writes adversarial.h5, sealed: images float32 [N, size, size, channels] in [0, 1], those that no attack has broken
-  /// as they are; label, robust. Removes the other file. Error(io).
+  /// as they are; clean uint8, all as they are; label, robust. Removes the other file. Error(io).
   void finish(const SequenceResult& result, const FileFacts& facts);
 
  private:

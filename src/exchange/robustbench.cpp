@@ -159,6 +159,7 @@ struct Figures {
           all.at("weights_hash").get<std::string>(), "), the exported ones are ", weights,
           "; evaluate this checkpoint");
     check(all.at("split") == "test", "is an evaluation of other images than the test images");
+    check(all.value("verdict", "VALID") != "INVALID", "is INVALID: a loss was infinite or NaN");
     Figures figures{.clean = percent(all.at("clean").at("accuracy").get<double>()),
                     .reported = {},
                     .autoattack = {},

@@ -287,6 +287,14 @@ std::string images_text(const std::string& split) {
 
 std::string weights_text(const std::string& weights) { return weights == "average" ? ", averaged weights" : ""; }
 
+Verdict verdict_of(bool finite, std::int64_t images, std::int64_t whole) {
+  return !finite ? Verdict::invalid : images < whole ? Verdict::partial : Verdict::valid;
+}
+
+const char* verdict_text(Verdict verdict) {
+  return verdict == Verdict::valid ? "VALID" : verdict == Verdict::partial ? "PARTIAL" : "INVALID";
+}
+
 std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {
   const std::int64_t all = steps_per_epoch * epochs;
   return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
@@ -325,7 +333,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
                                                         {"format_version", kResultsFormat},
                                                         {"layer_name", facts_.layer_names},
                                                         {"layer_elements", facts_.layer_sizes},
-                                                        {"layer_cost", facts_.layer_costs}}
+                                                        {"layer_cost", facts_.layer_costs},
+                                                        {"warmup_epochs", facts_.warmup_epochs}}
                                      .dump() +
                                  "\n";
       line_.assign(header.begin(), header.end());
@@ -567,7 +576,7 @@ std::string Report::finish(const FinalResult& result) {
     weights = r.weights;
     last += of + r.attack + formatted("_acc=%.4f", std::fabs(r.adv_acc));
   }
-  last += formatted(" time_s=%.1f comm_s=%.1f %s", result.time_s, result.comm_s, result.valid ? "VALID" : "INVALID");
+  last += formatted(" time_s=%.1f comm_s=%.1f %s", result.time_s, result.comm_s, verdict_text(result.verdict));
   const std::string text = table(facts_, history, result) + last + "\n";
   write_text(facts_.folder + "/SUMMARY.txt", text);
   for (std::size_t begin = 0; begin < text.size();) {

@@ -173,6 +173,7 @@ void FrozenObjective::measure(const float* x, float* loss_of, float* correct_of)
     part.correct = correct_of + first;
     part.gradient = nullptr;
     cross_entropy(part, 1.0F);
+    keep_logits(first);
   }
 }
 

@@ -73,7 +73,11 @@ Mix mix_of(const TrainOptions& options, const Dataset& train) {
 }
 
 Splits open_splits(const TrainOptions& options) {
-  Splits splits{open_split(options, "train"), open_split(options, "test"), nullptr};
+  TrainOptions whole = options;
+  whole.limit_test = 0;
+  Splits splits{open_split(options, "train"), open_split(whole, "test"), nullptr};
+  splits.test_images = splits.test->size();
+  splits.test = first_of(std::move(splits.test), options.limit_test);
   if (options.holdout > 0) splits.holdout = open_split(options, "holdout");
   const DatasetInfo &train = splits.train->info(), &test = splits.test->info();
   require(test.size == train.size && test.channels == train.channels && test.classes <= train.classes, ExitCode::data,

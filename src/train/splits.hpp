@@ -13,6 +13,7 @@ namespace dat {
 struct Splits {
   std::unique_ptr<Dataset> train, test;
   std::unique_ptr<Dataset> holdout;  ///< null without --holdout
+  std::int64_t test_images = 0;      ///< without --limit-test
 };
 
 /// What --data says, or the built-in synthetic set; cut as the options say. Error(data), Error(io). Error(usage):

@@ -234,6 +234,12 @@ class Progress {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+[[nodiscard]] Verdict verdict_on(const Setting& s, const EvaluationResult& result) {
+  bool finite = std::isfinite(mean(result.clean.loss));
+  for (const EvaluationResult::Outcome& one : result.attacked) finite = finite && std::isfinite(mean(one.loss));
+  return verdict_of(finite, s.data->size(), s.split_images);
+}
+
 /// What a sequence has found out, by attack; what it has found out about each image is in `per_image`.
 [[nodiscard]] Json json_of(const Setting& s, const SequenceResult& result, Json& per_image) {
   Json all = {{"name", s.sequence->name},      {"title", s.sequence->title},
@@ -289,6 +295,7 @@ class Progress {
               {"weights", s.weights},
               {"images", data.size()},
               {"split_images", s.split_images},
+              {"verdict", verdict_text(verdict_on(s, result))},
               {"seed", options.seed},
               {"seconds", result.seconds},
               {"clean", {{"accuracy", mean(result.clean.correct)}, {"loss", mean(result.clean.loss)}}},
@@ -330,15 +337,15 @@ class Progress {
     }
     all["classes"].push_back(row);
   }
-  const auto flags = [](const std::vector<double>& values) { return std::vector<int>(values.begin(), values.end()); };
   Json& each = all["per_image"];
   each["label"] = labels;
-  each["clean_correct"] = flags(result.clean.correct);
-  each["clean_loss"] = result.clean.loss;
-  for (std::size_t a = 0; a < records.size(); ++a) {
-    each[records[a].attack + "_correct"] = flags(result.attacked[a].correct);
-    each[records[a].attack + "_loss"] = result.attacked[a].loss;
-  }
+  const auto add = [&](const std::string& name, const EvaluationResult::Outcome& one) {
+    each[name + "_correct"] = std::vector<int>(one.correct.begin(), one.correct.end());
+    each[name + "_loss"] = one.loss;
+    each[name + "_prediction"] = std::vector<int>(one.prediction.begin(), one.prediction.end());
+  };
+  add("clean", result.clean);
+  for (std::size_t a = 0; a < records.size(); ++a) add(records[a].attack, result.attacked[a]);
   if (sequence != nullptr) each.update(per_sequence);
   return all;
 }
@@ -522,7 +529,6 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   if (!world.root()) return static_cast<int>(ExitCode::done);
 
   const double clean_acc = mean(result.clean.correct), clean_loss = mean(result.clean.loss);
-  bool valid = std::isfinite(clean_loss);
   double seconds = result.seconds;
   char line[256];
   std::ostringstream text, last;
@@ -540,7 +546,6 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
            << (r.restarts == 1 ? " restart)" : " restarts)");
     text << "\n";
     last << " " << r.attack << "_acc=" << r.adv_acc;
-    valid = valid && std::isfinite(r.adv_loss);
   }
   if (sequence) {
     text << text_of(s, *sequence);
@@ -551,7 +556,7 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
   for (const Alarm& alarm : alarms)
     if (alarm.state == Alarm::State::raised) std::cerr << "dat_hpc: warning: " + alarm.name + ": " + alarm.text + "\n";
   if (!output.empty()) text << "wrote " << output << (folder != nullptr ? " and results.h5 beside it" : "") << "\n";
-  last << std::setprecision(1) << " time_s=" << seconds << (valid ? " VALID" : " INVALID");
+  last << std::setprecision(1) << " time_s=" << seconds << " " << verdict_text(verdict_on(s, result));
   std::cout << text.str() << last.str() << "\n" << std::flush;
   require_printed();
   return static_cast<int>(ExitCode::done);

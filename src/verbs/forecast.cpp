@@ -206,35 +206,54 @@ void make_folder(const std::string& folder) {
   return text.str();
 }
 
-/// The path of the picture; empty without gnuplot, which standard error is told.
-[[nodiscard]] std::string draw(const ForecastOptions& o, const Calibration& c, const std::vector<Network>& networks,
-                               const std::vector<std::vector<Row>>& rows) {
-  LineChart chart{.name = "dat_hpc forecast",
-                  .title = "a model of the step, " + formatted("%.1f ms of computing, ", 1e3 * c.compute()) +
-                           o.algorithm + (o.overlap ? ", overlapped" : ", not overlapped"),
+/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, which standard
+/// error is told.
+[[nodiscard]] std::vector<std::string> draw(const ForecastOptions& o, const Calibration& c,
+                                            const std::vector<Candidate>& candidates,
+                                            const std::vector<Network>& networks,
+                                            const std::vector<std::vector<Row>>& rows) {
+  struct Picture {
+    std::string file;
+    LineChart chart;
+  };
+  const std::string model = " (a model: " + o.algorithm + (o.overlap ? ", overlapped)" : ", not overlapped)");
+  const auto chart = [&](const std::string& title, const std::string& unit, double from) {
+    LineChart all{.name = "dat_hpc forecast",
+                  .title = title + model,
                   .x_label = "ranks",
-                  .y_label = "seconds of a step",
+                  .y_label = unit,
                   .lines = {},
                   .x = {},
-                  .values = {}};
-  for (const Network& network : networks) {
-    chart.lines.push_back(network.name + ", float32");
-    chart.lines.push_back(network.name + ", best");
-  }
-  for (std::size_t k = 0; k < o.ranks.size(); ++k) {
-    chart.x.push_back(o.ranks[k]);
-    for (const std::vector<Row>& of : rows) {
-      chart.values.push_back(of[k].steps[0].seconds());
-      chart.values.push_back(of[k].steps[of[k].best].seconds());
+                  .values = {},
+                  .from = from};
+    for (const int ranks : o.ranks) all.x.push_back(ranks);
+    for (const Network& network : networks) all.lines.push_back(network.name);
+    return all;
+  };
+  std::vector<Picture> pictures = {
+      {"forecast-step", chart("a step of float32 with all layers", "seconds of a step", 0)},
+      {"forecast-efficiency",
+       chart("efficiency of float32 with all layers", "speed of a rank, against one alone (%)", 0)},
+      {"forecast-gain", chart("what the best codec or budget gains", "times as fast as float32 with all layers", 1)}};
+  for (std::size_t k = 0; k < o.ranks.size(); ++k)
+    for (std::size_t n = 0; n < networks.size(); ++n) {
+      const Row& row = rows[n][k];
+      const double alone = forecast_step(c, cluster_of(o, c, networks[n], 1), candidates[0].choice).seconds();
+      pictures[0].chart.values.push_back(row.steps[0].seconds());
+      pictures[1].chart.values.push_back(100 * alone / row.steps[0].seconds());
+      pictures[2].chart.values.push_back(row.gain(row.best));
+      // What it is that gains, at the line's end.
+      if (k + 1 == o.ranks.size() && row.gain(row.best) >= kPays)
+        pictures[2].chart.lines[n] += ": " + candidates[row.best].name;
     }
-  }
+  std::vector<std::string> paths;
   try {
-    return draw_lines(o.out, "forecast", chart);
+    for (const Picture& picture : pictures) paths.push_back(draw_lines(o.out, picture.file, picture.chart));
   } catch (const Error& error) {
     if (error.code() != ExitCode::device) throw;
     std::cerr << "dat_hpc: no picture: " + std::string(error.what()) + "\n";
-    return "";
   }
+  return paths;
 }
 
 /// The table, and what --out gets.
@@ -303,7 +322,7 @@ void make_folder(const std::string& folder) {
   if (o.out.empty()) return text.str();
   write_json(o.out + "/forecast.json", json);
   text << "\n" << o.out << "/forecast.json\n";
-  if (const std::string picture = draw(o, c, networks, rows); !picture.empty()) text << picture << "\n";
+  for (const std::string& picture : draw(o, c, candidates, networks, rows)) text << picture << "\n";
   return text.str();
 }
 

@@ -525,14 +525,15 @@ bool Run::finish() {
   const RankRecord times = trainer_->gather_times();
   if (world_.root()) {
     report_->ranks(times);
-    const bool valid = std::all_of(evaluated_.begin(), evaluated_.end(), [](const EvaluationRecord& record) {
+    const bool finite = std::all_of(evaluated_.begin(), evaluated_.end(), [](const EvaluationRecord& record) {
       return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
     });
+    const Splits& splits = trainer_->splits();
     std::erase_if(evaluated_, [](const EvaluationRecord& record) { return record.split != "test"; });
     report_->finish({.evaluations = evaluated_,
                      .time_s = training_seconds,
                      .comm_s = trainer_->timer().exposed_time(),
-                     .valid = valid,
+                     .verdict = verdict_of(finite, splits.test->size(), splits.test_images),
                      .weights_hash = trainer_->weights_hash(),
                      .remarks = remarks});
   }

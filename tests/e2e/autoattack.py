@@ -284,6 +284,7 @@ class Sequence(common.TestCase):
 
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
+        self.assertRegex(ended.final, " PARTIAL$")
         texts = [ended.text]
         for name in os.listdir("quick"):
             with open(f"quick/{name}", "rb") as file:

@@ -53,7 +53,7 @@ class Runs(common.TestCase):
     def test_16_bit_attacks_train_and_micro_batches_work(self):
         for precision in "f16", "bf16":
             ended = self.train(precision, *SMALL, "--attack-precision", precision, "--micro-batch", 4, "--lambda", 1)
-            self.assertIn("VALID", ended.text)
+            self.assertRegex(ended.final, " VALID$")
 
     def test_ranks_that_share_a_gpu_are_told(self):
         ended = self.train("shared", *SMALL, "--max-steps", 1, ranks=2)
@@ -64,7 +64,7 @@ class Runs(common.TestCase):
         for device in "cuda", "cpu":
             ended = common.run("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
             self.assertEqual(ended.code, 0, ended.text)
-            self.assertIn("VALID", ended.text)
+            self.assertRegex(ended.final, " VALID$")
 
     def test_validate_says_what_the_gpu_has_left(self):
         ended = common.run("validate", *SMALL)

@@ -260,9 +260,15 @@ class Export(Case):
                 # And so is the loss of each image that `eval` tells; both are printed with all their digits.
                 told = self.evaluated(checkpoint)
                 with torch.no_grad():
-                    losses = F.cross_entropy(model(torch.from_numpy(self.images)), torch.from_numpy(self.labels), reduction="none")
+                    logits = model(torch.from_numpy(self.images))
+                losses = F.cross_entropy(logits, torch.from_numpy(self.labels), reduction="none")
                 np.testing.assert_allclose(told["per_image"]["clean_loss"], losses.numpy(), rtol=0, atol=2 * LOGITS)
                 self.assertEqual(told["weights_hash"], metadata["weights_hash"])
+                # And the class that it predicts, where rounding cannot change it.
+                order = logits.sort(1).values
+                sure = (order[:, -1] - order[:, -2] > 2 * LOGITS).numpy()
+                self.assertGreater(sure.sum(), IMAGES // 2)
+                np.testing.assert_array_equal(np.array(told["per_image"]["clean_prediction"])[sure], logits.argmax(1).numpy()[sure])
 
     def test_onnxruntime_computes_the_program_s_logits(self):
         try:
@@ -316,7 +322,8 @@ class Export(Case):
         told = self.evaluated(checkpoint, "fgsm,pgd3")
         # As if AutoAttack had been run.
         told["sequence"] = {"name": "aa-standard", "eps": 8 / 255, "accuracy": 0.0833}
-        for name, content in ("eval.json", told), ("train.json", {**told, "split": "train"}), ("other.json", {**told, "weights_hash": "0"}):
+        for name, content in ("eval.json", told), ("train.json", {**told, "split": "train"}), ("other.json", {**told, "weights_hash": "0"}), \
+                ("infinite.json", {**told, "verdict": "INVALID"}):
             with open(name, "w") as file:
                 json.dump(content, file)
         self.run_well("export", checkpoint, "--format", "robustbench", "--out", "full", "--evaluation", "eval.json")
@@ -330,11 +337,11 @@ class Export(Case):
                          (f"{100 * told['clean']['accuracy']:.2f}", f"{100 * worst:.2f}", "8.33", "8/255", False))
         self.assertRegex(info["footnote"], "^On 12 test images: fgsm .* % \\(eps 8/255\\), pgd3 .*, aa-standard 8.33 % \\(eps 8/255\\)$")
         # A figure of a part of the images is none of AutoAttack's, one at another radius none of this entry's.
-        self.assertEqual((told["images"], told["split_images"]), (12, 12))
+        self.assertEqual((told["images"], told["split_images"], told["verdict"]), (12, 12, "VALID"))
         with open("limit.toml", "w") as file:
             file.write("limit = 8\n")
         limited = {**self.evaluated(checkpoint, "fgsm,pgd3", "--config", "limit.toml"), "sequence": told["sequence"]}
-        self.assertEqual((limited["images"], limited["split_images"]), (8, 12))
+        self.assertEqual((limited["images"], limited["split_images"], limited["verdict"]), (8, 12, "PARTIAL"))
         for which, figures in ("a part", limited), ("all", {**told, "provenance": {"command_line": ["--limit", "0"]}}):
             with open("limited.json", "w") as file:
                 json.dump(figures, file)
@@ -352,6 +359,7 @@ class Export(Case):
         self.refuse(3, r"attacks with eps 4/255 \(aa-standard\), and the network was trained for eps 8/255", *export, "radius.json")
         self.refuse(3, "other images than the test images", *export, "train.json")
         self.refuse(3, "evaluation of other weights", *export, "other.json")
+        self.refuse(3, "a loss was infinite or NaN", *export, "infinite.json")
         self.refuse(3, "is no evaluation", *export, "full/network.json")
         self.refuse(3, "cannot read the evaluation", *export, "none.json")
         self.assertFalse(os.path.exists("no"))
@@ -380,6 +388,15 @@ class Export(Case):
         self.refuse(2, "give --out", "export", checkpoint)
         self.refuse(2, "--evaluation works with --format robustbench", "export", checkpoint, "--out", "a", "--evaluation", "b.json")
         self.refuse(4, "there is no checkpoint in", "export", ".", "--out", "a")
+        # The suffix decides where --format does not, and they must not contradict each other.
+        for name, kind, told in ("a.onnx", "onnx", []), ("b", "onnx", ["--format", "onnx"]), ("c.safetensors", "safetensors", []), ("d", "safetensors", []):
+            self.run_well("export", checkpoint, *told, "--out", name)
+            if kind == "onnx":
+                self.assertEqual(Onnx(name).metadata["network"], "small_cnn")
+            else:
+                self.assertEqual(read_safetensors(name)[1]["network"], "small_cnn")
+        self.refuse(2, "contradict each other; leave --format off for onnx", "export", checkpoint, "--format", "safetensors", "--out", "e.onnx")
+        self.assertFalse(os.path.exists("e.onnx"))
         for kind in "safetensors", "onnx":
             self.refuse(9, "no/such", "export", "small_cnn", "--format", kind, "--out", "no/such/file")
         self.refuse(9, "cannot create the folder", "export", "small_cnn", "--format", "robustbench", "--out", "/dev/null/folder")

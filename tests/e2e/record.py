@@ -1,5 +1,6 @@
 """What a run leaves behind tells what happened: bytes, layers, probabilities, times, evaluations, pictures."""
 
+import csv
 import json
 import os
 import re
@@ -11,6 +12,11 @@ import common
 
 TRAIN = ["--data", "set.h5", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval-every", 1,
          "--eval-attack-steps", 2]
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
 
 
 class Results(common.TestCase):
@@ -218,6 +224,132 @@ class Results(common.TestCase):
             self.assertIn(name, picture)
         self.refuse(2, "--out is for the comparison", "plot", "one", "--out", "both")
 
+    def test_numbers_of_pictures(self):
+        """The tables beside the pictures of a run hold what its record says."""
+        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, "--eval",
+                   "pgd1,pgd2", "--lambda", 1)
+        self.assertEqual(common.run("plot", "run").code, 0)
+        steps, evaluations = common.rows("run", "step"), common.rows("run", "evaluation")
+        header, *rows = table("run/plots/accuracy.csv")
+        self.assertEqual(header[3:], ["test, clean (%)", "test, pgd1 (alpha 2/255) (%)", "test, pgd2 (alpha 2/255) (%)"]
+                         if "alpha" in header[4] else ["test, clean (%)", "test, pgd1 (%)", "test, pgd2 (%)"])
+        losses = table("run/plots/losses.csv")[1:]
+        self.assertEqual(len(rows), 3)
+        for k, (row, loss) in enumerate(zip(rows, losses, strict=True)):
+            one, other = evaluations[2 * k : 2 * k + 2]
+            self.assertEqual((one["attack"], other["attack"]), ("pgd1", "pgd2"))
+            np.testing.assert_allclose([float(cell) for cell in row], [k + 1, one["step"], one["wall_time"], 100 * one["clean_acc"],
+                                       100 * one["adv_acc"], 100 * other["adv_acc"]], rtol=1e-7)
+            np.testing.assert_allclose([float(cell) for cell in loss[3:]], [one["clean_loss"], one["adv_loss"], other["adv_loss"]],
+                                       rtol=1e-7)
+        header, *rows = table("run/plots/training.csv")
+        self.assertEqual(header, ["epochs", "step", "seconds", "adversarial accuracy (%)", "clean accuracy (%)",
+                                  "adversarial loss", "clean loss", "lr"])
+        told = [[row["step"] / 6, row["step"], row["wall_time"], 100 * row["acc_adv"], 100 * row["acc_clean"], row["loss_adv"],
+                 row["loss_clean"], row["lr"]] for row in steps]
+        np.testing.assert_allclose(np.array(rows, float), told, rtol=1e-7)
+        with open("run/plots/losses.gp") as file:
+            script = file.read()
+        self.assertIn("rectangle from first 0, graph 0 to first 1, graph 1", script)  # one epoch of warm-up
+        # The evaluations' settings are said of evaluations alone.
+        self.assertRegex(script, r"learning rate \(evaluations: eps 8/255.*\)'\n")
+        self.assertIn("title 'training batches, own attack'", script)
+
+    def test_pictures_of_an_evaluation(self):
+        common.synthetic("set.h5", train=96, test=101, size=16, classes=4)
+        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 1, "--epochs", 3, "--lr", 0.05)
+        evaluate = ["eval", "--checkpoint", "run", "--threads", 1, "--eps", "6/255", "--quiet"]
+        ended = common.run(*evaluate, "--eval", "fgsm,pgd2+pgd5", "--save-adversarial", "--out", "one")
+        self.assertEqual(ended.code, 0, ended.text)
+        ended = common.run("plot", "one", "--format", "png")
+        self.assertEqual((ended.code, ended.text.split()),
+                         (0, [f"one/plots/{name}.png" for name in ("confusion", "classes", "images")]), ended.text)
+        with open("one/eval.json") as file:
+            told = json.load(file)
+        each, label = told["per_image"], np.array(told["per_image"]["label"])
+        sequence = "pgd2+pgd5"
+        worst = min(("fgsm", sequence), key=lambda name: sum(each[name + "_correct"]))
+        for name, prediction in ("clean", "clean_prediction"), ("attacked", "prediction" if worst == sequence else "fgsm_prediction"):
+            counts = np.zeros((4, 4))
+            np.add.at(counts, (label, np.array(each[prediction])), 1)
+            header, *rows = table(f"one/plots/confusion-{name}.csv")
+            self.assertEqual(header, ["class", "label", "prediction", "images", "percent of the class"])
+            self.assertEqual([row[0] for row in rows[::4]], [row["name"] for row in told["classes"]])
+            numbers = np.array([row[1:] for row in rows], float)
+            np.testing.assert_array_equal(numbers[:, 0] * 4 + numbers[:, 1], np.arange(16))
+            np.testing.assert_array_equal(numbers[:, 2].reshape(4, 4), counts)
+            np.testing.assert_allclose(numbers[:, 3].reshape(4, 4), 100 * counts / counts.sum(1, keepdims=True), rtol=1e-7)
+        header, *rows = table("one/plots/classes.csv")
+        self.assertEqual(header[:7], ["class", "label", "images", "clean right", "clean (%)", "clean low (%)", "clean high (%)"])
+        for number, row in enumerate(rows):
+            n = (label == number).sum()
+            self.assertEqual([int(cell) for cell in row[1:3]], [number, n])
+            for k, name in enumerate(("clean", "fgsm", sequence)):
+                right, share, low, high = (float(cell) for cell in row[3 + 4 * k : 7 + 4 * k])
+                self.assertEqual(right, np.array(each[name + "_correct"])[label == number].sum())
+                self.assertAlmostEqual(share, 100 * right / n, places=5)
+                self.assertAlmostEqual(share / 100, told["classes"][number][name + "_accuracy"], places=6)
+                # Wilson's limits are the p for which right/n lies 1.96 standard deviations from p.
+                for limit in low / 100, high / 100:
+                    if 1e-9 < limit < 1 - 1e-9:
+                        self.assertAlmostEqual(abs(limit - right / n), 1.959964 * np.sqrt(limit * (1 - limit) / n), places=5)
+                self.assertTrue(0 <= low <= share <= high <= 100)
+        # The images: those of the data file, where images.csv says that they are.
+        header, *rows = table("one/plots/images.csv")
+        shown = [int(row[1]) for row in rows]
+        broken = np.flatnonzero((np.array(each["clean_correct"]) == 1) & (np.array(each[sequence + "_correct"]) == 0))
+        self.assertGreater(len(broken), 6)
+        self.assertEqual(shown, broken[:12].tolist())
+        for row in rows:
+            i = int(row[1])
+            self.assertEqual([row[0], *map(int, row[2:5])], [each["broken_by"][i], label[i], each["clean_prediction"][i], each["prediction"][i]])
+        with open("one/plots/images.gp") as file:
+            script = file.read()
+        width, height = map(int, re.search(r"array=\((\d+),(\d+)\)", script).groups())
+        canvas = np.fromfile("one/plots/images.rgb", np.uint8).reshape(height, width, 3)
+        with h5py.File("set.h5") as file:
+            clean = file["test/images"][()]
+        with h5py.File("one/adversarial.h5") as file:
+            attacked = file["images"][()]
+            np.testing.assert_array_equal(file["clean"][()], clean)
+        for k, i in enumerate(shown):
+            x, y = 110 + k % 6 * 104, 70 + k // 6 * (46 + 3 * 104 + 10) + 46
+            grow = np.ones((6, 6, 1))
+            np.testing.assert_array_equal(canvas[y : y + 96, x : x + 96], np.kron(clean[i], grow))
+            np.testing.assert_allclose(canvas[y + 104 : y + 200, x : x + 96], np.kron(255 * attacked[i], grow), atol=0.501)
+        scale = 0.5 / np.abs(attacked[shown] - clean[shown] / 255).max()
+        np.testing.assert_allclose(canvas[y + 208 : y + 304, x : x + 96],
+                                   np.kron(255 * (0.5 + scale * (attacked[i] - clean[i] / 255)), grow), atol=0.51)
+        # A file of its own has a folder of its own; several things at once.
+        self.assertEqual(common.run(*evaluate, "--eval", "pgd2", "--out", "two.json").code, 0)
+        ended = common.run("plot", "two.json", "run", "one/eval.json")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertEqual([line for line in ended.text.split() if not line.startswith("run/")],
+                         ["two-plots/confusion.svg", "two-plots/classes.svg",
+                          *[f"one/plots/{name}.svg" for name in ("confusion", "classes", "images")]])
+        # An evaluation of an earlier version says less, and is told so once.
+        old = {**told, "per_image": {name: values for name, values in each.items() if not name.endswith("_prediction")}}
+        os.mkdir("old")
+        with open("old/eval.json", "w") as file:
+            json.dump(old, file)
+        os.rename("one/adversarial.h5", "old/adversarial.h5")
+        ended = common.run("plot", "old")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertEqual(ended.text.count("evaluate again"), 1)
+        self.assertTrue(os.path.exists("old/plots/classes.svg") and not os.path.exists("old/plots/confusion.svg"))
+        # Damaged ones.
+        other = (label[0] + 1) % 4 if each["clean_correct"][0] else label[0]
+        for pattern, changed in ("label holds 4, which must be a whole number from 0 to 3", {"label": [4, *each["label"][1:]]}), \
+                ("contradict each other at image 0", {"clean_prediction": [other, *each["clean_prediction"][1:]]}), \
+                ("fgsm_correct is not a list of 101 numbers", {"fgsm_correct": each["fgsm_correct"][:-1]}), \
+                ("bad.json: is no evaluation that", {"distance": None}):
+            with open("bad.json", "w") as file:
+                json.dump({**told, "per_image": {**each, **changed}}, file, default=int)
+            self.refuse(3, pattern, "plot", "bad.json")
+        with open("bad.json", "w") as file:
+            file.write(json.dumps(told)[:-100])
+        self.refuse(3, "bad.json: is no evaluation that 'eval --out' wrote, or cut off", "plot", "bad.json")
+
 
 class Evaluation(common.TestCase):
     """Each sample counts once, on any number of ranks and in batches of any size."""
@@ -242,6 +374,23 @@ class Evaluation(common.TestCase):
             self.assertAlmostEqual(attacked_loss, found[0][3], delta=1.5e-4)
         self.assertLess(found[0][2], found[0][0])
         self.assertGreater(found[0][0], 0.3)
+        # An attack of several targets, too, and all that is told of each image.
+        told = []
+        for ranks, batch in (1, 1), (1, 7), (1, 64), (2, 16):
+            ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--eval", "apgd-t", "--eps", "6/255", "--limit", 40,
+                               "--batch", batch, "--out", "told.json", ranks=ranks)
+            self.assertRegex(ended.final, " PARTIAL$")
+            with open("told.json") as file:
+                told.append(json.load(file))
+        first = told[0]
+        self.assertTrue(0 < first["attacks"][0]["accuracy"] < first["clean"]["accuracy"])
+        for other in told:
+            self.assertEqual(other["verdict"], "PARTIAL")
+            for name in "clean", "apgd-t":
+                for what in "correct", "prediction":
+                    self.assertEqual(other["per_image"][f"{name}_{what}"], first["per_image"][f"{name}_{what}"])
+                # What batches of another size round differently may move a step's sign, and that a loss by this much.
+                np.testing.assert_allclose(other["per_image"][f"{name}_loss"], first["per_image"][f"{name}_loss"], rtol=0.02)
         self.assertEqual([row["images"] for row in common.rows("run", "evaluation")], [101] * 4)
 
     def test_of_local_statistics_is_that_of_rank_0(self):

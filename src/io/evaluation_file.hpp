@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// What `eval --out` has written, as far as pictures need it.
+struct EvaluationFile {
+  /// On all images: without an attack, after an attack, or after a sequence of them.
+  struct Outcome {
+    std::string name;
+    std::vector<std::uint8_t> correct;  ///< [images]
+    std::vector<int> prediction;        ///< [images]; empty: the file is of a version that does not say
+    bool sequence = false;
+
+    [[nodiscard]] double accuracy() const;
+  };
+  std::vector<std::string> class_names;  ///< [classes]
+  std::vector<int> label;                ///< [images]
+  std::vector<Outcome> outcomes;         ///< the first one: clean; the sequence, where there was one: the last
+  std::vector<std::string> broken_by;    ///< [images] of a sequence: the attack, empty: none; else empty
+  std::vector<double> distance;          ///< [images] of a sequence, else empty
+
+  [[nodiscard]] std::size_t images() const { return label.size(); }
+  [[nodiscard]] std::size_t classes() const { return class_names.size(); }
+};
+
+/// Error(data): it is no such file, or what it says does not fit together.
+[[nodiscard]] EvaluationFile read_evaluation(const std::string& path);
+
+/// Images of an evaluation with --save-adversarial: bytes and numbers in [0, 1], [image][size][size][channels].
+struct AttackedImages {
+  int size = 0, channels = 0;
+  std::vector<std::uint8_t> clean;
+  std::vector<float> attacked;
+};
+
+/// Some images of a file that an evaluation of `labels` has left. `wanted`: increasing. Error(data): the file is
+/// damaged, of another evaluation, or of a version that did not keep the clean images.
+[[nodiscard]] AttackedImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
+                                                  const std::vector<std::size_t>& wanted);
+
+}  // namespace dat

@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "assess/evaluation.hpp"
+#include "catch.hpp"
+#include "device.hpp"
+#include "random_values.hpp"
+#include "replica/replica.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+constexpr int kImages = 21;
+
+/// Random images, with labels to be set.
+class Given final : public Dataset {
+ public:
+  Given() : labels(kImages, 0), info_{8, 3, 10, numbered_classes(10)} {
+    for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
+      pixels_.push_back(static_cast<std::uint8_t>(value));
+  }
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  [[nodiscard]] std::int64_t size() const override { return kImages; }
+  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    std::copy_n(pixels_.begin() + index * 192, 192, pixels);
+  }
+
+  std::vector<std::uint8_t> labels;
+
+ private:
+  DatasetInfo info_;
+  std::vector<std::uint8_t> pixels_;
+};
+
+/// Of a network that computes one image at a time, so that what it computes of one has the same bits in any batch.
+[[nodiscard]] EvaluationResult evaluate(Communicator& ranks, const Given& set, const EvaluationAttacks& attacks,
+                                        int batch) {
+  Replica replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
+                   .network = "small_cnn",
+                   .width = 16,
+                   .images = set.info(),
+                   .micro_batch = batch,
+                   .attack_batch = 1,
+                   .scratch_images = attacks.scratch_images(),
+                   .training_batches = {}});
+  Evaluator evaluator(ranks, set, nullptr, replica.images(), replica.evaluated());
+  replica.model().initialize(1);
+  replica.commit();
+  return evaluator.run(attacks, 5);
+}
+
+}  // namespace
+
+TEST_CASE("What an evaluation says of an image does not depend on its batch or on the ranks", "[evaluation]") {
+  Given set;
+  const EvaluationAttacks attacks(
+      {.attacks = {"apgd-t", "pgd3"}, .norm = BallNorm::linf, .eps = 0.02, .restarts = 2, .classes = 10});
+  const auto alone = Communicator::single();
+  // Labels are what the network says, but for every eighth image.
+  const EvaluationResult said = evaluate(*alone, set, attacks, 16);
+  for (std::size_t i = 0; i < kImages; ++i)
+    set.labels[i] = static_cast<std::uint8_t>((static_cast<int>(said.clean.prediction[i]) + (i % 8 == 5 ? 1 : 0)) % 10);
+
+  const EvaluationResult reference = evaluate(*alone, set, attacks, 1);
+  const auto record = reference.records(attacks);
+  // It would say nothing if an attack broke no image that is right without it, or all.
+  CHECK(record[0].clean_acc > record[0].adv_acc);
+  CHECK(record[0].adv_acc > 0);
+  for (const int batch : {1, 7, 16, 64}) {
+    INFO("batches of " << batch);
+    const EvaluationResult result = evaluate(world(), set, attacks, batch);
+    for (std::size_t k = 0; k <= reference.attacked.size(); ++k) {
+      const auto of = [&](const EvaluationResult& one) { return k == 0 ? one.clean : one.attacked[k - 1]; };
+      CHECK(of(result).loss == of(reference).loss);
+      CHECK(of(result).correct == of(reference).correct);
+      CHECK(of(result).prediction == of(reference).prediction);
+      for (std::size_t i = 0; i < kImages; ++i)
+        CHECK((of(result).prediction[i] == set.labels[i]) == (of(result).correct[i] == 1));
+    }
+  }
+}
+
+TEST_CASE("The class of an image that several restarts break is that of its highest loss", "[evaluation]") {
+  const Given set;  // all of one class, which the network hardly ever says
+  EvaluationResult before;
+  int changed = 0;
+  for (int restarts = 1; restarts <= 8; ++restarts) {
+    const EvaluationAttacks attacks(
+        {.attacks = {"pgd1"}, .norm = BallNorm::linf, .eps = 0.5, .alpha = 0.1, .restarts = restarts, .classes = 10});
+    EvaluationResult now = evaluate(world(), set, attacks, 16);
+    for (std::size_t i = 0; i < kImages && restarts > 1; ++i) {
+      const EvaluationResult::Outcome &a = before.attacked[0], &b = now.attacked[0];
+      if (a.correct[i] > 0) continue;
+      CHECK(b.correct[i] == 0);
+      CHECK((a.prediction[i] == b.prediction[i] || b.loss[i] > a.loss[i]));
+      changed += a.prediction[i] != b.prediction[i] ? 1 : 0;
+    }
+    before = std::move(now);
+  }
+  CHECK(changed > 0);
+}
