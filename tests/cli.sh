@@ -39,7 +39,7 @@ refuse() {
 
 # Where this variable breaks MPI_Init, what passes under it does not call it: a process that no launcher has started.
 export OMPI_MCA_pml=none_such
-step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval none)
+step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval fgsm)
 check 'a step without a launcher' 0 '^run folder alone' '' "$program" "${step[@]}" --out alone
 if "$program" --version | grep -q 'Open MPI'; then
   OMPI_COMM_WORLD_SIZE=1 "$program" "${step[@]}" --out launched >/dev/null 2>&1 && failed=$((failed + 1)) &&

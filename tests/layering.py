@@ -36,7 +36,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
 }
 KNOWS = {"reduce": {"communicate", "reduce/aggregator", "reduce/codec"}}  # what stands on what, among families
 UPPER = ["replica", "assess", "exchange", "train", "measure", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
-KNOW_OPTIONS = {"train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
+KNOW_OPTIONS = {"options", "train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
 
 
 def includes(file):
