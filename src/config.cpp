@@ -245,13 +245,29 @@ bool convert(const Value& source, const Rule& rule, T& value) {
          (rule.below ? number < rule.high : number <= rule.high);
 }
 
+/// "; did you mean '0.1'?" for a number in another spelling: 0,1, or of a whole one 64.0 or 1e3.
+template <class T>
+std::string other_spelling(const std::string& text, const Rule& rule) {
+  std::string plain = text;
+  std::replace(plain.begin(), plain.end(), ',', '.');
+  double number = 0;
+  T value{};
+  if (!read_number(plain, number)) return "";
+  if constexpr (std::is_integral_v<T>) {
+    if (std::abs(number) >= 9e15 || number != std::floor(number)) return "";
+    plain = number_text(static_cast<std::int64_t>(number));
+  }
+  return convert(Value{plain}, rule, value) ? "; did you mean '" + plain + "'?" : "";
+}
+
 template <class T>
 void assign(const Value& source, const Rule& rule, const std::string& where, T& value) {
   if (convert(source, rule, value)) return;
   if (source.form != Value::Form::argument && convert(Value{source.text}, rule, value)) {
     fail(ExitCode::usage, where, " must stand ", source.form == Value::Form::bare ? "in" : "without", " quotes");
   }
-  const std::string advice = rule.advice == nullptr ? "" : rule.advice(source.text);
+  std::string advice = rule.advice == nullptr ? "" : rule.advice(source.text);
+  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) advice = other_spelling<T>(source.text, rule);
   fail(ExitCode::usage, where, " must be ", expectation<T>(rule), ", not '", source.text, "'",
        advice.empty() ? hint(source.text, rule.choices) : advice);
 }
@@ -417,6 +433,9 @@ class Options {
     const std::string advice = "; see '" + name_ + " --help'";
     try {
       app_.parse(arguments);
+    } catch (const CLI::ArgumentMismatch& error) {
+      const std::string what = error.what();  // "--lr: 1 required NUMBER missing"
+      if (!version_) fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
     } catch (const CLI::ParseError& error) {
       // --version and wrong or missing arguments at once: versions are all that was asked for.
       if (!version_) fail(ExitCode::usage, error.what(), advice);
@@ -584,7 +603,8 @@ class Options {
       // Texts put a long dash in the place of two short ones.
       std::string plain = word;
       while (plain.starts_with("\u2013") || plain.starts_with("\u2014")) plain.erase(0, 3);
-      const std::string what = plain != word ? "; options begin with two plain dashes: --" + plain
+      const std::string what = plain != word ? "; options begin with two plain dashes: --" +
+                                                   plain.substr(std::min(plain.find_first_not_of('-'), plain.size()))
                                : is_one_of({"true", "false", "on", "off", "yes", "no"})
                                    ? "; a switch has its value behind '=': --NAME=true or --NAME=false"
                                : word.ends_with(".toml") && has("config") ? "; did you mean --config " + word + "?"
@@ -1448,8 +1468,9 @@ Command parse_help(Words topic) {
     }
   }
   const std::string guess = hint(topic[0], known);
+  if (command.text.empty() && others.empty() && guess.empty()) return help_of({"train"}, {topic[0]});  // refuses it
   require(!command.text.empty() || !others.empty(), ExitCode::usage, "no verb or option is called '", topic[0],
-          "' or speaks of it", guess.empty() ? "; see 'dat_hpc --help'" : guess);
+          "' or speaks of it", guess);
   if (!others.empty()) command.text += (command.text.empty() ? "" : "\n") + wrapped(join(others, ", "), 6, "Also: ");
   return command;
 }

@@ -77,8 +77,8 @@ bool same_letters(const std::string& a, const std::string& b) {
   const bool autoattack = means_autoattack(word);
   const std::string meant = autoattack ? "aa-standard" : meant_by(word);
   if (use == AttackUse::training && names_sequence(meant)) refuse_sequence(word, meant);
-  require(!autoattack, ExitCode::usage, "--eval has no attack '", word, "'; AutoAttack is aa-standard, of ",
-          joined(sequence_names()), " (aa-quick: the first two attacks of aa-standard)");
+  require(!autoattack, ExitCode::usage, "--eval has no attack '", word, "'; AutoAttack is called aa-standard here; there are ",
+          joined(sequence_names()), ", of which aa-quick is the first two attacks");
   const std::string guess = meant.empty() ? "" : "; did you mean '" + meant + "'?";
   require(guess.empty() || !same_letters(meant, word), ExitCode::usage, "--eval has no attack '", word, "'", guess);
   fail(ExitCode::usage, "--eval: ", reason, guess);

@@ -3,24 +3,25 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <numeric>
 #include <sstream>
 
 namespace dat {
 namespace {
 
+/// Letters to put in, to leave out, to exchange with another one or with their neighbour.
 int edit_distance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    int diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const int substituted = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substituted, diagonal + 1, row[j] + 1});
+  std::vector<std::vector<int>> least(a.size() + 1, std::vector<int>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      int& here = least[i][j];
+      if (i == 0 || j == 0) {
+        here = static_cast<int>(i + j);
+        continue;
+      }
+      here = std::min({least[i - 1][j - 1] + (a[i - 1] != b[j - 1]), least[i - 1][j] + 1, least[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) here = std::min(here, least[i - 2][j - 2] + 1);
     }
-  }
-  return row.back();
+  return least[a.size()][b.size()];
 }
 
 /// What other programs call our options, verbs and values. The first of ours that is known where the word stands is
@@ -90,6 +91,9 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"predict", {"eval"}},
     {"preset", {"recipe"}},
     {"pretrained", {"initialize", "checkpoint"}},
+    {"pt", {"safetensors"}},
+    {"pth", {"safetensors"}},
+    {"pytorch", {"safetensors"}},
     {"random-seed", {"seed"}},
     {"recipes", {"recipe"}},
     {"restarts", {"eval-restarts"}},
@@ -106,6 +110,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"synthetic", {"data synthetic"}},
     {"test", {"eval"}},
     {"threat-model", {"norm"}},
+    {"torch", {"safetensors"}},
     {"wd", {"weight-decay"}},
     {"weights", {"initialize", "checkpoint"}},
     {"wideresnet", {"wrn28_10"}},

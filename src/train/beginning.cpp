@@ -134,6 +134,12 @@ void require_same_function(const std::string& there_said, const std::string& con
   }
 }
 
+/// "--initialize PATH: what is wrong with it".
+[[nodiscard]] Error about_weights(const std::string& path, const Error& error) {
+  const std::string what = error.what();
+  return {error.code(), "--initialize " + (what.starts_with(path + ": ") ? "" : path + ": ") + what};
+}
+
 /// Puts the weights of --initialize into the network.
 void begin_with_weights(const TrainOptions& options, const std::string& config,
                         const std::function<void(const std::string&)>& warn, Model& model) {
@@ -164,9 +170,15 @@ void take_network(Command& command) {
   const auto begun_with = lines_of(own), here = lines_of(command.resolved_toml);
   const auto before = begun_with.find("initialize");
   const bool goes_on = before != begun_with.end() && before->second == here.at("initialize");
-  const std::string config = goes_on ? own : config_of_source(o.initialize);
+  std::string config = own;
+  TrainOptions there;
+  try {
+    if (!goes_on) config = config_of_source(o.initialize);
+    there = parse_train_options(config, goes_on ? o.out : o.initialize);
+  } catch (const Error& error) {
+    throw about_weights(o.initialize, error);
+  }
   const auto said = lines_of(config);
-  const TrainOptions there = parse_train_options(config, goes_on ? o.out : o.initialize);
   const auto takes = [&](const char* key) { return said.contains(key) && !command.given.contains(key); };
   if (takes("network")) {
     o.network = there.network;
@@ -180,7 +192,7 @@ void take_network(Command& command) {
   try {
     require_same_function(config, command.resolved_toml);
   } catch (const Error& error) {
-    throw Error(error.code(), "--initialize " + o.initialize + ": " + error.what());
+    throw about_weights(o.initialize, error);
   }
 }
 
@@ -223,9 +235,7 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
     try {
       begin_with_weights(options, config, warn, trainer.replica().model());
     } catch (const Error& error) {
-      const std::string what = error.what();
-      throw Error(error.code(),
-                  "--initialize " + (what.starts_with(options.initialize + ": ") ? "" : options.initialize + ": ") + what);
+      throw about_weights(options.initialize, error);
     }
     result.what = ", beginning with the weights of " + options.initialize;
     return result;
