@@ -195,9 +195,10 @@ struct Rule {
   bool below = false;                 ///< `high` itself is out
   std::optional<double> automatic{};  ///< the number that stands for `word`
   std::string word = "auto";
-  bool commas = false;  ///< lists: commas separate the values, too
-  std::map<std::string, std::string> aliases{};            ///< strings: words that stand for a choice
-  std::string (*advice)(const std::string& text) = nullptr;  ///< ends the message about a text that is refused; or empty
+  bool commas = false;                           ///< lists: commas separate the values, too
+  std::map<std::string, std::string> aliases{};  ///< strings: words that stand for a choice
+  std::string (*advice)(const std::string& text) =
+      nullptr;  ///< ends the message about a text that is refused; or empty
 };
 
 template <class T>
@@ -354,7 +355,10 @@ class HelpFormatter : public CLI::Formatter {
 class Options {
  public:
   Options(const std::string& verb, const std::string& description)
-      : app_(description, "dat_hpc " + verb), name_("dat_hpc " + verb) {
+      : app_("", "dat_hpc " + verb), name_("dat_hpc " + verb) {
+    std::string lines = description.find('\n') == std::string::npos ? wrapped(description, 0) : description;
+    if (lines.ends_with('\n')) lines.pop_back();
+    app_.description(lines);
     app_.formatter(std::make_shared<HelpFormatter>());
     app_.allow_extras();
     app_.set_help_flag();
@@ -435,7 +439,8 @@ class Options {
       app_.parse(arguments);
     } catch (const CLI::ArgumentMismatch& error) {
       const std::string what = error.what();  // "--lr: 1 required NUMBER missing"
-      if (!version_) fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
+      if (!version_)
+        fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
     } catch (const CLI::ParseError& error) {
       // --version and wrong or missing arguments at once: versions are all that was asked for.
       if (!version_) fail(ExitCode::usage, error.what(), advice);
@@ -586,8 +591,8 @@ class Options {
            guess.empty() ? "; '" + name_ + " --help all' shows every option" : guess);
     }
     if (hidden > 0)
-      app_.footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " + name_ +
-                  " --help all shows every one,\n--help WORD those in which WORD occurs.");
+      app_.footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " +
+                  name_ + " --help all shows every one,\n--help WORD those in which WORD occurs.");
     return app_.help();
   }
 
@@ -639,7 +644,8 @@ class Options {
   [[nodiscard]] static std::string text_of(const std::string& path) {
     std::ifstream file(path);
     file.peek();  // finds out about folders
-    const bool recipe = std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
+    const bool recipe =
+        std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
     require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", path,
             recipe ? "'; did you mean --recipe " + path + "?" : "'; check the path given to --config");
     std::ostringstream text;

@@ -1068,9 +1068,21 @@ TEST_CASE("options that do not fit together are refused") {
 }
 
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
-  const std::vector<std::vector<std::string>> named = {
-      {},        {"train"},  {"eval"},   {"validate"}, {"data"},  {"data", "convert"}, {"data", "synthetic"}, {"data", "inspect"},
-      {"export"}, {"import"}, {"plot"},  {"slurm"},    {"bench"}, {"forecast"},        {"doctor"}};
+  const std::vector<std::vector<std::string>> named = {{},
+                                                       {"train"},
+                                                       {"eval"},
+                                                       {"validate"},
+                                                       {"data"},
+                                                       {"data", "convert"},
+                                                       {"data", "synthetic"},
+                                                       {"data", "inspect"},
+                                                       {"export"},
+                                                       {"import"},
+                                                       {"plot"},
+                                                       {"slurm"},
+                                                       {"bench"},
+                                                       {"forecast"},
+                                                       {"doctor"}};
   for (const std::string topic : {"", "all"})
     for (std::vector<std::string> arguments : named) {
       arguments.emplace_back("--help");
@@ -1113,8 +1125,8 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   CHECK(first == parse({"help"}).text);
   CHECK(first == parse({"-h"}).text);
   CHECK(lines_in(first) <= 45);
-  for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "plot", "bench",
-                           "doctor", "slurm", "forecast", "export", "import"})
+  for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "plot",
+                           "bench", "doctor", "slurm", "forecast", "export", "import"})
     CHECK(contains(first, "\n  " + std::string(verb) + " "));
   for (const char* part : {"--help all", "--help WORD", "--recipe NAME", "Exit codes"}) CHECK(contains(first, part));
   CHECK(parse({"--help", "all"}).text == parse({"train", "--help", "all"}).text);
@@ -1169,7 +1181,8 @@ TEST_CASE("recipes are options between the defaults and the file") {
   CHECK(parse({"slurm", "--recipe", "fast", "--lr", "0.1"}).slurm.train ==
         std::vector<std::string>{"--recipe", "fast", "--lr", "0.1"});
   CHECK(refusal({"--recipe", "madri"}) == "there is no recipe 'madri'; did you mean 'madry'?");
-  CHECK(contains(refusal({"--recipe", "jobs/madry.toml"}), "--config takes a file, --recipe a name; did you mean 'madry'?"));
+  CHECK(contains(refusal({"--recipe", "jobs/madry.toml"}),
+                 "--config takes a file, --recipe a name; did you mean 'madry'?"));
   CHECK(contains(refusal({"--recipe", "resnet"}), "--recipe list names all"));
   CHECK(contains(refusal({"--config", "madry"}), "did you mean --recipe madry?"));
   const Command list = parse({"--recipe", "list"});
@@ -1209,8 +1222,8 @@ TEST_CASE("an option that is given twice counts the last time, with a warning; l
   CHECK(command.warnings[0] == "option '--lr' is given twice; the last one counts, '0.2'");
   CHECK(parse({"--lr", "0.1"}).warnings.empty());
   CHECK(parse({"--augment", "--no-augment"}).train.augment == false);
-  const Command lists = parse({"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1",
-                               "--milestones", "2"});
+  const Command lists = parse(
+      {"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1", "--milestones", "2"});
   CHECK(lists.train.data == std::vector<std::string>{"a", "b"});
   CHECK(lists.train.eval == std::vector<std::string>{"pgd10", "pgd20"});
   CHECK(lists.train.milestones == std::vector<int>{1, 2});
@@ -1239,7 +1252,8 @@ TEST_CASE("attacks are suggested as they must be written, and one that attacks n
                                                 {"eval", "a", "--eval", "none"},
                                                 {"--eval", "pgd10,none"},
                                                 {"slurm", "--eval", "none"}})
-    CHECK(contains(refusal(words), "--eval none would attack nothing; the accuracy on clean images is told in any case"));
+    CHECK(
+        contains(refusal(words), "--eval none would attack nothing; the accuracy on clean images is told in any case"));
 }
 
 TEST_CASE("eval takes a run as its first word, or wherever no list can have meant it") {
@@ -1265,8 +1279,12 @@ TEST_CASE("a GPU may be called so") {
 }
 
 TEST_CASE("a time that Slurm would not read is refused with the right spelling") {
-  for (const auto& [typed, right] : {std::pair{"24h", "24:00:00"}, {"90m", "01:30:00"}, {"2d", "2-00:00:00"},
-                                     {"1d12h", "1-12:00:00"}, {"1.5 hours", "01:30:00"}, {"45min", "00:45:00"}})
+  for (const auto& [typed, right] : {std::pair{"24h", "24:00:00"},
+                                     {"90m", "01:30:00"},
+                                     {"2d", "2-00:00:00"},
+                                     {"1d12h", "1-12:00:00"},
+                                     {"1.5 hours", "01:30:00"},
+                                     {"45min", "00:45:00"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
           std::string("--time ") + typed + " is written --time " + right + " for Slurm");
   for (const char* typed : {"soon", "24 o'clock", "h", "1e300h"})
@@ -1280,7 +1298,8 @@ TEST_CASE("what differs from the defaults is told as it is resolved") {
         std::vector<std::string>{"data = [\"a.h5\"] (default [])"});
   CHECK(differences_from_defaults(parse({"--lr", "0.1", "--data", "a.h5"}).train).at(1) == "lr = 0.1 (default 0.01)");
   const auto fgsm = differences_from_defaults(parse({"--attack", "fgsm"}).train);
-  CHECK(fgsm == std::vector<std::string>{"attack = \"fgsm\" (default \"pgd\")", "alpha = \"10/255\" (default \"2/255\")",
+  CHECK(fgsm == std::vector<std::string>{"attack = \"fgsm\" (default \"pgd\")",
+                                         "alpha = \"10/255\" (default \"2/255\")",
                                          "attack-bn = \"train\" (default \"eval\")", "lambda = 0 (default 1)"});
 }
 

@@ -305,10 +305,10 @@ struct Command {
   ForecastOptions forecast{};
   ExportOptions exported{};
   ImportOptions imported{};
-  std::string resolved_toml{};  ///< train, validate, eval: every option, `key = value` a line, readable with --config
-  std::string text{};           ///< print: help or configuration, to be printed instead of running
-  std::set<std::string> given{};           ///< options that the command line, a file or a recipe has set, by name
-  std::vector<std::string> warnings{};     ///< about the command line
+  std::string resolved_toml{};    ///< train, validate, eval: every option, `key = value` a line, readable with --config
+  std::string text{};             ///< print: help or configuration, to be printed instead of running
+  std::set<std::string> given{};  ///< options that the command line, a file or a recipe has set, by name
+  std::vector<std::string> warnings{};  ///< about the command line
 };
 
 /// Reads the command line, the file that --config names and the recipe that --recipe names; what comes first here wins.

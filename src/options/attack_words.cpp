@@ -68,8 +68,9 @@ bool same_letters(const std::string& a, const std::string& b) {
 
 /// A training looks at its network again and again; a sequence takes hours.
 [[noreturn]] void refuse_sequence(const std::string& word, const std::string& sequence) {
-  fail(ExitCode::usage, "--eval ", word, " is a sequence of attacks, which the verb eval runs on a finished network: ",
-       "dat_hpc eval RUN --eval ", sequence, "; take single attacks here, such as pgd20 or apgd-ce");
+  fail(ExitCode::usage, "--eval ", word,
+       " is a sequence of attacks, which the verb eval runs on a finished network: ", "dat_hpc eval RUN --eval ",
+       sequence, "; take single attacks here, such as pgd20 or apgd-ce");
 }
 
 /// Says what is known of a word that cannot be read, beside `reason`.
@@ -77,8 +78,9 @@ bool same_letters(const std::string& a, const std::string& b) {
   const bool autoattack = means_autoattack(word);
   const std::string meant = autoattack ? "aa-standard" : meant_by(word);
   if (use == AttackUse::training && names_sequence(meant)) refuse_sequence(word, meant);
-  require(!autoattack, ExitCode::usage, "--eval has no attack '", word, "'; AutoAttack is called aa-standard here; there are ",
-          joined(sequence_names()), ", of which aa-quick is the first two attacks");
+  require(!autoattack, ExitCode::usage, "--eval has no attack '", word,
+          "'; AutoAttack is called aa-standard here; there are ", joined(sequence_names()),
+          ", of which aa-quick is the first two attacks");
   const std::string guess = meant.empty() ? "" : "; did you mean '" + meant + "'?";
   require(guess.empty() || !same_letters(meant, word), ExitCode::usage, "--eval has no attack '", word, "'", guess);
   fail(ExitCode::usage, "--eval: ", reason, guess);
@@ -88,7 +90,8 @@ bool same_letters(const std::string& a, const std::string& b) {
 
 void require_attacks(const std::vector<std::string>& words) {
   for (const std::string& word : words)
-    require(lower_case(word) != "none", ExitCode::usage, "--eval ", word, " would attack nothing; the accuracy on clean ",
+    require(lower_case(word) != "none", ExitCode::usage, "--eval ", word,
+            " would attack nothing; the accuracy on clean ",
             "images is told in any case, so name an attack: pgd20, for instance, or fgsm, which is quick");
 }
 
@@ -107,8 +110,9 @@ void name_steps(std::vector<std::string>& words, int steps, AttackUse use) {
     }
     if (names_sequence(word)) {
       if (use == AttackUse::training) refuse_sequence(word, word);
-      require(++sequences <= 1, ExitCode::usage,
-              "--eval names two sequences of attacks; evaluate them one after the other, each with an --out of its own");
+      require(
+          ++sequences <= 1, ExitCode::usage,
+          "--eval names two sequences of attacks; evaluate them one after the other, each with an --out of its own");
     }
     require(seen.insert(word).second, ExitCode::usage, "--eval names ", word, " twice");
   }

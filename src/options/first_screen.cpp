@@ -52,7 +52,7 @@ std::string data_screen() {
          "       dat_hpc data synthetic OUTPUT\n"
          "       dat_hpc data inspect FILES...\n"
          "\n"
-         "  convert      binary image records (CIFAR-10), arrays of NumPy, HDF5 -> a data file\n"
+         "  convert      binary records (CIFAR-10), arrays of NumPy, HDF5 -> a data file\n"
          "  synthetic    write a procedural, learnable set\n"
          "  inspect      describe data files: shapes, classes, source, hash\n"
          "\n"
@@ -67,16 +67,16 @@ const std::vector<std::string>& verbs() {
 
 const std::vector<std::string>& main_options() {
   static const std::vector<std::string> all = {
-      "help",     "recipe", "config",    "data",   "holdout", "network",  "width", "attack",    "attack-steps",
-      "norm",     "eps",    "loss",      "eval",   "lr",      "schedule", "epochs", "optimizer", "batch",
-      "selector", "budget", "out",       "resume", "seed",    "device",   "max-steps"};
+      "help",     "recipe", "config", "data",   "holdout", "network",  "width",    "attack",    "attack-steps",
+      "norm",     "eps",    "loss",   "eval",   "lr",      "schedule", "epochs",   "optimizer", "batch",
+      "selector", "budget", "out",    "resume", "seed",    "device",   "max-steps"};
   return all;
 }
 
 std::vector<std::string> main_options_of_slurm() {
-  return {"help",     "nodes",     "gpus-per-node", "ranks-per-node", "cpus-per-rank", "time",
-          "step-seconds", "like",  "job-name",      "partition",      "account",       "modules",
-          "recipe",   "config",    "data",          "network",        "epochs",        "batch",
+  return {"help",         "nodes",  "gpus-per-node", "ranks-per-node", "cpus-per-rank", "time",
+          "step-seconds", "like",   "job-name",      "partition",      "account",       "modules",
+          "recipe",       "config", "data",          "network",        "epochs",        "batch",
           "out"};
 }
 

@@ -19,7 +19,8 @@ int edit_distance(const std::string& a, const std::string& b) {
         continue;
       }
       here = std::min({least[i - 1][j - 1] + (a[i - 1] != b[j - 1]), least[i - 1][j] + 1, least[i][j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) here = std::min(here, least[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        here = std::min(here, least[i - 2][j - 2] + 1);
     }
   return least[a.size()][b.size()];
 }

@@ -45,9 +45,9 @@ const Recipe& recipe_named(const std::string& name) {
   if (plain.ends_with(".toml")) plain.resize(plain.size() - 5);
   const std::string guess = hint(plain, names);
   fail(ExitCode::usage, "there is no recipe '", name, "'",
-       plain == name    ? ""
+       plain == name   ? ""
        : guess.empty() ? "; --config takes a file"
-                        : "; --config takes a file, --recipe a name",
+                       : "; --config takes a file, --recipe a name",
        guess.empty() ? "; --recipe list names all" : guess);
 }
 

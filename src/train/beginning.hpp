@@ -24,8 +24,8 @@ struct Beginning {
 
 /// Where a run begins with given weights (`initialize`): its network, width, activation and normalization become those
 /// that the file says it was trained with, where neither the command line nor a file or recipe has set them. On every
-/// rank; reads the file, or, for a run that goes on, what it wrote down when it began. Error(usage): one of them was set
-/// to something else. Error(checkpoint): the file cannot be read.
+/// rank; reads the file, or, for a run that goes on, what it wrote down when it began. Error(usage): one of them was
+/// set to something else. Error(checkpoint): the file cannot be read.
 void take_network(Command& command);
 
 /// Finds the run's beginning and puts it into the trainer. On rank 0 alone, which holds the folder's RunLock; writes

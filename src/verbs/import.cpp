@@ -28,9 +28,8 @@ void check_class_names(const std::string& names, int classes, const std::string&
 }
 
 [[nodiscard]] std::string write_import(const ImportOptions& options, int argc, char** argv) {
-  Source source = read_source(options.file, [](const std::string& warning) {
-    std::cerr << "dat_hpc: warning: " + warning + "\n";
-  });
+  Source source =
+      read_source(options.file, [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; });
   TrainOptions trained = parse_train_options(source.config, options.file);
   const bool named = source.config.find("network = ") != std::string::npos;
   require(options.network != "auto" || named, ExitCode::usage, options.file,
