@@ -1425,9 +1425,9 @@ Command parse_slurm(const std::vector<std::string>& arguments) {
   check("--partition", o.partition, plain);
   check("--account", o.account, plain);
   check("--modules", o.modules, plain + " ");
-  require(o.time.find_first_not_of("0123456789-:") == std::string::npos, ExitCode::usage, "--time ", o.time,
-          slurm_time_of(o.time).empty() ? " is no time of Slurm's; write [DAYS-]HOURS:MINUTES:SECONDS, as 24:00:00"
-                                        : " is written --time " + slurm_time_of(o.time) + " for Slurm");
+  require(o.time.find_first_not_of("0123456789-:") == std::string::npos, ExitCode::usage, "--time '", o.time,
+          slurm_time_of(o.time).empty() ? "' is no time of Slurm's; write [DAYS-]HOURS:MINUTES:SECONDS, as 24:00:00"
+                                        : "' is written --time " + slurm_time_of(o.time) + " for Slurm");
   if (o.ranks_per_node == 0) o.ranks_per_node = std::max(1, o.gpus_per_node);
   o.train = options.given();
   settle(options, command.train);

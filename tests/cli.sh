@@ -72,7 +72,7 @@ grep -q '^lr = 0.3$' out.txt || { failed=$((failed + 1)) && echo 'FAILED: a reci
 check 'validate tells what differs' 0 '^  lr = 0.3 \(default 0.01\)$' '' "$program" validate --network small_cnn --width 16 --lr 0.3
 check 'twice' 0 '^lr = 0.2$' "^dat_hpc: warning: option '--lr' is given twice; the last one counts, '0.2'$" \
   "$program" --lr 0.1 --lr 0.2 --print-config
-check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --width 16 --data set0.h5$' '' sh -c "\"$program\" data synthetic \
+check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --data set0.h5 --width 16$' '' sh -c "\"$program\" data synthetic \
   set0.h5 --train 12 --test 6 --size 16 >/dev/null && \"$program\" slurm --recipe madry --width 16 --data set0.h5"
 for verb in train eval validate plot bench doctor slurm forecast export import 'data convert' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086

@@ -1286,7 +1286,7 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
                                      {"1.5 hours", "01:30:00"},
                                      {"45min", "00:45:00"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
-          std::string("--time ") + typed + " is written --time " + right + " for Slurm");
+          std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
   for (const char* typed : {"soon", "24 o'clock", "h", "1e300h"})
     CHECK(contains(refusal({"slurm", "--time", typed}), "write [DAYS-]HOURS:MINUTES:SECONDS"));
   CHECK(parse({"slurm", "--time", "1-00:00:00"}).slurm.time == "1-00:00:00");
