@@ -128,6 +128,7 @@ GOOD = {
     "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
     "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
     "src/config.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/options/selector_options.hpp": '#include "dat/config.hpp"\n',
 }
 BAD = {
     "src/network/builder.cpp": "#include <dnnl.hpp>\n",
