@@ -25,7 +25,7 @@ ASIDE = ("t_evaluate", "t_checkpoint", "t_hidden")
 
 def measure(a, options, folder):
     command = [*shlex.split(a.launch), os.path.abspath(a.program), "train", "--out", folder, "--quiet", "--epochs", str(a.epochs),
-               "--warmup-epochs", "0", "--milestones", "1000000", "--eval-every", "0", "--eval", "none", "--limit-test", "16",
+               "--warmup-epochs", "0", "--milestones", "1000000", "--eval-every", "0", "--eval", "fgsm", "--limit-test", "16",
                *options, *a.options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with open(f"{folder}/metrics.jsonl") as file:

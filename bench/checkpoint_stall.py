@@ -15,7 +15,7 @@ import tempfile
 
 def measure(program, folder, options):
     subprocess.run([program, "train", "--out", folder, "--quiet", "--epochs", "4", "--warmup-epochs", "0", "--eval",
-                    "none", *options], check=True, stdout=subprocess.DEVNULL)
+                    "fgsm", *options], check=True, stdout=subprocess.DEVNULL)
     with open(f"{folder}/metrics.jsonl") as file:
         steps = [row for row in map(json.loads, file) if row["kind"] == "step"]
     stall = sum(row["t_checkpoint"] or 0 for row in steps)

@@ -117,7 +117,7 @@ def layer_milliseconds(arguments, names, sizes):
 
 def savings(arguments):
     common = ["--max-steps", arguments.warm + arguments.steps, "--eval-every", 0, "--limit-test", 16, "--checkpoint-every",
-              10**9, "--eval", "none", "--lambda", 0, "--warmup-epochs", 0, "--epochs", 10**6]
+              10**9, "--eval", "fgsm", "--lambda", 0, "--warmup-epochs", 0, "--epochs", 10**6]
     print(f"{'granularity':<12}{'budget':>7}{'all, ms':>10}{'saved, ms':>20}{'predicted':>11}{'(gradients, bytes)':>20}"
           f"{'measured / predicted':>26}{'of the step':>20}", flush=True)
     for granularity in arguments.granularity:
@@ -220,7 +220,7 @@ def freezeout_t0(sizes, steps, share, schedule):
 
 
 def codecs_of(arguments):
-    text = subprocess.run([arguments.program, "train", "--help"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([arguments.program, "train", "--help", "all"], capture_output=True, text=True, check=True).stdout
     return re.search(r"--codec (\S+)", text)[1].split("|")
 
 

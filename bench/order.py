@@ -30,7 +30,7 @@ def train(arguments, ranks, micro_batches, ordered, folder):
     command = shlex.split(arguments.launch) + ["-np", str(ranks), os.path.abspath(arguments.program), "train", "--out", str(folder)]
     command += [*batch, "--micro-batch", str(arguments.micro_batch), "--network", arguments.network, "--width", str(arguments.width),
                 "--attack", arguments.attack, "--attack-steps", str(arguments.attack_steps), "--device", "cpu", "--warmup-epochs", "0",
-                "--epochs", "1000", "--limit-test", "1", "--eval", "none", "--eval-every", "0", "--checkpoint-every", "1000000",
+                "--epochs", "1000", "--limit-test", "1", "--eval", "fgsm", "--eval-every", "0", "--checkpoint-every", "1000000",
                 "--max-steps", str(arguments.steps), "--threads", str(max(1, arguments.cores // ranks)), "--quiet"]
     command += ["--data", *arguments.data] if arguments.data else []
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -38,7 +38,7 @@ def train(arguments, attack, hide, folder):
         os.path.abspath(arguments.program), "train", "--out", str(folder), "--network", arguments.network,
         "--width", str(arguments.width), "--batch", str(arguments.batch), "--attack", attack,
         "--lambda", arguments.weight, "--optimizer", "sgd", "--selector", "all", "--warmup-epochs", "0",
-        "--epochs", "100", "--limit-test", "1", "--eval", "none", "--eval-every", "0", "--check-every", "0",
+        "--epochs", "100", "--limit-test", "1", "--eval", "fgsm", "--eval-every", "0", "--check-every", "0",
         "--checkpoint-every", "1000000", "--max-steps", str(arguments.steps), "--threads", str(arguments.threads), "--quiet"]
     command += (shlex.split(arguments.hide) if hide else []) + shlex.split(arguments.options)
     command += ["--bucket", str(arguments.bucket)] if arguments.bucket else []

@@ -70,7 +70,7 @@ class Table:
         self.arguments = arguments
         self.images = arguments.ranks * arguments.batch  # of a step
         self.launch = [*shlex.split(arguments.launch.format(ranks=arguments.ranks)), os.path.abspath(arguments.program)]
-        help_of = {verb: run([os.path.abspath(arguments.program), verb, "--help"]) for verb in ("train", "eval")}
+        help_of = {verb: run([os.path.abspath(arguments.program), verb, "--help", "all"]) for verb in ("train", "eval")}
         self.methods = []
         for method in METHODS:
             missing = [need for need in method.needs if not re.search(need, help_of["train"])]

@@ -11,7 +11,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -27,103 +26,17 @@
 #include "dat/optimizer.hpp"
 #include "dat/sampler.hpp"
 #include "dat/selector.hpp"
+#include "options/attack_words.hpp"
+#include "options/first_screen.hpp"
+#include "options/hints.hpp"
+#include "options/recipes.hpp"
+#include "options/selector_options.hpp"
+#include "options/slurm_time.hpp"
 
 namespace dat {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-int edit_distance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    int diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const int substituted = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substituted, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
-/// What other programs call our options and verbs. The first of ours that is known where the word stands is meant.
-const std::map<std::string, std::vector<std::string>> kSynonyms = {
-    {"amp", {"attack-precision"}},
-    {"arch", {"network"}},
-    {"architecture", {"network"}},
-    {"attack-iters", {"attack-steps"}},
-    {"check", {"validate"}},
-    {"clip-grad", {"clip-norm"}},
-    {"convert", {"data"}},
-    {"cores", {"threads"}},
-    {"cpus", {"threads"}},
-    {"cuda", {"device"}},
-    {"dataset", {"data"}},
-    {"draw", {"plot"}},
-    {"dtype", {"attack-precision"}},
-    {"early-stopping", {"patience"}},
-    {"ema", {"average"}},
-    {"ema-decay", {"average-decay"}},
-    {"constraint", {"norm"}},
-    {"epsilon", {"eps"}},
-    {"evaluate", {"eval"}},
-    {"fit", {"train"}},
-    {"gamma", {"lr-decay"}},
-    {"gpu", {"device"}},
-    {"gpus", {"device"}},
-    {"grad-clip", {"clip-norm"}},
-    {"info", {"doctor"}},
-    {"iterations", {"max-steps"}},
-    {"iters", {"max-steps"}},
-    {"learning-rate", {"lr"}},
-    {"load", {"resume", "checkpoint"}},
-    {"lr-scheduler", {"schedule"}},
-    {"max-grad-norm", {"clip-norm"}},
-    {"model", {"network", "checkpoint"}},
-    {"num-steps", {"attack-steps"}},
-    {"num-workers", {"threads"}},
-    {"optim", {"optimizer"}},
-    {"output", {"out"}},
-    {"output-dir", {"out"}},
-    {"precision", {"attack-precision"}},
-    {"predict", {"eval"}},
-    {"pretrained", {"initialize", "checkpoint"}},
-    {"restarts", {"eval-restarts"}},
-    {"run", {"train"}},
-    {"save-dir", {"out"}},
-    {"save-every", {"checkpoint-every"}},
-    {"scheduler", {"schedule"}},
-    {"step-size", {"alpha"}},
-    {"steps", {"max-steps", "attack-steps"}},
-    {"swa", {"average"}},
-    {"swa-start", {"average-from"}},
-    {"test", {"eval"}},
-    {"threat-model", {"norm"}},
-    {"wd", {"weight-decay"}},
-    {"weights", {"initialize", "checkpoint"}},
-    {"workers", {"threads"}},
-};
-
-/// "; did you mean 'lr'?" for the name that means the same as `word` or is most like it, or nothing.
-std::string hint(const std::string& word, const std::vector<std::string>& known, const std::string& prefix = "") {
-  int least = std::max(1, static_cast<int>(word.size() + 1) / 3) + 1;
-  std::string best;
-  std::string dashed = word;
-  std::replace(dashed.begin(), dashed.end(), '_', '-');
-  if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
-    for (const std::string& name : synonym->second)
-      if (std::find(known.begin(), known.end(), name) != known.end()) return "; did you mean '" + prefix + name + "'?";
-  for (const std::string& name : known) {
-    const bool longer = name.size() >= 3 && word.starts_with(name);
-    const int distance = longer ? 1 : edit_distance(word, name);
-    if (distance < least) {
-      least = distance;
-      best = name;
-    }
-  }
-  return best.empty() ? "" : "; did you mean '" + prefix + best + "'?";
-}
 
 template <class T>
 bool read_number(const std::string& text, T& value) {
@@ -283,7 +196,10 @@ struct Rule {
   bool below = false;                 ///< `high` itself is out
   std::optional<double> automatic{};  ///< the number that stands for `word`
   std::string word = "auto";
-  bool commas = false;  ///< lists: commas separate the values, too
+  bool commas = false;                           ///< lists: commas separate the values, too
+  std::map<std::string, std::string> aliases{};  ///< strings: words that stand for a choice
+  std::string (*advice)(const std::string& text) =
+      nullptr;  ///< ends the message about a text that is refused; or empty
 };
 
 template <class T>
@@ -307,7 +223,8 @@ bool convert(const Value& source, const Rule&, bool& value) {
 }
 
 bool convert(const Value& source, const Rule& rule, std::string& value) {
-  value = source.text;
+  const auto alias = rule.aliases.find(source.text);
+  value = alias == rule.aliases.end() ? source.text : alias->second;
   std::int64_t number = 0;
   if (rule.number_too && read_number(value, number) && number >= 1) return true;
   return source.form != Value::Form::bare &&
@@ -330,14 +247,31 @@ bool convert(const Value& source, const Rule& rule, T& value) {
          (rule.below ? number < rule.high : number <= rule.high);
 }
 
+/// "; did you mean '0.1'?" for a number in another spelling: 0,1, or of a whole one 64.0 or 1e3.
+template <class T>
+std::string other_spelling(const std::string& text, const Rule& rule) {
+  std::string plain = text;
+  std::replace(plain.begin(), plain.end(), ',', '.');
+  double number = 0;
+  T value{};
+  if (!read_number(plain, number)) return "";
+  if constexpr (std::is_integral_v<T>) {
+    if (std::abs(number) >= 9e15 || number != std::floor(number)) return "";
+    plain = number_text(static_cast<std::int64_t>(number));
+  }
+  return convert(Value{plain}, rule, value) ? "; did you mean '" + plain + "'?" : "";
+}
+
 template <class T>
 void assign(const Value& source, const Rule& rule, const std::string& where, T& value) {
   if (convert(source, rule, value)) return;
   if (source.form != Value::Form::argument && convert(Value{source.text}, rule, value)) {
     fail(ExitCode::usage, where, " must stand ", source.form == Value::Form::bare ? "in" : "without", " quotes");
   }
+  std::string advice = rule.advice == nullptr ? "" : rule.advice(source.text);
+  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) advice = other_spelling<T>(source.text, rule);
   fail(ExitCode::usage, where, " must be ", expectation<T>(rule), ", not '", source.text, "'",
-       hint(source.text, rule.choices));
+       advice.empty() ? hint(source.text, rule.choices) : advice);
 }
 
 template <class T>
@@ -422,10 +356,15 @@ class HelpFormatter : public CLI::Formatter {
 class Options {
  public:
   Options(const std::string& verb, const std::string& description)
-      : app_(description, "dat_hpc " + verb), name_("dat_hpc " + verb) {
+      : app_("", "dat_hpc " + verb), name_("dat_hpc " + verb) {
+    std::string lines = description.find('\n') == std::string::npos ? wrapped(description, 0) : description;
+    if (lines.ends_with('\n')) lines.pop_back();
+    app_.description(lines);
     app_.formatter(std::make_shared<HelpFormatter>());
     app_.allow_extras();
-    app_.set_help_flag("-h,--help", "print this help and exit");
+    app_.set_help_flag();
+    const std::string help = "print this help; --help all: every option, --help WORD: those with WORD in them";
+    app_.add_flag("-h,--help", help);  // only to be shown: parse() looks for it first
     app_.add_flag("--version", version_, "print the versions of program and libraries, exit");
   }
 
@@ -435,20 +374,27 @@ class Options {
     in_file_ = in_file;
   }
 
-  void footer(const std::string& text) { app_.footer(text); }
+  /// The options that the help of the verb shows unless all are asked for.
+  void show_first(const std::vector<std::string>& names) { first_ = {names.begin(), names.end()}; }
 
-  /// --config and --print-config: for verbs whose options may stand in a file.
-  void configurable() {
+  /// --recipe, --config and --print-config: for verbs whose options may stand in a file.
+  void configurable(bool with_recipes) {
+    if (with_recipes)
+      app_.add_option("--recipe", recipe_, "options of a published training, by name; --recipe list: all of them")
+          ->type_name("NAME")
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app_.add_option("--config", config_file_, "TOML file: the options below as key = value lines; command line wins")
-        ->type_name("FILE");
+        ->type_name("FILE")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app_.add_flag("--print-config", print_config_, "print the complete configuration as such a file and exit");
   }
 
-  /// names: as CLI11 takes them ("-q,--quiet", "--augment,!--no-augment"; without dashes: a positional, required).
+  /// names: as CLI11 takes them ("-q,--quiet", "--augment,!--no-augment"). Without dashes: a positional, which is
+  /// required unless it has a name with dashes, too ("RUN,--checkpoint").
   template <class T>
   void add(const std::string& names, T& value, const std::string& about, Rule rule = {}) {
     constexpr bool kFlag = std::is_same_v<T, bool>;
-    const bool positional = names[0] != '-';
+    const bool positional = names[0] != '-' && names.find(",--") == std::string::npos;
     Field& field = fields_.emplace_back();
     field.about = about;
     field.group = group_;
@@ -466,6 +412,7 @@ class Options {
           [&field, positional](const CLI::results_t& results) {
             std::vector<Value> sources;
             for (const std::string& text : results) sources.push_back({text});
+            if (!field.list) sources.erase(sources.begin(), sources.end() - 1);
             field.set(sources, positional ? field.name : "option '--" + field.name + "'");
             return true;
           },
@@ -476,24 +423,25 @@ class Options {
                                                      : join(rule.choices, "|"))
           ->default_str(value_text(value, rule, false))
           ->required(positional)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // `set` says what is wrong with repeated options
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // of a repeated one, the last counts
       if (field.list) field.option->expected(1, -1)->allow_extra_args();
     }
     field.option->group(group_);
     field.name = positional ? field.option->get_name(true) : field.option->get_lnames()[0];
   }
 
-  /// Reads the arguments after the verb, then the file they name. Sets `command.verb` and `.text` where something is to
-  /// be printed instead.
+  /// Reads the arguments after the verb, then the file and the recipe that they name. Sets `command.verb` and `.text`
+  /// where something is to be printed instead.
   void parse(std::vector<std::string> arguments, Command& command) {
+    if (asks_for_help(arguments, command)) return;
     std::reverse(arguments.begin(), arguments.end());
     const std::string advice = "; see '" + name_ + " --help'";
     try {
       app_.parse(arguments);
-    } catch (const CLI::CallForHelp&) {
-      command.verb = Command::Verb::print;
-      command.text = app_.help();
-      return;
+    } catch (const CLI::ArgumentMismatch& error) {
+      const std::string what = error.what();  // "--lr: 1 required NUMBER missing"
+      if (!version_)
+        fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
     } catch (const CLI::ParseError& error) {
       // --version and wrong or missing arguments at once: versions are all that was asked for.
       if (!version_) fail(ExitCode::usage, error.what(), advice);
@@ -502,36 +450,40 @@ class Options {
       command.verb = Command::Verb::version;
       return;
     }
-    if (!app_.remaining().empty()) {
-      const std::string word = app_.remaining()[0];
-      require(word[0] == '-', ExitCode::usage, "unexpected argument '", word, "'", advice);
-      const std::string name = word.substr(0, word.find('='));
-      const std::string guess = hint(name.substr(std::min(name.find_first_not_of('-'), name.size())), names(), "--");
-      fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
+    if (!app_.remaining().empty()) refuse(app_.remaining()[0], advice);
+    if (recipe_ == "list") {
+      command.verb = Command::Verb::print;
+      command.text = recipe_list();
+      return;
     }
-    if (config_file_.empty()) return;
-    std::ifstream file(config_file_);
-    file.peek();  // finds out about folders
-    require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", config_file_,
-            "'; check the path given to --config");
-    std::ostringstream text;
-    text << file.rdbuf();
-    read_file(text.str(), config_file_);
+    note_arguments(command);
+    if (!config_file_.empty()) read_file(text_of(config_file_), config_file_, Origin::file);
+    if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
+    for (const Field& field : fields_)
+      if (field.origin != Origin::none) command.given.insert(field.name);
   }
 
-  /// Options that the command line has set are left alone.
-  void read_file(const std::string& text, const std::string& name) {
+  /// Options that were set nearer to the user are left alone.
+  void read_file(const std::string& text, const std::string& name, Origin origin) {
     for (const Entry& entry : FileReader(text, name).read()) {
       const std::string where = name + ":" + std::to_string(entry.line) + ": '" + entry.key + "'";
       const auto field = std::find_if(fields_.begin(), fields_.end(),
                                       [&](const Field& f) { return f.in_file && f.name == entry.key; });
       if (field == fields_.end()) {
-        const std::string guess = hint(entry.key, names());
+        const std::string guess = hint(entry.key, names(true));
         fail(ExitCode::usage, where, " is no option of '", name_, "'", guess.empty() ? "; see its --help" : guess);
       }
       require(field->list || !entry.list, ExitCode::usage, where, " takes one value, not a list");
-      if (field->option->count() == 0) field->set(entry.values, where);
+      if (field->origin > origin) continue;
+      field->set(entry.values, where);
+      field->origin = origin;
     }
+  }
+
+  /// Who has set an option.
+  [[nodiscard]] Origin origin(const std::string& name) const {
+    const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == name; });
+    return field == fields_.end() ? Origin::none : field->origin;
   }
 
   [[nodiscard]] std::string toml(bool commented) const {
@@ -546,17 +498,29 @@ class Options {
     return text;
   }
 
-  /// The options of this line that may stand in a file, --config included, as words of a command line.
+  /// "lr = 0.1 (default 0.01)": what differs from the other options of the same verb.
+  [[nodiscard]] std::vector<std::string> differences(const Options& defaults) const {
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      const std::string own = fields_[i].toml(), other = defaults.fields_[i].toml();
+      if (own != other) all.push_back(fields_[i].name + " = " + own + " (default " + other + ")");
+    }
+    return all;
+  }
+
+  /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line.
   [[nodiscard]] std::vector<std::string> given() const {
     std::vector<std::string> words;
-    if (!config_file_.empty()) words = {"--config", config_file_};
+    if (!recipe_.empty()) words = {"--recipe", recipe_};
+    if (!config_file_.empty()) words.insert(words.end(), {"--config", config_file_});
     for (const Field& field : fields_) {
       if (!field.in_file || field.option->count() == 0) continue;
       if (field.option->get_expected_min() == 0) {  // a flag
         words.push_back("--" + field.name + "=" + field.toml());
       } else {
         words.push_back("--" + field.name);
-        for (const std::string& word : field.option->results()) words.push_back(word);
+        const std::vector<std::string>& results = field.option->results();
+        words.insert(words.end(), field.list ? results.begin() : results.end() - 1, results.end());
       }
     }
     return words;
@@ -574,19 +538,125 @@ class Options {
   struct Field {
     std::string name, about, group;
     bool list = false, in_file = true;
+    Origin origin = Origin::none;
     CLI::Option* option = nullptr;
     std::function<void(const std::vector<Value>&, const std::string& where)> set;
     std::function<std::string()> toml;
   };
 
-  [[nodiscard]] std::vector<std::string> names() const {
+  /// The names that may stand in a file, or all.
+  [[nodiscard]] std::vector<std::string> names(bool in_file) const {
     std::vector<std::string> all;
-    for (const Field& field : fields_) all.push_back(field.name);
+    if (in_file) {
+      for (const Field& field : fields_)
+        if (field.in_file) all.push_back(field.name);
+      return all;
+    }
+    for (const CLI::Option* option : app_.get_options())
+      all.insert(all.end(), option->get_lnames().begin(), option->get_lnames().end());
     return all;
   }
 
+  /// --help, --help all, --help WORD: sets what is to be printed.
+  bool asks_for_help(const std::vector<std::string>& arguments, Command& command) {
+    const auto asked = std::find_if(arguments.begin(), arguments.end(), [](const std::string& word) {
+      return word == "-h" || word == "--help" || word.starts_with("--help=");
+    });
+    if (asked == arguments.end()) return false;
+    std::string topic = asked->starts_with("--help=") ? asked->substr(7) : asked + 1 == arguments.end() ? "" : asked[1];
+    topic.erase(0, std::min(topic.find_first_not_of('-'), topic.size()));
+    command.verb = Command::Verb::print;
+    command.text = help(topic);
+    return true;
+  }
+
+  /// The help: of the options to begin with (topic ""), of all, or of those in which the topic occurs. Error(usage): it
+  /// occurs in none.
+  [[nodiscard]] std::string help(const std::string& topic) {
+    const bool brief = topic.empty() && !first_.empty(), search = !topic.empty() && topic != "all";
+    const std::string word = lower_case(topic);
+    std::size_t shown = 0, hidden = 0;
+    for (CLI::Option* option : app_.get_options()) {
+      const std::vector<std::string>& long_names = option->get_lnames();
+      std::string text = option->get_description() + "\n" + option->get_type_name() + "\n" + option->get_group();
+      for (const std::string& name : long_names) text += "\n" + name;
+      const bool there = brief    ? !long_names.empty() && first_.contains(long_names[0])
+                         : search ? lower_case(text).find(word) != std::string::npos
+                                  : true;
+      if (!there && !option->get_required()) option->group("");  // CLI11 shows no option without a group
+      ++(there ? shown : hidden);
+    }
+    if (search && shown == 0) {
+      const std::string guess = hint(topic, names(false), "--");
+      fail(ExitCode::usage, "no option of '", name_, "' has '", topic, "' in its name or description",
+           guess.empty() ? "; '" + name_ + " --help all' shows every option" : guess);
+    }
+    if (hidden > 0)
+      app_.footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " +
+                  name_ + " --help all shows every one,\n--help WORD those in which WORD occurs.");
+    return app_.help();
+  }
+
+  /// An argument that is no option, or none of ours.
+  [[noreturn]] void refuse(const std::string& word, const std::string& advice) const {
+    const std::vector<std::string> known = names(false);
+    const auto has = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
+    const std::string bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+    if (word[0] != '-') {
+      const auto is_one_of = [&](std::initializer_list<const char*> words) {
+        return std::find(words.begin(), words.end(), word) != words.end();
+      };
+      // Texts put a long dash in the place of two short ones.
+      std::string plain = word;
+      while (plain.starts_with("\u2013") || plain.starts_with("\u2014")) plain.erase(0, 3);
+      const std::string what = plain != word ? "; options begin with two plain dashes: --" +
+                                                   plain.substr(std::min(plain.find_first_not_of('-'), plain.size()))
+                               : is_one_of({"true", "false", "on", "off", "yes", "no"})
+                                   ? "; a switch has its value behind '=': --NAME=true or --NAME=false"
+                               : word.ends_with(".toml") && has("config") ? "; did you mean --config " + word + "?"
+                               : word.ends_with(".h5") && has("data")     ? "; did you mean --data " + word + "?"
+                                                                          : advice;
+      fail(ExitCode::usage, "unexpected argument '", word, "'", what);
+    }
+    const std::string name = word.substr(0, word.find('=')), of = bare.substr(0, bare.find('='));
+    if (const std::vector<std::string>& all = verbs(); std::find(all.begin(), all.end(), of) != all.end())
+      fail(ExitCode::usage, "unknown option '", name, "'; a verb has no dashes: dat_hpc ", of);
+    const std::string guess = hint(of, known, "--");
+    fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
+  }
+
+  /// What the command line has set, and what it has set twice.
+  void note_arguments(Command& command) {
+    const auto warn = [&](const std::string& name, const std::vector<std::string>& results) {
+      command.warnings.push_back("option '--" + name + "' is given " +
+                                 (results.size() == 2 ? "twice" : std::to_string(results.size()) + " times") +
+                                 "; the last one counts, '" + results.back() + "'");
+    };
+    for (Field& field : fields_) {
+      if (field.option->count() == 0) continue;
+      field.origin = Origin::command_line;
+      if (!field.list && field.option->count() > 1) warn(field.name, field.option->results());
+    }
+    for (const char* name : {"--recipe", "--config"})
+      if (const CLI::Option* option = app_.get_option_no_throw(name); option != nullptr && option->count() > 1)
+        warn(name + 2, option->results());
+  }
+
+  [[nodiscard]] static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    file.peek();  // finds out about folders
+    const bool recipe =
+        std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
+    require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", path,
+            recipe ? "'; did you mean --recipe " + path + "?" : "'; check the path given to --config");
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
   CLI::App app_;
-  std::string name_, group_ = "Options", config_file_;
+  std::string name_, group_ = "Options", config_file_, recipe_;
+  std::set<std::string> first_;  ///< empty: all
   bool version_ = false, print_config_ = false, in_file_ = true;
   std::deque<Field> fields_;  // references stay valid
 };
@@ -606,6 +676,7 @@ const Rule kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+Rule one_attack() { return {.choices = attacks().names(), .advice = attack_advice}; }
 std::vector<std::string> auto_and_norms() {
   std::vector<std::string> all = norm_names();
   all.insert(all.begin(), "auto");
@@ -622,8 +693,8 @@ void add_attack_precision(Options& options, AnyOptions& o) {
 /// Where a verb computes.
 template <class AnyOptions>
 void describe_device(Options& options, AnyOptions& o) {
-  options.add("--device", o.device, "where to compute; auto: a GPU where there is one",
-              one_of({"auto", "cpu", "cuda"}));
+  options.add("--device", o.device, "where to compute; auto: a GPU where there is one; gpu means cuda",
+              {.choices = {"auto", "cpu", "cuda"}, .aliases = {{"gpu", "cuda"}}});
   options.add("--threads", o.threads, "CPU threads per rank; auto: this rank's share of the node's cores",
               kAutoThreads);
   options.add("--math", o.math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
@@ -645,7 +716,7 @@ void describe_machine(Options& options, AnyOptions& o) {
 }
 
 void describe(Options& options, TrainOptions& o) {
-  options.configurable();
+  options.configurable(true);
   options.group("Data");
   options.add("--data", o.data, "files made by 'dat_hpc data', together one pool; none: a built-in synthetic set",
               kPaths);
@@ -675,7 +746,7 @@ void describe(Options& options, TrainOptions& o) {
               one_of({"average", "local"}));
 
   options.group("Attack");
-  options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
+  options.add("--attack", o.attack, "how training images are perturbed", one_attack());
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   options.add("--norm", o.norm,
               "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
@@ -865,9 +936,9 @@ void describe(Options& options, TrainOptions& o) {
 }
 
 void describe(Options& options, EvalOptions& o) {
-  options.configurable();
+  options.configurable(false);
   options.group("Data");
-  options.add("--checkpoint", o.checkpoint, "a checkpoint, or the folder of a run: its newest one", kPath);
+  options.add("RUN,--checkpoint", o.checkpoint, "the folder of a run: its newest checkpoint; or a checkpoint", kPath);
   options.add("--data", o.data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
   options.add("--split", o.split, "which images; holdout: what the training kept aside",
               one_of({"test", "train", "holdout"}));
@@ -900,28 +971,6 @@ void describe(Options& options, EvalOptions& o) {
   options.add("--batch", o.batch, "images per rank and step", kPositive);
   options.add("--progress", o.progress, "seconds between progress lines", {.low = 0, .above = true});
   describe_machine(options, o);
-}
-
-/// "pgd" -> "pgd10". Error(usage): an attack that is none, one named twice, or no attack at all; more sequences of
-/// attacks than there may be.
-void name_steps(std::vector<std::string>& words, int steps, int most_sequences) {
-  require(!words.empty(), ExitCode::usage, "--eval names no attack; take pgd10, for instance");
-  std::set<std::string> seen;
-  int sequences = 0;
-  for (std::string& word : words) {
-    if (names_sequence(word)) {
-      require(most_sequences > 0, ExitCode::usage, "--eval ", word,
-              " is a sequence of attacks, which the verb eval runs ",
-              "on a finished network; take pgd20 here, for instance");
-      require(++sequences <= most_sequences, ExitCode::usage,
-              "--eval names two sequences of attacks; evaluate them one ",
-              "after the other, each with an --out of its own");
-      word = read_attack_sequence(word, steps, 1).name;
-    } else {
-      word = read_attack_word(word, steps).text();
-    }
-    require(seen.insert(word).second, ExitCode::usage, "--eval names ", word, " twice");
-  }
 }
 
 /// Sets what depends on other options, and checks what concerns several of them.
@@ -983,7 +1032,7 @@ void resolve(TrainOptions& o) {
         " has no perturbation to start from with --attack none; choose an attack");
   check(o.initialize.empty() || o.resume == "auto" || o.resume == "never",
         "--initialize and --resume PATH both name a beginning; give one of them");
-  name_steps(o.eval, o.eval_attack_steps, 0);
+  name_steps(o.eval, o.eval_attack_steps, AttackUse::training);
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
   const BallNorm norm = norm_from(o.norm);
   require_in_range("--eps", norm, o.eps);
@@ -1065,16 +1114,6 @@ void resolve(TrainOptions& o) {
   const bool draws = o.selector != "all" && o.selector != "freezeout" && o.selector != "autofreeze";
   check(o.mask == "shared" || draws, "--mask per_worker does not work with --selector ", o.selector,
         ", which draws no layers; leave one of them off");
-  check(o.budget_unit == "layers" || draws, "--budget-unit works with selectors that have a budget, not with ",
-        o.selector, "; leave it off");
-  const auto only_for = [&](const char* selector, const char* option, bool given) {
-    check(!given || o.selector == selector, option, " works with --selector ", selector, ", not with ", o.selector,
-          "; leave it off");
-  };
-  only_for("freezeout", "--freeze-t0", o.freeze_t0 != plain.freeze_t0);
-  only_for("freezeout", "--freeze-schedule", o.freeze_schedule != plain.freeze_schedule);
-  only_for("freezeout", "--freeze-lr", o.freeze_lr != plain.freeze_lr);
-  only_for("autofreeze", "--freeze-percentile", o.freeze_percentile != plain.freeze_percentile);
   // The layers' learning rates go the way of 1/p, which is 1 there: they multiply the step.
   if (o.selector == "freezeout" && o.freeze_lr != "constant") o.importance = "outside";
   check(o.codec_rank == 0 || o.codec == "powersgd" || o.codec == "atomo",
@@ -1107,39 +1146,38 @@ void resolve(TrainOptions& o) {
   check(!o.quiet || !o.verbose, "--quiet and --verbose exclude each other; give one of them");
 }
 
-const char* const kVerbs =
-    "Verbs (VERB --help or help VERB describes one):\n"
-    "  train             train a network; the default\n"
-    "  eval              clean and robust accuracy of a checkpoint\n"
-    "  validate          check options and data, print sizes and memory; no training\n"
-    "  data convert      binary image records, arrays of NumPy, HDF5 -> a data file\n"
-    "  data synthetic    write a synthetic data file\n"
-    "  data inspect      describe data files\n"
-    "  plot              draw the results of runs\n"
-    "  bench             how fast this machine is: ceilings, layers, step, all-reduce\n"
-    "  doctor            what this machine offers: GPUs, driver, libraries, MPI\n"
-    "  slurm             print a batch script that trains with these options\n"
-    "  forecast          step time against ranks, network, codec, budget: what pays\n"
-    "  export            a network for others: safetensors, ONNX, RobustBench\n"
-    "  import            a network of others as a checkpoint, to go on with\n"
-    "\n"
-    "Defaults stand in [brackets]. Numbers may be fractions: --eps 8/255.\n"
-    "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device,\n"
-    "6 communication, 7 not finite, 8 ranks disagree, 9 disk,\n"
-    "75 stopped early with a checkpoint: run the same command again.";
+/// What is typed must mean something; what a run has written is taken as it is.
+void settle(const Options& options, TrainOptions& o) {
+  require_attacks(o.eval);
+  settle_selector_options(o, [&](const std::string& name) { return options.origin(name); });
+  resolve(o);
+}
 
 Command parse_train(Command::Verb verb, const std::vector<std::string>& arguments) {
   const bool train = verb == Command::Verb::train;
   Command command{.verb = verb};
-  Options options(train ? "train" : "validate", train ? "Distributed adversarial training of image classifiers."
-                                                      : "Checks what 'train' with the same options would do.");
-  if (train) options.footer(kVerbs);
+  Options options(train ? "train" : "validate",
+                  train ? about_training()
+                        : "Checks what 'train' with the same options would do; says what differs from the defaults.");
+  options.show_first(main_options());
   describe(options, command.train);
   options.parse(arguments, command);
   if (command.verb != verb) return command;
-  resolve(command.train);
+  settle(options, command.train);
   options.finish(command);
   return command;
+}
+
+/// "eval --eval pgd20 runs/a", "eval --data a.h5 runs/a": options that take several words have taken the run, too.
+void take_run_back(EvalOptions& o) {
+  const auto take = [&](std::vector<std::string>& words) {
+    o.checkpoint = words.back();
+    words.pop_back();
+  };
+  std::error_code unreadable;
+  if (o.checkpoint.empty() && o.eval.size() > 1 && !may_be_attack(o.eval.back())) take(o.eval);
+  if (o.checkpoint.empty() && o.data.size() > 1 && std::filesystem::is_directory(o.data.back(), unreadable))
+    take(o.data);
 }
 
 Command parse_eval(const std::vector<std::string>& arguments) {
@@ -1148,10 +1186,13 @@ Command parse_eval(const std::vector<std::string>& arguments) {
   describe(options, command.eval);
   options.parse(arguments, command);
   if (command.verb != Command::Verb::eval) return command;
-  name_steps(command.eval.eval, command.eval.attack_steps, 1);
+  take_run_back(command.eval);
+  require_attacks(command.eval.eval);
+  name_steps(command.eval.eval, command.eval.attack_steps, AttackUse::evaluation);
   options.finish(command);
   require(command.verb == Command::Verb::print || !command.eval.checkpoint.empty(), ExitCode::usage,
-          "eval needs a network; give --checkpoint PATH");
+          "eval needs a network, a run or a checkpoint: dat_hpc eval RUN",
+          command.eval.data.size() > 1 ? "; give it in front of --data, which takes all words behind it" : "");
   require(
       !command.eval.save_adversarial || std::any_of(command.eval.eval.begin(), command.eval.eval.end(), names_sequence),
       ExitCode::usage, "--save-adversarial is for a sequence of attacks; add aa-quick to --eval, for instance");
@@ -1248,7 +1289,7 @@ Command parse_forecast(const std::vector<std::string>& arguments) {
               one_of(networks().names()));
   options.add("--width", o.width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
   options.add("--batch", o.batch, "images per rank and step", kPositive);
-  options.add("--attack", o.attack, "how training images are perturbed", one_of(attacks().names()));
+  options.add("--attack", o.attack, "how training images are perturbed", one_attack());
   options.add("--attack-steps", o.attack_steps, "gradient steps of pgd", kPositive);
   options.add("--lambda", o.lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0",
               {.low = 0, .automatic = -1});
@@ -1380,6 +1421,7 @@ Command parse_slurm(const std::vector<std::string>& arguments) {
   options.add("--gpus-per-node", o.gpus_per_node, "0: ranks compute on CPUs", kCount);
   options.add("--ranks-per-node", o.ranks_per_node, "auto: one for each GPU, or one", kAutoCount);
   options.add("--cpus-per-rank", o.cpus_per_rank, "cores of a rank", kPositive);
+  options.show_first(main_options_of_slurm());
   options.add("--time", o.time, "time limit; none: from the seconds of a step, else 4 hours", {.label = "[D-]H:M:S"});
   options.add("--step-seconds", o.step_seconds, "how long a step takes; auto: not known",
               {.low = 0, .above = true, .automatic = 0});
@@ -1402,11 +1444,59 @@ Command parse_slurm(const std::vector<std::string>& arguments) {
   check("--partition", o.partition, plain);
   check("--account", o.account, plain);
   check("--modules", o.modules, plain + " ");
-  check("--time", o.time, "0123456789-:");
+  require(o.time.find_first_not_of("0123456789-:") == std::string::npos, ExitCode::usage, "--time '", o.time,
+          slurm_time_of(o.time).empty() ? "' is no time of Slurm's; write [DAYS-]HOURS:MINUTES:SECONDS, as 24:00:00"
+                                        : "' is written --time " + slurm_time_of(o.time) + " for Slurm");
   if (o.ranks_per_node == 0) o.ranks_per_node = std::max(1, o.gpus_per_node);
   o.train = options.given();
-  resolve(command.train);
+  settle(options, command.train);
   options.finish(command);
+  return command;
+}
+
+using Words = std::vector<std::string>;
+
+bool is_help(const std::string& word) { return word == "-h" || word == "--help" || word.starts_with("--help="); }
+
+/// What stands behind --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
+Command parse_help(Words topic) {
+  Command command{.verb = Command::Verb::print, .text = first_screen()};
+  if (topic.empty()) return command;
+  topic[0].erase(0, std::min(topic[0].find_first_not_of('-'), topic[0].size()));
+  const auto help_of = [](const Words& verb, const Words& rest) {
+    Words words = {"dat_hpc"};
+    words.insert(words.end(), verb.begin(), verb.end());
+    words.push_back("--help");
+    words.insert(words.end(), rest.begin(), rest.end());
+    std::vector<const char*> arguments;
+    for (const std::string& word : words) arguments.push_back(word.c_str());
+    return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+  };
+  const Words& known = verbs();
+  if (std::find(known.begin(), known.end(), topic[0]) != known.end()) {
+    const std::ptrdiff_t of_verb = topic[0] == "data" ? std::min<std::ptrdiff_t>(2, std::ssize(topic)) : 1;
+    return help_of({topic.begin(), topic.begin() + of_verb}, {topic.begin() + of_verb, topic.end()});
+  }
+  if (topic[0] == "all") return help_of({"train"}, {"all"});
+  // A word of some options: those of train, and who else has any.
+  Words others;
+  command.text.clear();
+  for (const std::string& verb : known) {
+    if (verb == "data" || verb == "validate" || verb == "slurm") continue;
+    try {
+      const std::string text = help_of({verb}, {topic[0]}).text;
+      if (verb == "train")
+        command.text = text;
+      else
+        others.push_back("dat_hpc " + verb + " --help " + topic[0]);
+    } catch (const Error&) {  // it has none
+    }
+  }
+  const std::string guess = hint(topic[0], known);
+  if (command.text.empty() && others.empty() && guess.empty()) return help_of({"train"}, {topic[0]});  // refuses it
+  require(!command.text.empty() || !others.empty(), ExitCode::usage, "no verb or option is called '", topic[0],
+          "' or speaks of it", guess);
+  if (!others.empty()) command.text += (command.text.empty() ? "" : "\n") + wrapped(join(others, ", "), 6, "Also: ");
   return command;
 }
 
@@ -1420,6 +1510,10 @@ Command parse_command_line(int argc, const char* const* argv) {
     arguments.erase(arguments.begin());
     return word;
   };
+  if (!arguments.empty() && is_help(arguments[0])) {
+    if (arguments[0].size() > 7) return parse_help({arguments[0].substr(7)});
+    return parse_help({arguments.begin() + 1, arguments.end()});
+  }
   const std::string verb = next_word();
   if (verb.empty() || verb == "train") return parse_train(Command::Verb::train, arguments);
   if (verb == "validate") return parse_train(Command::Verb::validate, arguments);
@@ -1431,21 +1525,16 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (verb == "forecast") return parse_forecast(arguments);
   if (verb == "export") return parse_export(arguments);
   if (verb == "import") return parse_import(arguments);
-  if (verb == "help") {  // "help data convert" is "data convert --help"
-    std::vector<const char*> words = {"dat_hpc"};
-    for (const std::string& argument : arguments) words.push_back(argument.c_str());
-    words.push_back("--help");
-    return parse_command_line(static_cast<int>(words.size()), words.data());
-  }
-  const std::string guess = hint(verb, {"train", "eval", "validate", "data", "plot", "bench", "doctor", "slurm",
-                                        "forecast", "export", "import", "help"});
+  if (verb == "help") return parse_help(arguments);
+  Words words = verbs();
+  words.insert(words.end(), {"data convert", "data synthetic", "data inspect", "help"});
+  const std::string guess = hint(verb, words);
   require(verb == "data", ExitCode::usage, "unknown verb '", verb, "'",
           guess.empty() ? "; see 'dat_hpc --help'" : guess);
   const std::vector<std::string> kinds = {"convert", "synthetic", "inspect"};
   const std::string kind = next_word();
-  if (kind.empty() && !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
-    return {.verb = Command::Verb::print, .text = std::string(kVerbs) + "\n"};
-  }
+  if (kind.empty() && !arguments.empty() && is_help(arguments[0]))
+    return {.verb = Command::Verb::print, .text = data_screen()};
   require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(), ExitCode::usage, "'data' needs one of ",
           join(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
   return parse_data(kind, arguments);
@@ -1480,9 +1569,20 @@ TrainOptions parse_train_options(const std::string& toml, const std::string& whe
   TrainOptions result;
   Options options("train", "");
   describe(options, result);
-  options.read_file(toml, where);
+  options.read_file(toml, where, Origin::file);
   resolve(result);
   return result;
+}
+
+std::vector<std::string> differences_from_defaults(const TrainOptions& options) {
+  TrainOptions own = options, plain;
+  plain.data = own.data;  // without data of one's own, other defaults hold
+  resolve(plain);
+  plain.data.clear();
+  Options all("train", ""), defaults("train", "");
+  describe(all, own);
+  describe(defaults, plain);
+  return all.differences(defaults);
 }
 
 }  // namespace dat

@@ -6,6 +6,7 @@
 #include "dat/config.hpp"
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
+#include "options/first_screen.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 
@@ -55,7 +56,12 @@ int main(int argc, char** argv) {
     return static_cast<int>(code);
   };
   try {
-    return run(dat::parse_command_line(argc, argv), argc, argv);
+    // Somebody who types the bare name wants to know what it is; a launcher wants it to train.
+    if (argc <= 1 && !dat::launched()) return dat::print_once(dat::first_screen);
+    const dat::Command command = dat::parse_command_line(argc, argv);
+    for (const std::string& warning : command.warnings)
+      if (dat::rank_from_environment() == 0) std::cerr << "dat_hpc: warning: " + warning + "\n";
+    return run(command, argc, argv);
   } catch (const dat::Error& error) {
     return complain(error.what(), error.code());
   } catch (const std::bad_alloc&) {

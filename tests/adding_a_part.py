@@ -354,7 +354,7 @@ def main():
         follow(copy, section((root / "README.md").read_text()))
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
-        text = run(program, "train", "--help")
+        text = run(program, "train", "--help", "all")
         words = []
         for family, option in OPTIONS.items():
             name = PARTS[family][0]
@@ -362,7 +362,7 @@ def main():
                 give_up("--help does not name", name, "with", option)
             words += [option, name]
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
-                      "--eval", "none", "--threads", "1", "--out", copy / "run", "--quiet")
+                      "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test
             give_up("the run ended so:\n" + summary)
     print(f"{len(PARTS)} parts added, built and used")

@@ -39,14 +39,41 @@ refuse() {
 
 # Where this variable breaks MPI_Init, what passes under it does not call it: a process that no launcher has started.
 export OMPI_MCA_pml=none_such
-step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval none)
+step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval fgsm)
 check 'a step without a launcher' 0 '^run folder alone' '' "$program" "${step[@]}" --out alone
 if "$program" --version | grep -q 'Open MPI'; then
   OMPI_COMM_WORLD_SIZE=1 "$program" "${step[@]}" --out launched >/dev/null 2>&1 && failed=$((failed + 1)) &&
     echo "FAILED: a process of a launcher ran without a working MPI" >&2
 fi
 
-check 'help' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help
+# screen NAME LINES: what was printed last has so many lines at most, of at most 80 columns.
+screen() {
+  [ "$(wc -l <out.txt)" -le "$2" ] && [ "$(wc -L <out.txt)" -le 80 ] ||
+    { failed=$((failed + 1)) && echo "FAILED: $1 does not fit on its screen" >&2; }
+}
+
+check 'the bare name' 0 '^Verbs' '' "$program"
+screen 'the bare name' 45
+cp out.txt first.txt
+check 'help' 0 '^  --recipe NAME' '' "$program" --help
+cmp -s out.txt first.txt || { failed=$((failed + 1)) && echo 'FAILED: --help is not what the bare name shows' >&2; }
+if "$program" --version | grep -q 'Open MPI'; then  # where MPI_Init fails, whoever trains ends with 6 or is killed
+  env OMPI_COMM_WORLD_SIZE=1 "$program" >out.txt 2>/dev/null
+  grep -q '^Verbs' out.txt && failed=$((failed + 1)) && echo 'FAILED: the bare name under a launcher does not train' >&2
+fi
+check 'short help of train' 0 'LAMB with JointSpar' '' "$program" train --help
+screen 'the help of train' 80
+check 'help of everything' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help all
+check 'help with a word' 0 '^  --lr-decay NUMBER' '' "$program" --help milestone
+grep -q -- '--momentum' out.txt && failed=$((failed + 1)) && echo 'FAILED: --help WORD shows other options' >&2
+check 'the recipes' 0 '^madry +11 passes x 205 epochs +PGD training \(Madry' '' "$program" --recipe list
+check 'a recipe, a file, the command line' 0 '^weight-decay = 2e-04$' '' "$program" --recipe madry --lr 0.3 --print-config
+grep -q '^lr = 0.3$' out.txt || { failed=$((failed + 1)) && echo 'FAILED: a recipe wins over the command line' >&2; }
+check 'validate tells what differs' 0 '^  lr = 0.3 \(default 0.01\)$' '' "$program" validate --network small_cnn --width 16 --lr 0.3
+check 'twice' 0 '^lr = 0.2$' "^dat_hpc: warning: option '--lr' is given twice; the last one counts, '0.2'$" \
+  "$program" --lr 0.1 --lr 0.2 --print-config
+check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --data set0.h5 --width 16$' '' sh -c "\"$program\" data synthetic \
+  set0.h5 --train 12 --test 6 --size 16 >/dev/null && \"$program\" slurm --recipe madry --width 16 --data set0.h5"
 for verb in train eval validate plot bench doctor slurm forecast export import 'data convert' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
@@ -115,7 +142,8 @@ refuse 2 "--micro-batch 30" --batch 128 --micro-batch 30
 printf 'lr = 0.1\nepoch = 3\n' >bad.toml
 refuse 2 "bad.toml:2: 'epoch' .*did you mean 'epochs'\?" --config bad.toml
 refuse 2 "'none.toml'" --config none.toml
-refuse 2 'give --checkpoint' eval
+refuse 2 'dat_hpc eval RUN' eval
+refuse 4 'none: ' eval none
 refuse 2 'OUTPUT is required' data convert folder
 refuse 2 'CHECKPOINT is required' export --out model.onnx
 refuse 2 'give --out' import weights.safetensors

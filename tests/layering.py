@@ -36,7 +36,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
 }
 KNOWS = {"reduce": {"communicate", "reduce/aggregator", "reduce/codec"}}  # what stands on what, among families
 UPPER = ["replica", "assess", "exchange", "train", "measure", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
-KNOW_OPTIONS = {"train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
+KNOW_OPTIONS = {"options", "train", "measure", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
 
 
 def includes(file):
@@ -128,6 +128,7 @@ GOOD = {
     "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
     "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
     "src/config.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/options/selector_options.hpp": '#include "dat/config.hpp"\n',
 }
 BAD = {
     "src/network/builder.cpp": "#include <dnnl.hpp>\n",

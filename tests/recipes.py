@@ -1,7 +1,9 @@
-"""Every recipe below jobs/ is one that the program takes, names the weight of the loss's other part, and means what it says."""
+"""Every recipe below jobs/ is one that the program takes, by path and by name, names the weight of the loss's other part, and
+means what it says: its options, and the cost in its first line."""
 
 import glob
 import os
+import re
 import subprocess
 import sys
 
@@ -12,7 +14,7 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                 "milestones": "[75, 90, 95]", "warmup-epochs": "5", "epochs": "100", "batch": "2048", "attack-bn": '"eval"',
                 "bn-statistics": '"local"', "selector": '"all"'},
     "dat_fgsm": {"attack": '"fgsm"', "alpha": '"10/255"', "lambda": "0", "attack-bn": '"train"', "optimizer": '"lamb"'},
-    "tudelft_jointspar": {"selector": '"exp3"', "budget": "40", "p-min": "0.5", "resample": '"epoch"', "lambda": "1"},
+    "tudelft_jointspar": {"selector": '"exp3"', "budget": '"auto"', "p-min": "0.5", "resample": '"epoch"', "lambda": "1"},
     "madry": {"attack-steps": "10", "optimizer": '"sgd"', "weight-decay": "2e-04", "lambda": "0", "max-steps": "80000"},
     "fast": {"attack": '"fgsm"', "lr": "0.2", "schedule": '"linear"', "warmup-epochs": "7", "epochs": "8", "lambda": "0"},
     "friendly": {"attack-stop": "0", "alpha": "0.007", "epochs": "120", "lambda": "0"},
@@ -28,24 +30,46 @@ def options(text):
     return dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line and not line.startswith("#"))
 
 
+def cost(of):
+    """Passes forward and back per image, and epochs, as the resolved options have them."""
+    attack = {'"pgd"': int(of["attack-steps"]), '"fgsm"': 1, '"none"': 0}[of["attack"]]
+    training = 1 + (of["loss"] != '"cross_entropy"' or float(of["lambda"]) > 0)
+    return attack + training * (2 if float(of["awp-gamma"]) > 0 else 1), int(of["epochs"]) + int(of["warmup-epochs"])
+
+
+def run(*words):
+    return subprocess.run([program, *words], capture_output=True, text=True, check=False)
+
+
 failures = []
+listed = run("train", "--recipe", "list").stdout
 found = {os.path.basename(path)[: -len(".toml")]: path for path in glob.glob(f"{root}/jobs/*.toml")}
 if set(found) != set(EXPECTED):
     failures.append(f"recipes {sorted(found)}, expected {sorted(EXPECTED)}")
 for name, path in sorted(found.items()):
     with open(path) as file:
-        named = options(file.read())
-        if "lambda" not in named and "beta" not in named:
-            failures.append(f"{name}: does not name lambda, nor beta")
+        text = file.read()
+        named = options(text)
+    head = re.match(rf"# {name}: (.*)\. Cost: ((?:at most )?(\d+) passes x (\d+) epochs)\.\n", text)
+    if not head:
+        failures.append(f"{name}: the first line is not '# {name}: WHAT. Cost: N passes x N epochs.'")
+    elif not re.search(rf"^{name} +{re.escape(head[2])} +{re.escape(head[1])}$", listed, re.M):
+        failures.append(f"{name}: --recipe list does not say what its first line says")
+    if "lambda" not in named and "beta" not in named:
+        failures.append(f"{name}: does not name lambda, nor beta")
     # Planning is checked with a narrow network and a small batch: what they need grows with them, no rule depends on it.
     small = ["--width", "16", "--batch", "16", "--threads", "2"]
     for verb in (["train", "--print-config"], ["validate", *small]):
-        ended = subprocess.run([program, *verb, "--config", path], capture_output=True, text=True, check=False)
+        ended = run(*verb, "--config", path)
         if ended.returncode != 0:
             failures.append(f"{name}: {' '.join(verb)} ends with {ended.returncode}: {ended.stderr}")
         elif "--print-config" in verb:
             resolved = options(ended.stdout)
             failures += [f"{name}: {key} = {resolved.get(key)}, expected {value}"
                          for key, value in EXPECTED.get(name, {}).items() if resolved.get(key) != value]
+            if head and cost(resolved) != (int(head[3]), int(head[4])):
+                failures.append(f"{name}: its first line says {head[2]}, its options {cost(resolved)}")
+            if run("train", "--print-config", "--recipe", name).stdout != ended.stdout:
+                failures.append(f"{name}: --recipe sets other options than --config")
 print("\n".join(failures) or f"{len(found)} recipes are as they say")
 sys.exit(bool(failures))

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "catch.hpp"
@@ -374,8 +376,6 @@ TEST_CASE("the resolved configuration restores every option") {
                                  "32",
                                  "--attack-batch",
                                  "8",
-                                 "--selector",
-                                 "all",
                                  "--budget",
                                  "20.5",
                                  "--p-min",
@@ -458,6 +458,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "codec-clip",
                                              "aggregator",
                                              "mask",
+                                             "selector",
                                              "transport",
                                              "budget-unit",
                                              "freeze-t0",
@@ -509,7 +510,7 @@ TEST_CASE("the resolved configuration of eval restores every option") {
                                  "--limit",
                                  "7",
                                  "--attack",
-                                 "fgsm,pgd+none",
+                                 "fgsm,pgd+fgsm",
                                  "--attack-steps",
                                  "3",
                                  "--norm",
@@ -835,7 +836,7 @@ TEST_CASE("help VERB is VERB --help") {
     CHECK(parse(other).verb == Command::Verb::print);
     CHECK(parse(other).text == parse(help).text);
   }
-  CHECK(refusal({"help", "tarin"}) == "unknown verb 'tarin'; did you mean 'train'?");
+  CHECK(refusal({"help", "tarin"}) == "no verb or option is called 'tarin' or speaks of it; did you mean 'train'?");
   CHECK(refusal({"halp"}) == "unknown verb 'halp'; did you mean 'help'?");
 }
 
@@ -928,12 +929,11 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
   CHECK(file_refusal("batch = \"128\"\n") == "FILE:1: 'batch' must stand without quotes");
   CHECK(file_refusal("network = small_cnn\n") == "FILE:1: 'network' must stand in quotes");
   CHECK(file_refusal("lr = [0.1]\n") == "FILE:1: 'lr' takes one value, not a list");
-  CHECK(refusal({"--lr", "0.1", "--lr", "0.2"}) == "option '--lr' takes one value, not 2");
   CHECK(contains(refusal({"--lr"}), "--lr"));
   CHECK(contains(refusal({"train", "extra"}), "unexpected argument 'extra'"));
   CHECK(contains(refusal({"data", "convert", "in"}), "OUTPUT is required"));
   CHECK(contains(refusal({"data"}), "convert, synthetic, inspect"));
-  CHECK(contains(refusal({"eval"}), "--checkpoint"));
+  CHECK(contains(refusal({"eval"}), "dat_hpc eval RUN"));
   CHECK(contains(refusal({"--config", "/no/such/file"}), "'/no/such/file'"));
   CHECK(contains(refusal({"--config", "/"}), "cannot read the configuration file '/'"));
 }
@@ -1014,7 +1014,8 @@ TEST_CASE("options that do not fit together are refused") {
   for (const std::string selector : {"freezeout", "autofreeze"})
     CHECK(contains(refusal({"--mask", "per_worker", "--selector", selector}), "which draws no layers"));
   for (const std::string selector : {"all", "freezeout", "autofreeze"})
-    CHECK(contains(refusal({"--budget-unit", "bytes", "--selector", selector}), "selectors that have a budget"));
+    CHECK(contains(refusal({"--budget-unit", "bytes", "--selector", selector}),
+                   "--budget-unit works with --selector exp3, oracle or uniform, not with " + selector));
   for (const std::string unit : {"layers", "bytes", "seconds"})
     CHECK(parse({"--budget-unit", unit}).train.budget_unit == unit);
   CHECK(contains(refusal({"--budget-unit", "dollars"}), "seconds"));
@@ -1079,7 +1080,7 @@ TEST_CASE("options that do not fit together are refused") {
 }
 
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
-  const std::vector<std::vector<std::string>> verbs = {{},
+  const std::vector<std::vector<std::string>> named = {{},
                                                        {"train"},
                                                        {"eval"},
                                                        {"validate"},
@@ -1089,29 +1090,236 @@ TEST_CASE("the help of every verb names its options and defaults in at most 80 c
                                                        {"data", "inspect"},
                                                        {"export"},
                                                        {"import"},
-                                                       {"plot"}};
-  for (std::vector<std::string> arguments : verbs) {
-    arguments.push_back("--help");
-    const Command command = parse(arguments);
-    CHECK(command.verb == Command::Verb::print);
-    CHECK(command.text.size() > 200);
-    std::istringstream lines(command.text);
+                                                       {"plot"},
+                                                       {"slurm"},
+                                                       {"bench"},
+                                                       {"forecast"},
+                                                       {"doctor"}};
+  for (const std::string topic : {"", "all"})
+    for (std::vector<std::string> arguments : named) {
+      arguments.emplace_back("--help");
+      if (!topic.empty()) arguments.push_back(topic);
+      const Command command = parse(arguments);
+      CHECK(command.verb == Command::Verb::print);
+      CHECK(command.text.size() > 200);
+      std::istringstream lines(command.text);
+      for (std::string line; std::getline(lines, line);) {
+        INFO(line);
+        CHECK(line.size() <= 80);
+      }
+    }
+  for (const std::vector<std::string>& verb :
+       std::vector<std::vector<std::string>>{{}, {"train"}, {"validate"}, {"slurm"}}) {
+    std::vector<std::string> arguments = verb;
+    arguments.insert(arguments.end(), {"--help", "all"});
+    const std::string help = parse(arguments).text;
+    std::istringstream lines(parse({}).resolved_toml);
     for (std::string line; std::getline(lines, line);) {
-      INFO(line);
-      CHECK(line.size() <= 80);
+      if (line.empty() || line[0] == '#') continue;
+      const std::string option = "--" + line.substr(0, line.find(' '));
+      INFO(option);
+      CHECK(contains(help, option));
+    }
+    for (const char* part : {"[8/255]", "[preact_resnet18]", "[75,90,95]", "[auto]", "Data:", "JointSpar:", "Run:"}) {
+      CHECK(contains(help, part));
     }
   }
-  const std::string help = parse({"--help"}).text;
-  std::istringstream lines(parse({}).resolved_toml);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const std::string option = "--" + line.substr(0, line.find(' '));
-    INFO(option);
-    CHECK(contains(help, option));
+}
+
+namespace {
+
+std::int64_t lines_in(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+}  // namespace
+
+TEST_CASE("the first screen fits on a screen, and names every verb and the way to every option") {
+  const std::string first = parse({"--help"}).text;
+  CHECK(first == parse({"help"}).text);
+  CHECK(first == parse({"-h"}).text);
+  CHECK(lines_in(first) <= 45);
+  for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "plot",
+                           "bench", "doctor", "slurm", "forecast", "export", "import"})
+    CHECK(contains(first, "\n  " + std::string(verb) + " "));
+  for (const char* part : {"--help all", "--help WORD", "--recipe NAME", "Exit codes"}) CHECK(contains(first, part));
+  CHECK(parse({"--help", "all"}).text == parse({"train", "--help", "all"}).text);
+  CHECK(parse({"--help", "eval"}).text == parse({"eval", "--help"}).text);
+}
+
+TEST_CASE("the short help of train fits on two screens and says what a bare train is") {
+  const std::string help = parse({"train", "--help"}).text;
+  CHECK(lines_in(help) <= 80);
+  CHECK(contains(help, "LAMB with JointSpar"));
+  CHECK(contains(help, "--recipe madry"));
+  CHECK(contains(help, "dat_hpc train --help all shows every one"));
+  CHECK(!contains(help, "--bandit-rate"));
+  CHECK(parse({"--lr", "0.3", "--help"}).text == help);
+}
+
+TEST_CASE("--help WORD shows the options in which the word occurs, of any verb") {
+  const std::string milestones = parse({"train", "--help", "milestone"}).text;
+  CHECK(contains(milestones, "--milestones"));
+  CHECK(contains(milestones, "--lr-decay"));  // whose description speaks of them
+  CHECK(!contains(milestones, "--momentum"));
+  CHECK(parse({"train", "--help", "--MILESTONE"}).text == milestones);
+  CHECK(parse({"train", "--help=milestone"}).text == milestones);
+  CHECK(contains(parse({"train", "--help", "jointspar"}).text, "--bandit-loss"));  // by the group
+  CHECK(contains(parse({"train", "--help", "trades"}).text, "--loss"));            // by the values
+}
+
+TEST_CASE("a word that the help does not know is refused with the nearest option") {
+  CHECK(contains(refusal({"train", "--help", "milestnes"}), "did you mean '--milestones'?"));
+  CHECK(contains(refusal({"bench", "--help", "budget"}), "no option of 'dat_hpc bench' has 'budget'"));
+  // Without a verb, those of train, and who else has any.
+  const std::string all = parse({"--help", "jitter"}).text;
+  CHECK(contains(all, "Also: dat_hpc forecast --help jitter"));
+  CHECK(contains(parse({"help", "milestones"}).text, "--milestones"));
+  CHECK(contains(refusal({"--help", "milestnes"}), "did you mean '--milestones'?"));
+  CHECK(contains(refusal({"--help", "xyzzy"}), "'dat_hpc train --help all' shows every option"));
+}
+
+TEST_CASE("recipes are options between the defaults and the file") {
+  const TrainOptions madry = parse({"--recipe", "madry"}).train;
+  CHECK(madry.optimizer == "sgd");
+  CHECK(madry.selector == "all");
+  CHECK(madry.weight_decay == 2e-4);
+  CHECK(madry.max_steps == 80000);
+  const File file("lr = 0.3\nselector = \"uniform\"\n");
+  const TrainOptions all = parse({"--recipe", "madry", "--config", file.path, "--selector", "oracle"}).train;
+  CHECK(all.lr == 0.3);             // the file over the recipe
+  CHECK(all.selector == "oracle");  // the command line over both
+  CHECK(all.weight_decay == 2e-4);
+  CHECK(parse_file(parse({"--recipe", "trades"}).resolved_toml).train == parse({"--recipe", "trades"}).train);
+  CHECK(parse({"validate", "--recipe", "fast"}).train.lr == 0.2);
+  CHECK(parse({"slurm", "--recipe", "fast", "--lr", "0.1"}).slurm.train ==
+        std::vector<std::string>{"--recipe", "fast", "--lr", "0.1"});
+  CHECK(refusal({"--recipe", "madri"}) == "there is no recipe 'madri'; did you mean 'madry'?");
+  CHECK(contains(refusal({"--recipe", "jobs/madry.toml"}),
+                 "--config takes a file, --recipe a name; did you mean 'madry'?"));
+  CHECK(contains(refusal({"--recipe", "resnet"}), "--recipe list names all"));
+  CHECK(contains(refusal({"--config", "madry"}), "did you mean --recipe madry?"));
+  const Command list = parse({"--recipe", "list"});
+  CHECK(list.verb == Command::Verb::print);
+  CHECK(contains(list.text, "\nmadry "));
+  CHECK(contains(list.text, "11 passes x 205 epochs"));
+  CHECK(contains(list.text, "Madry et al., ICLR 2018"));
+}
+
+TEST_CASE("a selector over a recipe of another one drops its options; together they are refused") {
+  const TrainOptions all = parse({"--recipe", "tudelft_jointspar", "--selector", "all"}).train;
+  CHECK(all.p_min == TrainOptions{}.p_min);
+  CHECK(all.resample == TrainOptions{}.resample);
+  CHECK(parse_file(parse({"--recipe", "tudelft_jointspar", "--selector", "all"}).resolved_toml).train == all);
+  for (const std::vector<std::string>& option : std::vector<std::vector<std::string>>{{"--budget", "9"},
+                                                                                      {"--p-min", "0.3"},
+                                                                                      {"--bandit-loss", "paper"},
+                                                                                      {"--bandit-rate", "0.3"},
+                                                                                      {"--resample", "epoch"},
+                                                                                      {"--budget-unit", "bytes"}}) {
+    const std::string message = refusal({"--selector", "all", option[0], option[1]});
+    CHECK(contains(message, option[0] + " works with --selector "));
+    CHECK(contains(message, "not with all; leave it off"));
+    CHECK_NOTHROW(parse({option[0], option[1]}));
   }
-  for (const char* part : {"[8/255]", "[preact_resnet18]", "[75,90,95]", "[auto]", "Data:", "JointSpar:", "Run:"}) {
-    CHECK(contains(help, part));
+  CHECK(contains(refusal({"--selector", "uniform", "--bandit-loss", "paper"}), "not with uniform"));
+  CHECK(contains(refusal({"--recipe", "madry", "--budget", "9"}), "not with all"));
+  CHECK(contains(file_refusal("selector = \"all\"\nbudget = 9\n"), "not with all"));
+  // What an earlier version has written is read.
+  CHECK(parse_train_options("selector = \"all\"\nbudget = 9\neval = [\"none\"]\n", "text").budget == 9);
+}
+
+TEST_CASE("an option that is given twice counts the last time, with a warning; lists go on") {
+  const Command command = parse({"--lr", "0.1", "--batch", "7", "--lr", "0.2"});
+  CHECK(command.train.lr == 0.2);
+  REQUIRE(command.warnings.size() == 1);
+  CHECK(command.warnings[0] == "option '--lr' is given twice; the last one counts, '0.2'");
+  CHECK(parse({"--lr", "0.1"}).warnings.empty());
+  CHECK(parse({"--augment", "--no-augment"}).train.augment == false);
+  const Command lists = parse(
+      {"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1", "--milestones", "2"});
+  CHECK(lists.train.data == std::vector<std::string>{"a", "b"});
+  CHECK(lists.train.eval == std::vector<std::string>{"pgd10", "pgd20"});
+  CHECK(lists.train.milestones == std::vector<int>{1, 2});
+  CHECK(lists.warnings.empty());
+  CHECK(parse({"slurm", "--lr", "0.1", "--lr", "0.2"}).slurm.train == std::vector<std::string>{"--lr", "0.2"});
+}
+
+TEST_CASE("attacks are suggested as they must be written, and one that attacks nothing is refused") {
+  CHECK(contains(refusal({"--attack", "PGD"}), "did you mean 'pgd'?"));
+  CHECK(contains(refusal({"--network", "ResNet-18"}), "did you mean 'resnet18'?"));
+  for (const std::string word : {"pgd-20", "pgd20", "PGD20", "pgd_20"})
+    CHECK(contains(refusal({"--attack", word}), "did you mean '--attack pgd --attack-steps 20'?"));
+  for (const std::string word : {"pgd-20", "PGD20", "PGD-20", "pgd_20"}) {
+    CHECK(refusal({"--eval", word}) == "--eval has no attack '" + word + "'; did you mean 'pgd20'?");
+    CHECK(refusal({"eval", "a", "--eval", word}) == "--eval has no attack '" + word + "'; did you mean 'pgd20'?");
   }
+  CHECK(contains(refusal({"--eval", "pdg10"}), "; did you mean 'pgd10'?"));
+  CHECK(contains(refusal({"eval", "a", "--eval", "AA-Quick"}), "did you mean 'aa-quick'?"));
+  for (const std::string word : {"autoattack", "AutoAttack", "aa", "auto-attack"}) {
+    const std::string here = refusal({"eval", "a", "--eval", word}), there = refusal({"--eval", word});
+    for (const char* sequence : {"aa-standard", "aa-plus", "aa-rand", "aa-quick"}) CHECK(contains(here, sequence));
+    CHECK(contains(there, "dat_hpc eval RUN --eval aa-standard"));
+    CHECK(contains(there, "pgd20"));
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--eval", "none"},
+                                                {"eval", "a", "--eval", "none"},
+                                                {"--eval", "pgd10,none"},
+                                                {"slurm", "--eval", "none"}})
+    CHECK(
+        contains(refusal(words), "--eval none would attack nothing; the accuracy on clean images is told in any case"));
+}
+
+TEST_CASE("eval takes a run as its first word, or wherever no list can have meant it") {
+  CHECK(parse({"eval", "runs/a"}).eval.checkpoint == "runs/a");
+  CHECK(parse({"eval", "runs/a", "--data", "b.h5"}).eval.checkpoint == "runs/a");
+  CHECK(parse({"eval", "--split", "train", "runs/a"}).eval.checkpoint == "runs/a");
+  const EvalOptions behind = parse({"eval", "--eval", "pgd20", "runs/a"}).eval;
+  CHECK(behind.checkpoint == "runs/a");
+  CHECK(behind.eval == std::vector<std::string>{"pgd20"});
+  const EvalOptions data = parse({"eval", "--data", "b.h5", "/"}).eval;  // a folder
+  CHECK(data.checkpoint == "/");
+  CHECK(data.data == std::vector<std::string>{"b.h5"});
+  CHECK(contains(refusal({"eval", "--data", "a.h5", "b.h5"}), "give it in front of --data"));
+  CHECK(parse_file("checkpoint = \"runs/a\"\n", {"eval"}).eval.checkpoint == "runs/a");
+  CHECK(parse({"eval", "runs/a", "--checkpoint", "runs/b"}).warnings.size() == 1);
+}
+
+TEST_CASE("a GPU may be called so") {
+  CHECK(parse({"--device", "gpu"}).train.device == "cuda");
+  CHECK(parse({"eval", "a", "--device", "gpu"}).eval.device == "cuda");
+  CHECK(parse_file("device = \"gpu\"\n").train.device == "cuda");
+  CHECK(contains(refusal({"--device", "GPU"}), "did you mean 'cuda'?"));
+}
+
+TEST_CASE("a time that Slurm would not read is refused with the right spelling") {
+  for (const auto& [typed, right] : {std::pair{"24h", "24:00:00"},
+                                     {"90m", "01:30:00"},
+                                     {"2d", "2-00:00:00"},
+                                     {"1d12h", "1-12:00:00"},
+                                     {"1.5 hours", "01:30:00"},
+                                     {"45min", "00:45:00"}})
+    CHECK(refusal({"slurm", "--time", typed}) ==
+          std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
+  for (const char* typed : {"soon", "24 o'clock", "h", "1e300h"})
+    CHECK(contains(refusal({"slurm", "--time", typed}), "write [DAYS-]HOURS:MINUTES:SECONDS"));
+  CHECK(parse({"slurm", "--time", "1-00:00:00"}).slurm.time == "1-00:00:00");
+}
+
+TEST_CASE("what differs from the defaults is told as it is resolved") {
+  CHECK(differences_from_defaults(parse({}).train).empty());
+  CHECK(differences_from_defaults(parse({"--data", "a.h5"}).train) ==
+        std::vector<std::string>{"data = [\"a.h5\"] (default [])"});
+  CHECK(differences_from_defaults(parse({"--lr", "0.1", "--data", "a.h5"}).train).at(1) == "lr = 0.1 (default 0.01)");
+  const auto fgsm = differences_from_defaults(parse({"--attack", "fgsm"}).train);
+  CHECK(fgsm == std::vector<std::string>{"attack = \"fgsm\" (default \"pgd\")",
+                                         "alpha = \"10/255\" (default \"2/255\")",
+                                         "attack-bn = \"train\" (default \"eval\")", "lambda = 0 (default 1)"});
+}
+
+TEST_CASE("what was given is known by name, whoever gave it") {
+  CHECK(parse({"--lr", "0.1"}).given == std::set<std::string>{"lr"});
+  CHECK(parse_file("width = 16\n", {"--lr", "0.1"}).given == std::set<std::string>{"lr", "width"});
+  CHECK(parse({"--recipe", "madry"}).given.contains("network"));
+  CHECK(parse({}).given.empty());
 }
 
 TEST_CASE("provenance is one JSON object that names build, libraries, hosts and the command line") {

@@ -18,6 +18,9 @@ struct AttackSequence {
   std::vector<Member> members;
 };
 
+/// The sequences that have names of their own: those that begin with "aa-".
+[[nodiscard]] std::vector<std::string> sequence_names();
+
 /// Whether a word of --eval is a sequence: its name begins with "aa-", or there is a '+' in it.
 [[nodiscard]] bool names_sequence(const std::string& word);
 

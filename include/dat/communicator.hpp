@@ -221,4 +221,8 @@ class Communicator {
 /// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.
 [[nodiscard]] int rank_from_environment();
 
+/// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
+/// started this process: it has set one of the variables that MPI starts from.
+[[nodiscard]] bool launched();
+
 }  // namespace dat

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -304,14 +305,23 @@ struct Command {
   ForecastOptions forecast{};
   ExportOptions exported{};
   ImportOptions imported{};
-  std::string resolved_toml{};  ///< train, validate, eval: every option, `key = value` a line, readable with --config
-  std::string text{};           ///< print: help or configuration, to be printed instead of running
+  std::string resolved_toml{};    ///< train, validate, eval: every option, `key = value` a line, readable with --config
+  std::string text{};             ///< print: help or configuration, to be printed instead of running
+  std::set<std::string> given{};  ///< options that the command line, a file or a recipe has set, by name
+  std::vector<std::string> warnings{};  ///< about the command line
 };
 
-/// Reads the command line and the file that --config names; the command line wins. Calls neither MPI nor a device.
+/// Reads the command line, the file that --config names and the recipe that --recipe names; what comes first here wins.
+/// Calls neither MPI nor a device.
 /// Error(usage): unknown or misspelt option or key, wrong type, value out of range, options that do not fit together;
 /// the message names the option, or the file and the line.
 [[nodiscard]] Command parse_command_line(int argc, const char* const* argv);
+
+/// "lr = 0.1 (default 0.01)": the options of a parsed command that differ from those of `train` without any.
+[[nodiscard]] std::vector<std::string> differences_from_defaults(const TrainOptions& options);
+
+/// Options that say more of other selectors than this one, which does not look at them.
+[[nodiscard]] std::set<std::string> options_of_other_selectors(const std::string& selector);
 
 /// Every option, `key = value` a line, readable with --config.
 [[nodiscard]] std::string toml_of(const TrainOptions& options);

@@ -29,6 +29,12 @@ namespace {
 
 }  // namespace
 
+std::vector<std::string> sequence_names() {
+  std::vector<std::string> names;
+  for (const AttackSequence& sequence : known_sequences()) names.push_back(sequence.name);
+  return names;
+}
+
 bool names_sequence(const std::string& word) { return word.starts_with("aa-") || word.find('+') != std::string::npos; }
 
 AttackSequence read_attack_sequence(const std::string& word, int steps, int restarts) {

@@ -66,17 +66,6 @@ void check_length(const Turn& turn, const MPI_Status& about, int expected) {
           " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
 }
 
-/// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
-/// set one of the variables that MPI starts from. Without a launcher one too many does no harm: MPI is started.
-[[nodiscard]] bool launched() {
-  for (const char* name :
-       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_ID",
-        "MPI_LOCALRANKID", "MV2_COMM_WORLD_SIZE", "MVP_COMM_WORLD_SIZE", "MPT_MPI_RANK", "SLURM_STEP_ID",
-        "SLURM_STEPID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"})
-    if (std::getenv(name) != nullptr) return true;
-  return false;
-}
-
 /// Of all ranks of the run.
 [[noreturn]] void end_all(int exit_code) {
   const FlightRecorder::Waiting waiting(FlightRecorder::of_process().begin(Call::abort, 0, 0, 0));
@@ -516,6 +505,16 @@ std::string host_name() {
   char name[256] = "unknown";
   gethostname(name, sizeof name - 1);
   return name;
+}
+
+bool launched() {
+  // Without a launcher one too many does no harm: MPI is started.
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_ID",
+        "MPI_LOCALRANKID", "MV2_COMM_WORLD_SIZE", "MVP_COMM_WORLD_SIZE", "MPT_MPI_RANK", "SLURM_STEP_ID",
+        "SLURM_STEPID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
 }
 
 int rank_from_environment() {

@@ -1,7 +1,9 @@
 #include "train/beginning.hpp"
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -9,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "exchange/source.hpp"
 #include "replica/model_state.hpp"
 
 namespace dat {
@@ -62,6 +65,7 @@ const std::set<std::string> kEvaluation = {"eval",       "eval-norm",     "eval-
   std::set<std::string> all = kFree;
   if (options.holdout > 0)
     for (const std::string& name : kEvaluation) all.erase(name);
+  all.merge(options_of_other_selectors(options.selector));
   return all;
 }
 
@@ -110,25 +114,87 @@ void compare_ends(const TrainOptions& options, const std::string& earlier, const
   }
 }
 
+/// What a network computes with its weights.
+const std::array<const char*, 4> kFunction = {"network", "width", "activation", "normalize"};
+
+[[nodiscard]] std::string plain(const std::string& value) {
+  return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
+}
+
 /// A network of the same parameters may compute something else: with another activation, or of images that are
-/// normalized in another way. A checkpoint that does not say is believed.
-void require_same_function(const Checkpoint& beginning, const std::string& config) {
-  const auto toml = beginning.texts.find("config_toml");
-  if (toml == beginning.texts.end()) return;
-  const auto plain = [](const std::string& value) {
-    return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
-  };
-  const auto there = lines_of(toml->second), here = lines_of(config);
-  for (const std::string key : {"activation", "normalize"}) {
+/// normalized in another way. A file that does not say is believed. there, config: options as text.
+void require_same_function(const std::string& there_said, const std::string& config) {
+  const auto there = lines_of(there_said), here = lines_of(config);
+  for (const char* key : kFunction) {
     const auto found = there.find(key);
     if (found == there.end()) continue;
     const std::string earlier = plain(found->second), now = plain(here.at(key));
     require(earlier == now, ExitCode::usage, "the network there was trained with --", key, " ", earlier,
-            ", this run has --", key, " ", now, "; give --", key, " ", earlier);
+            ", this run has --", key, " ", now, "; give --", key, " ", earlier, " or leave it off");
   }
 }
 
+/// "--initialize PATH: what is wrong with it".
+[[nodiscard]] Error about_weights(const std::string& path, const Error& error) {
+  const std::string what = error.what();
+  return {error.code(), "--initialize " + (what.starts_with(path + ": ") ? "" : path + ": ") + what};
+}
+
+/// Puts the weights of --initialize into the network.
+void begin_with_weights(const TrainOptions& options, const std::string& config,
+                        const std::function<void(const std::string&)>& warn, Model& model) {
+  const std::string& path = options.initialize;
+  std::error_code unreadable;
+  const bool folder = fs::is_directory(path, unreadable);
+  if (folder || is_hdf5(path)) {
+    const Checkpoint weights = folder ? find_checkpoint(path, warn) : read_weights(path);
+    const auto said = weights.texts.find("config_toml");
+    if (said != weights.texts.end()) require_same_function(said->second, config);
+    return load_network(weights, model);
+  }
+  Source source = read_source(path, warn);
+  require_same_function(source.config, config);
+  const std::string network = options.network + " of width " + std::to_string(options.width);
+  const StateDict state = fitted(model.graph, std::move(source.state), {.file = path, .network = network});
+  check_values(state, path);
+  load_network(checkpoint_of(state), model);
+}
+
 }  // namespace
+
+void take_network(Command& command) {
+  TrainOptions& o = command.train;
+  if (o.initialize.empty()) return;
+  // A run that goes on has written down what it took, and need not find the file again.
+  const std::string own = o.out.empty() ? "" : text_of(o.out + "/config.resolved.toml");
+  const auto begun_with = lines_of(own), here = lines_of(command.resolved_toml);
+  const auto before = begun_with.find("initialize");
+  const bool goes_on = before != begun_with.end() && before->second == here.at("initialize");
+  std::string config = own;
+  TrainOptions there;
+  try {
+    if (!goes_on) config = config_of_source(o.initialize);
+    there = parse_train_options(config, goes_on ? o.out : o.initialize);
+  } catch (const Error& error) {
+    throw about_weights(o.initialize, error);
+  }
+  const auto said = lines_of(config);
+  const auto takes = [&](const char* key) { return said.contains(key) && !command.given.contains(key); };
+  if (takes("network")) {
+    o.network = there.network;
+    if (!said.contains("width") && !command.given.contains("width")) o.width = default_width(o.network);
+  }
+  if (takes("width")) o.width = there.width;
+  if (takes("activation")) o.activation = there.activation;
+  if (takes("normalize")) o.normalize = there.normalize;
+  command.resolved_toml = toml_of(o);
+  if (goes_on) return;
+  try {
+    require_same_function(config, command.resolved_toml);
+  } catch (const Error& error) {
+    throw about_weights(o.initialize, error);
+  }
+}
 
 Beginning begin(const TrainOptions& options, const std::string& config, const std::string& folder, Trainer& trainer) {
   Beginning result;
@@ -167,13 +233,9 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   if (!checkpoint) {
     if (options.initialize.empty()) return result;
     try {
-      const Checkpoint weights = fs::is_directory(options.initialize, unreadable)
-                                     ? find_checkpoint(options.initialize, warn)
-                                     : read_weights(options.initialize);
-      require_same_function(weights, config);
-      load_network(weights, trainer.replica().model());
+      begin_with_weights(options, config, warn, trainer.replica().model());
     } catch (const Error& error) {
-      throw Error(error.code(), "--initialize " + options.initialize + ": " + error.what());
+      throw about_weights(options.initialize, error);
     }
     result.what = ", beginning with the weights of " + options.initialize;
     return result;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "dat/config.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -20,6 +21,12 @@ struct Beginning {
   std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
 };
+
+/// Where a run begins with given weights (`initialize`): its network, width, activation and normalization become those
+/// that the file says it was trained with, where neither the command line nor a file or recipe has set them. On every
+/// rank; reads the file, or, for a run that goes on, what it wrote down when it began. Error(usage): one of them was
+/// set to something else. Error(checkpoint): the file cannot be read.
+void take_network(Command& command);
 
 /// Finds the run's beginning and puts it into the trainer. On rank 0 alone, which holds the folder's RunLock; writes
 /// nothing. `config`: the resolved options as text. Error(usage): the folder holds a run that these options do not

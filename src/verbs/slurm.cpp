@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "dat/provenance.hpp"
+#include "train/beginning.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm_common.hpp"
@@ -94,7 +95,11 @@ struct Memory {
   return {images + buffers + process, text.str()};
 }
 
-[[nodiscard]] std::string script(const Command& command) {
+[[nodiscard]] std::string script(Command command) {
+  try {
+    take_network(command);
+  } catch (const Error&) {  // the file may come to be before the job begins
+  }
   const SlurmOptions& job = command.slurm;
   const bool gpu = job.gpus_per_node > 0;
   const int ranks = job.nodes * job.ranks_per_node;

@@ -562,7 +562,12 @@ int Run::go() {
 
 int run_training(const Command& command, int argc, char** argv) {
   catch_signals();  // before MPI starts: a job that has just begun may be told to make room already, and end with 75
-  return with_ranks([&](Communicator& world) { return Run(world, command, argc, argv).go(); });
+  Command own = command;
+  try {
+    take_network(own);
+  } catch (const Error&) {  // rank 0 says so when it reads the weights, if it must
+  }
+  return with_ranks([&](Communicator& world) { return Run(world, own, argc, argv).go(); });
 }
 
 }  // namespace dat

@@ -6,7 +6,9 @@
 #include <map>
 #include <sstream>
 
+#include "options/hints.hpp"
 #include "train/advice.hpp"
+#include "train/beginning.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
@@ -71,7 +73,16 @@ namespace {
   return text.str();
 }
 
-[[nodiscard]] std::string text_of(const Command& command) {
+/// What the run would do otherwise than one without any option.
+[[nodiscard]] std::string differences_text(const TrainOptions& options) {
+  const std::vector<std::string> all = differences_from_defaults(options);
+  std::string text = all.empty() ? "options          the defaults\n" : "options that differ from the defaults:\n";
+  for (const std::string& line : all) text += wrapped(line, 6, "  ");
+  return text;
+}
+
+[[nodiscard]] std::string text_of(Command command) {
+  take_network(command);
   const TrainOptions& options = command.train;
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
@@ -138,7 +149,7 @@ namespace {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
-  text << costs_text(trainer, options, ranks);
+  text << costs_text(trainer, options, ranks) << differences_text(options);
   for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
     text << "warning          " << line << "\n";
   return text.str();

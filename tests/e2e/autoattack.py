@@ -18,7 +18,7 @@ SEQUENCE = os.environ.get("DAT_SEQUENCE", "pgd3+fgsm+pgd60")
 COSTLY = SEQUENCE.startswith("aa-")
 IMAGES = 200
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--warmup-epochs", 1,
-         "--epochs", 3, "--lr", 0.05, "--attack-steps", 2, "--eval-every", 0, "--eval", "none"]
+         "--epochs", 3, "--lr", 0.05, "--attack-steps", 2, "--eval-every", 0, "--eval", "fgsm"]
 EPS = 6 / 255
 KILLS = 10
 

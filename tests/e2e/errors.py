@@ -118,7 +118,7 @@ class Refused(common.TestCase):
         with open("run/SUMMARY.txt") as file:
             self.assertRegex(file.read().splitlines()[-1], "^Final: .* VALID$")
         # What is only printed, and cannot be, is an error.
-        for arguments in ["eval", "--checkpoint", "run", "--eval", "none"], ["doctor"]:
+        for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"]:
             with open("/dev/full", "w") as full:
                 ended = subprocess.run([*program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
             self.assertEqual(ended.returncode, 9, ended.stderr)

@@ -6,6 +6,7 @@ this test, too, which needs neither."""
 import importlib.util
 import json
 import os
+import pathlib
 import re
 import shlex
 import struct
@@ -438,18 +439,52 @@ class Import(Case):
         # What is written can be read: a radius that --norm l2 refuses is refused here.
         self.refuse(2, "would hardly perturb an image", "import", "out.safetensors", "--norm", "l2", "--eps", "8/255", "--out", "no.h5")
 
-    def test_initialize_repeats_what_the_checkpoint_says(self):
+    def test_initialize_takes_the_network_from_the_file(self):
         checkpoint = self.trained("wrn16_4")  # with silu and the normalization of cifar10
-        plain = ["--network", "wrn16_4", "--width", 16]
-        for name, other, value in ("activation", ["--normalize", "cifar10"], "silu"), ("normalize", ["--activation", "silu"], "cifar10"):
-            default = {"activation": "relu", "normalize": "none"}[name]
-            self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {default}; give --{name} {value}", "train",
-                        "--out", "no", *TRAIN, *plain, *other, "--initialize", checkpoint)
+        said = {"network": '"wrn16_4"', "width": "16", "activation": '"silu"', "normalize": '"cifar10"'}
+        step = ["--max-steps", 1, "--optimizer", "sgd", "--lr", "1e-12"]
+
+        def resolved(run):
+            with open(f"{run}/config.resolved.toml") as file:
+                return dict(line.rstrip("\n").split(" = ", 1) for line in file if " = " in line)
+        self.run_well("export", checkpoint, "--out", "out.safetensors")
+        for run, source in ("of_file", checkpoint), ("of_run", str(pathlib.Path(checkpoint).parents[1])), ("of_tensors", "out.safetensors"):
+            self.train(run, *TRAIN, *step, "--initialize", source)
+            self.assertEqual({key: resolved(run)[key] for key in said}, said)
+            for name, values in arrays_of(common.checkpoints(run)[-1]).items():
+                if ".running_" not in name:
+                    np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
+        # The same command goes on, whatever has become of the file.
+        os.remove("out.safetensors")
+        again = ["train", *TRAIN, *step, "--out", "of_tensors", "--initialize", "out.safetensors"]
+        self.assertIn("is finished", common.run(*again).text)
+        # What is given counts, and must be what the file says.
+        for name, value, other in ("activation", "silu", "relu"), ("normalize", "cifar10", "none"), ("network", "wrn16_4", "small_cnn"), ("width", "16", "32"):
+            for ranks in 0, 2:
+                self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {other}; give --{name} {value} or leave it off",
+                            "train", "--out", "no", *TRAIN, f"--{name}", other, "--initialize", checkpoint, ranks=ranks)
         # A file of weights alone does not say.
         with h5py.File("weights.h5", "w") as file:
             for name, values in arrays_of(checkpoint).items():
                 file[name] = values
-        self.train("tuned", *TRAIN, *plain, "--initialize", "weights.h5")
+        self.train("tuned", *TRAIN, "--network", "wrn16_4", "--width", 16, "--initialize", "weights.h5")
+
+    def test_initialize_takes_a_stranger_s_safetensors(self):
+        checkpoint = self.trained("small_cnn")
+        write_safetensors("theirs.safetensors", {"module." + name: values for name, values in arrays_of(checkpoint).items()})
+        start = [*TRAIN, *options_of("small_cnn"), "--optimizer", "sgd", "--lr", "1e-12", "--initialize", "theirs.safetensors"]
+        for ranks in 0, 2:
+            self.train(f"tuned{ranks}", *start, ranks=ranks)
+            for name, values in arrays_of(common.checkpoints(f"tuned{ranks}")[-1]).items():
+                if ".running_" not in name:
+                    np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
+        self.refuse(4, "--initialize theirs.safetensors: does not fit resnet18 of width 16", "train", *TRAIN, "--network", "resnet18",
+                    "--width", 16, "--initialize", "theirs.safetensors", "--out", "no")
+        nan = arrays_of(checkpoint)
+        nan[next(iter(nan))].flat[0] = np.nan
+        write_safetensors("nan.safetensors", nan)
+        self.refuse(4, "has values that are not finite", "train", *TRAIN, *options_of("small_cnn"), "--initialize", "nan.safetensors",
+                    "--out", "no")
 
     def test_a_header_of_any_length_is_no_pickle(self):
         checkpoint = self.trained("small_cnn")

@@ -1,0 +1,69 @@
+#include "options/recipes.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "dat/error.hpp"
+#include "options/hints.hpp"
+
+namespace dat {
+
+namespace {
+
+Recipe recipe_of(const RecipeFile& file) {
+  Recipe recipe{.name = file.name, .about = {}, .cost = {}, .text = file.text};
+  const std::string first = recipe.text.substr(0, recipe.text.find('\n'));
+  const std::string begin = "# " + recipe.name + ": ", middle = ". Cost: ";
+  const std::size_t cost = first.find(middle);
+  if (!first.starts_with(begin) || cost == std::string::npos) return recipe;  // tests/recipes.py refuses that
+  recipe.about = first.substr(begin.size(), cost - begin.size());
+  recipe.cost = first.substr(cost + middle.size());
+  if (recipe.cost.ends_with('.')) recipe.cost.pop_back();
+  return recipe;
+}
+
+}  // namespace
+
+const std::vector<Recipe>& recipes() {
+  static const std::vector<Recipe> all = [] {
+    std::vector<Recipe> made;
+    for (const RecipeFile& file : recipe_files()) made.push_back(recipe_of(file));
+    std::sort(made.begin(), made.end(), [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
+    return made;
+  }();
+  return all;
+}
+
+const Recipe& recipe_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) return recipe;
+    names.push_back(recipe.name);
+  }
+  std::string plain = name.substr(name.rfind('/') + 1);
+  if (plain.ends_with(".toml")) plain.resize(plain.size() - 5);
+  const std::string guess = hint(plain, names);
+  fail(ExitCode::usage, "there is no recipe '", name, "'",
+       plain == name   ? ""
+       : guess.empty() ? "; --config takes a file"
+                       : "; --config takes a file, --recipe a name",
+       guess.empty() ? "; --recipe list names all" : guess);
+}
+
+std::string recipe_list() {
+  std::size_t name = 0, cost = 0;
+  for (const Recipe& recipe : recipes()) {
+    name = std::max(name, recipe.name.size());
+    cost = std::max(cost, recipe.cost.size());
+  }
+  std::ostringstream text;
+  for (const Recipe& recipe : recipes())
+    text << std::left << std::setw(static_cast<int>(name) + 2) << recipe.name << std::setw(static_cast<int>(cost) + 2)
+         << recipe.cost << recipe.about << "\n";
+  text << "\nPasses are forward and back through the network, for each image and epoch, those of the attack included.\n"
+          "dat_hpc validate --recipe NAME prints what a recipe sets and needs.\n";
+  return text.str();
+}
+
+}  // namespace dat
