@@ -9,6 +9,7 @@
 #include "options/first_screen.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
+#include "waiting.hpp"
 
 namespace {
 
@@ -50,6 +51,7 @@ int run(const dat::Command& command, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  dat::wait_briefly(argv);
   using dat::ExitCode;
   const auto complain = [](const std::string& message, ExitCode code) {
     if (dat::rank_from_environment() == 0) std::cerr << "dat_hpc: error: " + message + "\n";

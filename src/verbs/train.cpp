@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "dat/run_lock.hpp"
 #include "train/advice.hpp"
 #include "train/beginning.hpp"
+#include "train/core_wait.hpp"
 #include "train/role.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
@@ -100,6 +102,8 @@ class Run {
   void check();
   /// Records what has been put right.
   void tell_corruptions();
+  /// Warns, once, where threads of a rank wait for cores that others use. **Collective.**
+  void compare_load();
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint.
   [[nodiscard]] bool step();
   /// Makes and records it, unless it ends the run: then finish() records it. Keeps the weights that are best under the
@@ -163,6 +167,9 @@ class Run {
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
   bool stopping_ = false;                    ///< somebody wants the run to stop, soon
   std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
+  CoreWait cores_;
+  std::int64_t steps_here_ = 0;  ///< of this process
+  bool crowded_ = false;         ///< the warning has been given
 };
 
 void Run::plan() {
@@ -450,6 +457,26 @@ std::optional<Checkpoint> Run::to_go_back_to(std::int64_t last_good, bool best) 
   return state ? std::move(state) : checkpoints_->newest(warn);  // no step behind it has been good: there is no other one
 }
 
+void Run::compare_load() {
+  constexpr std::int64_t kFirst = 10;  // those before are of planning and of a machine that wakes up
+  constexpr double kMuch = 0.2;
+  ++steps_here_;
+  if (steps_here_ == 2) cores_.begin();
+  // Now and then: 10, 20, 40 ... steps.
+  if (crowded_ || steps_here_ % kFirst != 0 || std::popcount(static_cast<std::uint64_t>(steps_here_ / kFirst)) != 1)
+    return;
+  const std::vector<double> shares = world_.gather(std::vector<double>{cores_.share()});
+  const auto most = std::max_element(shares.begin(), shares.end());
+  crowded_ = world_.root() && *most > kMuch;
+  world_.broadcast(&crowded_, sizeof crowded_);
+  if (!crowded_ || !world_.root()) return;
+  const auto rank = most - shares.begin();
+  report_->warning("the threads of rank " + std::to_string(rank) + " on " + hosts_[static_cast<std::size_t>(rank)] +
+                   " wait for a core " + std::to_string(std::lround(100 * *most)) +
+                   " % of their time: more is running there than it has cores for, which slows all ranks; give the "
+                   "run cores of its own, or fewer --threads");
+}
+
 bool Run::step() {
   const StepRecord* record = nullptr;
   try {
@@ -464,6 +491,7 @@ bool Run::step() {
     if (!trainer_->skipped().empty()) report_->setback({record->step, "skipped", trainer_->skipped()});
   }
   tell_corruptions();
+  compare_load();
   for (const StragglerRule::Change& change : trainer_->compare_speed())
     if (world_.root())
       report_->straggler({record->step, change.rank, change.slow, change.ratio},
