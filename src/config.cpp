@@ -1110,7 +1110,7 @@ const char* const kVerbs =
     "  train             train a network; the default\n"
     "  eval              clean and robust accuracy of a checkpoint\n"
     "  validate          check options and data, print sizes and memory; no training\n"
-    "  data convert      binary image records, arrays of NumPy, HDF5 -> a data file\n"
+    "  data convert      CIFAR, MNIST, arrays of NumPy, HDF5 -> a data file\n"
     "  data synthetic    write a synthetic data file\n"
     "  data inspect      describe data files\n"
     "  plot              draw the results of runs\n"
@@ -1164,19 +1164,23 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
   if (verb == "convert") {
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
-    Options options("data convert", "Makes a data file from binary records, arrays of NumPy, or other HDF5 files.");
+    Options options("data convert",
+                    "Makes a data file from sets as they are published, arrays of NumPy, or other HDF5 files.");
     options.add(
         "SOURCE", o.source,
-        "a folder with data_batch_*.bin and test_batch.bin; a .pickle, .npz or .npy file of images; an HDF5 file "
-        "in chunks or compressed");
+        "a folder of CIFAR-10, CIFAR-100 (binary or Python version) or MNIST; a .pickle, .npz or .npy file of images; "
+        "an HDF5 file in chunks or compressed");
     options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
     options.add("--labels", o.labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
                 kPath);
+    options.add("--val", o.val, "validation images (MedMNIST): left out, with the training images, or as test images",
+                one_of({"leave", "train", "test"}));
     options.add("--size", o.size, "height and width of records' images in pixels; auto: 32",
                 {.low = 4, .high = 4096, .automatic = 0});
     options.add("--label-bytes", o.label_bytes, "bytes before the pixels; the last one is the label",
                 {.low = 1, .high = 16});
-    options.add("--classes", o.classes, "auto: as many as the folder names, else 10; of arrays: as the labels say",
+    options.add("--classes", o.classes,
+                "auto: as many as the source names; else of records 10, of arrays as the labels say",
                 {.low = 2, .high = 256, .automatic = 0});
     options.parse(arguments, command);
   } else if (verb == "synthetic") {
