@@ -89,7 +89,8 @@ struct Contents {
 };
 Contents contents(const std::string& path, const std::string& split) {
   const auto set = open_dataset({path}, split, 0);
-  Contents all{.info = set->info()};
+  Contents all;
+  all.info = set->info();
   std::vector<std::uint8_t> image(all.info.image_bytes());
   for (std::int64_t i = 0; i < set->size(); ++i) {
     set->read(i, image.data());
@@ -113,6 +114,14 @@ std::string convert(const std::string& source, const std::string& output, const 
   options.source = source;
   options.output = output;
   return convert_dataset(options);
+}
+
+ConvertOptions with(const std::string& val, int classes = 0, int size = 0) {
+  ConvertOptions how;
+  how.val = val;
+  how.classes = classes;
+  how.size = size;
+  return how;
 }
 
 struct Idx {
@@ -446,10 +455,10 @@ TEST_CASE(
   text = convert(folder / "medical", output / "set.h5");
   CHECK(contains(text, ", without the 1 validation images"));
   check(text, train, {1, 0}, test, {2, 1, 0});
-  text = convert(folder / "medical", output / "set.h5", {.val = "train"});
+  text = convert(folder / "medical", output / "set.h5", with("train"));
   CHECK(contains(text, "3 train images"));
   check(text, train + val, {1, 0, 3}, test, {2, 1, 0});
-  text = convert(folder / "medical", output / "set.h5", {.val = "test"});
+  text = convert(folder / "medical", output / "set.h5", with("test"));
   CHECK(contains(text, "the validation images in place of the test images"));
   check(text, train, {1, 0}, val, {3});
 
@@ -466,11 +475,11 @@ TEST_CASE(
   refused({"test_labels"}, "3: " + (folder / "part") + ": has test_images, but no test_labels");
   refused({"test_images"}, ": has test_labels, but no test_images");
   refused({"test_images", "test_labels"}, "but no test images; extra images alone are called images and labels");
-  refused({"test_images", "test_labels"}, "none", {.val = "test"});
+  refused({"test_images", "test_labels"}, "none", with("test"));
   refused({"train_images", "train_labels"}, "but no training images");
-  refused({"val_images", "val_labels"}, "2: " + (folder / "part") + ": has no validation images", {.val = "train"});
-  refused({}, "label 3 of image 0 is not in 0..2", {.val = "train", .classes = 3});
-  refused({}, "has images of 32 x 32, not of 28", {.size = 28});
+  refused({"val_images", "val_labels"}, "2: " + (folder / "part") + ": has no validation images", with("train"));
+  refused({}, "label 3 of image 0 is not in 0..2", with("train", 3));
+  refused({}, "has images of 32 x 32, not of 28", with("leave", 0, 28));
   std::vector<std::pair<std::string, std::string>> twice = medical;
   twice.emplace_back("x_train", images(train));
   twice.emplace_back("y_train", python2::list({1, 0}));

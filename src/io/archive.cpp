@@ -16,27 +16,31 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_view_literals;
 
-constexpr std::size_t kBlock = 512;  // of tar
+constexpr std::size_t kBlock = 512, kBlocks = 16;  // of tar: their size, and how many are looked at
 
 /// As many of the first bytes as there are.
 std::string first_bytes(const ByteSource& source) {
-  std::string bytes(std::min<std::size_t>(kBlock, static_cast<std::size_t>(source.size())), ' ');
+  std::string bytes(static_cast<std::size_t>(std::min<std::int64_t>(kBlocks * kBlock, source.size())), ' ');
   source.read(0, bytes.data(), std::ssize(bytes));
   return bytes;
 }
 
-/// The first bytes of what gzip packed; empty where they cannot be had.
+/// The first blocks of what gzip packed, as far as they can be had.
 std::string first_unpacked(const ByteSource& source) {
-  std::string bytes(kBlock, ' ');
+  std::string bytes;
   try {
-    InflateStream(source, 0, source.size(), Wrapping::gzip, source.name()).read(bytes.data(), std::ssize(bytes));
-  } catch (const Error&) {
-    return {};
+    InflateStream stream(source, 0, source.size(), Wrapping::gzip, source.name());
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      std::string block(kBlock, ' ');
+      stream.read(block.data(), std::ssize(block));
+      bytes += block;
+    }
+  } catch (const Error&) {  // it ends here
   }
   return bytes;
 }
 
-bool is_tar(const std::string& block) { return block.size() == kBlock && block.substr(257, 5) == "ustar"; }
+bool is_tar(const std::string& bytes) { return bytes.size() >= kBlock && bytes.substr(257, 5) == "ustar"; }
 bool is_zip(const std::string& bytes) { return bytes.starts_with("PK\x03\x04"); }
 bool is_gzip(const std::string& bytes) { return bytes.starts_with("\x1f\x8b"); }
 bool is_other(const std::string& bytes) {  // bzip2, xz, 7z, rar
@@ -49,8 +53,15 @@ bool is_other(const std::string& bytes) {  // bzip2, xz, 7z, rar
 }
 
 /// The name of the first member of a tar or zip archive.
-std::string first_member(const std::string& bytes) {
-  if (is_tar(bytes)) return bytes.substr(0, std::min<std::size_t>(100, bytes.find('\0')));
+std::string first_member(std::string bytes) {
+  while (is_tar(bytes)) {
+    const bool more_of_next = std::string_view("xgLK").find(bytes[156]) != std::string_view::npos;
+    if (!more_of_next) return bytes.substr(0, std::min<std::size_t>(100, bytes.find('\0')));
+    std::size_t size = 0;
+    for (std::size_t at = 124; at < 135 && bytes[at] >= '0' && bytes[at] <= '7'; ++at)
+      size = size * 8 + static_cast<std::size_t>(bytes[at] - '0');
+    bytes.erase(0, kBlock + (size + kBlock - 1) / kBlock * kBlock);
+  }
   constexpr std::size_t kHeader = 30;
   if (!is_zip(bytes) || bytes.size() < kHeader) return {};
   const auto digit = [&](std::size_t at) { return std::size_t{static_cast<unsigned char>(bytes[at])}; };
@@ -91,7 +102,7 @@ void refuse_archive(const ConvertOptions& options) {
   // What the archive makes of itself: a folder of its own, one file, or many, which are better kept in a folder.
   std::string member = printable(first_member(inside)), made = without_endings(path);
   if (member.starts_with("./")) member.erase(0, 2);
-  const bool zip = is_zip(begin), folder = member.find('/') != std::string::npos && !member.starts_with("Pax"),
+  const bool zip = is_zip(begin), folder = member.find('/') != std::string::npos,
              one = member.ends_with(".npz") || member.ends_with(".mat");
   std::string unpack = (zip ? "unzip " : "tar xf ") + word;
   if (folder || one)

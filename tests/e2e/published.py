@@ -27,7 +27,7 @@ class CPickle:
     """Writes what cPickle of Python 2.7 writes by protocol 2, memos included, operation by operation."""
 
     def __init__(self):
-        self.out, self.memos, self.known = b"\x80\x02", 0, {}
+        self.out, self.memos, self.known = bytearray(b"\x80\x02"), 0, {}
 
     def memo(self):
         self.memos += 1
@@ -117,7 +117,7 @@ class CPickle:
             self.text(key)
             self.value(value)
         self.out += b"u."
-        return self.out
+        return bytes(self.out)
 
 
 def python2(items):
@@ -171,8 +171,9 @@ def write_mnist(folder, train, test, names="{}-idx{}-ubyte", wrap=lambda data: d
 
 def element(kind, data):
     """Of a MATLAB file of version 5."""
-    small = struct.pack("<HH", kind, len(data)) + data.ljust(4, b"\0")
-    return small if len(data) <= 4 else struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+    if len(data) <= 4:
+        return struct.pack("<HH", kind, len(data)) + data.ljust(4, b"\0")
+    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
 
 
 def variable(name, array, kind=9, stored=2, packed=True):
@@ -282,10 +283,10 @@ class Published(common.TestCase):
                 file.write(data)
 
         def refuse(name, data, pattern, *options):
-            with self.subTest(pattern):
+            with self.subTest(pattern), open(f"good/{name}", "rb") as good:
                 put(name, data)
                 self.refuse_convert(3, pattern, "bad", *options)
-                put(name, open(f"good/{name}", "rb").read())
+                put(name, good.read())
 
         labels, pixels = idx(train[1]), idx(train[0])
         for wrap in (lambda data: data), gzip.compress:
