@@ -190,6 +190,7 @@ std::string convert_command(const std::string& source) {
   fs::path path = fs::path(source).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // a/b/
   std::string name = path.stem().string();
+  if (name.ends_with(".tar")) name.resize(name.size() - 4);
   if (name.empty() || name == "." || name == ".." || name == "raw") name = "data";
   return "'dat_hpc data convert " + shell_word(source) + " " + shell_word(name + ".h5") + "'";
 }

@@ -102,8 +102,8 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
 ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
   if (labels != nullptr) return image_arrays(source.name(), open_npy(source), open_npy(*labels));
   const auto file = open_arrays(source);
-  return image_arrays(source.name(), one_of(source, *file, "images", kImageNames),
-                      one_of(source, *file, "labels", kLabelNames));
+  StoredArray images = one_of(source, *file, "images", kImageNames);
+  return image_arrays(source.name(), std::move(images), one_of(source, *file, "labels", kLabelNames));
 }
 
 std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest) {

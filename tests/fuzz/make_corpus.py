@@ -133,11 +133,11 @@ def main():
         for key, array in ("X", PIXELS.transpose(1, 2, 3, 0)), ("y", LABELS.astype("u1")[:, None]):
             parts = [(6, (9).to_bytes(8, "little")), (5, np.array(array.shape, "<i4").tobytes()), (1, key.encode()),
                      (2, array.tobytes("F"))]
-            body = b"".join(kind.to_bytes(4, "little") + len(data).to_bytes(4, "little") + data + bytes(-len(data) % 8)
-                            for kind, data in parts)
+            body = b"".join(kind.to_bytes(4, "little") + len(part).to_bytes(4, "little") + part + bytes(-len(part) % 8)
+                            for kind, part in parts)
             matrix = (14).to_bytes(4, "little") + len(body).to_bytes(4, "little") + body
-            data = zlib.compress(matrix)
-            matrices += (15).to_bytes(4, "little") + len(data).to_bytes(4, "little") + data if packed else matrix
+            deflated = zlib.compress(matrix)
+            matrices += (15).to_bytes(4, "little") + len(deflated).to_bytes(4, "little") + deflated if packed else matrix
         keep("mat", name, b"MATLAB 5.0".ljust(124) + b"\0\1IM" + matrices)
     text = b"".join(bytes(part) for part in ((6, 0, 0, 0, 8, 0, 0, 0, 4, *[0] * 7), (5, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0),
                                              (1, 0, 1, 0, 116, 0, 0, 0), (16, 0, 1, 0, 97, 0, 0, 0)))
