@@ -1165,7 +1165,7 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
     Options options("data convert",
-                    "Makes a data file from sets as they are published, arrays of NumPy, or other HDF5 files.");
+                    "Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
     options.add(
         "SOURCE", o.source,
         "a folder of CIFAR-10, CIFAR-100 (binary or Python version) or MNIST; a .pickle, .npz or .npy file of images; "
