@@ -1207,19 +1207,23 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
   if (verb == "convert") {
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
-    Options options("data convert", "Makes a data file from binary records, arrays of NumPy, or other HDF5 files.");
+    Options options("data convert",
+                    "Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
     options.add(
         "SOURCE", o.source,
-        "a folder with data_batch_*.bin and test_batch.bin; a .pickle, .npz or .npy file of images; an HDF5 file "
-        "in chunks or compressed");
+        "a folder of CIFAR-10, CIFAR-100 (binary or Python version) or MNIST; a .pickle, .npz or .npy file of images; "
+        "an HDF5 file in chunks or compressed");
     options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
     options.add("--labels", o.labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
                 kPath);
+    options.add("--val", o.val, "validation images (MedMNIST): left out, with the training images, or as test images",
+                one_of({"leave", "train", "test"}));
     options.add("--size", o.size, "height and width of records' images in pixels; auto: 32",
                 {.low = 4, .high = 4096, .automatic = 0});
     options.add("--label-bytes", o.label_bytes, "bytes before the pixels; the last one is the label",
                 {.low = 1, .high = 16});
-    options.add("--classes", o.classes, "auto: as many as the folder names, else 10; of arrays: as the labels say",
+    options.add("--classes", o.classes,
+                "auto: as many as the source names; else of records 10, of arrays as the labels say",
                 {.low = 2, .high = 256, .automatic = 0});
     options.parse(arguments, command);
   } else if (verb == "synthetic") {

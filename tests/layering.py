@@ -15,7 +15,7 @@ import tempfile
 DOORS = [
     (r"dnnl.*|oneapi/dnnl/.*", r"src/backend/cpu/onednn\.hpp"),
     (r"hdf5.*|H5.*", r"src/io/hdf5\.hpp"),
-    (r"zlib\.h", r"src/io/npz\.cpp"),
+    (r"zlib\.h", r"src/io/inflate\.cpp"),
     (r"mpi-ext\.h", r"src/communicate/communicator\.cpp"),
     (r"mpi(?!-ext).*", r"include/dat/communicator\.hpp"),
     (r"CLI/.*", r"src/config\.cpp"),

@@ -75,20 +75,23 @@ struct SyntheticOptions {
 /// Writes the synthetic set as a data file. Error(io).
 void write_synthetic(const SyntheticOptions&, const std::string& path);
 
-/// Converts what others have to a data file: a folder of binary records (CIFAR-10: `data_batch_*.bin`,
-/// `test_batch.bin`; label bytes, then CHW pixels), or images and labels as arrays of NumPy, in a pickle, an .npz or
-/// two .npy files; or an HDF5 file with chunks, filters or links, of which the result is a plain one
-/// (io/hdf5_reader.hpp). Arrays become the split "train" and name no classes. No more than a block of images is in
-/// memory. The work is done in a child process with limits to its time and memory: a damaged file cannot hold it up.
-/// Error(data): a missing, short or damaged file, a label >= classes, an unknown layout; see io/arrays.hpp. Error(io).
+/// Converts what others have to a data file (data/README.md): folders of binary records, of pickles (CIFAR) or of idx
+/// files (MNIST); arrays of NumPy in a pickle, an .npz or two .npy files; or an HDF5 file with chunks, filters or
+/// links, of which the result is a plain one (io/hdf5_reader.hpp). Sources with training and test images become a file
+/// with both; other arrays become the split "train". Classes are named where the source names them. No more than a
+/// block of images is in memory. The work is done in a child process with limits to its time and memory: a damaged file
+/// cannot hold it up. Returns what has been written, for a person. Error(data): a missing, short or damaged file, a
+/// label >= classes, an unknown layout; see io/arrays.hpp. Error(io). Error(usage): an option that this source does not
+/// take.
 struct ConvertOptions {
   std::string source, output;
-  std::string labels;   ///< the .npy file of the labels, where `source` is that of the images
-  int size = 0;         ///< height = width of records; 0: 32. Arrays know theirs
-  int label_bytes = 1;  ///< of records: the last one counts (CIFAR-100: 2)
-  int classes = 0;      ///< 0: of records those of batches.meta.txt (fine_label_names.txt), else 10; of arrays any
+  std::string labels;         ///< the .npy file of the labels, where `source` is that of the images
+  std::string val = "leave";  ///< validation images: left out; or they join ("train") or replace ("test") others
+  int size = 0;               ///< height = width of records; 0: 32. Other sources know theirs
+  int label_bytes = 1;        ///< of records: the last one counts (CIFAR-100: 2)
+  int classes = 0;            ///< 0: as many as are named; of records without names 10, of arrays any
 };
-void convert_dataset(const ConvertOptions&);
+std::string convert_dataset(const ConvertOptions&);
 
 /// Text about a data file for a person: shapes, classes with counts, source, hash checked.
 [[nodiscard]] std::string inspect_dataset(const std::string& path);

@@ -39,13 +39,14 @@ class ArrayFile {
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
   /// One of `names`. Error(data): it is no array, or not wholly there.
   [[nodiscard]] virtual StoredArray array(const std::string& name) const = 0;
+  /// The strings of a list; those of more than 256 bytes are "?". Error(data): it is none.
+  [[nodiscard]] virtual std::vector<std::string> words(const std::string& name) const = 0;
 };
 
-/// A pickle of protocol 2 to 5 that holds a dictionary with arrays of NumPy, or lists of integers. Nothing is executed:
-/// the few objects that arrays are made of are known by name, and every other one is refused. Memory: some bytes for
-/// each object, of which there can be two million; the arrays stay in the file. Error(data).
-/// Source: CPython's Lib/pickletools.py (the opcodes), numpy/core/multiarray.py and numeric.py (how arrays are
-/// reduced).
+/// A pickle of protocol 2 to 5 that holds a dictionary with arrays of NumPy, or lists of integers or strings. Nothing
+/// is executed: the few objects that arrays are made of are known by name, and every other one is refused. Memory: some
+/// bytes for each object, of which there can be two million; the arrays stay in the file. Error(data). Source:
+/// CPython's Lib/pickletools.py (the opcodes), numpy/core/multiarray.py and numeric.py (how arrays are reduced).
 [[nodiscard]] std::unique_ptr<ArrayFile> open_pickle(const ByteSource& source);
 
 /// An .npz: a zip archive, stored or deflated, of .npy files. Error(data).
@@ -55,16 +56,19 @@ class ArrayFile {
 /// A .npy file. Error(data).
 [[nodiscard]] StoredArray open_npy(const ByteSource& source);
 
+/// A MATLAB file of version 5, packed or not. Dimensions come in the order of NumPy, the one that runs fastest last,
+/// which is MATLAB's first. Texts and what holds other variables are named, but are no arrays. Error(data).
+/// Source: "MAT-File Format", The MathWorks.
+[[nodiscard]] std::unique_ptr<ArrayFile> open_mat(const ByteSource& source);
+
+/// A file of type idx, as it is or packed by gzip. Error(data).
+/// Source: "The IDX file format" at http://yann.lecun.com/exdb/mnist/; RFC 1952 (gzip).
+[[nodiscard]] StoredArray open_idx(const ByteSource& source);
+
 /// The array that begins at the start of a stream: reads its header. `size` bytes are in the stream; returns how many
 /// the header takes. Error(data).
 [[nodiscard]] std::int64_t read_npy_header(ByteStream& stream, std::int64_t size, const std::string& where,
                                            StoredArray& array);
-
-/// Calls `use` with the pixels [k][size][size][3] and labels [k] of one block of binary records after the other: label
-/// bytes of which the last one counts, then the planes of a square image. Error(data): a label >= classes.
-using UseRecords =
-    std::function<void(const std::vector<std::uint8_t>& pixels, const std::vector<std::uint8_t>& labels)>;
-void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use);
 
 /// Images and labels that belong together, of known layout.
 struct ImageArrays {
@@ -73,15 +77,22 @@ struct ImageArrays {
   std::int64_t count = 0;
   int size = 0, channels = 0;
   bool channels_first = false;  ///< [n, c, s, s], else [n, s, s, c]
+  bool turned = false;          ///< of channels_first: columns of pixels stand where rows do elsewhere
 };
 
-/// Finds images and labels in a pickle, an .npz or, with `labels`, a pair of .npy files, by the names in use: images
-/// uint8 [n, s, s, c] or [n, c, s, s], labels integers [n]. Error(data): another kind of file, no such arrays, other
+/// Puts images, uint8 [n, s, s, c], [n, c, s, s] or [n, s, s], and labels, integers [n], together. Error(data): other
 /// types or shapes.
+[[nodiscard]] ImageArrays image_arrays(const std::string& file, StoredArray images, StoredArray labels);
+
+/// A pickle or an .npz. Error(data): another kind of file.
+[[nodiscard]] std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source);
+
+/// Finds images and labels in a pickle, an .npz or, with `labels`, a pair of .npy files, by the names in use.
+/// Error(data): another kind of file, no such arrays, other types or shapes.
 [[nodiscard]] ImageArrays find_images(const ByteSource& source, const ByteSource* labels);
 
-/// All labels. Error(data): one is neither in [0, classes) nor -1, unknown.
-[[nodiscard]] std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes);
+/// All labels. Error(data): one is not in [lowest, classes). -1: unknown.
+[[nodiscard]] std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest = -1);
 
 /// Calls `use` with the pixels [k][s][s][c] of one block of images after the other. Error(data).
 void read_images(const ImageArrays& arrays, const std::function<void(const std::vector<std::uint8_t>& pixels)>& use);

@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dat/dataset.hpp"
@@ -13,247 +11,91 @@
 #include "io/arrays.hpp"
 #include "io/confined.hpp"
 #include "io/data_file.hpp"
+#include "io/forms.hpp"
+#include "io/hdf5_reader.hpp"
 
 namespace dat {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kCifar10Names = {"airplane", "automobile", "bird",  "cat",  "deer",
-                                                "dog",      "frog",       "horse", "ship", "truck"};
+/// Options that not every form takes.
+enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16, kAll = 31 };
 
-// data_batch_N.bin in the order of N, or train.bin.
-std::vector<fs::path> training_files(const fs::path& folder) {
-  constexpr std::string_view kPrefix = "data_batch_";
-  std::map<int, fs::path> batches;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string stem = entry.path().stem().string();
-    if (entry.path().extension() != ".bin" || !stem.starts_with(kPrefix)) continue;
-    int number = 0;
-    const auto [end, error] = std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), number);
-    if (error == std::errc() && end == stem.data() + stem.size()) batches[number] = entry.path();
-  }
-  if (batches.empty() && fs::exists(folder / "train.bin")) return {folder / "train.bin"};
-  require(!batches.empty(), ExitCode::data, folder.string(),
-          ": there is neither data_batch_1.bin nor train.bin in this folder");
-  std::vector<fs::path> files;
-  int expected = std::min(1, batches.begin()->first);
-  for (const auto& [number, path] : batches) {
-    require(number == expected, ExitCode::data, folder.string(), ": data_batch_", expected, ".bin is missing");
-    files.push_back(path);
-    ++expected;
-  }
-  return files;
+/// A form of source. Of those that fit, the first one in the table is taken.
+struct Form {
+  bool folder;  ///< else a file
+  const char* what;
+  bool (*fits)(const std::string& source);
+  void (*convert)(const ConvertOptions& options);
+  unsigned takes;
+};
+constexpr Form kForms[] = {
+    {true, "a folder of CIFAR's pickles", has_cifar_pickles, convert_cifar_pickles, kSize | kClasses},
+    {true, "a folder of idx files", has_idx_files, convert_idx_files, kSize | kClasses},
+    {true, "a folder of binary records", has_records, convert_records, kSize | kLabelBytes | kClasses},
+    {true, "a folder of SVHN's files", has_svhn, convert_svhn, kSize | kClasses},
+    {false, "an HDF5 file", is_hdf5, convert_hdf5, 0},
+    {false, "a MATLAB file", is_mat, convert_mat, kSize | kClasses},
+    {false, "an archive", is_archive, refuse_archive, kAll},
+    {false, "a file of arrays", is_arrays, convert_arrays, kLabels | kSize | kClasses | kVal},
+};
+
+const Form* form_of(const std::string& source) {
+  std::error_code error;
+  const bool folder = fs::is_directory(source, error);
+  for (const Form& form : kForms)
+    if (form.folder == folder && form.fits(source)) return &form;
+  return nullptr;
 }
 
-std::vector<fs::path> test_files(const fs::path& folder) {
-  for (const char* name : {"test_batch.bin", "test.bin"}) {
-    if (fs::exists(folder / name)) return {folder / name};
-  }
-  fail(ExitCode::data, folder.string(), ": there is neither test_batch.bin nor test.bin in this folder");
+void refuse_options(const ConvertOptions& options, const Form& form) {
+  const struct {
+    const char* name;
+    bool given;
+    Takes what;
+    const char* belongs_to;
+  } all[] = {
+      {"--labels", !options.labels.empty(), kLabels, "a .npy file of images"},
+      {"--size", options.size != 0, kSize, "images whose size is to be known"},
+      {"--label-bytes", options.label_bytes != 1, kLabelBytes, "a folder of binary records"},
+      {"--classes", options.classes != 0, kClasses, "labels whose classes are to be known"},
+      {"--val", options.val != "leave", kVal, "a file with validation images"},
+  };
+  for (const auto& option : all)
+    require(!option.given || (form.takes & option.what) != 0, ExitCode::usage, option.name, " is for ",
+            option.belongs_to, ", and ", options.source, " is ", form.what, "; leave it off");
 }
 
-// One name a line. Empty where the folder has no such file.
-std::vector<std::string> names_in_folder(const fs::path& folder) {
-  for (const char* name : {"batches.meta.txt", "fine_label_names.txt"}) {
-    std::ifstream file(folder / name);
-    std::vector<std::string> names;
-    std::string line;
-    while (names.size() <= 256 && std::getline(file, line)) {
-      while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-      if (!line.empty()) names.push_back(line);
-    }
-    if (names.empty()) continue;
-    require(names.size() >= 2 && names.size() <= 256, ExitCode::data, (folder / name).string(), ": lists ",
-            names.size() > 256 ? "more than 256 classes" : "one class only");
-    return names;
-  }
+/// The folder below this one, of one or two levels, that has a form: where an archive or torchvision put a set.
+std::string folder_inside(const fs::path& folder, int levels) {
+  std::error_code error;
+  std::vector<std::string> inside;
+  constexpr std::size_t kMost = 100;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && inside.size() < kMost) inside.push_back(entry.path().string());
+  std::sort(inside.begin(), inside.end());
+  for (const std::string& path : inside)
+    if (form_of(path) != nullptr) return path;
+  for (const std::string& path : inside)
+    if (const std::string found = levels > 1 ? folder_inside(path, levels - 1) : ""; !found.empty()) return found;
   return {};
 }
 
-std::vector<std::string> class_names(const ConvertOptions& options) {
-  std::vector<std::string> names = names_in_folder(options.source);
-  const int classes = options.classes > 0 ? options.classes : names.empty() ? 10 : static_cast<int>(names.size());
-  if (names.empty()) {
-    const bool cifar10 = classes == 10 && options.size == 32 && options.label_bytes == 1;
-    names = cifar10 ? kCifar10Names : numbered_classes(classes);
-  }
-  require(static_cast<int>(names.size()) == classes, ExitCode::data, options.source, ": names ", names.size(),
-          " classes, but ", classes, " were asked for");
-  return names;
+[[noreturn]] void refuse_folder(const std::string& folder) {
+  const std::string inside = folder_inside(folder, 2);
+  fail(ExitCode::data, folder,
+       ": this folder has none of the forms that are known: data_batch_1.bin ... or train.bin (CIFAR's binary "
+       "version), data_batch_1 ... or train (its Python version), train-images-idx3-ubyte ... (MNIST's), "
+       "train_32x32.mat (SVHN's)",
+       inside.empty() ? "; data/README.md lists them all" : "; but one below has: " + convert_command(inside));
 }
 
-}  // namespace
-
-void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use) {
-  const std::int64_t area = std::int64_t{size} * size, record = label_bytes + 3 * area;
-  const std::int64_t total = file.size() / record, block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / record);
-  std::vector<std::uint8_t> records, pixels, labels;
-  for (std::int64_t begin = 0; begin < total; begin += block) {
-    const std::int64_t count = std::min(block, total - begin);
-    records.resize(static_cast<std::size_t>(count * record));
-    file.read(begin * record, records.data(), count * record);
-    pixels.resize(static_cast<std::size_t>(count * 3 * area));
-    labels.resize(static_cast<std::size_t>(count));
-    std::uint8_t* pixel = pixels.data();
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint8_t* planes = records.data() + i * record + label_bytes;
-      const std::uint8_t label = planes[-1];
-      require(label < classes, ExitCode::data, file.name(), ": label ", int{label}, " of record ", begin + i, " (byte ",
-              (begin + i) * record + label_bytes - 1, ") is not in 0..", classes - 1);
-      labels[static_cast<std::size_t>(i)] = label;
-      for (std::int64_t at = 0; at < area; ++at) {
-        for (int channel = 0; channel < 3; ++channel) *pixel++ = planes[channel * area + at];
-      }
-    }
-    use(pixels, labels);
-  }
-}
-
-namespace {
-
-void convert_split(const ConvertOptions& options, const std::vector<fs::path>& files, int classes,
-                   const std::string& split, DataFileWriter& writer) {
-  const std::int64_t area = std::int64_t{options.size} * options.size;
-  const std::int64_t record = options.label_bytes + 3 * area;
-  std::int64_t samples = 0;
-  for (const fs::path& path : files) {
-    std::error_code error;
-    const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
-    require(!error, ExitCode::data, path.string(), ": cannot be read: ", error.message());
-    require(bytes > 0 && bytes % record == 0, ExitCode::data, path.string(), ": has ", bytes,
-            " bytes, which is no positive multiple of a record's ", record, " (", options.label_bytes, " + 3 x ",
-            options.size, " x ", options.size, "): it is damaged, or the image size is another");
-    samples += bytes / record;
-  }
-  writer.begin(split, samples);
-  for (const fs::path& path : files)
-    read_records(*open_bytes(path.string()), options.size, options.label_bytes, classes,
-                 [&](const auto& pixels, const auto& labels) {
-                   writer.add(pixels, {labels.begin(), labels.end()});
-                 });
-  writer.end();
-}
-
-void convert_records(const ConvertOptions& options) {
-  require(options.labels.empty(), ExitCode::usage, "--labels is for a .npy file of images, and ", options.source,
-          " is a folder; leave it off");
-  require(options.size >= 1 && options.size <= 4096, ExitCode::usage, "the image size must be 1 to 4096, not ",
-          options.size);
-  require(options.label_bytes >= 1 && options.label_bytes <= 16, ExitCode::usage,
-          "the label bytes of a record must be 1 to 16, not ", options.label_bytes);
-  const std::vector<fs::path> train = training_files(options.source), test = test_files(options.source);
-  DatasetInfo info;
-  info.size = options.size;
-  info.class_names = class_names(options);
-  info.classes = static_cast<int>(info.class_names.size());
-  std::string source = "binary records of";
-  for (const auto* files : {&train, &test}) {
-    for (const fs::path& path : *files) source += " " + path.filename().string();
-  }
-  write_sealed(options.output, [&](const std::string& temporary) {
-    DataFileWriter writer(temporary, info, source);
-    convert_split(options, train, info.classes, "train", writer);
-    convert_split(options, test, info.classes, "test", writer);
-    writer.close();
-  });
-}
-
-void convert_arrays(const ConvertOptions& options) {
-  const auto file = open_bytes(options.source);
-  const auto labels_file = options.labels.empty() ? nullptr : open_bytes(options.labels);
-  const ImageArrays arrays = find_images(*file, labels_file.get());
-  require(options.size == 0 || options.size == arrays.size, ExitCode::data, options.source, ": has images of ",
-          arrays.size, " x ", arrays.size, ", not of ", options.size, "; leave --size off");
-  require(options.label_bytes == 1, ExitCode::usage, "--label-bytes is for a folder of binary records, and ",
-          options.source, " is a file; leave it off");
-  const std::vector<std::int16_t> labels = read_labels(arrays, options.classes > 0 ? options.classes : 256);
-  DatasetInfo info;  // without names: those of the labelled set hold
-  info.size = arrays.size;
-  info.channels = arrays.channels;
-  const std::string source = "arrays " + arrays.images.name + " and " + arrays.labels.name + " of " +
-                             fs::path(options.source).filename().string();
-  write_sealed(options.output, [&](const std::string& temporary) {
-    DataFileWriter writer(temporary, info, source);
-    writer.begin("train", arrays.count);
-    auto next = labels.begin();
-    read_images(arrays, [&](const std::vector<std::uint8_t>& pixels) {
-      const auto end = next + std::ssize(pixels) / static_cast<std::int64_t>(info.image_bytes());
-      writer.add(pixels, {next, end});
-      next = end;
-    });
-    writer.end();
-    writer.close();
-  });
-}
-
-/// All datasets below `group`, each in one piece.
-void copy_plainly(const Hdf5File& from, const std::string& group, int depth, Hdf5File& to) {
-  constexpr int kMaxDepth = 16;
-  require(depth <= kMaxDepth, ExitCode::data, from.path(), ": has groups in groups without end");
-  const auto copy = [&]<class T>(const std::string& name, const Shape& shape, T) {
-    to.declare<T>(name, shape);
-    const std::int64_t rows = shape.empty() ? 1 : shape[0];
-    std::int64_t row = sizeof(T);
-    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
-    const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / std::max<std::int64_t>(1, row));
-    Shape whole;
-    if (shape.empty()) return to.write_rows(name, 0, from.read<T>(name, whole));
-    for (std::int64_t first = 0; first < rows && row > 0; first += block)
-      to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
-  };
-  for (const std::string& member : from.list(group)) {
-    const std::string name = group == "/" ? member : group + "/" + member;
-    if (from.is_group(name)) {
-      copy_plainly(from, name, depth + 1, to);
-      continue;
-    }
-    const Hdf5Info info = from.info(name);
-    switch (info.kind) {
-      case Hdf5Info::Kind::u8:
-        copy(name, info.shape, std::uint8_t{});
-        break;
-      case Hdf5Info::Kind::integer:
-        copy(name, info.shape, std::int64_t{});
-        break;
-      case Hdf5Info::Kind::real:
-        if (info.element <= 4)
-          copy(name, info.shape, float{});
-        else
-          copy(name, info.shape, double{});
-        break;
-      default:
-        fail(ExitCode::data, from.path(), ": dataset ", name, " holds neither integers nor real numbers; leave it out");
-    }
-  }
-}
-
-/// A plain file (Hdf5Reader) with the numbers of another one, and the attributes of its root.
-void convert_hdf5(const ConvertOptions& options) {
-  require(options.labels.empty() && options.size == 0 && options.label_bytes == 1 && options.classes == 0,
-          ExitCode::usage, options.source,
-          " is an HDF5 file, which says for itself what it holds; leave the options off");
-  const Hdf5File from = Hdf5File::open(options.source, ExitCode::data);
-  write_sealed(options.output, [&](const std::string& temporary) {
-    Hdf5File to = Hdf5File::create(temporary);
-    for (const std::string& name : from.attribute_names("/")) {
-      if (const auto number = from.integer("/", name)) to.set_integer("/", name, *number);
-      const auto texts = from.texts("/", name);
-      if (texts && texts->size() == 1) to.set_text("/", name, texts->front());
-      if (texts && texts->size() > 1) to.set_texts("/", name, *texts);
-    }
-    copy_plainly(from, "/", 0, to);
-    to.close();
-  });
-}
-
-bool is_hdf5(const ByteSource& file) {
-  char begin[8] = {};
-  for (std::int64_t at = 0; at + std::ssize(begin) <= file.size(); at = at == 0 ? 512 : 2 * at) {
-    file.read(at, begin, sizeof begin);
-    if (std::equal(std::begin(begin), std::end(begin), "\x89HDF\r\n\x1a\n")) return true;
-  }
-  return false;
+void convert_here(const ConvertOptions& options) {
+  const Form* form = form_of(options.source);
+  if (form == nullptr) refuse_folder(options.source);
+  refuse_options(options, *form);
+  form->convert(options);
 }
 
 /// Bytes of all files that are read.
@@ -269,19 +111,25 @@ std::int64_t bytes_of(const ConvertOptions& options) {
   return bytes;
 }
 
-void convert_here(const ConvertOptions& options, bool folder) {
-  if (folder) {
-    ConvertOptions records = options;
-    if (records.size == 0) records.size = 32;
-    return convert_records(records);
+/// What a data file holds; nothing of other HDF5 files.
+std::string contents_of(const std::string& path) {
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
+  std::string text;
+  for (const char* split : kSplits) {
+    const std::string images = std::string("/") + split + "/images";
+    if (!file.has(images) || file.is_group(images)) continue;
+    const Shape shape = file.info(images).shape;
+    if (shape.size() != 4) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(shape[0]) + " " + split + " images of " +
+            std::to_string(shape[1]) + " x " + std::to_string(shape[2]) + " x " + std::to_string(shape[3]);
   }
-  if (is_hdf5(*open_bytes(options.source))) return convert_hdf5(options);
-  convert_arrays(options);
+  const std::string source = file.text("/", "source").value_or("");
+  return text + (text.empty() || source.empty() ? "" : "; " + printable(source));
 }
 
 }  // namespace
 
-void convert_dataset(const ConvertOptions& options) {
+std::string convert_dataset(const ConvertOptions& options) {
   require(options.classes == 0 || (options.classes >= 2 && options.classes <= 256), ExitCode::usage,
           "there can be 2 to 256 classes, not ", options.classes);
   std::error_code error;
@@ -292,13 +140,59 @@ void convert_dataset(const ConvertOptions& options) {
   const std::int64_t bytes = bytes_of(options);
   const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
   try {
-    confined(options.source, limits, [&] { convert_here(options, kind == fs::file_type::directory); });
+    confined(options.source, limits, [&] { convert_here(options); });
   } catch (...) {
     const fs::path output(options.output);
     const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
     if (fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
     throw;
   }
+  return contents_of(options.output);
+}
+
+void require_data_file(const std::string& path) {
+  std::error_code error;
+  const auto type = fs::status(path, error).type();
+  if (type == fs::file_type::not_found && path.find(',') != std::string::npos) {
+    std::string apart = path;
+    std::replace(apart.begin(), apart.end(), ',', ' ');
+    fail(ExitCode::data, path, ": there is no such file; names of several files are separated by spaces: --data ",
+         apart);
+  }
+  require(type != fs::file_type::directory, ExitCode::data, path,
+          ": is a folder, and data files are files; of a set in a form that is known, ", convert_command(path),
+          " makes one");
+  require(type != fs::file_type::regular || is_hdf5(path), ExitCode::data, path,
+          ": not a whole HDF5 file; of a set in another form that is known, ", convert_command(path), " makes one");
+}
+
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
+           (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "\"";
+  for (const char c : word) {
+    if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';
+    quoted += c >= 0 && c < ' ' ? '?' : c;
+  }
+  return quoted + "\"";
+}
+
+std::string convert_command(const std::string& source) {
+  fs::path path = fs::path(source).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // a/b/
+  std::string name = path.stem().string();
+  if (name.ends_with(".tar")) name.resize(name.size() - 4);
+  if (name.empty() || name == "." || name == ".." || name == "raw") name = "data";
+  return "'dat_hpc data convert " + shell_word(source) + " " + shell_word(name + ".h5") + "'";
 }
 
 }  // namespace dat

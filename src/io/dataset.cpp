@@ -11,6 +11,7 @@
 
 #include "dat/error.hpp"
 #include "io/data_file.hpp"
+#include "io/forms.hpp"
 #include "io/hdf5_reader.hpp"
 
 namespace dat {
@@ -125,6 +126,8 @@ Hdf5Reader open_data_file(const std::string& path) {
     const std::string damage = check_seal(path);
     require(damage.empty(), ExitCode::data, path, ": the data file ", damage,
             "; make it anew, or, if the change was meant, take the seal off (data/README.md)");
+  } else {
+    require_data_file(path);
   }
   Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
   const std::string kind = file.text("/", "filetype").value_or("dataset");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "dat/error.hpp"
 #include "io/arrays.hpp"
@@ -50,7 +51,9 @@ template <std::size_t N>
   return file.array(found);
 }
 
-[[nodiscard]] std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
+}  // namespace
+
+std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
   char magic[6] = {};
   source.read(0, magic, std::min<std::int64_t>(sizeof magic, source.size()));
   if (std::memcmp(magic, "PK", 2) == 0) return open_npz(source);
@@ -58,25 +61,18 @@ template <std::size_t N>
   require(std::memcmp(magic, "\x93NUMPY", 6) != 0, ExitCode::data, source.name(),
           ": a .npy file holds images or labels, not both; name the other one with --labels");
   fail(ExitCode::data, source.name(),
-       ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz, .npy or HDF5 file");
+       ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz, .npy or HDF5 file; data/README.md "
+       "lists the forms that are known");
 }
 
-}  // namespace
-
-ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
+ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArray classes) {
   ImageArrays found;
-  found.file = source.name();
-  if (labels != nullptr) {
-    found.images = open_npy(source);
-    found.labels = open_npy(*labels);
-  } else {
-    const auto file = open_arrays(source);
-    found.images = one_of(source, *file, "images", kImageNames);
-    found.labels = one_of(source, *file, "labels", kLabelNames);
-  }
+  found.file = file;
+  found.images = std::move(pixels);
+  found.labels = std::move(classes);
   const StoredArray &images = found.images, &targets = found.labels;
   const auto check = [&](bool condition, const StoredArray& array, const auto&... parts) {
-    require(condition, ExitCode::data, source.name(), ": ", array.name, " is ", array.text(), parts...);
+    require(condition, ExitCode::data, file, ": ", array.name, " is ", array.text(), parts...);
   };
   check(images.kind == 'u' && images.item_bytes == 1, images, ", but images must be uint8, 0 to 255");
   std::vector<std::int64_t> shape = images.shape;
@@ -103,7 +99,14 @@ ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
   return found;
 }
 
-std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes) {
+ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
+  if (labels != nullptr) return image_arrays(source.name(), open_npy(source), open_npy(*labels));
+  const auto file = open_arrays(source);
+  StoredArray images = one_of(source, *file, "images", kImageNames);
+  return image_arrays(source.name(), std::move(images), one_of(source, *file, "labels", kLabelNames));
+}
+
+std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest) {
   const StoredArray& stored = arrays.labels;
   const auto stream = stored.open();
   std::vector<std::int16_t> labels;
@@ -119,8 +122,8 @@ std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes) {
       const auto unused = static_cast<unsigned>(64 - 8 * width);
       const std::int64_t label =
           stored.kind == 'i' ? static_cast<std::int64_t>(value << unused) >> unused : static_cast<std::int64_t>(value);
-      require(label >= -1 && label < classes, ExitCode::data, arrays.file, ": label ", label, " of image ",
-              labels.size(), " is not in 0..", classes - 1, ", nor -1 for unknown");
+      require(label >= lowest && label < classes, ExitCode::data, arrays.file, ": label ", label, " of image ",
+              labels.size(), " is not in 0..", classes - 1, lowest < 0 ? ", nor -1 for unknown" : "");
       labels.push_back(static_cast<std::int16_t>(label));
     }
     left -= count;
@@ -140,10 +143,13 @@ void read_images(const ImageArrays& arrays, const std::function<void(const std::
     if (arrays.channels_first) {
       planes = pixels;
       std::uint8_t* to = pixels.data();
+      const std::int64_t size = arrays.size;
       for (std::int64_t i = 0; i < count; ++i)
-        for (std::int64_t at = 0; at < area; ++at)
+        for (std::int64_t at = 0; at < area; ++at) {
+          const std::int64_t from = arrays.turned ? at % size * size + at / size : at;
           for (int channel = 0; channel < arrays.channels; ++channel)
-            *to++ = planes[static_cast<std::size_t>(i * bytes + channel * area + at)];
+            *to++ = planes[static_cast<std::size_t>(i * bytes + channel * area + from)];
+        }
     }
     use(pixels);
     left -= count;

@@ -1,12 +1,9 @@
-#include <zlib.h>
-
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "dat/error.hpp"
 #include "io/arrays.hpp"
+#include "io/inflate.hpp"
 
 namespace dat {
 
@@ -25,63 +22,29 @@ constexpr int kStored = 0, kDeflated = 8;
 /// The bytes of a member, unpacked. Their checksum is compared when the last one is read.
 class MemberStream final : public ByteStream {
  public:
-  MemberStream(const ByteSource& source, const Member& member) : source_(source), member_(member) {
-    if (member.method == kDeflated)
-      require(inflateInit2(&zlib_, -MAX_WBITS) == Z_OK, ExitCode::data, source.name(), ": zlib cannot begin");
+  MemberStream(const ByteSource& source, const Member& member)
+      : name_(source.name() + ": " + member.name + " (from byte " + std::to_string(member.offset) + ")"),
+        crc_wanted_(member.crc),
+        left_(member.size) {
+    if (member.method == kStored)
+      bytes_ = std::make_unique<PartStream>(source, member.offset, member.stored);
+    else
+      bytes_ = std::make_unique<InflateStream>(source, member.offset, member.stored, Wrapping::none, name_);
   }
-  ~MemberStream() override {
-    if (member_.method == kDeflated) inflateEnd(&zlib_);
-  }
-  MemberStream(const MemberStream&) = delete;
-  MemberStream& operator=(const MemberStream&) = delete;
 
   void read(void* to, std::int64_t bytes) override {
-    check(bytes <= member_.size - read_, "is too short");
-    auto* out = static_cast<unsigned char*>(to);
-    for (std::int64_t left = bytes; left > 0;) {
-      const std::int64_t piece = std::min<std::int64_t>(left, 1 << 20);
-      member_.method == kStored ? copy(out, piece) : inflate_to(out, piece);
-      crc_ = static_cast<std::uint32_t>(crc32(crc_, out, static_cast<uInt>(piece)));
-      read_ += piece;
-      out += piece;
-      left -= piece;
-    }
-    if (read_ == member_.size) check(crc_ == member_.crc, "is damaged: its checksum is another");
+    require(bytes <= left_, ExitCode::data, name_, " is too short");
+    bytes_->read(to, bytes);
+    crc_ = crc_of(crc_, to, bytes);
+    left_ -= bytes;
+    require(left_ > 0 || crc_ == crc_wanted_, ExitCode::data, name_, " is damaged: its checksum is another");
   }
 
  private:
-  void check(bool condition, const char* reason) const {
-    require(condition, ExitCode::data, source_.name(), ": ", member_.name, " (from byte ", member_.offset, ") ",
-            reason);
-  }
-  void copy(unsigned char* to, std::int64_t bytes) {
-    check(bytes <= member_.stored - taken_, "is too short");
-    source_.read(member_.offset + taken_, to, bytes);
-    taken_ += bytes;
-  }
-  void inflate_to(unsigned char* to, std::int64_t bytes) {
-    zlib_.next_out = to;
-    zlib_.avail_out = static_cast<uInt>(bytes);
-    while (zlib_.avail_out > 0) {
-      if (zlib_.avail_in == 0 && taken_ < member_.stored) {
-        const std::int64_t piece = std::min<std::int64_t>(std::ssize(packed_), member_.stored - taken_);
-        source_.read(member_.offset + taken_, packed_.data(), piece);
-        taken_ += piece;
-        zlib_.next_in = packed_.data();
-        zlib_.avail_in = static_cast<uInt>(piece);
-      }
-      const int result = inflate(&zlib_, Z_NO_FLUSH);
-      check(result == Z_OK || result == Z_STREAM_END, "is damaged: it cannot be unpacked");
-      check(result == Z_OK || zlib_.avail_out == 0, "is too short");
-    }
-  }
-
-  const ByteSource& source_;
-  const Member member_;
-  z_stream zlib_{};
-  std::array<unsigned char, 1 << 16> packed_{};
-  std::int64_t taken_ = 0, read_ = 0;
-  std::uint32_t crc_ = 0;
+  std::string name_;
+  std::unique_ptr<ByteStream> bytes_;
+  std::uint32_t crc_ = 0, crc_wanted_;
+  std::int64_t left_;
 };
 
 /// Little-endian numbers of a record.
@@ -129,6 +92,10 @@ class Npz final : public ArrayFile {
       return elements;
     };
     return array;
+  }
+
+  [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
+    fail(ExitCode::data, source_.name(), ": ", name, " is no list of names");
   }
 
  private:
@@ -210,8 +177,6 @@ class Npz final : public ArrayFile {
     check((entry.number(8, 2) & 1) == 0, member.name, " is encrypted");
     check(member.method == kStored || member.method == kDeflated, member.name, " is packed by method ", member.method,
           "; known are 0 (numpy.savez) and 8 (numpy.savez_compressed)");
-    // Deflate packs at most 1032 bytes into one: https://zlib.net/zlib_tech.html.
-    constexpr std::uint64_t kMostGrowth = 1032;
     check(stored <= static_cast<std::uint64_t>(source_.size()) &&
               (member.method == kStored ? size == stored : size <= kMostGrowth * stored),
           member.name, " claims ", size, " bytes, packed in ", stored, ", which cannot be");

@@ -12,7 +12,7 @@ namespace dat {
 namespace {
 
 /// What a name in a pickle may stand for.
-enum class Known : std::uint8_t { reconstruct, frombuffer, scalar, ndarray, dtype, encode };
+enum class Known : std::uint8_t { reconstruct, frombuffer, scalar, ndarray, dtype, encode, bytes };
 
 struct KnownName {
   std::string_view module, name;
@@ -28,6 +28,8 @@ constexpr KnownName kKnown[] = {
     {"numpy", "ndarray", Known::ndarray},
     {"numpy", "dtype", Known::dtype},
     {"_codecs", "encode", Known::encode},
+    {"__builtin__", "bytes", Known::bytes},
+    {"builtins", "bytes", Known::bytes},
 };
 
 using NodeId = std::uint32_t;
@@ -123,6 +125,24 @@ class Pickle final : public ArrayFile {
     fail(ExitCode::data, source_.name(), ": has no array ", name);
   }
 
+  [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
+    const std::vector<NodeId>& items = nodes_[dict_].items;
+    for (std::size_t i = items.size(); i > 0; i -= 2) {
+      if (word(items[i - 2]) != name) continue;
+      const Node& list = nodes_[items[i - 1]];
+      check(list.kind == Node::Kind::list || list.kind == Node::Kind::tuple, name, " is no list");
+      constexpr std::size_t kMostWords = 1024;
+      check(list.items.size() <= kMostWords, name, " lists more than ", kMostWords, " names");
+      std::vector<std::string> words;
+      for (const NodeId id : list.items) {
+        check(is_text(nodes_[id]), name, " is a list of other things than names");
+        words.push_back(word(id));
+      }
+      return words;
+    }
+    fail(ExitCode::data, source_.name(), ": has no list ", name);
+  }
+
  private:
   /// Of objects on the stack, over all: what is not a list of labels has a few hundred.
   static constexpr std::int64_t kMost = 1 << 21;
@@ -215,12 +235,13 @@ class Pickle final : public ArrayFile {
     push(found->second);
   }
 
-  /// A short string.
+  [[nodiscard]] static bool is_text(const Node& node) {
+    return node.kind == Node::Kind::text || node.kind == Node::Kind::bytes || node.kind == Node::Kind::latin1;
+  }
+  /// A short string. Of bytes that Python 3 wrote by protocol 2 (latin1), those below 128 are what they were.
   [[nodiscard]] std::string word(NodeId id) const {
     const Node& node = nodes_[id];
-    if ((node.kind != Node::Kind::text && node.kind != Node::Kind::bytes) ||
-        node.length > static_cast<std::int64_t>(kLongestWord))
-      return "?";
+    if (!is_text(node) || node.length > static_cast<std::int64_t>(kLongestWord)) return "?";
     std::string text(static_cast<std::size_t>(node.length), ' ');
     source_.read(node.value, text.data(), node.length);
     return text;
@@ -422,6 +443,8 @@ class Pickle final : public ArrayFile {
     } else if (what == Known::encode && is(0, Kind::text) && given.size() == 2 && word(given[1]) == "latin1") {
       const Node& text = nodes_[given[0]];
       push({.kind = Kind::latin1, .value = text.value, .length = text.length});
+    } else if (what == Known::bytes && given.empty()) {  // b"" by protocol 2
+      push({.kind = Kind::bytes});
     } else if (what == Known::frombuffer && given.size() == 4 && is(1, Kind::dtype) && is(2, Kind::tuple)) {
       const bool column_major = word(given[3]) == "F";
       push({.kind = Kind::array, .value = column_major ? 1 : 0, .items = {given[2], given[1], given[0]}});

@@ -9,7 +9,7 @@ std::string first_screen() {
          "  train             train a network; the verb when there are options alone\n"
          "  eval              clean and robust accuracy of a run or checkpoint\n"
          "  validate          check options and data, print sizes and memory; no training\n"
-         "  data convert      binary image records, arrays of NumPy, HDF5 -> a data file\n"
+         "  data convert      CIFAR, MNIST, arrays of NumPy, HDF5 -> a data file\n"
          "  data synthetic    write a synthetic data file\n"
          "  data inspect      describe data files\n"
          "  plot              draw the results of runs\n"

@@ -9,7 +9,8 @@ int run_data(const Command& command, int, char**) {
   return print_once([&]() -> std::string {
     switch (command.verb) {
       case Command::Verb::data_convert:
-        convert_dataset(command.convert);
+        if (const std::string held = convert_dataset(command.convert); !held.empty())
+          return "wrote " + command.convert.output + ": " + held + "\n";
         return "wrote " + command.convert.output + "\n";
       case Command::Verb::data_synthetic:
         write_synthetic(command.synthetic.set, command.synthetic.output);

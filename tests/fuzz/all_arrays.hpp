@@ -20,7 +20,10 @@ inline void read_array(const StoredArray& array) {
 
 /// All arrays of a file, and the images and labels among them.
 inline void read_file(const ByteSource& source, const ArrayFile& file) {
-  for (const std::string& name : file.names()) answered([&] { read_array(file.array(name)); });
+  for (const std::string& name : file.names()) {
+    answered([&] { read_array(file.array(name)); });
+    answered([&] { static_cast<void>(file.words(name)); });
+  }
   const ImageArrays arrays = find_images(source, nullptr);
   static_cast<void>(read_labels(arrays, 256));
   read_images(arrays, [](const auto&) {});

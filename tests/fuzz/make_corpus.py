@@ -1,5 +1,6 @@
 """Makes tests/fuzz/corpus: small files of every form that the readers know. Usage: make_corpus.py PATH/TO/dat_hpc"""
 
+import gzip
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import zlib
 
 import h5py
 import numpy as np
@@ -120,6 +122,26 @@ def main():
              pickle.dumps({"data": PIXELS, "extrapolated_targets": LABELS, "ti_index": [1, 2]}, protocol))
     keep("pickle", "lists", pickle.dumps({"data": PIXELS, "labels": [int(label) for label in LABELS]}, 4))
     keep("pickle", "refused", pickle.dumps({"data": print, "labels": b"x" * 300, "more": (1, 2.5, None, -2**70)}, 2))
+    keep("pickle", "bytes_keys", pickle.dumps({b"data": PIXELS, b"labels": [0, 1, 2, 0, 1], b"names": [b"a", "b", b""]}, 2))
+    pixels = b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (5, 4, 4)) + PIXELS[..., 0].tobytes()
+    keep("idx", "images", pixels)
+    keep("idx", "packed", gzip.compress(pixels, mtime=0))
+    keep("idx", "labels", b"\0\0\x08\x01" + (5).to_bytes(4, "big") + LABELS.astype("u1").tobytes())
+    keep("idx", "wide", b"\0\0\x0c\x02" + b"".join(n.to_bytes(4, "big") for n in (2, 3)) + bytes(24))
+    for name, packed in ("plain", False), ("packed", True):
+        matrices = b""
+        for key, array in ("X", PIXELS.transpose(1, 2, 3, 0)), ("y", LABELS.astype("u1")[:, None]):
+            parts = [(6, (9).to_bytes(8, "little")), (5, np.array(array.shape, "<i4").tobytes()), (1, key.encode()),
+                     (2, array.tobytes("F"))]
+            body = b"".join(kind.to_bytes(4, "little") + len(part).to_bytes(4, "little") + part + bytes(-len(part) % 8)
+                            for kind, part in parts)
+            matrix = (14).to_bytes(4, "little") + len(body).to_bytes(4, "little") + body
+            deflated = zlib.compress(matrix)
+            matrices += (15).to_bytes(4, "little") + len(deflated).to_bytes(4, "little") + deflated if packed else matrix
+        keep("mat", name, b"MATLAB 5.0".ljust(124) + b"\0\1IM" + matrices)
+    text = b"".join(bytes(part) for part in ((6, 0, 0, 0, 8, 0, 0, 0, 4, *[0] * 7), (5, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0),
+                                             (1, 0, 1, 0, 116, 0, 0, 0), (16, 0, 1, 0, 97, 0, 0, 0)))
+    keep("mat", "text", b"MATLAB 5.0".ljust(124) + b"\0\1IM" + bytes((14, 0, 0, 0, len(text), 0, 0, 0)) + text)
     keep("checkpoint", "old_form", hdf5(checkpoint(3)))
     keep("checkpoint", "newest_form", hdf5(checkpoint(3), libver="latest"))
     keep("checkpoint", "large_group", hdf5(checkpoint(30), track_order=True))

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "fuzz/targets.hpp"
-#include "io/arrays.hpp"
+#include "io/forms.hpp"
 
 void dat::fuzz::records(Bytes bytes) {
   if (bytes.size() < 2) return;

@@ -20,6 +20,8 @@ void options(Bytes bytes);      ///< a command line, an argument a line
 void records(Bytes bytes);      ///< CIFAR's; the first two bytes are image size and label bytes
 void npz(Bytes bytes);          ///< images and labels of NumPy
 void npy(Bytes bytes);          ///< one array
+void mat(Bytes bytes);          ///< MATLAB's arrays
+void idx(Bytes bytes);          ///< one array of MNIST's, packed or not
 void pickle(Bytes bytes);       ///< images and labels
 void checkpoint(Bytes bytes);   ///< behind the seal
 void data_file(Bytes bytes);    ///< the same
@@ -34,6 +36,8 @@ inline constexpr Target kTargets[] = {{"toml", toml},
                                       {"records", records},
                                       {"npz", npz},
                                       {"npy", npy},
+                                      {"idx", idx},
+                                      {"mat", mat},
                                       {"pickle", pickle},
                                       {"checkpoint", checkpoint},
                                       {"data_file", data_file},

@@ -1,0 +1,395 @@
+"""Sets in the forms in which they are published become data files with the same images and labels."""
+
+import gzip
+import os
+import pickle
+import shutil
+import struct
+import tarfile
+import zipfile
+import zlib
+
+import h5py
+import numpy as np
+
+import common
+
+NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
+
+def images(seed, count, shape, classes):
+    """Random images [count, *shape] and labels in which each class occurs."""
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, 256, (count, *shape), np.uint8), generator.permutation(np.arange(count) % classes)
+
+
+class CPickle:
+    """Writes what cPickle of Python 2.7 writes by protocol 2, memos included, operation by operation."""
+
+    def __init__(self):
+        self.out, self.memos, self.known = bytearray(b"\x80\x02"), 0, {}
+
+    def memo(self):
+        self.memos += 1
+        self.out += b"q" + bytes([self.memos]) if self.memos < 256 else b"r" + struct.pack("<I", self.memos)
+
+    def again(self, key, write):
+        """What has been written before is named by its memo."""
+        if key in self.known:
+            number = self.known[key]
+            self.out += b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
+            return
+        write()
+        self.memo()
+        self.known[key] = self.memos
+
+    def write_global(self, module, name):
+        def write():
+            self.out += f"c{module}\n{name}\n".encode()
+
+        self.again((module, name), write)
+
+    def text(self, text):
+        data = text if isinstance(text, bytes) else text.encode()
+        self.out += (b"U" + bytes([len(data)]) if len(data) < 256 else b"T" + struct.pack("<i", len(data))) + data
+        self.memo()
+
+    def integer(self, value):
+        small, middle = 0 <= value < 256, 0 <= value < 65536
+        self.out += (b"K" + bytes([value]) if small else b"M" + struct.pack("<H", value) if middle else
+                     b"J" + struct.pack("<i", value))
+
+    def sequence(self, values):
+        self.out += b"]"
+        self.memo()
+        for begin in range(0, len(values), 1000):
+            self.out += b"("
+            for value in values[begin : begin + 1000]:
+                self.value(value)
+            self.out += b"e"
+
+    def array(self, array):
+        self.write_global("numpy.core.multiarray", "_reconstruct")
+        self.write_global("numpy", "ndarray")
+        self.out += b"K\0\x85"
+        self.memo()
+        self.text("b")
+        self.out += b"\x87"
+        self.memo()
+        self.out += b"R"
+        self.memo()
+        self.out += b"(K\x01"
+        for dim in array.shape:
+            self.integer(dim)
+        self.out += b"\x86"
+        self.memo()
+        self.write_global("numpy", "dtype")
+        self.text("u1")
+        self.out += b"K\0K\x01\x87"
+        self.memo()
+        self.out += b"R"
+        self.memo()
+        self.out += b"(K\x03"
+        self.text("|")
+        self.out += b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0t"
+        self.memo()
+        self.out += b"b\x89"
+        self.text(array.tobytes())
+        self.out += b"t"
+        self.memo()
+        self.out += b"b"
+
+    def value(self, value):
+        if isinstance(value, np.ndarray):
+            self.array(value)
+        elif isinstance(value, list):
+            self.sequence(value)
+        elif isinstance(value, (str, bytes)):
+            self.text(value)
+        else:
+            self.integer(int(value))
+
+    def dictionary(self, items):
+        self.out += b"}"
+        self.memo()
+        self.out += b"("
+        for key, value in items.items():
+            self.text(key)
+            self.value(value)
+        self.out += b"u."
+        return bytes(self.out)
+
+
+def python2(items):
+    made = CPickle().dictionary(items)
+    loaded = pickle.loads(made, encoding="bytes")  # it is a pickle
+    assert list(loaded) == [key.encode() for key in items]
+    return made
+
+
+def python3(protocol):
+    """Of what Python 3 has loaded with encoding="bytes", that is with bytes for keys and names."""
+    def as_bytes(value):
+        if isinstance(value, list):
+            return [as_bytes(item) for item in value]
+        return value.encode() if isinstance(value, str) else value
+
+    return lambda items: pickle.dumps({key.encode(): as_bytes(value) for key, value in items.items()}, protocol)
+
+
+def python3_text(items):
+    return pickle.dumps(items, 2)
+
+
+FORMS = {"python2": python2, "bytes2": python3(2), "bytes4": python3(4), "text": python3_text}
+
+
+def write_cifar10(folder, parts, test, form=python2):
+    os.makedirs(folder)
+    for name, (pixels, labels) in {**{f"data_batch_{i}": part for i, part in enumerate(parts, 1)}, "test_batch": test}.items():
+        with open(f"{folder}/{name}", "wb") as file:
+            file.write(form({"batch_label": f"{name} of 5", "labels": [int(label) for label in labels],
+                             "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1),
+                             "filenames": [f"{i}_s_000001.png" for i in range(len(pixels))]}))
+    with open(f"{folder}/batches.meta", "wb") as file:
+        file.write(form({"num_cases_per_batch": 10000, "label_names": NAMES, "num_vis": 3072}))
+    with open(f"{folder}/readme.html", "w") as file:
+        file.write("<meta>")
+
+
+def idx(array):
+    return struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype("u1").tobytes()
+
+
+def write_mnist(folder, train, test, names="{}-idx{}-ubyte", wrap=lambda data: data):
+    os.makedirs(folder)
+    for stem, (pixels, labels) in ("train", train), ("t10k", test):
+        for kind, dims, array in ("images", 3, pixels), ("labels", 1, labels):
+            with open(f"{folder}/" + names.format(f"{stem}-{kind}", dims), "wb") as file:
+                file.write(wrap(idx(array)))
+
+
+def element(kind, data):
+    """Of a MATLAB file of version 5."""
+    if len(data) <= 4:
+        return struct.pack("<HH", kind, len(data)) + data.ljust(4, b"\0")
+    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+
+def variable(name, array, kind=9, stored=2, packed=True):
+    matrix = (element(6, struct.pack("<II", kind, 0)) + element(5, struct.pack(f"<{array.ndim}i", *array.shape)) +
+              element(1, name.encode()) + element(stored, array.tobytes("F")))
+    matrix = struct.pack("<II", 14, len(matrix)) + matrix
+    if not packed:
+        return matrix
+    data = zlib.compress(matrix)
+    return struct.pack("<II", 15, len(data)) + data
+
+
+def mat(*variables):
+    return b"MATLAB 5.0 MAT-file, Platform: GLNXA64".ljust(124, b" ") + b"\0\x01IM" + b"".join(variables)
+
+
+def svhn(pixels, labels, **how):
+    """As Stanford's files: X [32, 32, 3, n] and y [n, 1], a double of which each fits a byte; 10 is the digit 0."""
+    return mat(variable("X", pixels.transpose(1, 2, 3, 0), **how),
+               variable("y", np.where(labels == 0, 10, labels).astype("u1")[:, None], kind=6, **how))
+
+
+class Published(common.TestCase):
+    def convert(self, source, train, test, *options, names=None):
+        ended = common.run("data", "convert", source, "set.h5", *options)
+        self.assertEqual(ended.code, 0, ended.text)
+        with h5py.File("set.h5") as file:
+            for split, (pixels, labels) in ("train", train), ("test", test):
+                np.testing.assert_array_equal(file[f"{split}/images"], pixels.reshape(file[f"{split}/images"].shape))
+                np.testing.assert_array_equal(file[f"{split}/labels"], labels.ravel())
+                self.assertEqual(file[f"{split}/images"].ndim, 4)
+            self.assertEqual(list(file.attrs["class_names"]) if "class_names" in file.attrs else None, names)
+        self.assertRegex(common.run("data", "inspect", "set.h5").text, "(?s)train .*\\(as recorded\\).*test .*\\(as recorded\\)")
+        return ended.text
+
+    def refuse_convert(self, code, pattern, source, *options):
+        self.refuse(code, pattern, "data", "convert", source, "out.h5", *options)
+        self.assertEqual([name for name in os.listdir() if "out.h5" in name], [])
+
+    def test_cifar10_of_python(self):
+        parts, test = [images(i, 300, (32, 32, 3), 10) for i in range(5)], images(9, 200, (32, 32, 3), 10)
+        train = tuple(np.concatenate(arrays) for arrays in zip(*parts))
+        for name, form in FORMS.items():
+            with self.subTest(name):
+                write_cifar10(name, parts, test, form)
+                text = self.convert(name, train, test, names=NAMES)
+                self.assertIn("wrote set.h5: 1500 train images of 32 x 32 x 3, 200 test images of 32 x 32 x 3", text)
+
+    def test_cifar100_of_python(self):
+        train, test = images(1, 300, (32, 32, 3), 100), images(2, 100, (32, 32, 3), 100)
+        fine, coarse = [f"fine {i}" for i in range(100)], [f"coarse {i}" for i in range(20)]
+        for name, form in FORMS.items():
+            os.makedirs(name)
+            with open(f"{name}/meta", "wb") as file:
+                file.write(form({"fine_label_names": fine, "coarse_label_names": coarse}))
+            for split, (pixels, labels) in ("train", train), ("test", test):
+                with open(f"{name}/{split}", "wb") as file:
+                    file.write(form({"filenames": ["a.png"] * len(labels), "batch_label": split,
+                                     "fine_labels": [int(label) for label in labels],
+                                     "coarse_labels": [int(label) // 5 for label in labels],
+                                     "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1)}))
+            with self.subTest(name):
+                self.convert(name, train, test, names=fine)
+
+    def test_both_versions_of_cifar10_give_the_same_images(self):
+        parts, test = [images(i, 30, (32, 32, 3), 10) for i in range(5)], images(9, 20, (32, 32, 3), 10)
+        write_cifar10("py", parts, test)
+        os.mkdir("bin")
+        for name, (pixels, labels) in [*((f"data_batch_{i}", part) for i, part in enumerate(parts, 1)), ("test_batch", test)]:
+            with open(f"bin/{name}.bin", "wb") as file:
+                for image, label in zip(pixels, labels):
+                    file.write(bytes([label]) + image.transpose(2, 0, 1).tobytes())
+        for name in "py", "bin":
+            self.assertEqual(common.run("data", "convert", name, f"{name}.h5").code, 0)
+        self.assert_same(common.datasets("py.h5"), common.datasets("bin.h5"))
+        with h5py.File("py.h5") as one, h5py.File("bin.h5") as other:
+            for key in "sha256_train", "sha256_test", "class_names":
+                self.assertEqual(list(one.attrs[key]), list(other.attrs[key]))
+
+    def test_mnist(self):
+        train, test = images(1, 300, (28, 28), 10), images(2, 100, (28, 28), 10)
+        for number, names in enumerate(("{}-idx{}-ubyte", "{}.idx{}-ubyte", "{}-idx{}.ubyte")):
+            with self.subTest(names):
+                write_mnist(f"plain{number}", train, test, names)
+                write_mnist(f"packed{number}", train, test, names + ".gz", gzip.compress)
+                self.convert(f"plain{number}", train, test)
+                self.convert(f"packed{number}", train, test)
+        self.assertRegex(common.run("data", "inspect", "set.h5").text, "images of 28 x 28 x 1, 10 classes")
+        self.train("run", "--network", "small_cnn", "--width", 8, "--threads", 1, "--batch", 50, "--epochs", 1,
+                   "--warmup-epochs", 0, "--attack-steps", 1, "--eval-attack-steps", 1, "--data", "set.h5", ranks=2)
+        self.assertEqual(common.rows("run", "evaluation")[-1]["images"], 100)
+        os.makedirs("root/MNIST")
+        shutil.move("plain0", "root/MNIST/raw")
+        self.refuse_convert(3, "one below has: 'dat_hpc data convert root/MNIST/raw data.h5'", "root")
+        self.convert("root/MNIST/raw", train, test)
+
+    def test_mnist_that_is_damaged(self):
+        train, test = images(1, 30, (28, 28), 10), images(2, 10, (28, 28), 10)
+        write_mnist("good", train, test)
+        shutil.copytree("good", "bad")
+
+        def put(name, data):
+            for path in f"bad/{name}", f"bad/{name}.gz":
+                if os.path.exists(path):
+                    os.remove(path)
+            with open(f"bad/{name}" + (".gz" if data[:2] == b"\x1f\x8b" else ""), "wb") as file:
+                file.write(data)
+
+        def refuse(name, data, pattern, *options):
+            with self.subTest(pattern), open(f"good/{name}", "rb") as good:
+                put(name, data)
+                self.refuse_convert(3, pattern, "bad", *options)
+                put(name, good.read())
+
+        labels, pixels = idx(train[1]), idx(train[0])
+        for wrap in (lambda data: data), gzip.compress:
+            refuse("train-labels-idx1-ubyte", wrap(idx(train[1][1:])), "one label for each of the 30 images")
+            refuse("train-images-idx3-ubyte", wrap(pixels[:2000]), "holds 1984 bytes|is too short")
+            refuse("train-images-idx3-ubyte", wrap(b"\0\1" + pixels[2:]), "no idx file")
+            refuse("train-labels-idx1-ubyte", wrap(labels), "label 9 of image .* is not in 0..8", "--classes", 9)
+            refuse("t10k-images-idx3-ubyte", wrap(idx(test[0][:, :20, :20])), "the first images are 28 x 28")
+        refuse("train-images-idx3-ubyte", gzip.compress(pixels)[:5000], "is cut off")
+        refuse("train-images-idx3-ubyte", gzip.compress(pixels + b"x"), "is longer than it says")
+        refuse("train-images-idx3-ubyte", gzip.compress(pixels)[:-6] + bytes(6), "is damaged")
+        # Sixty million images of one pixel, packed a thousandfold.
+        many = np.zeros((60_000_000, 1, 1), np.uint8)
+        put("train-labels-idx1-ubyte", gzip.compress(idx(many[:, 0, 0]), 1))
+        refuse("train-images-idx3-ubyte", gzip.compress(idx(many), 1), "wants more than three times its size of memory")
+        put("train-labels-idx1-ubyte", labels)
+        os.remove("bad/t10k-labels-idx1-ubyte")
+        self.refuse_convert(3, "bad: t10k-labels-idx1-ubyte is missing", "bad")
+
+    def test_keras(self):
+        for shape, column in ((28, 28), False), ((32, 32, 3), True):
+            train, test = images(1, 300, shape, 10), images(2, 100, shape, 10)
+            turn = (lambda labels: labels[:, None]) if column else (lambda labels: labels)
+            for save in np.savez, np.savez_compressed:
+                save("set.npz", x_train=train[0], y_train=turn(train[1]), x_test=test[0], y_test=turn(test[1]))
+                self.convert("set.npz", train, test)
+
+    def test_medmnist(self):
+        for shape in (28, 28), (28, 28, 3):
+            splits = {name: images(i, count, shape, 5) for i, (name, count) in
+                      enumerate((("train", 300), ("val", 40), ("test", 100)))}
+            arrays = {f"{name}_images": pixels for name, (pixels, _) in splits.items()}
+            arrays |= {f"{name}_labels": labels[:, None].astype("u1") for name, (_, labels) in splits.items()}
+            np.savez_compressed("medical.npz", **arrays)
+            train, val, test = splits.values()
+            text = self.convert("medical.npz", train, test)
+            self.assertIn("without the 40 validation images", text)
+            both = tuple(np.concatenate(pair) for pair in zip(train, val))
+            self.convert("medical.npz", both, test, "--val", "train")
+            self.convert("medical.npz", train, val, "--val", "test")
+        arrays["train_labels"] = np.zeros((300, 14), "u1")  # ChestMNIST has several labels an image
+        np.savez("many.npz", **arrays)
+        self.refuse_convert(3, "train_labels is uint8 \\[300, 14\\], but there must be one label", "many.npz")
+        self.refuse_convert(2, "--val is for a file with validation images, and folder is a folder of idx files",
+                            self.folder_of_mnist(), "--val", "train")
+
+    def folder_of_mnist(self):
+        write_mnist("folder", images(1, 3, (28, 28), 3), images(1, 3, (28, 28), 3))
+        return "folder"
+
+    def test_svhn(self):
+        train, test = images(1, 300, (32, 32, 3), 10), images(2, 100, (32, 32, 3), 10)
+        os.mkdir("svhn")
+        for packed in True, False:
+            for split, arrays in ("train", train), ("test", test), ("extra", train):
+                with open(f"svhn/{split}_32x32.mat", "wb") as file:
+                    file.write(svhn(*arrays, packed=packed))
+            self.convert("svhn", train, test, names=[str(digit) for digit in range(10)])
+        ended = common.run("data", "convert", "svhn/extra_32x32.mat", "extra.h5")
+        self.assertIn("wrote extra.h5: 300 train images of 32 x 32 x 3; MATLAB files extra_32x32.mat", ended.text)
+        good = svhn(*train)
+
+        def refuse(pattern, data):
+            with self.subTest(pattern), open("bad.mat", "wb") as file:
+                file.write(data)
+                file.flush()
+                self.refuse_convert(3, pattern, "bad.mat")
+
+        refuse("is cut off: the variable at byte 128 needs", good[:5000])
+        refuse("is cut off at byte", good + b"x")
+        refuse("no variable begins here", mat(b"\x0d\0\0\0" + good[132:]))
+        refuse("big|little-endian", good[:126] + b"MI" + good[128:])
+        refuse("has no array y", mat(variable("X", train[0])))
+        refuse("y is uint8 \\[3\\], but there must be one label for each of the 300", mat(
+            variable("X", train[0].transpose(1, 2, 3, 0)), variable("y", np.ones((3, 1), "u1"))))
+        refuse("label 1[0-9]+ of image 0 is not in 0..9", svhn(train[0], train[1] + 11))
+        refuse("y is float64", mat(variable("X", train[0].transpose(1, 2, 3, 0)),
+                                   variable("y", np.ones((300, 1)), kind=6, stored=9)))
+        refuse("X is uint8 .*, but must be uint8 \\[n, channels, size, size\\]|must be square", mat(
+            variable("X", train[0]), variable("y", np.ones((300, 1), "u1"))))
+        wrong = bytearray(good)
+        wrong[128 + struct.unpack_from("<I", good, 132)[0] + 7] ^= 1  # the checksum of X
+        refuse("is damaged: it cannot be unpacked", bytes(wrong))
+        os.remove("svhn/test_32x32.mat")
+        self.refuse_convert(3, "svhn: test_32x32.mat is missing", "svhn")
+
+    def test_archives_and_data_that_are_no_data_files(self):
+        write_cifar10("cifar-10-batches-py", [images(i, 3, (32, 32, 3), 3) for i in range(5)], images(9, 3, (32, 32, 3), 3))
+        with tarfile.open("cifar-10-python.tar.gz", "w:gz") as file:
+            file.add("cifar-10-batches-py")
+        with zipfile.ZipFile("cifar.zip", "w", zipfile.ZIP_DEFLATED) as file:
+            file.write("cifar-10-batches-py/data_batch_1")
+        then = "then convert what it held: 'dat_hpc data convert cifar-10-batches-py cifar-10-batches-py.h5'$"
+        self.refuse_convert(3, "\\('tar xf cifar-10-python.tar.gz'\\), " + then, "cifar-10-python.tar.gz")
+        self.refuse_convert(3, "\\('unzip cifar.zip'\\), " + then, "cifar.zip")
+        for ranks, verb in (0, "validate"), (2, "train"):
+            for path in "cifar-10-batches-py", "cifar-10-python.tar.gz", "cifar-10-batches-py/data_batch_1":
+                out = os.path.basename(path).removesuffix(".gz").removesuffix(".tar") + ".h5"
+                self.refuse(3, f"'dat_hpc data convert {path} {out}' makes one$", verb, "--data", path, ranks=ranks)
+        self.refuse(3, "separated by spaces: --data a.h5 b.h5$", "validate", "--data", "a.h5,b.h5")
+        command = "data convert cifar-10-batches-py set.h5".split()
+        self.assertEqual(common.run(*command).code, 0)
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,567 @@
+// Sets in the forms in which they are published: CIFAR's pickles, MNIST's files, .npz with training and test images.
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "io/forms.hpp"
+#include "io/inflate.hpp"
+#include "memory_bytes.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+using std::string_literals::operator""s;
+
+/// "code: message" of what goes wrong, or "none".
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+  return "none";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Bytes that depend on the place alone.
+std::string some_bytes(std::size_t count, std::uint32_t seed) {
+  std::string bytes(count, ' ');
+  std::uint32_t state = seed * 2654435761U + 1;
+  for (char& byte : bytes) {
+    state = state * 1664525U + 1013904223U;
+    byte = static_cast<char>(state >> 24);
+  }
+  return bytes;
+}
+
+std::string number(std::uint64_t value, int bytes, bool big_endian) {
+  std::string digits;
+  for (int i = 0; i < bytes; ++i) digits += static_cast<char>(value >> (8 * (big_endian ? bytes - 1 - i : i)) & 0xff);
+  return digits;
+}
+
+/// A pickle as cPickle of Python 2 writes it by protocol 2, but for the memos, which nothing refers to.
+namespace python2 {
+
+std::string text(const std::string& bytes) {
+  return (bytes.size() < 256 ? "U" + number(bytes.size(), 1, false) : "T" + number(bytes.size(), 4, false)) + bytes;
+}
+std::string integer(std::uint64_t value) {
+  return value < 256     ? "K" + number(value, 1, false)
+         : value < 65536 ? "M" + number(value, 2, false)
+                         : "J" + number(value, 4, false);
+}
+std::string list(const std::vector<int>& values) {
+  std::string out = "](";
+  for (const int value : values) out += integer(static_cast<std::uint64_t>(value));
+  return out + "e";
+}
+std::string array(std::uint64_t rows, std::uint64_t width, const std::string& bytes, bool column_major = false) {
+  return "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01"s + "b\x87R(K\x01"s + integer(rows) +
+         integer(width) + "\x86"s +
+         "cnumpy\ndtype\nU\x02u1K\0K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"s +
+         (column_major ? "\x88" : "\x89") + text(bytes) + "tb";
+}
+/// Of pairs of a key and what has been pickled.
+std::string dictionary(const std::vector<std::pair<std::string, std::string>>& items) {
+  std::string out = "\x80\x02}q\x01("s;
+  for (const auto& [key, value] : items) out += text(key) + value;
+  return out + "u.";
+}
+
+}  // namespace python2
+
+/// What a data file holds in a split.
+struct Contents {
+  std::string pixels;
+  std::vector<int> labels;
+  DatasetInfo info;
+};
+Contents contents(const std::string& path, const std::string& split) {
+  const auto set = open_dataset({path}, split, 0);
+  Contents all;
+  all.info = set->info();
+  std::vector<std::uint8_t> image(all.info.image_bytes());
+  for (std::int64_t i = 0; i < set->size(); ++i) {
+    set->read(i, image.data());
+    all.pixels.append(image.begin(), image.end());
+    all.labels.push_back(set->label(i));
+  }
+  return all;
+}
+
+/// Rows of planes [3][32][32] as images [32][32][3].
+std::string interleaved(const std::string& rows) {
+  std::string out;
+  for (std::size_t begin = 0; begin < rows.size(); begin += 3072)
+    for (std::size_t at = 0; at < 1024; ++at)
+      for (std::size_t channel = 0; channel < 3; ++channel) out += rows[begin + channel * 1024 + at];
+  return out;
+}
+
+std::string convert(const std::string& source, const std::string& output, const ConvertOptions& how = {}) {
+  ConvertOptions options = how;
+  options.source = source;
+  options.output = output;
+  return convert_dataset(options);
+}
+
+ConvertOptions with(const std::string& val, int classes = 0, int size = 0) {
+  ConvertOptions how;
+  how.val = val;
+  how.classes = classes;
+  how.size = size;
+  return how;
+}
+
+struct Idx {
+  std::vector<std::uint32_t> shape;
+  std::string elements;
+  std::uint8_t type = 8;
+  [[nodiscard]] std::string bytes() const {
+    std::string out = "\0\0"s + static_cast<char>(type) + static_cast<char>(shape.size());
+    for (const std::uint32_t dim : shape) out += number(dim, 4, true);
+    return out + elements;
+  }
+};
+
+/// A gzip file whose blocks are not packed.
+std::string gzip(const std::string& bytes) {
+  std::string out = "\x1f\x8b\x08\0\0\0\0\0\0\x03"s;
+  constexpr std::size_t kBlock = 65535;
+  std::size_t at = 0;
+  do {
+    const std::size_t size = std::min(kBlock, bytes.size() - at);
+    out += static_cast<char>(at + size == bytes.size());
+    out += number(size, 2, false) + number(~size, 2, false) + bytes.substr(at, size);
+    at += size;
+  } while (at < bytes.size());
+  return out + number(crc_of(0, bytes.data(), std::ssize(bytes)), 4, false) + number(bytes.size(), 4, false);
+}
+
+std::string elements_of(const std::string& file) {
+  const test::MemoryBytes source(file);
+  const StoredArray array = open_idx(source);
+  std::string bytes(static_cast<std::size_t>(array.bytes), ' ');
+  array.open()->read(bytes.data(), std::ssize(bytes));
+  return array.text() + " " + bytes;
+}
+
+/// A folder with MNIST's files, of 3 and 2 images of 4 x 4.
+struct Mnist {
+  const TemporaryFolder folder, output;
+  const std::string train = some_bytes(48, 1), test = some_bytes(32, 2);
+
+  Mnist() {
+    put("train-images-idx3-ubyte", {{3, 4, 4}, train});
+    put("train-labels-idx1-ubyte", {{3}, "\1\0\2"s});
+    put("t10k-images-idx3-ubyte", {{2, 4, 4}, test});
+    put("t10k-labels-idx1-ubyte", {{2}, "\3\1"s});
+  }
+  void put(const std::string& name, const Idx& file) const { write_bytes(folder / name, file.bytes()); }
+  [[nodiscard]] std::string error(const ConvertOptions& how = {}) const {
+    std::string text = error_of([&] { convert(folder.path(), output / "set.h5", how); });
+    CHECK((text == "none" || output.names().empty()));
+    return text;
+  }
+};
+
+/// A folder with CIFAR-10's pickles, of two images each.
+struct Cifar10 {
+  const TemporaryFolder folder, output;
+  std::string rows[6];
+
+  Cifar10() {
+    for (std::uint32_t i = 0; i < 6; ++i) {
+      rows[i] = some_bytes(2 * 3072, i);
+      put(i, python2::array(2, 3072, rows[i]), {static_cast<int>(i), 9});
+    }
+    std::string names;
+    for (const std::string& name : cifar10_names()) names += python2::text(name + "'");
+    write_bytes(folder / "batches.meta", python2::dictionary({{"num_cases_per_batch", python2::integer(2)},
+                                                              {"label_names", "](" + names + "e"},
+                                                              {"num_vis", python2::integer(3072)}}));
+  }
+  [[nodiscard]] static std::string name(std::uint32_t i) {
+    return i == 5 ? "test_batch" : "data_batch_" + std::to_string(i + 1);
+  }
+  void put(std::uint32_t i, const std::string& data, const std::vector<int>& labels) const {
+    write_bytes(folder / name(i), python2::dictionary({{"batch_label", python2::text("training batch")},
+                                                       {"labels", python2::list(labels)},
+                                                       {"data", data},
+                                                       {"filenames", "](" + python2::text("a.png") + "e"}}));
+  }
+  [[nodiscard]] std::string error(const ConvertOptions& how = {}) const {
+    std::string text = error_of([&] { convert(folder.path(), output / "set.h5", how); });
+    CHECK((text == "none" || output.names().empty()));
+    return text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("CIFAR's pickles, as Python 2 wrote them, become training and test images in their order, with names",
+          "[published]") {
+  Cifar10 set;
+  if (GENERATE(false, true)) {  // an array that lies column by column
+    std::string columns;
+    for (std::size_t at = 0; at < 3072; ++at) (columns += set.rows[2][at]) += set.rows[2][3072 + at];
+    set.put(2, python2::array(2, 3072, columns, true), {2, 9});
+  }
+  CHECK(set.error() == "none");
+  const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
+  std::string all;
+  for (int i = 0; i < 5; ++i) all += interleaved(set.rows[i]);
+  CHECK((train.pixels == all));
+  CHECK(train.labels == std::vector<int>{0, 9, 1, 9, 2, 9, 3, 9, 4, 9});
+  CHECK((test.pixels == interleaved(set.rows[5])));
+  CHECK(test.labels == std::vector<int>{5, 9});
+  CHECK(train.info.class_names[9] == "truck'");
+}
+
+TEST_CASE("Of CIFAR-100's pickles the fine labels are taken", "[published]") {
+  const TemporaryFolder folder;
+  const std::string rows = some_bytes(3 * 3072, 7);
+  for (const char* name : {"train", "test"})
+    write_bytes(folder / name, python2::dictionary({{"fine_labels", python2::list({99, 0, 50})},
+                                                    {"coarse_labels", python2::list({1, 2, 3})},
+                                                    {"data", python2::array(3, 3072, rows)}}));
+  convert(folder.path(), folder / "set.h5");
+  CHECK(contents(folder / "set.h5", "train").labels == std::vector<int>{99, 0, 50});
+  CHECK(contents(folder / "set.h5", "test").info.class_names[99] == "class 99");
+  CHECK((contents(folder / "set.h5", "test").pixels == interleaved(rows)));
+  std::string names;
+  for (int i = 0; i < 100; ++i) names += python2::text("name " + std::to_string(i));
+  write_bytes(folder / "meta", python2::dictionary({{"coarse_label_names", "](" + python2::text("x") + "e"},
+                                                    {"fine_label_names", "](" + names + "e"}}));
+  convert(folder.path(), folder / "set.h5");
+  CHECK(contents(folder / "set.h5", "test").info.class_names[99] == "name 99");
+}
+
+TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no file behind", "[published]") {
+  const Cifar10 set;
+  const std::string& rows = set.rows[0];
+  std::string expected;
+  ConvertOptions how;
+  SECTION("a missing batch") {
+    std::filesystem::remove(set.folder / "data_batch_5");
+    expected = "data_batch_5 is missing";
+  }
+  SECTION("a missing test file") {
+    std::filesystem::remove(set.folder / "test_batch");
+    expected = "test_batch is missing";
+  }
+  SECTION("a label out of range") {
+    set.put(3, python2::array(2, 3072, rows), {1, 10});
+    expected = "data_batch_4: label 10 of image 1 is not in 0..9";
+  }
+  SECTION("a test image without label") {
+    write_bytes(set.folder / "test_batch", python2::dictionary({{"labels",
+                                                                 "](K\1J\xff\xff\xff\xff"
+                                                                 "e"s},
+                                                                {"data", python2::array(2, 3072, rows)}}));
+    expected = "test_batch: label -1 of image 1 is not in 0..9";
+  }
+  SECTION("fewer labels than images") {
+    set.put(0, python2::array(2, 3072, rows), {1});
+    expected = "there must be one label for each of the 2 images";
+  }
+  SECTION("images of another size") {
+    set.put(0, python2::array(2, 1024, rows.substr(0, 2048)), {1, 2});
+    expected = "data is uint8 [2, 1024], but must be uint8 [n, 3072]";
+  }
+  SECTION("fewer bytes than the shape says") {
+    set.put(0, python2::array(3, 3072, rows), {1, 2, 3});
+    expected = "data has 6144 bytes from byte";
+  }
+  SECTION("a file that is cut off") {
+    write_bytes(set.folder / "data_batch_1", read_bytes(set.folder / "data_batch_1").substr(0, 3000));
+    expected = "data_batch_1: byte";
+  }
+  SECTION("a name that is no array's") {
+    set.put(0, "cos\nsystem\nU\4true\x85R", {1, 2});
+    expected = "wants os.system, which is no part of an array";
+  }
+  SECTION("another number of names") {
+    write_bytes(set.folder / "batches.meta", python2::dictionary({{"label_names", "](" + python2::text("cat") + "e"}}));
+    expected = "batches.meta: names 1 classes, must be 10";
+  }
+  SECTION("names that are none") {
+    write_bytes(set.folder / "batches.meta", python2::dictionary({{"label_names", python2::list({1, 2})}}));
+    expected = "label_names is a list of other things than names";
+  }
+  SECTION("an option of another form") {
+    how.label_bytes = 2;
+    expected = "--label-bytes is for a folder of binary records, and " + set.folder.path() +
+               " is a folder of CIFAR's pickles; leave it off";
+  }
+  SECTION("another number of classes") {
+    how.classes = 20;
+    expected = "names 10 classes, but 20 were asked for";
+  }
+  const std::string error = set.error(how);
+  CAPTURE(error, expected);
+  CHECK(error.substr(0, 3) == (how.label_bytes == 2 ? "2: " : "3: "));
+  CHECK(contains(error, expected));
+}
+
+TEST_CASE("A file of type idx holds the array that was written, packed or not", "[published]") {
+  CHECK(elements_of(Idx{{2, 3}, "abcdef"}.bytes()) == "uint8 [2, 3] abcdef");
+  CHECK(elements_of(gzip(Idx{{2, 3}, "abcdef"}.bytes())) == "uint8 [2, 3] abcdef");
+  CHECK(elements_of(Idx{{3}, "abcdef", 0x0b}.bytes()) == "int16 [3] abcdef");
+  CHECK(elements_of(Idx{{1}, "abcdefgh", 0x0e}.bytes()) == "float64 [1] abcdefgh");
+  const std::string much = some_bytes(200000, 3);
+  CHECK((elements_of(gzip(Idx{{200000}, much}.bytes())) == "uint8 [200000] " + much));
+
+  const auto error = [](const std::string& bytes) { return error_of([&] { static_cast<void>(elements_of(bytes)); }); };
+  const std::string good = Idx{{2, 3}, "abcdef"}.bytes(), packed = gzip(good);
+  CHECK(contains(error(good.substr(0, good.size() - 1)),
+                 "3: memory: holds 5 bytes behind its header, but uint8 [2, 3] needs 6"));
+  CHECK(contains(error(good + "x"), "holds 7 bytes"));
+  CHECK(contains(error(good.substr(0, 9)), "cut off in its header"));
+  CHECK(contains(error(good.substr(0, 3)), "too short for an idx file"));
+  CHECK(contains(error("\1" + good.substr(1)), "no idx file"));
+  CHECK(contains(error(Idx{{2, 3}, "abcdef", 7}.bytes()), "no idx file"));
+  CHECK(contains(error(Idx{{}, ""}.bytes()), "no idx file"));
+  CHECK(contains(error(Idx{std::vector<std::uint32_t>(9, 1), "a"}.bytes()), "no idx file"));
+  const std::vector<std::uint32_t> endless(3, 0xffffffff);
+  CHECK(contains(error(Idx{endless, "a"}.bytes()), "claims an impossible size"));
+  CHECK(contains(error(gzip(Idx{endless, "a"}.bytes())), "claims an impossible size"));
+  CHECK(contains(error(gzip(Idx{{1000, 1000}, "a"}.bytes())), "packed bytes cannot hold"));
+  CHECK(contains(error(gzip(Idx{{2, 4}, "abcdef"}.bytes())), "memory is too short"));
+  CHECK(contains(error(gzip(Idx{{2, 2}, "abcdef"}.bytes())), "memory is longer than it says"));
+  CHECK(contains(error(packed + "x"), "memory is longer than it says"));
+  CHECK(contains(error(packed.substr(0, packed.size() - 12)), "memory is cut off"));
+  CHECK(contains(error(packed.substr(0, packed.size() - 1)), "memory is cut off"));  // in the checksum
+  std::string changed = packed;
+  changed[changed.size() - 9] = 'x';  // the last element
+  CHECK(contains(error(changed), "memory is damaged"));
+}
+
+TEST_CASE("MNIST's files are found under each of their names, and a plain one sooner than a packed one",
+          "[published]") {
+  const Mnist set;
+  const int names = GENERATE(0, 1, 2, 3);
+  for (const char* stem : {"train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"}) {
+    const std::string old = set.folder / (stem + "-ubyte"s), bytes = read_bytes(old), base = stem;
+    if (names == 0) {  // must not be looked at
+      write_bytes(old + ".gz", "x");
+      continue;
+    }
+    std::filesystem::remove(old);
+    const std::string other = base.substr(0, base.size() - 5) + "." + base.substr(base.size() - 4) + "-ubyte";
+    if (names == 1) write_bytes(set.folder / other, bytes);
+    if (names == 2) write_bytes(set.folder / (base + ".ubyte"), bytes);
+    if (names == 3) write_bytes(set.folder / (base + "-ubyte.gz"), gzip(bytes));
+  }
+  CHECK(set.error() == "none");
+  const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
+  CHECK(train.pixels == set.train);
+  CHECK(train.labels == std::vector<int>{1, 0, 2});
+  CHECK(test.pixels == set.test);
+  CHECK(test.labels == std::vector<int>{3, 1});
+  CHECK(train.info.channels == 1);
+  CHECK(train.info.size == 4);
+  CHECK(train.info.class_names == numbered_classes(4));
+}
+
+TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no file behind", "[published]") {
+  const Mnist set;
+  std::string expected;
+  ConvertOptions how;
+  SECTION("missing test labels") {
+    std::filesystem::remove(set.folder / "t10k-labels-idx1-ubyte");
+    expected = "t10k-labels-idx1-ubyte is missing";
+  }
+  SECTION("more labels than images") {
+    set.put("train-labels-idx1-ubyte", {{4}, "\1\0\2\1"s});
+    expected = "train-labels-idx1-ubyte is uint8 [4], but there must be one label for each of the 3 images";
+  }
+  SECTION("a label out of range") {
+    how.classes = 3;
+    expected = "label 3 of image 0 is not in 0..2";
+  }
+  SECTION("images and labels in each other's place") {
+    set.put("train-labels-idx1-ubyte", {{3, 4, 4}, set.train});
+    expected = "there must be one label for each";
+  }
+  SECTION("test images of another size") {
+    set.put("t10k-images-idx3-ubyte", {{2, 3, 3}, some_bytes(18, 1)});
+    expected = "t10k-images-idx3-ubyte is uint8 [2, 3, 3], but the first images are 4 x 4 x 1";
+  }
+  SECTION("images that are not square") {
+    set.put("train-images-idx3-ubyte", {{3, 2, 8}, set.train});
+    expected = "but images must be square";
+  }
+  SECTION("a file that is cut off") {
+    write_bytes(set.folder / "train-images-idx3-ubyte", Idx{{3, 4, 4}, set.train}.bytes().substr(0, 40));
+    expected = "train-images-idx3-ubyte: holds 24 bytes behind its header";
+  }
+  const std::string error = set.error(how);
+  CAPTURE(error, expected);
+  CHECK(error.substr(0, 3) == "3: ");
+  CHECK(contains(error, expected));
+}
+
+TEST_CASE(
+    "Arrays named as training and test images become both; validation images are left out, joined, or replace "
+    "the test images",
+    "[published]") {
+  const TemporaryFolder folder, output;
+  const std::string train = some_bytes(2 * 3072, 1), val = some_bytes(3072, 2), test = some_bytes(3 * 3072, 3);
+  const auto images = [](const std::string& bytes) {  // [n, 32, 32, 3]
+    std::string text = python2::array(bytes.size() / 3072, 3072, bytes);
+    const std::string shape = "M\0\x0c\x86"s;
+    text.replace(text.find(shape), shape.size(), "K\x20K\x20K\3t"s);
+    text.replace(text.find("R(K\1"s) + 4, 0, "(");
+    return text;
+  };
+  const auto write = [&](const std::string& name, std::vector<std::pair<std::string, std::string>> items) {
+    write_bytes(folder / name, python2::dictionary(items));
+  };
+  write("keras", {{"x_train", images(train)},
+                  {"y_train", python2::list({1, 0})},
+                  {"x_test", images(test)},
+                  {"y_test", python2::list({2, 1, 0})}});
+  const std::vector<std::pair<std::string, std::string>> medical = {{"train_images", images(train)},
+                                                                    {"val_images", images(val)},
+                                                                    {"test_images", images(test)},
+                                                                    {"train_labels", python2::array(2, 1, "\1\0"s)},
+                                                                    {"val_labels", python2::array(1, 1, "\3")},
+                                                                    {"test_labels", python2::array(3, 1, "\2\1\0"s)}};
+  write("medical", medical);
+  const auto check = [&](const std::string& text, const std::string& train_wanted, const std::vector<int>& train_labels,
+                         const std::string& test_wanted, const std::vector<int>& test_labels) {
+    const Contents first = contents(output / "set.h5", "train"), second = contents(output / "set.h5", "test");
+    CAPTURE(text);
+    CHECK((first.pixels == train_wanted));
+    CHECK(first.labels == train_labels);
+    CHECK((second.pixels == test_wanted));
+    CHECK(second.labels == test_labels);
+  };
+  std::string text = convert(folder / "keras", output / "set.h5");
+  CHECK(text == "2 train images of 32 x 32 x 3, 3 test images of 32 x 32 x 3; arrays x_train, x_test of keras");
+  check(text, train, {1, 0}, test, {2, 1, 0});
+  text = convert(folder / "medical", output / "set.h5");
+  CHECK(contains(text, ", without the 1 validation images"));
+  check(text, train, {1, 0}, test, {2, 1, 0});
+  text = convert(folder / "medical", output / "set.h5", with("train"));
+  CHECK(contains(text, "3 train images"));
+  check(text, train + val, {1, 0, 3}, test, {2, 1, 0});
+  text = convert(folder / "medical", output / "set.h5", with("test"));
+  CHECK(contains(text, "the validation images in place of the test images"));
+  check(text, train, {1, 0}, val, {3});
+
+  const auto refused = [&](const std::vector<std::string>& without, const std::string& reason,
+                           const ConvertOptions& how = {}) {
+    std::vector<std::pair<std::string, std::string>> items;
+    for (const auto& item : medical)
+      if (std::find(without.begin(), without.end(), item.first) == without.end()) items.push_back(item);
+    write("part", items);
+    const std::string error = error_of([&] { convert(folder / "part", output / "set.h5", how); });
+    CAPTURE(error, reason);
+    CHECK(contains(error, reason));
+  };
+  refused({"test_labels"}, "3: " + (folder / "part") + ": has test_images, but no test_labels");
+  refused({"test_images"}, ": has test_labels, but no test_images");
+  refused({"test_images", "test_labels"}, "but no test images; extra images alone are called images and labels");
+  refused({"test_images", "test_labels"}, "none", with("test"));
+  refused({"train_images", "train_labels"}, "but no training images");
+  refused({"val_images", "val_labels"}, "2: " + (folder / "part") + ": has no validation images", with("train"));
+  refused({}, "label 3 of image 0 is not in 0..2", with("train", 3));
+  refused({}, "has images of 32 x 32, not of 28", with("leave", 0, 28));
+  std::vector<std::pair<std::string, std::string>> twice = medical;
+  twice.emplace_back("x_train", images(train));
+  twice.emplace_back("y_train", python2::list({1, 0}));
+  write("part", twice);
+  CHECK(contains(error_of([&] { convert(folder / "part", output / "set.h5"); }),
+                 "has train_images beside other train images"));
+}
+
+TEST_CASE("An archive is refused with the commands that unpack it and convert what it holds", "[published]") {
+  const TemporaryFolder folder, output;
+  const auto refused = [&](const std::string& name, const std::string& bytes, const std::string& reason) {
+    write_bytes(folder / name, bytes);
+    const std::string error = error_of([&] { convert(folder / name, output / "set.h5"); });
+    CAPTURE(error, reason);
+    CHECK(contains(error, reason));
+    CHECK(error.substr(0, 3) == "3: ");
+  };
+  const auto tar = [](const std::string& member) {
+    std::string block = member;
+    block.resize(512);
+    return block.replace(257, 5, "ustar");
+  };
+  const auto zip = [](const std::string& member) {
+    return "PK\3\4"s + std::string(22, '\0') + number(member.size(), 2, false) + "\0\0"s + member;
+  };
+  const std::string path = folder.path() + "/";
+  refused("cifar-10-python.tar.gz", gzip(tar("cifar-10-batches-py/data_batch_4")),
+          "unpack it first ('tar xf " + path +
+              "cifar-10-python.tar.gz'), then convert what it held: 'dat_hpc data "
+              "convert cifar-10-batches-py cifar-10-batches-py.h5'");
+  refused("cifar-100-binary.tar", tar("./cifar-100-binary/"), "cifar-100-binary.h5 --label-bytes 2'");
+  refused("loose.tgz", gzip(tar("train.bin")),
+          "'mkdir loose && tar xf " + path +
+              "loose.tgz -C loose'), then convert what it held: 'dat_hpc data convert loose");
+  refused("mnist.zip", zip("t10k-images-idx3-ubyte"),
+          "'unzip " + path + "mnist.zip -d mnist'), then convert what it held: 'dat_hpc data convert mnist mnist.h5'");
+  refused("raw.zip", zip("MNIST/raw/x"), "dat_hpc data convert MNIST MNIST.h5'");
+  refused("arrays.zip", zip("set.npz"),
+          "'unzip " + path + "arrays.zip'), then convert what it held: 'dat_hpc data convert set.npz set.h5'");
+  refused("it's mine.zip", zip("a b$/x"), "dat_hpc data convert \"a b\\$\" \"a b\\$.h5\"");
+  refused("bad.zip", zip("\x1b[31m/x"), "\"?[31m\"");
+  refused("set.tar.xz",
+          "\xfd"
+          "7zXZ\0more"s,
+          "tar xf " + path + "set.tar.xz");
+  refused("set.7z", "7z\xbc\xaf\x27\x1c"s, "7z x " + path + "set.7z");
+  refused("set.npz.gz", gzip(std::string(600, 'x')),
+          "is packed; unpack it first ('gunzip -k " + path + "set.npz.gz'), then 'dat_hpc data convert " + path +
+              "set.npz");
+  refused("t10k-images-idx3-ubyte.gz", gzip(Idx{{3, 16, 16}, std::string(768, 'x')}.bytes()),
+          "name the folder that has all four, packed or not: 'dat_hpc data convert " + folder.path());
+  refused("cut.tar.gz", gzip(tar("x/y")).substr(0, 30), "unpack it first");
+  refused("empty.gz", "\x1f\x8b"s, "unpack it first");
+}
+
+TEST_CASE("A folder without a known set is refused, with the command for a folder in it that has one", "[published]") {
+  const TemporaryFolder folder, output;
+  const auto error = [&] { return error_of([&] { convert(folder.path(), output / "set.h5"); }); };
+  CHECK(contains(error(), "this folder has none of the forms that are known"));
+  CHECK(contains(error(), "data/README.md lists them all"));
+  std::filesystem::create_directories(folder / "MNIST/raw");
+  write_bytes(folder / "MNIST/raw/t10k-images-idx3-ubyte.gz", "");
+  CHECK(contains(error(), "but one below has: 'dat_hpc data convert " + (folder / "MNIST/raw") + " data.h5'"));
+}
+
+TEST_CASE("A run that is given a source of data instead of a data file says what to do", "[published]") {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& path) {
+    return error_of([&] { static_cast<void>(open_dataset({path}, "train", 0)); });
+  };
+  CHECK(contains(error(folder.path() + "/"), "3: " + folder.path() +
+                                                 "/: is a folder, and data files are files; of a set in a "
+                                                 "form that is known, 'dat_hpc data convert " +
+                                                 folder.path() + "/ "));
+  write_bytes(folder / "set.npz", "PK\3\4");
+  CHECK(contains(error(folder / "set.npz"),
+                 "not a whole HDF5 file; of a set in another form that is known, 'dat_hpc data "
+                 "convert " +
+                     (folder / "set.npz") + " set.h5' makes one"));
+  CHECK(contains(error("a.h5,b.h5"),
+                 "there is no such file; names of several files are separated by spaces: --data a.h5 b.h5"));
+  CHECK(contains(error("a.h5"), "a.h5: cannot be opened"));
+  write_bytes(folder / "a,b.h5", "");
+  CHECK(!contains(error(folder / "a,b.h5"), "separated"));
+}
