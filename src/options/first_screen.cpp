@@ -52,7 +52,7 @@ std::string data_screen() {
          "       dat_hpc data synthetic OUTPUT\n"
          "       dat_hpc data inspect FILES...\n"
          "\n"
-         "  convert      binary records (CIFAR-10), arrays of NumPy, HDF5 -> a data file\n"
+         "  convert      CIFAR, MNIST, SVHN, arrays of NumPy, HDF5 -> a data file\n"
          "  synthetic    write a procedural, learnable set\n"
          "  inspect      describe data files: shapes, classes, source, hash\n"
          "\n"
