@@ -1207,12 +1207,11 @@ Command parse_data(const std::string& verb, const std::vector<std::string>& argu
   if (verb == "convert") {
     command.verb = Command::Verb::data_convert;
     ConvertOptions& o = command.convert;
-    Options options("data convert",
-                    "Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
-    options.add(
-        "SOURCE", o.source,
-        "a folder of CIFAR-10, CIFAR-100 (binary or Python version) or MNIST; a .pickle, .npz or .npy file of images; "
-        "an HDF5 file in chunks or compressed");
+    Options options("data convert", "Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
+    options.add("SOURCE", o.source,
+                "a folder of CIFAR-10, CIFAR-100 (binary or Python version), MNIST or SVHN; a .pickle, .npz or .npy "
+                "file of images; "
+                "an HDF5 file in chunks or compressed");
     options.add("OUTPUT", o.output, "the file to write, e.g. cifar10.h5");
     options.add("--labels", o.labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
                 kPath);
