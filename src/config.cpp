@@ -831,7 +831,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--average-from", o.average_from, "epochs, warm-up included, after which averaging begins", kCount);
   options.add("--average-bn", o.average_bn,
               "running statistics of the averaged weights: those of the raw ones; made anew on the training images; or "
-              "averaged, too; auto: ema raw, swa rebuild",
+              "averaged, too; auto: rebuild",
               one_of({"auto", "raw", "rebuild", "ema"}));
   options.add("--schedule", o.schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
   options.add("--milestones", o.milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
@@ -1102,7 +1102,7 @@ void resolve(TrainOptions& o) {
         "--average-decay, --average-from and --average-bn work with --average ema or swa; add that, or leave them off");
   check(o.average == "ema" || o.average_decay == plain.average_decay,
         "--average-decay works with --average ema, not with ", o.average, "; leave it off");
-  if (o.average_bn == "auto") o.average_bn = o.average == "swa" ? "rebuild" : "raw";
+  if (o.average_bn == "auto") o.average_bn = o.average == "none" ? "raw" : "rebuild";
   check(o.average_bn != "ema" || o.bn_statistics == "average", "--average-bn ema does not work with --bn-statistics ",
         "local, where each rank has its own statistics; take raw or rebuild");
   check(o.patience == 0 || o.holdout > 0, "--patience looks at images that are not trained on; add --holdout N");

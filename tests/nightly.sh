@@ -20,6 +20,7 @@ part() {
 }
 part python3 tests/double_starts.py "$program" 30
 part "$python" tests/kill_cycles.py "$program" 300
+part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks
 part "$python" tests/soak.py "$program" 100000
 part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"

@@ -806,7 +806,7 @@ TEST_CASE("names that other programs use are refused with ours") {
 TEST_CASE("averaging is described by options that fit together") {
   CHECK(parse({}).train.average == "none");
   CHECK(parse({}).train.average_bn == "raw");
-  CHECK(parse({"--average", "ema"}).train.average_bn == "raw");
+  CHECK(parse({"--average", "ema"}).train.average_bn == "rebuild");
   CHECK(parse({"--average", "ema"}).train.average_decay == 0.995);
   CHECK(parse({"--average", "swa", "--average-from", "55"}).train.average_bn == "rebuild");
   CHECK(parse({"--average", "swa", "--average-bn", "ema"}).train.average_bn == "ema");

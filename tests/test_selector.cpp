@@ -652,3 +652,37 @@ TEST_CASE("Selector 'all' takes every layer with weight 1 and learns nothing", "
   selector->restore(selector->state());
   CHECK(code_of([&] { selector->restore({1}); }) == ExitCode::checkpoint);
 }
+
+TEST_CASE("A selector that has learned something else is, restored, what one just made is", "[selector]") {
+  constexpr int kLayers = 5, kSteps = 100;
+  for (const std::string& name : selectors().names()) {
+    const auto make = [&] {
+      return selectors().at(name)({.layers = kLayers, .budget = 3, .steps = kSteps, .freeze_percentile = 60});
+    };
+    // Norms that depend on the way: each layer changes at a rate of its own.
+    const auto walk = [&](LayerSelector& selector, int from, int to, double way) {
+      ActiveSet all{std::vector<float>(kLayers, 1.0F)};
+      for (int step = from; step < to; ++step) {
+        selector.begin(step);
+        Vector norms;
+        for (int d = 0; d < kLayers; ++d) norms.push_back(1 + d + way * std::sin(way * (1 + d) * step));
+        selector.learn(all, norms);
+      }
+    };
+    for (const int saved : {0, 25, 35}) {
+      INFO(name << ", state of step " << saved);
+      const auto straight = make(), used = make(), fresh = make();
+      walk(*straight, 0, saved, 0.5);
+      walk(*used, 0, 90, 0.9);
+      for (LayerSelector* selector : {used.get(), fresh.get()}) {
+        selector->restore(straight->state());
+        selector->begin(saved);
+      }
+      CHECK(used->probabilities() == fresh->probabilities());
+      for (LayerSelector* selector : {used.get(), fresh.get(), straight.get()}) walk(*selector, saved, 60, 0.5);
+      CHECK(used->probabilities() == fresh->probabilities());
+      CHECK(used->probabilities() == straight->probabilities());
+      CHECK(used->state() == straight->state());
+    }
+  }
+}

@@ -85,7 +85,7 @@ namespace {
 
 }  // namespace
 
-bool is_hdf5(const std::string& path) {
+bool is_hdf5_of_weights(const std::string& path) {
   if (has_seal(path)) return true;
   const std::array<char, 9> begin = beginning_of(*open_source(path));
   return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
@@ -94,7 +94,7 @@ bool is_hdf5(const std::string& path) {
 Source read_source(const std::string& path, const std::function<void(const std::string&)>& warn) {
   std::error_code unreadable;
   if (std::filesystem::is_directory(path, unreadable)) return source_of(find_checkpoint(path, warn));
-  if (is_hdf5(path)) return source_of(read_weights(path));
+  if (is_hdf5_of_weights(path)) return source_of(read_weights(path));
   const std::unique_ptr<ByteSource> bytes = open_source(path);
   const std::array<char, 9> begin = beginning_of(*bytes);
   const std::string_view magic(begin.data(), begin.size());
@@ -120,7 +120,7 @@ std::string config_of_source(const std::string& path) {
     if (file.is_open()) return {std::istreambuf_iterator<char>(file), {}};
     return find_checkpoint(path, [](const std::string&) {}).texts["config_toml"];
   }
-  if (is_hdf5(path)) return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
+  if (is_hdf5_of_weights(path)) return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
   return read_source(path, [](const std::string&) {}).config;
 }
 

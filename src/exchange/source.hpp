@@ -25,7 +25,7 @@ struct Source {
 [[nodiscard]] std::string config_of_source(const std::string& path);
 
 /// Whether a file is HDF5: a checkpoint, or a state_dict.
-[[nodiscard]] bool is_hdf5(const std::string& path);
+[[nodiscard]] bool is_hdf5_of_weights(const std::string& path);
 
 /// Error(checkpoint): values that are not finite, or a negative variance, with which nothing can be computed.
 void check_values(const StateDict& state, const std::string& file);

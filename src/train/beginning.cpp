@@ -146,7 +146,7 @@ void begin_with_weights(const TrainOptions& options, const std::string& config,
   const std::string& path = options.initialize;
   std::error_code unreadable;
   const bool folder = fs::is_directory(path, unreadable);
-  if (folder || is_hdf5(path)) {
+  if (folder || is_hdf5_of_weights(path)) {
     const Checkpoint weights = folder ? find_checkpoint(path, warn) : read_weights(path);
     const auto said = weights.texts.find("config_toml");
     if (said != weights.texts.end()) require_same_function(said->second, config);

@@ -125,7 +125,8 @@ class Run {
   [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, bool best);
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
   void save(bool as_best);
-  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked for.
+  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked
+  /// for.
   [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing);
   /// What becomes of a checkpoint that could not be written.
   void miss(const std::optional<Error>& error, bool as_best);
@@ -398,8 +399,7 @@ void Run::evaluate() {
 void Run::overfitting(double accuracy) {
   std::ostringstream cause;
   cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
-        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_.accuracy
-        << " %";
+        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_.accuracy << " %";
   if (world_.root()) report_->setback({trainer_->steps_done(), "overfitting", cause.str()});
   if (options_.on_overfitting == "rollback") return roll_back(cause.str(), true);
   require(options_.on_overfitting == "warn", ExitCode::numerical, cause.str(),
@@ -454,7 +454,8 @@ std::optional<Checkpoint> Run::to_go_back_to(std::int64_t last_good, bool best) 
     }
   }
   std::optional<Checkpoint> state = CheckpointFolder::newest_in(folder_ + "/ckpt", warn, last_good);
-  return state ? std::move(state) : checkpoints_->newest(warn);  // no step behind it has been good: there is no other one
+  return state ? std::move(state)
+               : checkpoints_->newest(warn);  // no step behind it has been good: there is no other one
 }
 
 void Run::compare_load() {

@@ -79,7 +79,7 @@ class Averages(Runs):
                 self.assertEqual([row["step"] for row in self.of(name, split, "average")], [8, 16, 24])
 
     def test_an_evaluation_is_that_of_a_checkpoint_with_these_weights(self):
-        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema", "--average-decay", 0.8]):
+        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema", "--average-decay", 0.8, "--average-bn", "raw"]):
             with self.subTest(name):
                 self.go(name, *average)
                 told, ended = self.evaluate(name)

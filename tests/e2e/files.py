@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -85,6 +86,20 @@ class Full(Files):
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertIn("step-000000012.h5", ended.errors[0])
         self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
+
+    def test_without_its_best_network_a_run_goes_on(self):
+        """It is no checkpoint of the series: what the run needs to go on is there."""
+        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+            folder = f"run{number}"
+            ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue", "--holdout", 16,
+                                *extra)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertTrue(ended.warnings and all(re.search("best.h5: .*the run goes on with the best network before", line)
+                                                   for line in ended.warnings), ended.text)
+            self.assertNotIn("best.h5", os.listdir(f"{folder}/ckpt"))
+            # None of its checkpoints names one, and the next part chooses one as soon as it can.
+            for path in common.checkpoints(folder):
+                self.assertEqual(common.datasets(path)["state/best"][0], -1)
 
     def test_records_that_do_not_fit_come_later(self):
         self.straight(ranks=1)

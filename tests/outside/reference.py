@@ -260,7 +260,7 @@ def automatic(config, layers):
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
-            "average-bn": "rebuild" if config["average"] == "swa" else "raw"}
+            "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
 
 class Data:

@@ -187,7 +187,7 @@ TABLE = [
     ("perturbed weights, overlap", 2, "4", "--awp-gamma 0.01 --overlap --bucket 700 --batch 4 --codec int8 --loss mart"),
     ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
-    ("perturbed weights, averaged", 1, "4", "--awp-gamma 0.02 --average ema --average-decay 0.3 --optimizer sgd --lr 0.5"),
+    ("perturbed weights, averaged", 1, "4", "--awp-gamma 0.02 --average ema --average-decay 0.3 --average-bn raw --optimizer sgd --lr 0.5"),
     ("exponential average", 1, STEPS, "--average ema --average-decay 0.3 --average-bn ema --optimizer sgd --lr 0.5 "
                                       "--budget 6"),
     ("exponential average, later", 2, "4 7", "--average ema --average-from 1 --average-bn rebuild --batch 4 "
