@@ -23,7 +23,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=none
 mkdir -p runs
 run=$here/runs/local-$(date -u +%Y%m%dT%H%M%SZ)
 "$program" data synthetic runs/synthetic.h5 --size 16 --train 2000 --test 500
-mpirun -np 2 "$program" train --data "$here/runs/synthetic.h5" --out "$run" \
+mpirun --quiet -np 2 "$program" train --data "$here/runs/synthetic.h5" --out "$run" \
   --network preact_resnet18 --width 16 --attack pgd --attack-steps 5 --lambda 1 \
   --optimizer lamb --lr 0.02 --schedule linear --warmup-epochs 1 --epochs 15 --batch 32 --eval-every 4
 

@@ -545,7 +545,7 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
   CHECK(logged.substr(static_cast<std::size_t>(end)) == last + "\n");
 
   CapturedOutput output(folder / "output");
-  result.verdict = Verdict::invalid;
+  result.verdict = Validity::invalid;
   result.evaluations.resize(1);
   result.evaluations[0].clean_acc = -kNaN;
   Report report(facts, -1);

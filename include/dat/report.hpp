@@ -137,20 +137,20 @@ struct RunFacts {
                                     int warmup_epochs);
 
 /// What figures are worth: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.
-enum class Verdict : std::uint8_t {
+enum class Validity : std::uint8_t {
   valid,    ///< every image of the split was evaluated
   partial,  ///< --limit or --limit-test have left some out
   invalid   ///< a loss was infinite or NaN
 };
 /// Of `images` of the split's `whole`.
-[[nodiscard]] Verdict verdict_of(bool finite, std::int64_t images, std::int64_t whole);
-[[nodiscard]] const char* verdict_text(Verdict);  ///< VALID, PARTIAL, INVALID
+[[nodiscard]] Validity verdict_of(bool finite, std::int64_t images, std::int64_t whole);
+[[nodiscard]] const char* verdict_text(Validity);  ///< VALID, PARTIAL, INVALID
 
 /// The last line of SUMMARY.txt.
 struct FinalResult {
   std::vector<EvaluationRecord> evaluations;  ///< the last one on the test images: a record per weights and attack
   double time_s = 0, comm_s = 0;              ///< comm_s: exposed
-  Verdict verdict = Verdict::valid;
+  Validity verdict = Validity::valid;
   std::string weights_hash;
   std::vector<std::string> remarks;  ///< lines above the final one
 };

@@ -35,6 +35,8 @@ dat_prepare() {
   fi
   # Told to end, mpirun kills its ranks a second later: too soon for a checkpoint.
   export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-20}
+  # The program says in a line what is wrong; mpirun would add a dozen. What it alone knows, dat_train says.
+  export OMPI_MCA_orte_execute_quiet=${OMPI_MCA_orte_execute_quiet:-1}
 }
 
 # What Slurm means to do with this job:
@@ -122,6 +124,9 @@ dat_train() {
     wait "$dat_ranks"
     last=$?
     [ "$last" -eq 127 ] || code=$last
+  fi
+  if [ "$code" -gt 128 ] && [ "$dat_told" -eq 0 ]; then
+    dat_say "ended by signal $((code - 128)) ($(kill -l "$((code - 128))")); KILL is often a lack of memory"
   fi
   # 75: a checkpoint is written. Above: ended by a second signal, or by one that came before the program could take it.
   if [ "$code" -ge 75 ] && [ "$dat_stays" -eq 0 ]; then

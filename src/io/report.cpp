@@ -287,12 +287,12 @@ std::string images_text(const std::string& split) {
 
 std::string weights_text(const std::string& weights) { return weights == "average" ? ", averaged weights" : ""; }
 
-Verdict verdict_of(bool finite, std::int64_t images, std::int64_t whole) {
-  return !finite ? Verdict::invalid : images < whole ? Verdict::partial : Verdict::valid;
+Validity verdict_of(bool finite, std::int64_t images, std::int64_t whole) {
+  return !finite ? Validity::invalid : images < whole ? Validity::partial : Validity::valid;
 }
 
-const char* verdict_text(Verdict verdict) {
-  return verdict == Verdict::valid ? "VALID" : verdict == Verdict::partial ? "PARTIAL" : "INVALID";
+const char* verdict_text(Validity verdict) {
+  return verdict == Validity::valid ? "VALID" : verdict == Validity::partial ? "PARTIAL" : "INVALID";
 }
 
 std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {

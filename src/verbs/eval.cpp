@@ -234,7 +234,7 @@ class Progress {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-[[nodiscard]] Verdict verdict_on(const Setting& s, const EvaluationResult& result) {
+[[nodiscard]] Validity verdict_on(const Setting& s, const EvaluationResult& result) {
   bool finite = std::isfinite(mean(result.clean.loss));
   for (const EvaluationResult::Outcome& one : result.attacked) finite = finite && std::isfinite(mean(one.loss));
   return verdict_of(finite, s.data->size(), s.split_images);
