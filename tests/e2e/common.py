@@ -38,7 +38,7 @@ class Ended:
         self.errors = [line for line in text.splitlines() if line.startswith("dat_hpc: error: ")]
         # A machine on which other tests run, too, is a busy one: that is not the program's.
         self.warnings = [line for line in text.splitlines() if line.startswith("dat_hpc: warning: ")
-                         and "wait for a core" not in line]
+                         and not re.search(r"wait for a core \d+ % of", line)]
         self.final = "\n".join(line for line in text.splitlines() if line.startswith("Final: "))
 
 
