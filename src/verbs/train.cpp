@@ -120,7 +120,7 @@ class Run {
   /// Catastrophic overfitting has been seen: as --on-overfitting says.
   void overfitting(double accuracy);
   /// Goes back to the last good checkpoint, or to the best one, with a lower learning rate. Error(numerical): no more.
-  void roll_back(const std::string& cause, bool to_best);
+  void roll_back(std::string cause, bool to_best);
   /// The best checkpoint, or the newest one of a step up to the last that was good. Empty: there is none. On rank 0.
   [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, bool best);
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
@@ -406,7 +406,8 @@ void Run::overfitting(double accuracy) {
           "; ckpt/best.h5 has the network of then");
 }
 
-void Run::roll_back(const std::string& cause, bool to_best) {
+// A copy of the cause: the trainer that tells it does not live on.
+void Run::roll_back(std::string cause, bool to_best) {
   const Setbacks before = trainer_->setbacks();
   const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
