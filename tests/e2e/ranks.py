@@ -22,7 +22,7 @@ def attributes(folder):
     """Numbers and texts of the newest checkpoint, but those about where it was made."""
     with h5py.File(common.checkpoints(folder)[-1], "r") as file:
         found = {name: file["state"].attrs[name] for name in file["state"].attrs}
-    for name in "ranks", "threads", "metrics_bytes":
+    for name in "ranks", "threads", "metrics_bytes", "best_bytes":
         found.pop(name, None)
     return {name: np.asarray(value) for name, value in found.items() if not isinstance(value, (str, bytes))}
 
