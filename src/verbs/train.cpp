@@ -124,7 +124,8 @@ class Run {
   /// The best checkpoint, or the newest one of a step up to the last that was good. Empty: there is none. On rank 0.
   [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, bool best);
   /// Of a step; or, of the best weights so far, where it is not of the run's own series.
-  void save(bool as_best);
+  /// `record`: length of metrics.jsonl that it is to go on from; empty: as it is.
+  void save(bool as_best, std::optional<std::int64_t> record = {});
   /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked
   /// for.
   [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing);
@@ -318,7 +319,7 @@ void Run::check() {
   tell_corruptions();
 }
 
-void Run::save(bool as_best) {
+void Run::save(bool as_best, std::optional<std::int64_t> record) {
   // So what is saved is good, whatever comes to light later.
   if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
   trainer_->timer().lap(Phase::other);
@@ -341,7 +342,7 @@ void Run::save(bool as_best) {
         unsaved_.reset();
         report_->ranks(times);
       }
-      state.integers["metrics_bytes"] = report_->metrics_bytes();
+      state.integers["metrics_bytes"] = record.value_or(report_->metrics_bytes());
       state.integers["evaluation_due"] = evaluation_due_;
       state.texts["config_toml"] = config_;
       if (as_best) best_.bytes = report_->metrics_bytes();
@@ -435,13 +436,16 @@ void Run::roll_back(std::string cause, bool to_best) {
   trainer_->start();
   checked_ = -1;
   evaluation_due_ = 0;
+  // Whenever the run is killed, its newest checkpoint finds the record that it wants: those of what is left go before
+  // the record is cut, and what is told of the rollback is in a checkpoint afterwards.
+  save(false, bytes);
+  require_saved();
   together(world_, [&] {
     if (!world_.root()) return;
     report_->cut_back(bytes);
     report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
   });
   find_best();
-  // Of the same step, with what has changed; checkpoints of what has been left are removed with it.
   save(false);
 }
 
