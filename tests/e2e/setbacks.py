@@ -151,7 +151,7 @@ class Law(common.TestCase):
 
     # Every selector, codec, average and source of examples is in one of them.
     CASES = {
-        "autofreeze": ["--selector", "autofreeze", "--freeze-percentile", 60, "--average", "ema", "--average-bn", "raw",
+        "autofreeze": ["--selector", "autofreeze", "--freeze-percentile", 50, "--lr", 0.3, "--average", "ema", "--average-bn", "raw",
                        "--average-decay", 0.9, "--warm-start", 2],
         "powersgd": ["--selector", "exp3", "--codec", "powersgd", "--average", "swa", "--average-bn", "raw",
                      "--stale-attack", 1],
