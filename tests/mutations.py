@@ -904,7 +904,7 @@ MUTATIONS = [
     ("the best network before is not kept", "src/io/checkpoint.cpp", "if (before && before->step >= 0 && is_named(*before)) {",
      "if (false) {", "e2e:best"),
     ("an older best network is kept for ever", "src/io/checkpoint.cpp", "if (!best || !is_named(*best)) fs::remove(old, ignored);",
-     "", "e2e:best"),
+     "if (!best) fs::remove(old, ignored);", "e2e:best"),
     ("a best network that could not be written is a missing checkpoint", TRAIN_VERB, "  if (!as_best) {\n    unsaved_ = error;",
      "  unsaved_ = error;\n  if (!as_best) {", "e2e:files"),
     ("autofreeze: restored without thawing", "src/selector/autofreeze.cpp",
