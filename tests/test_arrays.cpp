@@ -13,6 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "data_path.hpp"
+#include "errors.hpp"
 #include "io/arrays.hpp"
 #include "memory_bytes.hpp"
 #include "temporary_folder.hpp"
@@ -46,21 +47,9 @@ Contents contents(const std::string& bytes, int classes = 256) {
   return all;
 }
 
-/// "code: message" of what goes wrong, or "none".
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-  }
-  return "none";
-}
-
 std::string error_in(const std::string& bytes) {
   return error_of([&] { static_cast<void>(contents(bytes)); });
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// As extra_set.py makes them.
 Contents expected() {

@@ -20,6 +20,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/random.hpp"
+#include "errors.hpp"
 #include "temporary_folder.hpp"
 
 using namespace dat;
@@ -108,17 +109,6 @@ void check_same(const Checkpoint& a, const Checkpoint& b) {
   CHECK(a.integers == b.integers);
   CHECK(a.texts == b.texts);
 }
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-  }
-  return "none";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::vector<std::string> sorted(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
@@ -304,8 +294,8 @@ TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good
     const Checkpoint found = checkpoints.newest(silent).value();
     const std::int64_t step = found.integers.at("step");
     CAPTURE(calls, step);
-    // The old one or the new one, and whole. (Which of them does not follow from `calls` alone: memory takes calls of its
-    // own, and not the same number each time.)
+    // The old one or the new one, and whole. (Which of them does not follow from `calls` alone: memory takes calls of
+    // its own, and not the same number each time.)
     REQUIRE((step == 3 || step == 4));
     newest = step;
     check_same(example(step), found);

@@ -12,6 +12,7 @@
 #include "dat/config.hpp"
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
+#include "errors.hpp"
 
 using namespace dat;
 
@@ -38,8 +39,6 @@ std::string refusal(const std::function<void()>& action) {
 std::string refusal(const std::vector<std::string>& arguments) {
   return refusal([&] { parse(arguments); });
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// A file that is gone after the test.
 class File {

@@ -22,6 +22,7 @@
 #include "dat/file.hpp"
 #include "dat/loader.hpp"
 #include "dat/random.hpp"
+#include "errors.hpp"
 #include "io/confined.hpp"
 #include "io/hdf5.hpp"
 #include "temporary_folder.hpp"
@@ -29,18 +30,6 @@
 using namespace dat;
 
 namespace {
-
-// "code: message" of the error that `action` throws, or "none".
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-  }
-  return "none";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::vector<std::uint8_t> pixels_of(const Dataset& set, std::int64_t index) {
   const auto size = static_cast<std::size_t>(set.info().size);

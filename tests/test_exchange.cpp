@@ -12,6 +12,7 @@
 #include "catch.hpp"
 #include "dat/error.hpp"
 #include "dat/random.hpp"
+#include "errors.hpp"
 #include "exchange/state_dict.hpp"
 #include "io/protobuf.hpp"
 #include "memory_bytes.hpp"
@@ -34,21 +35,9 @@ std::string file_of(const std::string& header, const std::string& data = "") {
   return file_of(header, data, header.size());
 }
 
-/// "code: message" of what goes wrong, or "none".
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-  }
-  return "none";
-}
-
 std::string error_in(const std::string& bytes) {
   return error_of([&] { static_cast<void>(read(bytes)); });
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string written(const StateDict& state) {
   const TemporaryFolder folder;

@@ -20,6 +20,7 @@
 #include "dat/file.hpp"
 #include "dat/random.hpp"
 #include "data_path.hpp"
+#include "errors.hpp"
 #include "io/hdf5.hpp"
 #include "io/hdf5_reader.hpp"
 #include "temporary_folder.hpp"
@@ -27,8 +28,6 @@
 using namespace dat;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // All that a file says, read by either of the two.
 template <class File>

@@ -10,6 +10,7 @@
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
+#include "errors.hpp"
 #include "io/forms.hpp"
 #include "io/inflate.hpp"
 #include "memory_bytes.hpp"
@@ -20,18 +21,6 @@ using namespace dat;
 namespace {
 
 using std::string_literals::operator""s;
-
-/// "code: message" of what goes wrong, or "none".
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-  }
-  return "none";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Bytes that depend on the place alone.
 std::string some_bytes(std::size_t count, std::uint32_t seed) {

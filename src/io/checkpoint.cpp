@@ -23,7 +23,7 @@ constexpr std::int64_t kFormat = 1;
 constexpr std::size_t kKept = 3;
 constexpr const char *kBestAccuracy = "best", *kBestDataset = "state/best", *kBestStep = "best_step",
                      *kBestBytes = "best_bytes";
-const std::string kSeries = "step-", kBest = "best-", kSuffix = ".h5";
+const std::string kSeries = "step-", kBest = "best-", kSuffix = ".h5", kBestFile = "best.h5";
 
 std::string file_name(const std::string& prefix, std::int64_t step) {
   std::string number = std::to_string(step);
@@ -91,6 +91,12 @@ std::optional<BestRecord> best_record_in(const std::string& path) {
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+void move_file(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  require(!error, ExitCode::io, from.string(), ": cannot be renamed: ", system_reason(error.value()));
 }
 
 }  // namespace
@@ -236,27 +242,23 @@ CheckpointFolder::CheckpointFolder(std::string folder, bool goes_on) : folder_(s
 bool CheckpointFolder::any_in(const std::string& folder) { return !checkpoints_in(folder).empty(); }
 
 void CheckpointFolder::save_best(const Checkpoint& checkpoint) const {
-  const fs::path path = fs::path(folder_) / "best.h5";
+  const fs::path path = fs::path(folder_) / kBestFile;
   const std::optional<BestRecord> before = best_record_in(path.string());
-  if (before && before->step >= 0 && is_named(*before)) {
-    std::error_code error;
-    fs::rename(path, fs::path(folder_) / file_name(kBest, before->step), error);
-    require(!error, ExitCode::io, path.string(), ": cannot be renamed: ", system_reason(error.value()));
+  if (before && before->step >= 0 && is_named(*before)) {  // it stays at hand for the checkpoint that names it
+    move_file(path, fs::path(folder_) / file_name(kBest, before->step));
   }
-  write("best.h5", checkpoint);
+  write(kBestFile, checkpoint);
 }
 
 bool CheckpointFolder::restore_best(const BestRecord& best) const {
-  const fs::path path = fs::path(folder_) / "best.h5", other = fs::path(folder_) / file_name(kBest, best.step);
+  const fs::path path = fs::path(folder_) / kBestFile, other = fs::path(folder_) / file_name(kBest, best.step);
   if (best_record_in(path.string()) == best) return true;
   if (best_record_in(other.string()) != best) return false;
-  std::error_code error;
-  fs::rename(other, path, error);
-  require(!error, ExitCode::io, other.string(), ": cannot be renamed: ", system_reason(error.value()));
+  move_file(other, path);
   return true;
 }
 
-Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(folder_) / "best.h5").string()); }
+Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(folder_) / kBestFile).string()); }
 
 bool CheckpointFolder::is_named(const BestRecord& best) const {
   const auto series = checkpoints_in(folder_);
