@@ -110,7 +110,7 @@ struct Watchdog::Packet {
   std::int32_t address;   ///< which of the receiver's addresses it goes to
   std::int32_t heard_on;  ///< which of the sender's own the receiver's have come to; -1: none
   RankState::Main main;
-  std::uint8_t ending, printed;
+  std::uint8_t ending, printed, written;
   Verdict::Kind kind;  ///< from here to `why`: while it ends
   std::int32_t culprit_count;
   std::array<std::int32_t, kCulprits> culprits;
@@ -346,6 +346,7 @@ void Watchdog::take(const Packet& packet) {
   if (packet.ending == 0) return;
   state.reference = packet.reference;
   told_ = told_ || packet.printed != 0;
+  peer.written = packet.written != 0;
   if (!ending_) {
     Verdict verdict;
     verdict.kind = packet.kind;
@@ -405,6 +406,7 @@ void Watchdog::send_to_all() {
   packet.at = mine.at;
   packet.ending = ending_ ? 1 : 0;
   packet.printed = printed_ ? 1 : 0;
+  packet.written = *written_ ? 1 : 0;
   packet.kind = verdict_.kind;
   packet.culprit_count = static_cast<std::int32_t>(std::min<std::size_t>(verdict_.culprits.size(), kCulprits));
   std::copy_n(verdict_.culprits.begin(), packet.culprit_count, packet.culprits.begin());
@@ -434,11 +436,23 @@ void Watchdog::begin_end(const Verdict& verdict, const std::string& why) {
   if (verdict.number > 0)
     states_[static_cast<std::size_t>(rank_)].reference =
         FlightRecorder::of_process().find(verdict.group, verdict.number);
+  // In a thread of its own: a file system that hangs does not hold up the end.
+  try {
+    std::thread([this, written = written_] {
+      write_records();
+      *written = true;
+    }).detach();
+  } catch (const std::exception&) {
+    *written_ = true;  // without them, then
+  }
 }
 
 void Watchdog::go_on_ending() {
   const double since = std::chrono::duration<double>(Clock::now() - ending_since_).count();
-  if (told_) leave();
+  if (told_ || printed_) {
+    if (all_have_written() || since > 2 * kGatherSeconds + kWriteSeconds) leave();
+    return;
+  }
   if (since < kGatherSeconds) return;
   int lowest = 0;
   while (lowest < rank_ && !peers_[static_cast<std::size_t>(lowest)].reached) ++lowest;
@@ -446,8 +460,12 @@ void Watchdog::go_on_ending() {
   if (lowest < rank_ && since < 2 * kGatherSeconds) return;
   print();
   printed_ = true;
-  for (int k = 0; k < 3; ++k) send_to_all();
-  leave();
+}
+
+/// The first rank to leave has the launcher kill the others, so all wait for each other's records.
+bool Watchdog::all_have_written() const {
+  const auto has = [](const Peer& peer) { return !peer.reached || peer.written; };
+  return *written_ && std::all_of(peers_.begin(), peers_.end(), has);
 }
 
 void Watchdog::print() {
@@ -478,18 +496,7 @@ void Watchdog::print() {
 }
 
 void Watchdog::leave() {
-  // Beside this thread: a file system that hangs does not hold up the end.
-  std::atomic<bool>& written = *new std::atomic<bool>(false);
-  try {
-    std::thread([this, &written] {
-      write_records();
-      written = true;
-    }).detach();
-    for (int k = 0; k < 100 && !written; ++k)
-      std::this_thread::sleep_for(std::chrono::duration<double>(kWriteSeconds / 100));
-  } catch (const std::exception&) {
-    // Without them, then.
-  }
+  for (int k = 0; k < 3; ++k) send_to_all();  // some may be lost
   remove_shared_memory();
   kill_after_this_one(silent_siblings());
   _exit(static_cast<int>(ExitCode::communication));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -68,6 +69,7 @@ class Watchdog {
     int address = -1;      ///< that it hears this rank on; -1: not known, so all are tried
     int heard_on = -1;     ///< which of its addresses of this rank's it has used last
     bool reached = false;  ///< has agreed to end
+    bool written = false;  ///< its records are in their file
   };
   static void on_crash(int signal);
   void open_socket();
@@ -82,6 +84,7 @@ class Watchdog {
   void begin_end(const Verdict& verdict, const std::string& why);
   void go_on_ending();
   void print();
+  [[nodiscard]] bool all_have_written() const;
   [[noreturn]] void leave();
   [[nodiscard]] std::vector<pid_t> silent_siblings() const;
   void write_records();
@@ -100,6 +103,7 @@ class Watchdog {
   bool warned_ = false;
 
   bool ending_ = false, printed_ = false, told_ = false;  ///< told_: another rank has printed
+  std::shared_ptr<std::atomic<bool>> written_ = std::make_shared<std::atomic<bool>>(false);  ///< this rank's records
   Clock::time_point ending_since_;
   Verdict verdict_;
   std::string why_;
