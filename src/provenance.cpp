@@ -16,7 +16,7 @@
 
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/hdf5.hpp"
 
 #ifndef DAT_VERSION
 #define DAT_VERSION "unknown"

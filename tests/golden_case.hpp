@@ -8,7 +8,7 @@
 #include "all.hpp"
 #include "dat/attack.hpp"
 #include "dat/program.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/hdf5.hpp"
 
 /// A golden file (tests/golden/make_golden.py): a network with formula-made weights, or those below /param, and a
 /// batch.

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "io/bytes.hpp"
+#include "files/bytes.hpp"
 
 namespace dat::test {
 

@@ -1,5 +1,5 @@
 #include "catch.hpp"
-#include "train/advice.hpp"
+#include "run/advice.hpp"
 
 using namespace dat;
 

@@ -12,9 +12,9 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/random.hpp"
+#include "data/arrays/arrays.hpp"
 #include "data_path.hpp"
 #include "errors.hpp"
-#include "io/arrays.hpp"
 #include "memory_bytes.hpp"
 #include "temporary_folder.hpp"
 

@@ -9,9 +9,9 @@
 #include "device.hpp"
 #include "fingerprint.hpp"
 #include "random_values.hpp"
-#include "train/digest.hpp"
-#include "train/replica_check.hpp"
-#include "train/verification.hpp"
+#include "train/watch/digest.hpp"
+#include "train/watch/replica_check.hpp"
+#include "train/watch/verification.hpp"
 
 using namespace dat;
 

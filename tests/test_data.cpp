@@ -23,8 +23,8 @@
 #include "dat/loader.hpp"
 #include "dat/random.hpp"
 #include "errors.hpp"
-#include "io/confined.hpp"
-#include "io/hdf5.hpp"
+#include "files/confined.hpp"
+#include "hdf5/hdf5.hpp"
 #include "temporary_folder.hpp"
 
 using namespace dat;

@@ -10,7 +10,7 @@
 #include "dat/communicator.hpp"
 #include "dat/random.hpp"
 #include "dat/tick.hpp"
-#include "train/stragglers.hpp"
+#include "train/watch/stragglers.hpp"
 
 using namespace dat;
 using Main = RankState::Main;

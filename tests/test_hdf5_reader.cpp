@@ -21,8 +21,8 @@
 #include "dat/random.hpp"
 #include "data_path.hpp"
 #include "errors.hpp"
-#include "io/hdf5.hpp"
-#include "io/hdf5_reader.hpp"
+#include "hdf5/hdf5.hpp"
+#include "hdf5/hdf5_reader.hpp"
 #include "temporary_folder.hpp"
 
 using namespace dat;

@@ -5,7 +5,7 @@
 #include "device.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
-#include "train/learner.hpp"
+#include "train/learner/learner.hpp"
 
 using namespace dat;
 using test::to_host;

@@ -6,7 +6,7 @@
 #include "dat/loss.hpp"
 #include "data_path.hpp"
 #include "device.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/hdf5.hpp"
 #include "random_values.hpp"
 
 using namespace dat;

@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
-#include "train/numbers.hpp"
+#include "train/watch/finite.hpp"
 
 using namespace dat;
 

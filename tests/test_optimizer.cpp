@@ -9,7 +9,7 @@
 #include "dat/optimizer.hpp"
 #include "data_path.hpp"
 #include "device.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/hdf5.hpp"
 
 using namespace dat;
 

@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 #include "device.hpp"
-#include "train/phase_timer.hpp"
+#include "train/plan/phase_timer.hpp"
 
 using namespace dat;
 

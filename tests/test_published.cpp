@@ -10,9 +10,9 @@
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
+#include "data/arrays/inflate.hpp"
+#include "data/forms.hpp"
 #include "errors.hpp"
-#include "io/forms.hpp"
-#include "io/inflate.hpp"
 #include "memory_bytes.hpp"
 #include "temporary_folder.hpp"
 

@@ -16,7 +16,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/hdf5.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;

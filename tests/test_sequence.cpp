@@ -7,7 +7,7 @@
 #include "catch.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
-#include "io/hdf5_reader.hpp"
+#include "hdf5/hdf5_reader.hpp"
 #include "temporary_folder.hpp"
 
 using namespace dat;

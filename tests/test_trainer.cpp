@@ -11,8 +11,8 @@
 #include "random_values.hpp"
 #include "replica/model_state.hpp"
 #include "small_run.hpp"
+#include "train/learner/weight_perturbation.hpp"
 #include "train/trainer.hpp"
-#include "train/weight_perturbation.hpp"
 
 using namespace dat;
 

@@ -7,7 +7,7 @@
 #include "attack/attacks.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
-#include "train/warm_start.hpp"
+#include "train/examples/warm_start.hpp"
 
 namespace dat::test {
 

@@ -39,7 +39,7 @@ class Dataset {
 
 /// Opens `/split/images` uint8 [n,s,s,c] and `/split/labels` integer [n] of all files (data/README.md). The classes are
 /// those named in a file; where no file names any, the highest label of all splits + 1. Error(data): a file is missing,
-/// no plain HDF5 (io/hdf5_reader.hpp; convert_dataset makes it), damaged (files made by write_synthetic and
+/// no plain HDF5 (hdf5/hdf5_reader.hpp; convert_dataset makes it), damaged (files made by write_synthetic and
 /// convert_dataset are sealed: file.hpp), has no such split, has
 /// other shapes or types than said, labels out of range (training images may have -1: unknown), or files that do not
 /// fit together. Of several files, those without test images add none to "test". limit > 0: the first `limit` samples
@@ -77,12 +77,12 @@ void write_synthetic(const SyntheticOptions&, const std::string& path);
 
 /// Converts what others have to a data file (data/README.md): folders of binary records, of pickles (CIFAR) or of idx
 /// files (MNIST); arrays of NumPy in a pickle, an .npz or two .npy files; or an HDF5 file with chunks, filters or
-/// links, of which the result is a plain one (io/hdf5_reader.hpp). Sources with training and test images become a file
-/// with both; other arrays become the split "train". Classes are named where the source names them. No more than a
+/// links, of which the result is a plain one (hdf5/hdf5_reader.hpp). Sources with training and test images become a
+/// file with both; other arrays become the split "train". Classes are named where the source names them. No more than a
 /// block of images is in memory. The work is done in a child process with limits to its time and memory: a damaged file
 /// cannot hold it up. Returns what has been written, for a person. Error(data): a missing, short or damaged file, a
-/// label >= classes, an unknown layout; see io/arrays.hpp. Error(io). Error(usage): an option that this source does not
-/// take.
+/// label >= classes, an unknown layout; see data/arrays/arrays.hpp. Error(io). Error(usage): an option that this source
+/// does not take.
 struct ConvertOptions {
   std::string source, output;
   std::string labels;         ///< the .npy file of the labels, where `source` is that of the images

@@ -10,7 +10,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/tick.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/hdf5.hpp"
 
 namespace dat {
 

@@ -6,7 +6,7 @@
 
 #include "dat/error.hpp"
 #include "reduce/tree_reducer.hpp"
-#include "train/layer_costs.hpp"
+#include "train/layers/costs.hpp"
 
 namespace dat {
 

@@ -20,7 +20,7 @@
 #include "dat/run_lock.hpp"
 #include "replica/model_state.hpp"
 #include "replica/replica.hpp"
-#include "train/splits.hpp"
+#include "train/plan/splits.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 

@@ -9,7 +9,7 @@
 #include "dat/error.hpp"
 #include "dat/norm.hpp"
 #include "dat/provenance.hpp"
-#include "exchange/source.hpp"
+#include "interop/source.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "dat/provenance.hpp"
-#include "train/beginning.hpp"
+#include "run/beginning.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm_common.hpp"

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "options/hints.hpp"
-#include "train/advice.hpp"
-#include "train/beginning.hpp"
+#include "run/advice.hpp"
+#include "run/beginning.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"

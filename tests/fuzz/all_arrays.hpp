@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "data/arrays/arrays.hpp"
 #include "fuzz/targets.hpp"
-#include "io/arrays.hpp"
 
 namespace dat::fuzz {
 

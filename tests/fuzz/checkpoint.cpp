@@ -1,8 +1,8 @@
 #include <memory>
 
+#include "checkpoint/checkpoint_file.hpp"
 #include "dat/config.hpp"
 #include "fuzz/targets.hpp"
-#include "io/checkpoint_file.hpp"
 
 void dat::fuzz::checkpoint(Bytes bytes) {
   answered([&] {

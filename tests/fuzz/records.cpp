@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "data/forms.hpp"
 #include "fuzz/targets.hpp"
-#include "io/forms.hpp"
 
 void dat::fuzz::records(Bytes bytes) {
   if (bytes.size() < 2) return;

@@ -1,5 +1,5 @@
-#include "exchange/state_dict.hpp"
 #include "fuzz/targets.hpp"
+#include "interop/state_dict.hpp"
 
 void dat::fuzz::safetensors(Bytes bytes) {
   const Memory source(bytes);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "dat/error.hpp"
-#include "io/bytes.hpp"
+#include "files/bytes.hpp"
 
 /// Everything that reads bytes from outside, each as a function of some bytes: it returns, whatever they are. A target
 /// is one file in tests/fuzz, a declaration and a line here, and a folder in tests/fuzz/corpus. They are run on the

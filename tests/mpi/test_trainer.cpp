@@ -8,7 +8,7 @@
 #include "catch.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
-#include "train/per_worker_masks.hpp"
+#include "train/layers/per_worker_masks.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/calls.hpp"
+#include "backend/shared/calls.hpp"
 
 namespace dat::cpu {
 

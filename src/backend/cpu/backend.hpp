@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/onednn.hpp"
-#include "backend/shared_block.hpp"
+#include "backend/shared/shared_block.hpp"
 #include "dat/backend.hpp"
 
 namespace dat::cpu {

@@ -7,9 +7,9 @@
 #include <sstream>
 #include <thread>
 
-#include "backend/calls.hpp"
 #include "backend/cuda/factory.hpp"
 #include "backend/cuda/pass_plan.hpp"
+#include "backend/shared/calls.hpp"
 #include "pointwise.hpp"
 
 #ifndef DAT_CUDA_ARCHITECTURES

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/cudnn.hpp"
-#include "backend/shared_block.hpp"
+#include "backend/shared/shared_block.hpp"
 #include "dat/backend.hpp"
 
 namespace dat::cuda {

@@ -1,0 +1,326 @@
+#include "dat/checkpoint.hpp"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "checkpoint/checkpoint_file.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "hdf5/hdf5.hpp"
+
+namespace dat {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kFormat = 1;
+constexpr std::size_t kKept = 3;
+constexpr const char *kBestAccuracy = "best", *kBestDataset = "state/best", *kBestStep = "best_step",
+                     *kBestBytes = "best_bytes";
+const std::string kSeries = "step-", kBest = "best-", kSuffix = ".h5", kBestFile = "best.h5";
+
+std::string file_name(const std::string& prefix, std::int64_t step) {
+  std::string number = std::to_string(step);
+  number.insert(0, number.size() < 9 ? 9 - number.size() : 0, '0');
+  return prefix + number + kSuffix;
+}
+
+// step and path, newest first
+std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::string& folder,
+                                                                 const std::string& prefix = kSeries) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    std::int64_t step = 0;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+    if (name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "[";
+  for (const std::int64_t dim : shape) text += (text.size() > 1 ? "," : "") + std::to_string(dim);
+  return text + "]";
+}
+
+// Datasets of float32 below `group`, in the order in which they were written.
+void read_arrays(const Hdf5Reader& file, const std::string& group, std::vector<Checkpoint::Array>& arrays) {
+  for (const std::string& name : file.list(group)) {
+    const std::string path = group + "/" + name;
+    if (file.is_group(path)) {
+      read_arrays(file, path, arrays);
+      continue;
+    }
+    Checkpoint::Array array;
+    array.name = path;
+    array.values = file.read<float>(path, array.shape);
+    arrays.push_back(std::move(array));
+  }
+}
+
+std::int64_t bytes_needed(const Checkpoint& checkpoint) {
+  constexpr std::size_t kPerObject = 1024, kFile = 1 << 16;  // HDF5's headers and trees, generously
+  std::size_t bytes = kFile;
+  for (const auto& array : checkpoint.arrays) bytes += array.values.size() * sizeof(float) + kPerObject;
+  for (const auto& [name, array] : checkpoint.bytes) bytes += array.values.size() + kPerObject;
+  for (const auto& [name, values] : checkpoint.doubles) bytes += values.size() * sizeof(double) + kPerObject;
+  for (const auto& [name, value] : checkpoint.texts) bytes += value.size() + kPerObject;
+  return static_cast<std::int64_t>(bytes + checkpoint.integers.size() * kPerObject);
+}
+
+// Of a file, without the seal and the arrays. Empty: it cannot be read.
+std::optional<BestRecord> best_record_in(const std::string& path) {
+  try {
+    const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);
+    Checkpoint only;
+    Shape shape;
+    if (file.has(kBestDataset)) only.doubles[kBestAccuracy] = file.read<double>(kBestDataset, shape);
+    for (const char* name : {kBestStep, kBestBytes})
+      if (const auto value = file.integer("state", name)) only.integers[name] = *value;
+    return BestRecord::of(only);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void move_file(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  require(!error, ExitCode::io, from.string(), ": cannot be renamed: ", system_reason(error.value()));
+}
+
+}  // namespace
+
+BestRecord BestRecord::of(const Checkpoint& checkpoint) {
+  BestRecord best;
+  if (const auto found = checkpoint.doubles.find(kBestAccuracy);
+      found != checkpoint.doubles.end() && found->second.size() == 1)
+    best.accuracy = found->second[0];
+  const auto integer = [&](const char* name, std::int64_t& to) {
+    if (const auto found = checkpoint.integers.find(name); found != checkpoint.integers.end()) to = found->second;
+  };
+  integer(kBestStep, best.step);
+  integer(kBestBytes, best.bytes);
+  return best;
+}
+
+void BestRecord::save(Checkpoint& checkpoint) const {
+  checkpoint.doubles[kBestAccuracy] = {accuracy};
+  checkpoint.integers[kBestStep] = step;
+  checkpoint.integers[kBestBytes] = bytes;
+}
+
+const Checkpoint::Array& Checkpoint::array(const std::string& name, const std::vector<std::int64_t>& shape) const {
+  const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const Array& array) { return array.name == name; });
+  require(found != arrays.end(), ExitCode::checkpoint, "the checkpoint has no array ", name,
+          "; it belongs to another network or optimizer");
+  require(found->shape == shape, ExitCode::checkpoint, "the checkpoint's array ", name, " has the shape ",
+          shape_text(found->shape), ", not ", shape_text(shape), "; it belongs to another network");
+  return *found;
+}
+
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  write_sealed(path, [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    file.set_text("/", "filetype", "checkpoint");
+    file.set_integer("/", "format_version", kFormat);
+    for (const auto& [name, value] : checkpoint.texts) file.set_text("/", name, value);
+    for (const auto& array : checkpoint.arrays) file.write(array.name, array.shape, array.values);
+    for (const auto& [name, array] : checkpoint.bytes) file.write("state/" + name, array.shape, array.values);
+    for (const auto& [name, values] : checkpoint.doubles) {
+      file.write("state/" + name, {static_cast<std::int64_t>(values.size())}, values);
+    }
+    for (const auto& [name, value] : checkpoint.integers) file.set_integer("state", name, value);
+    file.close();
+  });
+}
+
+Checkpoint read_checkpoint(const std::string& path) {
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::checkpoint, path, ": the checkpoint ", damage);
+  return read_checkpoint(Hdf5Reader::open(path, ExitCode::checkpoint));
+}
+
+Checkpoint read_checkpoint(const Hdf5Reader& file) {
+  const std::string& path = file.path();
+  const std::string kind = file.text("/", "filetype").value_or("unknown");
+  require(kind == "checkpoint", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not a checkpoint");
+  const std::int64_t version = file.integer("/", "format_version").value_or(0);
+  require(version == kFormat, ExitCode::checkpoint, path, ": has the checkpoint format ", version,
+          ", this program knows ", kFormat);
+
+  Checkpoint checkpoint;
+  for (const std::string& name : file.attribute_names("/")) {
+    if (name == "filetype" || name == "format_version") continue;
+    if (auto value = file.text("/", name)) checkpoint.texts[name] = std::move(*value);
+  }
+  for (const std::string& group : file.list("/")) {
+    if (group != "state") read_arrays(file, group, checkpoint.arrays);
+  }
+  if (file.has("state")) {
+    for (const std::string& name : file.list("state")) {
+      const std::string dataset = "state/" + name;
+      Shape shape;
+      if (file.info(dataset).kind == Hdf5Info::Kind::u8) {
+        Checkpoint::Bytes& array = checkpoint.bytes[name];
+        array.values = file.read<std::uint8_t>(dataset, array.shape);
+      } else {
+        checkpoint.doubles[name] = file.read<double>(dataset, shape);
+      }
+    }
+    for (const std::string& name : file.attribute_names("state")) {
+      if (const auto value = file.integer("state", name)) checkpoint.integers[name] = *value;
+    }
+  }
+  return checkpoint;
+}
+
+Checkpoint read_weights(const std::string& path) {
+  if (!has_seal(path)) return read_weights(Hdf5Reader::open(path, ExitCode::checkpoint));
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::checkpoint, path, ": the file ", damage);
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);
+  // A state_dict that was converted has a seal, too.
+  return file.text("/", "filetype") == "checkpoint" ? read_checkpoint(file) : read_weights(file);
+}
+
+Checkpoint read_weights(const Hdf5Reader& file) {
+  const std::string& path = file.path();
+  const std::string kind = file.text("/", "filetype").value_or("weights");
+  require(kind == "weights", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not weights");
+  Checkpoint weights;
+  for (const std::string& name : file.list("/")) {
+    require(!file.is_group(name), ExitCode::checkpoint, path, ": has the group ", name,
+            ", but a state_dict is one dataset a tensor (docs/manual.md has the format)");
+    const Hdf5Info info = file.info(name);
+    if (name.ends_with(kBatchCounter) && file.elements(name) == 1 &&
+        (info.kind == Hdf5Info::Kind::integer || info.kind == Hdf5Info::Kind::real)) {
+      Shape shape;
+      std::int64_t& batches = weights.integers["batches_tracked"];
+      batches = std::max(batches, info.kind == Hdf5Info::Kind::integer ? file.read<std::int64_t>(name, shape)[0]
+                                                                       : count_of(file.read<double>(name, shape)[0]));
+      continue;
+    }
+    const bool statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
+    Checkpoint::Array array;
+    array.name = (statistic ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);
+    array.values = file.read<float>(name, array.shape);
+    weights.arrays.push_back(std::move(array));
+  }
+  require(!weights.arrays.empty(), ExitCode::checkpoint, path, ": holds no weights (docs/manual.md has the format)");
+  return weights;
+}
+
+Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn) {
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable)) return read_checkpoint(path);
+  const std::string folder = fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
+  std::optional<Checkpoint> newest = CheckpointFolder::newest_in(folder, warn);
+  require(newest.has_value(), ExitCode::checkpoint, "there is no checkpoint in ", folder);
+  return std::move(*newest);
+}
+
+CheckpointFolder::CheckpointFolder(std::string folder, bool goes_on) : folder_(std::move(folder)) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  require(!error, ExitCode::io, folder_, ": cannot create the folder: ", system_reason(error.value()));
+  require(goes_on || !any_in(folder_), ExitCode::usage, folder_, " holds checkpoints of another run, which would be ",
+          "lost: choose another --out");
+  remove_temporaries(folder_);
+}
+
+bool CheckpointFolder::any_in(const std::string& folder) { return !checkpoints_in(folder).empty(); }
+
+void CheckpointFolder::save_best(const Checkpoint& checkpoint) const {
+  const fs::path path = fs::path(folder_) / kBestFile;
+  const std::optional<BestRecord> before = best_record_in(path.string());
+  if (before && before->step >= 0 && is_named(*before)) {  // it stays at hand for the checkpoint that names it
+    move_file(path, fs::path(folder_) / file_name(kBest, before->step));
+  }
+  write(kBestFile, checkpoint);
+}
+
+bool CheckpointFolder::restore_best(const BestRecord& best) const {
+  const fs::path path = fs::path(folder_) / kBestFile, other = fs::path(folder_) / file_name(kBest, best.step);
+  if (best_record_in(path.string()) == best) return true;
+  if (best_record_in(other.string()) != best) return false;
+  move_file(other, path);
+  return true;
+}
+
+Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(folder_) / kBestFile).string()); }
+
+bool CheckpointFolder::is_named(const BestRecord& best) const {
+  const auto series = checkpoints_in(folder_);
+  return std::any_of(series.begin(), series.end(), [&](const auto& one) { return best_record_in(one.second) == best; });
+}
+
+void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
+  const std::string name = file_name(kSeries, step);
+  write(name, checkpoint);
+  const std::string latest = (fs::path(folder_) / "latest").string();
+  write_atomically(latest, [&](const std::string& temporary) {
+    std::ofstream file(temporary);
+    file << name << "\n";
+    file.close();
+    require(file.good(), ExitCode::io, temporary, ": cannot write the file");
+  });
+  std::size_t kept = 0;
+  for (const auto& [other, old] : checkpoints_in(folder_)) {
+    if (other <= step && kept++ < kKept) continue;
+    std::error_code ignored;  // one too many does no harm
+    fs::remove(old, ignored);
+  }
+  for (const auto& [of, old] : checkpoints_in(folder_, kBest)) {
+    const std::optional<BestRecord> best = best_record_in(old);
+    std::error_code ignored;
+    if (!best || !is_named(*best)) fs::remove(old, ignored);
+  }
+}
+
+void CheckpointFolder::write(const std::string& name, const Checkpoint& checkpoint) const {
+  struct statvfs space {};
+  const std::int64_t needed = bytes_needed(checkpoint);
+  if (::statvfs(folder_.c_str(), &space) == 0) {
+    const double available = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
+    require(available >= static_cast<double>(needed), ExitCode::io, folder_, ": disk full: a checkpoint needs ",
+            needed >> 10, " KiB, ", static_cast<std::int64_t>(available / 1024), " KiB are free");
+  }
+  const std::string path = (fs::path(folder_) / name).string();
+  write_checkpoint(path, checkpoint);
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::io, path, ": the checkpoint just written ", damage);
+}
+
+std::optional<Checkpoint> CheckpointFolder::newest_in(const std::string& folder,
+                                                      const std::function<void(const std::string&)>& warn,
+                                                      std::int64_t last) {
+  auto found = checkpoints_in(folder);
+  std::erase_if(found, [last](const auto& one) { return one.first > last; });
+  if (found.empty()) return std::nullopt;
+  for (const auto& [step, path] : found) {
+    try {
+      Checkpoint checkpoint = read_checkpoint(path);
+      const auto of = checkpoint.integers.find("step");
+      require(of != checkpoint.integers.end() && of->second == step, ExitCode::checkpoint, path,
+              ": the checkpoint is that of another step than its name says");
+      return checkpoint;
+    } catch (const Error& error) {
+      warn(std::string(error.what()) + "; trying the one before it");
+    }
+  }
+  fail(ExitCode::checkpoint, folder, ": none of the ", found.size(),
+       " checkpoints is whole; restore one, or start anew in another folder");
+}
+
+}  // namespace dat

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "dat/checkpoint.hpp"
+#include "hdf5/hdf5_reader.hpp"
+
+namespace dat {
+
+// What read_checkpoint and read_weights do behind the seal. Error(checkpoint).
+[[nodiscard]] Checkpoint read_checkpoint(const Hdf5Reader& file);
+[[nodiscard]] Checkpoint read_weights(const Hdf5Reader& file);
+
+/// How the names of counters of batches end, which PyTorch's batch norms have beside their statistics.
+inline const char* const kBatchCounter = "num_batches_tracked";
+/// The whole number that one stands for that was saved as a real number; 0: for none.
+[[nodiscard]] inline std::int64_t count_of(double number) {
+  constexpr double kMost = 0x1p62;
+  return number >= 0 && number <= kMost ? static_cast<std::int64_t>(number) : 0;
+}
+
+}  // namespace dat

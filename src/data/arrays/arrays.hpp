@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "files/bytes.hpp"
+
+namespace dat {
+
+/// An array of NumPy's in a file, as the file describes it.
+struct StoredArray {
+  std::string name;             ///< in the file; for messages
+  char kind = 0;                ///< of the elements: u (unsigned), i (signed), f (real), ...
+  std::int64_t item_bytes = 0;  ///< of an element
+  bool big_endian = false;
+  bool column_major = false;  ///< Fortran's order, where it makes a difference
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes = 0;  ///< of all elements
+  /// The elements from the first on; not longer than the source lives. Error(data).
+  std::function<std::unique_ptr<ByteStream>()> open;
+
+  /// Type and shape for messages: "uint8 [500000, 32, 32, 3]".
+  [[nodiscard]] std::string text() const;
+};
+
+/// Takes kind, item_bytes and big_endian from NumPy's name of a type, such as "|u1" or "<i8". False: it names none.
+[[nodiscard]] bool read_type(const std::string& text, StoredArray& array);
+
+/// Takes shape and bytes, of elements that are known. False: a negative or an impossible size.
+[[nodiscard]] bool set_shape(std::vector<std::int64_t> shape, StoredArray& array);
+
+/// A file of named arrays. It refers to its source.
+class ArrayFile {
+ public:
+  virtual ~ArrayFile() = default;
+  [[nodiscard]] virtual std::vector<std::string> names() const = 0;
+  /// One of `names`. Error(data): it is no array, or not wholly there.
+  [[nodiscard]] virtual StoredArray array(const std::string& name) const = 0;
+  /// The strings of a list; those of more than 256 bytes are "?". Error(data): it is none.
+  [[nodiscard]] virtual std::vector<std::string> words(const std::string& name) const = 0;
+};
+
+/// A pickle of protocol 2 to 5 that holds a dictionary with arrays of NumPy, or lists of integers or strings. Nothing
+/// is executed: the few objects that arrays are made of are known by name, and every other one is refused. Memory: some
+/// bytes for each object, of which there can be two million; the arrays stay in the file. Error(data). Source:
+/// CPython's Lib/pickletools.py (the opcodes), numpy/core/multiarray.py and numeric.py (how arrays are reduced).
+[[nodiscard]] std::unique_ptr<ArrayFile> open_pickle(const ByteSource& source);
+
+/// An .npz: a zip archive, stored or deflated, of .npy files. Error(data).
+/// Source: PKWARE's APPNOTE.TXT 6.3 (zip, with zip64), numpy/lib/format.py (.npy).
+[[nodiscard]] std::unique_ptr<ArrayFile> open_npz(const ByteSource& source);
+
+/// A .npy file. Error(data).
+[[nodiscard]] StoredArray open_npy(const ByteSource& source);
+
+/// A MATLAB file of version 5, packed or not. Dimensions come in the order of NumPy, the one that runs fastest last,
+/// which is MATLAB's first. Texts and what holds other variables are named, but are no arrays. Error(data).
+/// Source: "MAT-File Format", The MathWorks.
+[[nodiscard]] std::unique_ptr<ArrayFile> open_mat(const ByteSource& source);
+
+/// A file of type idx, as it is or packed by gzip. Error(data).
+/// Source: "The IDX file format" at http://yann.lecun.com/exdb/mnist/; RFC 1952 (gzip).
+[[nodiscard]] StoredArray open_idx(const ByteSource& source);
+
+/// The array that begins at the start of a stream: reads its header. `size` bytes are in the stream; returns how many
+/// the header takes. Error(data).
+[[nodiscard]] std::int64_t read_npy_header(ByteStream& stream, std::int64_t size, const std::string& where,
+                                           StoredArray& array);
+
+/// Images and labels that belong together, of known layout.
+struct ImageArrays {
+  std::string file;  ///< for messages
+  StoredArray images, labels;
+  std::int64_t count = 0;
+  int size = 0, channels = 0;
+  bool channels_first = false;  ///< [n, c, s, s], else [n, s, s, c]
+  bool turned = false;          ///< of channels_first: columns of pixels stand where rows do elsewhere
+};
+
+/// Puts images, uint8 [n, s, s, c], [n, c, s, s] or [n, s, s], and labels, integers [n], together. Error(data): other
+/// types or shapes.
+[[nodiscard]] ImageArrays image_arrays(const std::string& file, StoredArray images, StoredArray labels);
+
+/// A pickle or an .npz. Error(data): another kind of file.
+[[nodiscard]] std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source);
+
+/// Finds images and labels in a pickle, an .npz or, with `labels`, a pair of .npy files, by the names in use.
+/// Error(data): another kind of file, no such arrays, other types or shapes.
+[[nodiscard]] ImageArrays find_images(const ByteSource& source, const ByteSource* labels);
+
+/// All labels. Error(data): one is not in [lowest, classes). -1: unknown.
+[[nodiscard]] std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest = -1);
+
+/// Calls `use` with the pixels [k][s][s][c] of one block of images after the other. Error(data).
+void read_images(const ImageArrays& arrays, const std::function<void(const std::vector<std::uint8_t>& pixels)>& use);
+
+}  // namespace dat

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "data/arrays/arrays.hpp"
+#include "data/data_file.hpp"
+#include "data/forms.hpp"
+#include "files/confined.hpp"
+#include "hdf5/hdf5_reader.hpp"
+
+namespace dat {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Options that not every form takes.
+enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16, kAll = 31 };
+
+/// A form of source. Of those that fit, the first one in the table is taken.
+struct Form {
+  bool folder;  ///< else a file
+  const char* what;
+  bool (*fits)(const std::string& source);
+  void (*convert)(const ConvertOptions& options);
+  unsigned takes;
+};
+constexpr Form kForms[] = {
+    {true, "a folder of CIFAR's pickles", has_cifar_pickles, convert_cifar_pickles, kSize | kClasses},
+    {true, "a folder of idx files", has_idx_files, convert_idx_files, kSize | kClasses},
+    {true, "a folder of binary records", has_records, convert_records, kSize | kLabelBytes | kClasses},
+    {true, "a folder of SVHN's files", has_svhn, convert_svhn, kSize | kClasses},
+    {false, "an HDF5 file", is_hdf5, convert_hdf5, 0},
+    {false, "a MATLAB file", is_mat, convert_mat, kSize | kClasses},
+    {false, "an archive", is_archive, refuse_archive, kAll},
+    {false, "a file of arrays", is_arrays, convert_arrays, kLabels | kSize | kClasses | kVal},
+};
+
+const Form* form_of(const std::string& source) {
+  std::error_code error;
+  const bool folder = fs::is_directory(source, error);
+  for (const Form& form : kForms)
+    if (form.folder == folder && form.fits(source)) return &form;
+  return nullptr;
+}
+
+void refuse_options(const ConvertOptions& options, const Form& form) {
+  const struct {
+    const char* name;
+    bool given;
+    Takes what;
+    const char* belongs_to;
+  } all[] = {
+      {"--labels", !options.labels.empty(), kLabels, "a .npy file of images"},
+      {"--size", options.size != 0, kSize, "images whose size is to be known"},
+      {"--label-bytes", options.label_bytes != 1, kLabelBytes, "a folder of binary records"},
+      {"--classes", options.classes != 0, kClasses, "labels whose classes are to be known"},
+      {"--val", options.val != "leave", kVal, "a file with validation images"},
+  };
+  for (const auto& option : all)
+    require(!option.given || (form.takes & option.what) != 0, ExitCode::usage, option.name, " is for ",
+            option.belongs_to, ", and ", options.source, " is ", form.what, "; leave it off");
+}
+
+/// The folder below this one, of one or two levels, that has a form: where an archive or torchvision put a set.
+std::string folder_inside(const fs::path& folder, int levels) {
+  std::error_code error;
+  std::vector<std::string> inside;
+  constexpr std::size_t kMost = 100;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && inside.size() < kMost) inside.push_back(entry.path().string());
+  std::sort(inside.begin(), inside.end());
+  for (const std::string& path : inside)
+    if (form_of(path) != nullptr) return path;
+  for (const std::string& path : inside)
+    if (const std::string found = levels > 1 ? folder_inside(path, levels - 1) : ""; !found.empty()) return found;
+  return {};
+}
+
+[[noreturn]] void refuse_folder(const std::string& folder) {
+  const std::string inside = folder_inside(folder, 2);
+  fail(ExitCode::data, folder,
+       ": this folder has none of the forms that are known: data_batch_1.bin ... or train.bin (CIFAR's binary "
+       "version), data_batch_1 ... or train (its Python version), train-images-idx3-ubyte ... (MNIST's), "
+       "train_32x32.mat (SVHN's)",
+       inside.empty() ? "; data/README.md lists them all" : "; but one below has: " + convert_command(inside));
+}
+
+void convert_here(const ConvertOptions& options) {
+  const Form* form = form_of(options.source);
+  if (form == nullptr) refuse_folder(options.source);
+  refuse_options(options, *form);
+  form->convert(options);
+}
+
+/// Bytes of all files that are read.
+std::int64_t bytes_of(const ConvertOptions& options) {
+  std::int64_t bytes = 0;
+  std::error_code error;
+  const auto add = [&](const fs::path& path) {
+    const std::uintmax_t size = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+    if (!error) bytes += static_cast<std::int64_t>(size);
+  };
+  for (const std::string& path : {options.source, options.labels}) add(path);
+  for (const auto& entry : fs::directory_iterator(options.source, error)) add(entry.path());
+  return bytes;
+}
+
+/// What a data file holds; nothing of other HDF5 files.
+std::string contents_of(const std::string& path) {
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
+  std::string text;
+  for (const char* split : kSplits) {
+    const std::string images = std::string("/") + split + "/images";
+    if (!file.has(images) || file.is_group(images)) continue;
+    const Shape shape = file.info(images).shape;
+    if (shape.size() != 4) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(shape[0]) + " " + split + " images of " +
+            std::to_string(shape[1]) + " x " + std::to_string(shape[2]) + " x " + std::to_string(shape[3]);
+  }
+  const std::string source = file.text("/", "source").value_or("");
+  return text + (text.empty() || source.empty() ? "" : "; " + printable(source));
+}
+
+}  // namespace
+
+std::string convert_dataset(const ConvertOptions& options) {
+  require(options.classes == 0 || (options.classes >= 2 && options.classes <= 256), ExitCode::usage,
+          "there can be 2 to 256 classes, not ", options.classes);
+  std::error_code error;
+  const auto kind = fs::status(options.source, error).type();
+  require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,
+          ": there is no such folder or file");
+  // 4 MB a second is slow, a hundredfold of compressed data included.
+  const std::int64_t bytes = bytes_of(options);
+  const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
+  try {
+    confined(options.source, limits, [&] { convert_here(options); });
+  } catch (...) {
+    const fs::path output(options.output);
+    const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
+    if (fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+    throw;
+  }
+  return contents_of(options.output);
+}
+
+void require_data_file(const std::string& path) {
+  std::error_code error;
+  const auto type = fs::status(path, error).type();
+  if (type == fs::file_type::not_found && path.find(',') != std::string::npos) {
+    std::string apart = path;
+    std::replace(apart.begin(), apart.end(), ',', ' ');
+    fail(ExitCode::data, path, ": there is no such file; names of several files are separated by spaces: --data ",
+         apart);
+  }
+  require(type != fs::file_type::directory, ExitCode::data, path,
+          ": is a folder, and data files are files; of a set in a form that is known, ", convert_command(path),
+          " makes one");
+  require(type != fs::file_type::regular || is_hdf5(path), ExitCode::data, path,
+          ": not a whole HDF5 file; of a set in another form that is known, ", convert_command(path), " makes one");
+}
+
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
+           (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "\"";
+  for (const char c : word) {
+    if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';
+    quoted += c >= 0 && c < ' ' ? '?' : c;
+  }
+  return quoted + "\"";
+}
+
+std::string convert_command(const std::string& source) {
+  fs::path path = fs::path(source).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // a/b/
+  std::string name = path.stem().string();
+  if (name.ends_with(".tar")) name.resize(name.size() - 4);
+  if (name.empty() || name == "." || name == ".." || name == "raw") name = "data";
+  return "'dat_hpc data convert " + shell_word(source) + " " + shell_word(name + ".h5") + "'";
+}
+
+}  // namespace dat

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dat/dataset.hpp"
+#include "data/arrays/arrays.hpp"
+
+// The forms that `data convert` takes, each in a file of its own; the table of them is in convert.cpp. Of each there is
+// whether a source, a folder or a file as the table says, has that form, going by names and first bytes, and what makes
+// a data file of it, in a process of its own (confined.hpp). Error(data, io, usage).
+
+namespace dat {
+
+/// CIFAR's binary version: data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin (records.cpp).
+[[nodiscard]] bool has_records(const std::string& folder);
+void convert_records(const ConvertOptions& options);
+
+/// CIFAR's Python version: data_batch_1 ... 5 and test_batch, or train and test (cifar_pickles.cpp).
+[[nodiscard]] bool has_cifar_pickles(const std::string& folder);
+void convert_cifar_pickles(const ConvertOptions& options);
+
+/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three brothers (idx.cpp).
+[[nodiscard]] bool has_idx_files(const std::string& folder);
+void convert_idx_files(const ConvertOptions& options);
+
+/// SVHN's cropped digits: train_32x32.mat and test_32x32.mat in a folder, or such a file alone, as training images
+/// (svhn.cpp).
+[[nodiscard]] bool has_svhn(const std::string& folder);
+void convert_svhn(const ConvertOptions& options);
+[[nodiscard]] bool is_mat(const std::string& file);
+void convert_mat(const ConvertOptions& options);
+
+/// An HDF5 file, of which the result is a plain one with the same numbers, and the attributes of its root
+/// (plain_hdf5.cpp).
+[[nodiscard]] bool is_hdf5(const std::string& file);
+void convert_hdf5(const ConvertOptions& options);
+
+/// An archive as it was downloaded: is refused with the commands that lead on (archive.cpp).
+[[nodiscard]] bool is_archive(const std::string& file);
+[[noreturn]] void refuse_archive(const ConvertOptions& options);
+
+/// A pickle, an .npz or .npy files: one set of images, or training and test images, as the names say
+/// (named_arrays.cpp).
+[[nodiscard]] bool is_arrays(const std::string& file);
+void convert_arrays(const ConvertOptions& options);
+
+/// "dat_hpc data convert SOURCE NAME.h5", in single quotes, as a shell understands it.
+[[nodiscard]] std::string convert_command(const std::string& source);
+/// Error(data): there is no file at `path` that a run could read, but a source for convert_dataset, or several names in
+/// one; the message says what to do. Whether the file is whole, its reader finds out.
+void require_data_file(const std::string& path);
+/// A word as a shell understands it, without what a terminal would obey.
+[[nodiscard]] std::string shell_word(const std::string& word);
+/// Text of a stranger without what a terminal would obey.
+[[nodiscard]] std::string printable(std::string text);
+
+/// CIFAR-10's, where a folder does not name them.
+[[nodiscard]] std::vector<std::string> cifar10_names();
+
+/// Calls `use` with the pixels [k][size][size][3] and labels [k] of one block of binary records after the other: label
+/// bytes of which the last one counts, then the planes of a square image. Error(data): a label >= classes.
+using UseRecords =
+    std::function<void(const std::vector<std::uint8_t>& pixels, const std::vector<std::uint8_t>& labels)>;
+void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use);
+
+/// A split and its arrays, end to end.
+struct SplitArrays {
+  std::string split;
+  std::vector<ImageArrays> parts;
+};
+/// Writes the data file of some splits. `names` are the classes', if the source has them; `source` is what the file
+/// says of its origin. Error(data): images of several sizes, another size than asked for, a label that is no class's, a
+/// test image without label; all labels are read before the file is begun. Error(io).
+void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>& splits,
+                  const std::vector<std::string>& names, const std::string& source);
+
+}  // namespace dat

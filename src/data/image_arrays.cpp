@@ -1,0 +1,159 @@
+// Images and labels out of the files of NumPy users.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "dat/error.hpp"
+#include "data/arrays/arrays.hpp"
+
+namespace dat {
+
+namespace {
+
+// "data" and "extrapolated_targets": Carmon et al., 500,000 pseudo-labelled images. "image" and "label": the generated
+// sets of Rebuffi et al., Gowal et al. and Wang et al.
+constexpr const char* kImageNames[] = {"data", "image", "images"};
+constexpr const char* kLabelNames[] = {"extrapolated_targets", "label", "labels", "targets"};
+
+/// The first names, without what a terminal would obey.
+template <class Range>
+[[nodiscard]] std::string listed(const Range& names) {
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& name : names) {
+    text += (text.empty() ? "" : ", ") + (++count > 8 ? "..." : std::string(name));
+    if (count > 8) break;
+  }
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text.empty() ? "nothing" : text;
+}
+
+/// The one of `candidates` that the file has. Error(data): none, or several.
+template <std::size_t N>
+[[nodiscard]] StoredArray one_of(const ByteSource& source, const ArrayFile& file, const char* what,
+                                 const char* const (&candidates)[N]) {
+  const std::vector<std::string> names = file.names();
+  const char* found = nullptr;
+  for (const char* candidate : candidates) {
+    if (std::find(names.begin(), names.end(), candidate) == names.end()) continue;
+    require(found == nullptr, ExitCode::data, source.name(), ": has both ", found, " and ", candidate, " for ", what,
+            "; leave one of them out");
+    found = candidate;
+  }
+  const bool labels_alone = std::find(names.begin(), names.end(), kLabelNames[0]) != names.end();
+  require(found != nullptr, ExitCode::data, source.name(), ": has no ", what, " under the names in use (",
+          listed(candidates), "); it holds ", listed(names),
+          labels_alone
+              ? ". The scripts of Carmon et al. write the pseudo-labels without the images: add these as 'data'"
+              : "");
+  return file.array(found);
+}
+
+}  // namespace
+
+std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
+  char magic[6] = {};
+  source.read(0, magic, std::min<std::int64_t>(sizeof magic, source.size()));
+  if (std::memcmp(magic, "PK", 2) == 0) return open_npz(source);
+  if (magic[0] == '\x80') return open_pickle(source);
+  require(std::memcmp(magic, "\x93NUMPY", 6) != 0, ExitCode::data, source.name(),
+          ": a .npy file holds images or labels, not both; name the other one with --labels");
+  fail(ExitCode::data, source.name(),
+       ": neither a folder of binary records nor a pickle (protocol 2 to 5), .npz, .npy or HDF5 file; data/README.md "
+       "lists the forms that are known");
+}
+
+ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArray classes) {
+  ImageArrays found;
+  found.file = file;
+  found.images = std::move(pixels);
+  found.labels = std::move(classes);
+  const StoredArray &images = found.images, &targets = found.labels;
+  const auto check = [&](bool condition, const StoredArray& array, const auto&... parts) {
+    require(condition, ExitCode::data, file, ": ", array.name, " is ", array.text(), parts...);
+  };
+  check(images.kind == 'u' && images.item_bytes == 1, images, ", but images must be uint8, 0 to 255");
+  std::vector<std::int64_t> shape = images.shape;
+  if (shape.size() == 3) shape.push_back(1);
+  const auto square = [&](std::size_t y, std::size_t channels) {
+    return shape.size() == 4 && shape[0] > 0 && shape[y] == shape[y + 1] && shape[y] >= 1 && shape[y] <= 4096 &&
+           shape[channels] >= 1 && shape[channels] <= 4;
+  };
+  found.channels_first = !square(1, 3);
+  check(!found.channels_first || square(2, 1), images,
+        ", but images must be square, [n, size, size, channels] or [n, channels, size, size], of 1 to 4 channels, or "
+        "[n, size, size]");
+  check(!images.column_major, images, " in Fortran's order; save numpy.ascontiguousarray of it");
+  found.count = shape[0];
+  found.size = static_cast<int>(shape[2]);
+  if (found.channels_first) found.size = static_cast<int>(shape[3]);
+  found.channels = static_cast<int>(shape[found.channels_first ? 1 : 3]);
+  check((targets.kind == 'i' || targets.kind == 'u') && targets.item_bytes <= 8 &&
+            (targets.item_bytes & (targets.item_bytes - 1)) == 0,
+        targets, ", but labels must be integers");
+  const bool column = targets.shape.size() == 2 && targets.shape[1] == 1;
+  check((targets.shape.size() == 1 || column) && targets.shape[0] == found.count, targets,
+        ", but there must be one label for each of the ", found.count, " images");
+  return found;
+}
+
+ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
+  if (labels != nullptr) return image_arrays(source.name(), open_npy(source), open_npy(*labels));
+  const auto file = open_arrays(source);
+  StoredArray images = one_of(source, *file, "images", kImageNames);
+  return image_arrays(source.name(), std::move(images), one_of(source, *file, "labels", kLabelNames));
+}
+
+std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest) {
+  const StoredArray& stored = arrays.labels;
+  const auto stream = stored.open();
+  std::vector<std::int16_t> labels;
+  std::vector<std::uint8_t> block;
+  const auto width = static_cast<std::size_t>(stored.item_bytes);
+  for (std::int64_t left = arrays.count; left > 0;) {
+    const std::int64_t count = std::min<std::int64_t>(left, 1 << 16);
+    block.resize(static_cast<std::size_t>(count) * width);
+    stream->read(block.data(), std::ssize(block));
+    for (std::size_t at = 0; at < block.size(); at += width) {
+      std::uint64_t value = 0;
+      for (std::size_t i = 0; i < width; ++i) value = value << 8 | block[at + (stored.big_endian ? i : width - 1 - i)];
+      const auto unused = static_cast<unsigned>(64 - 8 * width);
+      const std::int64_t label =
+          stored.kind == 'i' ? static_cast<std::int64_t>(value << unused) >> unused : static_cast<std::int64_t>(value);
+      require(label >= lowest && label < classes, ExitCode::data, arrays.file, ": label ", label, " of image ",
+              labels.size(), " is not in 0..", classes - 1, lowest < 0 ? ", nor -1 for unknown" : "");
+      labels.push_back(static_cast<std::int16_t>(label));
+    }
+    left -= count;
+  }
+  return labels;
+}
+
+void read_images(const ImageArrays& arrays, const std::function<void(const std::vector<std::uint8_t>& pixels)>& use) {
+  const auto stream = arrays.images.open();
+  const std::int64_t area = std::int64_t{arrays.size} * arrays.size, bytes = area * arrays.channels;
+  const std::int64_t most = std::min(arrays.count, std::max<std::int64_t>(1, (std::int64_t{4} << 20) / bytes));
+  std::vector<std::uint8_t> pixels, planes;
+  for (std::int64_t left = arrays.count; left > 0;) {
+    const std::int64_t count = std::min(left, most);
+    pixels.resize(static_cast<std::size_t>(count * bytes));
+    stream->read(pixels.data(), count * bytes);
+    if (arrays.channels_first) {
+      planes = pixels;
+      std::uint8_t* to = pixels.data();
+      const std::int64_t size = arrays.size;
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t at = 0; at < area; ++at) {
+          const std::int64_t from = arrays.turned ? at % size * size + at / size : at;
+          for (int channel = 0; channel < arrays.channels; ++channel)
+            *to++ = planes[static_cast<std::size_t>(i * bytes + channel * area + from)];
+        }
+    }
+    use(pixels);
+    left -= count;
+  }
+}
+
+}  // namespace dat

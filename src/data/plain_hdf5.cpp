@@ -1,0 +1,85 @@
+// HDF5 files in chunks, compressed or with links become plain ones.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "data/forms.hpp"
+#include "hdf5/hdf5.hpp"
+
+namespace dat {
+namespace {
+
+/// All datasets below `group`, each in one piece.
+void copy_plainly(const Hdf5File& from, const std::string& group, int depth, Hdf5File& to) {
+  constexpr int kMaxDepth = 16;
+  require(depth <= kMaxDepth, ExitCode::data, from.path(), ": has groups in groups without end");
+  const auto copy = [&]<class T>(const std::string& name, const Shape& shape, T) {
+    to.declare<T>(name, shape);
+    const std::int64_t rows = shape.empty() ? 1 : shape[0];
+    std::int64_t row = sizeof(T);
+    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+    const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / std::max<std::int64_t>(1, row));
+    Shape whole;
+    if (shape.empty()) return to.write_rows(name, 0, from.read<T>(name, whole));
+    for (std::int64_t first = 0; first < rows && row > 0; first += block)
+      to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
+  };
+  for (const std::string& member : from.list(group)) {
+    const std::string name = group == "/" ? member : group + "/" + member;
+    if (from.is_group(name)) {
+      copy_plainly(from, name, depth + 1, to);
+      continue;
+    }
+    const Hdf5Info info = from.info(name);
+    switch (info.kind) {
+      case Hdf5Info::Kind::u8:
+        copy(name, info.shape, std::uint8_t{});
+        break;
+      case Hdf5Info::Kind::integer:
+        copy(name, info.shape, std::int64_t{});
+        break;
+      case Hdf5Info::Kind::real:
+        if (info.element <= 4)
+          copy(name, info.shape, float{});
+        else
+          copy(name, info.shape, double{});
+        break;
+      default:
+        fail(ExitCode::data, from.path(), ": dataset ", name, " holds neither integers nor real numbers; leave it out");
+    }
+  }
+}
+
+}  // namespace
+
+bool is_hdf5(const std::string& path) {
+  const auto source = open_bytes(path);
+  const ByteSource& file = *source;
+  char begin[8] = {};
+  for (std::int64_t at = 0; at + std::ssize(begin) <= file.size(); at = at == 0 ? 512 : 2 * at) {
+    file.read(at, begin, sizeof begin);
+    if (std::equal(std::begin(begin), std::end(begin), "\x89HDF\r\n\x1a\n")) return true;
+  }
+  return false;
+}
+
+void convert_hdf5(const ConvertOptions& options) {
+  const Hdf5File from = Hdf5File::open(options.source, ExitCode::data);
+  write_sealed(options.output, [&](const std::string& temporary) {
+    Hdf5File to = Hdf5File::create(temporary);
+    for (const std::string& name : from.attribute_names("/")) {
+      if (const auto number = from.integer("/", name)) to.set_integer("/", name, *number);
+      const auto texts = from.texts("/", name);
+      if (texts && texts->size() == 1) to.set_text("/", name, texts->front());
+      if (texts && texts->size() > 1) to.set_texts("/", name, *texts);
+    }
+    copy_plainly(from, "/", 0, to);
+    to.close();
+  });
+}
+
+}  // namespace dat

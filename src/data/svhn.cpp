@@ -1,0 +1,94 @@
+// Street View House Numbers, cropped digits: train_32x32.mat, test_32x32.mat and extra_32x32.mat.
+// Source: http://ufldl.stanford.edu/housenumbers/
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "data/forms.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kTrain = "train_32x32.mat", *kTest = "test_32x32.mat";
+constexpr int kDigits = 10;
+
+/// Labels 1 ... 9 and 10, which stands for the digit 0.
+class Digits final : public ByteStream {
+ public:
+  explicit Digits(std::unique_ptr<ByteStream> labels) : labels_(std::move(labels)) {}
+  void read(void* to, std::int64_t bytes) override {
+    labels_->read(to, bytes);
+    auto* label = static_cast<std::uint8_t*>(to);
+    std::replace(label, label + bytes, std::uint8_t{kDigits}, std::uint8_t{0});
+  }
+
+ private:
+  std::unique_ptr<ByteStream> labels_;
+};
+
+/// X [32, 32, 3, n] and y [n, 1] of MATLAB's order.
+ImageArrays digits_in(const ByteSource& source) {
+  const auto file = open_mat(source);
+  StoredArray labels = file->array("y");
+  const std::vector<std::int64_t> shape = labels.shape;
+  require(shape.size() == 2 && std::min(shape[0], shape[1]) == 1 && labels.item_bytes == 1, ExitCode::data,
+          source.name(), ": y is ", labels.text(), ", but must be uint8 [1, n]");
+  static_cast<void>(set_shape({std::max(shape[0], shape[1])}, labels));
+  labels.open = [open = labels.open] { return std::make_unique<Digits>(open()); };
+  ImageArrays arrays = image_arrays(source.name(), file->array("X"), std::move(labels));
+  require(arrays.channels_first, ExitCode::data, source.name(), ": X is ", arrays.images.text(),
+          ", but must be uint8 [n, channels, size, size], that is [size, size, channels, n] for MATLAB");
+  arrays.turned = true;
+  return arrays;
+}
+
+void write_digits(const ConvertOptions& options, const std::vector<std::pair<const char*, fs::path>>& files) {
+  std::vector<std::unique_ptr<ByteSource>> sources;
+  std::vector<SplitArrays> splits;
+  std::string text = "MATLAB files";
+  for (const auto& [split, path] : files) {
+    sources.push_back(open_bytes(path.string()));
+    splits.push_back({split, {digits_in(*sources.back())}});
+    text += " " + path.filename().string();
+  }
+  std::vector<std::string> names;
+  for (int digit = 0; digit < kDigits; ++digit) names.push_back(std::to_string(digit));
+  write_arrays(options, splits, names, text);
+}
+
+}  // namespace
+
+bool has_svhn(const std::string& folder) {
+  std::error_code error;
+  return fs::is_regular_file(fs::path(folder) / kTrain, error) || fs::is_regular_file(fs::path(folder) / kTest, error);
+}
+
+void convert_svhn(const ConvertOptions& options) {
+  const fs::path folder = options.source;
+  for (const char* name : {kTrain, kTest})
+    require(fs::exists(folder / name), ExitCode::data, options.source, ": ", name, " is missing");
+  write_digits(options, {{"train", folder / kTrain}, {"test", folder / kTest}});
+}
+
+bool is_mat(const std::string& file) {
+  constexpr std::string_view kBegin = "MATLAB 5.0";
+  const auto source = open_bytes(file);
+  std::string begin(kBegin.size(), ' ');
+  if (source->size() < std::ssize(begin)) return false;
+  source->read(0, begin.data(), std::ssize(begin));
+  return begin == kBegin;
+}
+
+void convert_mat(const ConvertOptions& options) { write_digits(options, {{"train", options.source}}); }
+
+}  // namespace dat

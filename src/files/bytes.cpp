@@ -1,0 +1,64 @@
+#include "files/bytes.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+
+namespace dat {
+
+namespace {
+
+class FileBytes final : public ByteSource {
+ public:
+  explicit FileBytes(std::string path)
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)), size_(0) {
+    require(file_ >= 0, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
+    struct stat status {};
+    const bool known = ::fstat(file_, &status) == 0;
+    if (!known || !S_ISREG(status.st_mode)) {
+      ::close(file_);
+      fail(ExitCode::data, path_, ": not a file");
+    }
+    size_ = static_cast<std::int64_t>(status.st_size);
+  }
+  ~FileBytes() override { ::close(file_); }
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  [[nodiscard]] const std::string& name() const override { return path_; }
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
+    for (std::int64_t done = 0; done < bytes;) {
+      const ssize_t got =
+          ::pread(file_, static_cast<char*>(to) + done, static_cast<std::size_t>(bytes - done), offset + done);
+      if (got < 0 && errno == EINTR) continue;
+      require(got >= 0, ExitCode::data, path_, ": cannot be read: ", system_reason(errno));
+      require(got > 0, ExitCode::data, path_, ": ends at byte ", offset + done, ", where more should follow: it is cut",
+              " off");
+      done += got;
+    }
+  }
+
+ private:
+  std::string path_;
+  int file_;
+  std::int64_t size_;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteSource> open_bytes(const std::string& path) { return std::make_unique<FileBytes>(path); }
+
+void PartStream::read(void* to, std::int64_t bytes) {
+  require(bytes <= end_ - at_, ExitCode::data, source_.name(), ": the array at byte ", at_, " is too short");
+  source_.read(at_, to, bytes);
+  at_ += bytes;
+}
+
+}  // namespace dat

@@ -1,0 +1,105 @@
+#include "files/confined.hpp"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <new>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+
+namespace dat {
+
+namespace {
+
+void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, std::int64_t hard) {
+  const rlimit both{static_cast<rlim_t>(soft), static_cast<rlim_t>(hard)};
+  setrlimit(resource, &both);
+}
+
+/// Bytes of data and stack that the process has mapped.
+[[nodiscard]] std::int64_t mapped() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t all = 0, resident = 0, shared = 0, text = 0, unused = 0, data = 0;
+  file >> all >> resident >> shared >> text >> unused >> data;
+  return data * sysconf(_SC_PAGESIZE);
+}
+
+void write_all(int to, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t written = write(to, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    done += static_cast<std::size_t>(written);
+  }
+}
+
+/// The child's part: a byte with the code and the message, where it fails.
+[[noreturn]] void work_in_child(int answer, const std::string& source, const Limits& limits,
+                                const std::function<void()>& work) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  limit(RLIMIT_CORE, 0, 0);
+  limit(RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1);  // SIGXCPU at the first, which tells
+  if constexpr (kLimitsMemory) {
+    const std::int64_t memory = mapped() + limits.memory;
+    limit(RLIMIT_DATA, memory, memory);
+  }
+  const auto fail_with = [&](ExitCode code, const std::string& message) {
+    write_all(answer, static_cast<char>(code) + message);
+    _exit(1);
+  };
+  try {
+    work();
+  } catch (const Error& error) {
+    fail_with(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    fail_with(ExitCode::data, source +
+                                  ": wants more than three times its size of memory, and 64 MB: it is damaged, or "
+                                  "packed in pieces that are too large");
+  } catch (const std::exception& error) {
+    fail_with(ExitCode::data, source + ": a library failed: " + error.what());
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+void confined(const std::string& source, const Limits& limits, const std::function<void()>& work) {
+  int ends[2];
+  require(pipe(ends) == 0, ExitCode::device, "cannot make a pipe: ", system_reason(errno));
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    work_in_child(ends[1], source, limits, work);
+  }
+  close(ends[1]);
+  std::string answer;
+  char block[4096];
+  for (;;) {
+    const ssize_t got = child < 0 ? 0 : read(ends[0], block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    answer.append(block, static_cast<std::size_t>(got));
+  }
+  close(ends[0]);
+  require(child > 0, ExitCode::device, "cannot start a process: ", system_reason(errno));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  if (!answer.empty()) throw Error(static_cast<ExitCode>(answer[0]), answer.substr(1));
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  require(signal != SIGXCPU, ExitCode::data, source, ": reading it does not end (", limits.cpu_seconds,
+          " s): it is damaged");
+  fail(ExitCode::data, source, ": the process that read it was ended by signal ", signal, " (",
+       signal > 0 ? strsignal(signal) : "none", "): it is damaged");
+}
+
+}  // namespace dat

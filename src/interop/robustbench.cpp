@@ -1,0 +1,251 @@
+#include "interop/robustbench.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/report.hpp"
+
+namespace dat {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr double kSameRadius = 1e-6;  ///< relative: one that was written and read again
+
+/// The class, for every network: it is built from the graph beside it.
+const char* const kModelPy =
+    R"PY("""A network that dat_hpc has trained: images [n, c, h, w] in [0, 1] to logits [n, classes].
+
+    import model; network = model.load()     # needs torch and safetensors
+"""
+
+import json
+import pathlib
+
+import torch
+from torch import nn
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+MODULES = {"convolution": nn.Conv2d, "batch_norm": nn.BatchNorm2d, "linear": nn.Linear}
+FUNCTIONS = {"relu": torch.relu, "silu": nn.functional.silu, "add": torch.add, "pool": lambda x: x.mean((2, 3)),
+             "normalize": lambda x, mean, std: (x - column(x, mean)) / column(x, std)}
+
+
+def column(x, numbers):
+    return x.new_tensor(numbers).view(-1, 1, 1)
+
+
+class Network(nn.Module):
+    """Computes the nodes of network.json in their order; value 0 are the images, value k is what node k has made."""
+
+    def __init__(self, nodes):
+        super().__init__()
+        self.nodes = nodes
+        for node in nodes:
+            if "module" in node:
+                *path, name = node["module"].split(".")
+                parent = self
+                for part in path:
+                    if part not in parent._modules:
+                        parent.add_module(part, nn.Module())
+                    parent = parent._modules[part]
+                parent.add_module(name, MODULES[node["op"]](**node["arguments"]))
+
+    def forward(self, images):
+        values = [images]
+        for node in self.nodes:
+            inputs = [values[k] for k in node["inputs"]]
+            if "module" in node:
+                values.append(self.get_submodule(node["module"])(*inputs))
+            else:
+                values.append(FUNCTIONS[node["op"]](*inputs, **node.get("arguments", {})))
+        return values[-1]
+
+
+def load():
+    from safetensors.torch import load_file
+
+    network = Network(json.loads((FOLDER / "network.json").read_text())["nodes"])
+    network.load_state_dict(load_file(FOLDER / "model.safetensors"), strict=True)
+    return network.eval()
+)PY";
+
+[[nodiscard]] const char* name_of(Op op) {
+  switch (op) {
+    case Op::input:
+      return "images";
+    case Op::normalize:
+      return "normalize";
+    case Op::convolution:
+      return "convolution";
+    case Op::batch_norm:
+      return "batch_norm";
+    case Op::relu:
+      return "relu";
+    case Op::silu:
+      return "silu";
+    case Op::add:
+      return "add";
+    case Op::pool:
+      return "pool";
+    case Op::linear:
+      return "linear";
+  }
+  return "";
+}
+
+/// The node; with weights, the name and the arguments of its module in PyTorch.
+[[nodiscard]] OrderedJson description_of(const Graph& graph, const Node& node) {
+  OrderedJson all = {{"op", name_of(node.op)}, {"inputs", node.inputs}};
+  if (node.op == Op::normalize)
+    all["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
+  if (node.weight < 0) return all;
+  const Segment& weight = graph.segments[static_cast<std::size_t>(node.weight)];
+  all["module"] = weight.name.substr(0, weight.name.rfind('.'));
+  const std::vector<int> shape = weight.file_shape();
+  OrderedJson& arguments = all["arguments"];
+  if (node.op == Op::convolution)
+    arguments = {{"in_channels", shape[1]}, {"out_channels", shape[0]}, {"kernel_size", node.kernel},
+                 {"stride", node.stride},   {"padding", node.pad},      {"bias", false}};
+  else if (node.op == Op::batch_norm)
+    arguments["num_features"] = shape[0];
+  else
+    arguments = {{"in_features", shape[1]}, {"out_features", shape[0]}};
+  return all;
+}
+
+/// Of an evaluation, in percent, as RobustBench writes them.
+struct Figures {
+  std::string clean, reported, autoattack;  ///< the last one is empty where AutoAttack has not been run on all images
+  std::string footnote;
+  bool limited = false;  ///< not on all test images
+};
+
+[[nodiscard]] std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", 100 * part);
+  return text;
+}
+
+/// Whether it is of a part of the test images: of the file's, or of CIFAR-10's.
+[[nodiscard]] bool is_limited(const OrderedJson& evaluation, const std::string& dataset) {
+  constexpr std::int64_t kCifar10Images = 10000;
+  const auto images = evaluation.at("images").get<std::int64_t>();
+  return images != evaluation.at("split_images").get<std::int64_t>() ||
+         (dataset == "cifar10" && images != kCifar10Images);
+}
+
+[[nodiscard]] Figures read_figures(const RobustBenchEntry& entry) {
+  const std::string &path = entry.evaluation, &weights = entry.weights;
+  std::ifstream file(path, std::ios::binary);
+  require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
+  const OrderedJson all = OrderedJson::parse(file, nullptr, false);
+  const auto check = [&](bool condition, const auto&... parts) {
+    require(condition, ExitCode::data, path, ": ", parts...);
+  };
+  check(all.is_object() && all.contains("filetype") && all.at("filetype") == "evaluation",
+        "is no evaluation that 'eval --out' wrote");
+  try {
+    check(all.at("weights_hash").get<std::string>() == weights, "is the evaluation of other weights (",
+          all.at("weights_hash").get<std::string>(), "), the exported ones are ", weights,
+          "; evaluate this checkpoint");
+    check(all.at("split") == "test", "is an evaluation of other images than the test images");
+    check(all.value("verdict", "VALID") != "INVALID", "is INVALID: a loss was infinite or NaN");
+    Figures figures{.clean = percent(all.at("clean").at("accuracy").get<double>()),
+                    .reported = {},
+                    .autoattack = {},
+                    .footnote = "On " + std::to_string(all.at("images").get<std::int64_t>()) + " test images:",
+                    .limited = is_limited(all, entry.dataset)};
+    double least = 2;
+    auto attacks = all.at("attacks").get<std::vector<OrderedJson>>();
+    if (all.contains("sequence")) attacks.push_back(all.at("sequence"));  // a version of AutoAttack, or several attacks
+    for (const OrderedJson& attack : attacks) {
+      const auto name = attack.at("name").get<std::string>();
+      const auto accuracy = attack.at("accuracy").get<double>(), eps = attack.at("eps").get<double>();
+      const BallNorm norm = norm_from(attack.value("norm", "linf"));  // evaluations of earlier versions do not say so
+      check(norm != entry.norm || std::abs(eps - entry.eps) <= kSameRadius * entry.eps, "attacks with ",
+            ball_text(norm, eps), " (", name, "), and the network was trained for ", ball_text(entry.norm, entry.eps),
+            "; evaluate it with that one");
+      if (norm == entry.norm) least = std::min(least, accuracy);
+      if (norm == entry.norm && name == "aa-standard" && !figures.limited) figures.autoattack = percent(accuracy);
+      figures.footnote += (figures.footnote.ends_with(':') ? " " : ", ") + name + " " + percent(accuracy) + " % (" +
+                          ball_text(norm, eps) + ")";
+    }
+    check(least <= 1, "has no attack in ", ball_text(entry.norm, entry.eps), ", for which the network was trained");
+    figures.reported = percent(least);
+    return figures;
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::data, path, ": is no evaluation of this version of the program (", error.what(),
+         "); evaluate the checkpoint again");
+  }
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  write_atomically(path, [&](const std::string& temporary) {
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.close();
+    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
+  });
+}
+
+}  // namespace
+
+std::string write_robustbench(const std::string& folder, const Graph& graph, const StateDict& state,
+                              const RobustBenchEntry& entry) {
+  std::optional<Figures> figures;
+  if (!entry.evaluation.empty()) figures = read_figures(entry);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", system_reason(error.value()));
+
+  const auto figure = [](const std::string& text) { return text.empty() ? OrderedJson(nullptr) : OrderedJson(text); };
+  const OrderedJson additional_data =
+      entry.additional_data ? OrderedJson(*entry.additional_data) : OrderedJson(nullptr);
+  const OrderedJson info = {{"link", ""},
+                            {"name", ""},
+                            {"authors", ""},
+                            {"additional_data", additional_data},
+                            {"number_forward_passes", 1},
+                            {"dataset", entry.dataset},
+                            {"venue", ""},
+                            {"architecture", entry.architecture},
+                            {"eps", radius_text(entry.eps, entry.norm)},
+                            {"clean_acc", figure(figures ? figures->clean : "")},
+                            {"reported", figure(figures ? figures->reported : "")},
+                            {"footnote", figures ? figures->footnote : ""},
+                            {"autoattack_acc", figure(figures ? figures->autoattack : "")}};
+  std::string nodes;
+  for (std::size_t k = 1; k < graph.nodes.size(); ++k)
+    nodes += (nodes.empty() ? "" : ",\n") + description_of(graph, graph.nodes[k]).dump();
+  write_safetensors(folder + "/model.safetensors", state);
+  write_text(folder + "/network.json",
+             "{\"architecture\": " + OrderedJson(entry.architecture).dump() + ", \"nodes\": [\n" + nodes + "\n]}\n");
+  write_text(folder + "/model.py", kModelPy);
+  write_text(folder + "/model_info.json", info.dump(2) + "\n");
+
+  std::string missing = "model_info.json: link, name, authors and venue are yours to fill in";
+  if (entry.dataset.empty()) missing += "; so is dataset";
+  missing += std::string(". Its place there is model_info/") + (entry.dataset.empty() ? "DATASET" : entry.dataset) +
+             (entry.norm == BallNorm::linf ? "/Linf" : "/L2") + ".\n";
+  if (!entry.additional_data) missing += "additional_data is null: nobody knows what the network was trained on.\n";
+  if (!figures)
+    missing += "No figures: give the JSON file of 'dat_hpc eval --out' with --evaluation.\n";
+  else if (figures->limited)
+    missing += "autoattack_acc is null: the evaluation is of a part of the test images; evaluate all of them.\n";
+  else if (figures->autoattack.empty())
+    missing +=
+        "autoattack_acc is null: the evaluation has not run aa-standard, without which RobustBench lists nothing.\n";
+  return missing;
+}
+
+}  // namespace dat

@@ -1,0 +1,138 @@
+#include "interop/source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string_view>
+
+#include "dat/checkpoint.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "files/bytes.hpp"
+#include "hdf5/hdf5_reader.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] Source source_of(Checkpoint checkpoint) {
+  Source source{.state = state_dict_of(checkpoint),
+                .config = checkpoint.texts["config_toml"],
+                .size = checkpoint.integers["image_size"],
+                .class_names = checkpoint.texts["class_names"]};
+  return source;
+}
+
+/// Metadata are believed where `export` has written them, as far as they are plain words.
+[[nodiscard]] Source source_of(StateDict state) {
+  const auto said = [&](const char* key) -> std::string {
+    const auto found = state.metadata.find(key);
+    return found == state.metadata.end() ? "" : found->second;
+  };
+  Source source;
+  if (said("producer").starts_with("dat_hpc")) {
+    const auto plain = [&](const char* key) {
+      const std::string text = said(key);
+      const auto strange = [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+               std::string_view("_./,-").find(c) == std::string::npos;
+      };
+      return text.size() < 200 && std::none_of(text.begin(), text.end(), strange) ? text : "";
+    };
+    const auto take = [&](const char* key, const char* quote) {
+      if (!plain(key).empty()) source.config += std::string(key) + " = " + quote + plain(key) + quote + "\n";
+    };
+    take("network", "\"");
+    take("width", "");
+    for (const char* key : {"activation", "normalize", "norm", "eps"}) take(key, "\"");
+    if (const std::string size = said("image_size"); !size.empty()) {
+      const char* const end = size.data() + size.size();
+      const auto [last, error] = std::from_chars(size.data(), end, source.size);
+      if (error != std::errc() || last != end || source.size == 0) source.size = -1;
+    }
+    source.class_names = said("class_names");
+  }
+  source.state = std::move(state);
+  return source;
+}
+
+/// The first bytes of a file; zeros behind its end.
+[[nodiscard]] std::array<char, 9> beginning_of(const ByteSource& bytes) {
+  std::array<char, 9> begin{};
+  bytes.read(0, begin.data(), std::min<std::int64_t>(bytes.size(), begin.size()));
+  return begin;
+}
+
+[[nodiscard]] std::unique_ptr<ByteSource> open_source(const std::string& path) {
+  try {
+    return open_bytes(path);
+  } catch (const Error& error) {
+    throw Error(ExitCode::checkpoint, error.what());
+  }
+}
+
+/// Whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or the
+/// graph.
+[[nodiscard]] bool begins_onnx(std::string_view magic) {
+  return magic[0] == '\x08' && magic[1] > 0 && magic[1] < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
+}
+
+}  // namespace
+
+bool is_hdf5_of_weights(const std::string& path) {
+  if (has_seal(path)) return true;
+  const std::array<char, 9> begin = beginning_of(*open_source(path));
+  return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
+}
+
+Source read_source(const std::string& path, const std::function<void(const std::string&)>& warn) {
+  std::error_code unreadable;
+  if (std::filesystem::is_directory(path, unreadable)) return source_of(find_checkpoint(path, warn));
+  if (is_hdf5_of_weights(path)) return source_of(read_weights(path));
+  const std::unique_ptr<ByteSource> bytes = open_source(path);
+  const std::array<char, 9> begin = beginning_of(*bytes);
+  const std::string_view magic(begin.data(), begin.size());
+  // The header of a safetensors file begins behind its length, of which any byte may be 0x80.
+  const bool header = magic[8] == '{';
+  require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,
+          ": is a pickle of PyTorch, which can run programs when it is read; convert it where you trust it: ",
+          "python3 -c \"import sys, torch; from safetensors.torch import save_file; "
+          "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
+          "d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), d); "
+          "save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
+          path, " NEW.safetensors");
+  require(header || !(begins_onnx(magic) || path.ends_with(".onnx")), ExitCode::checkpoint, path,
+          ": is an ONNX graph, from which no network is made here; save the weights as safetensors in PyTorch: ",
+          "from safetensors.torch import save_file; save_file(model.state_dict(), 'NEW.safetensors')");
+  return source_of(read_safetensors(*bytes));
+}
+
+std::string config_of_source(const std::string& path) {
+  std::error_code unreadable;
+  if (std::filesystem::is_directory(path, unreadable)) {
+    std::ifstream file(path + "/config.resolved.toml");
+    if (file.is_open()) return {std::istreambuf_iterator<char>(file), {}};
+    return find_checkpoint(path, [](const std::string&) {}).texts["config_toml"];
+  }
+  if (is_hdf5_of_weights(path)) return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
+  return read_source(path, [](const std::string&) {}).config;
+}
+
+void check_values(const StateDict& state, const std::string& file) {
+  for (const Checkpoint::Array& tensor : state.tensors) {
+    const auto& values = tensor.values;
+    require(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }),
+            ExitCode::checkpoint, file, ": ", tensor.name, " has values that are not finite; take another file");
+    require(!tensor.name.ends_with(".running_var") ||
+                std::all_of(values.begin(), values.end(), [](float value) { return value >= 0; }),
+            ExitCode::checkpoint, file, ": ", tensor.name, " has negative values; take another file");
+  }
+}
+
+}  // namespace dat

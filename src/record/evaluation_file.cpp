@@ -1,0 +1,128 @@
+#include "record/evaluation_file.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "hdf5/hdf5_reader.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  ///< of a JSON file; one of a million images has less
+
+/// Integers of an array, each in [0, below).
+[[nodiscard]] std::vector<int> integers_of(const nlohmann::json& array, std::size_t count, std::int64_t below,
+                                           const std::string& name) {
+  require(array.is_array() && array.size() == count, ExitCode::data, name, " is not a list of ", count, " numbers");
+  std::vector<int> values;
+  for (const nlohmann::json& value : array) {
+    require(value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::int64_t>() < below,
+            ExitCode::data, name, " holds ", value.dump().substr(0, 40), ", which must be a whole number from 0 to ",
+            below - 1);
+    values.push_back(value.get<int>());
+  }
+  return values;
+}
+
+[[nodiscard]] EvaluationFile evaluation_of(const nlohmann::json& all) {
+  require(all.is_object() && all.value("filetype", "") == "evaluation", ExitCode::data,
+          "is no evaluation that 'eval --out' wrote");
+  EvaluationFile file;
+  for (const nlohmann::json& one : all.at("classes")) file.class_names.push_back(one.at("name").get<std::string>());
+  require(file.classes() >= 2 && file.classes() <= 256, ExitCode::data, "has ", file.classes(),
+          " classes, must have 2 to 256");
+  const auto classes = static_cast<std::int64_t>(file.classes());
+  const nlohmann::json& each = all.at("per_image");
+  const std::size_t images = each.at("label").size();
+  require(images > 0, ExitCode::data, "is of no image");
+  file.label = integers_of(each.at("label"), images, classes, "label");
+  const auto add = [&](const std::string& name, const std::string& prediction) {
+    EvaluationFile::Outcome& one = file.outcomes.emplace_back();
+    one.name = name;
+    const std::vector<int> correct = integers_of(each.at(name + "_correct"), images, 2, name + "_correct");
+    one.correct.assign(correct.begin(), correct.end());
+    if (!each.contains(prediction)) return;
+    one.prediction = integers_of(each.at(prediction), images, classes, prediction);
+    for (std::size_t i = 0; i < images; ++i)
+      require((one.prediction[i] == file.label[i]) == (one.correct[i] != 0), ExitCode::data, prediction, " and ", name,
+              "_correct contradict each other at image ", i);
+  };
+  add("clean", "clean_prediction");
+  for (const nlohmann::json& attack : all.at("attacks")) {
+    const auto name = attack.at("name").get<std::string>();
+    add(name, name + "_prediction");
+  }
+  if (!all.contains("sequence")) return file;
+  add(all.at("sequence").at("name").get<std::string>(), "prediction");
+  file.outcomes.back().sequence = true;
+  for (const nlohmann::json& by : each.at("broken_by"))
+    file.broken_by.push_back(by.is_null() ? "" : by.get<std::string>());
+  each.at("distance").get_to(file.distance);
+  require(file.broken_by.size() == images && file.distance.size() == images, ExitCode::data,
+          "broken_by or distance is not a list of ", images, " values");
+  return file;
+}
+
+}  // namespace
+
+double EvaluationFile::Outcome::accuracy() const {
+  return std::accumulate(correct.begin(), correct.end(), 0.0) / static_cast<double>(correct.size());
+}
+
+EvaluationFile read_evaluation(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  require(!error && bytes <= kMostBytes, ExitCode::data, path, ": is no file of at most 1 GiB");
+  try {
+    return evaluation_of(nlohmann::json::parse(file));
+  } catch (const nlohmann::json::exception& wrong) {
+    fail(ExitCode::data, path, ": is no evaluation that 'eval --out' wrote, or cut off (", wrong.what(), ")");
+  } catch (const Error& wrong) {
+    fail(wrong.code(), path, ": ", wrong.what());
+  }
+}
+
+AttackedImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
+                                    const std::vector<std::size_t>& wanted) {
+  const std::string damage = check_seal(path);
+  require(damage.empty(), ExitCode::data, path, ": ", damage);
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
+  require(file.has("images") && file.has("label"), ExitCode::data, path, ": holds no attacked images");
+  require(file.has("clean"), ExitCode::data, path,
+          ": is of a version that kept no clean images beside the attacked ones; evaluate again to see them");
+  const Shape shape = file.info("images").shape;
+  require(shape.size() == 4 && shape[0] == static_cast<std::int64_t>(labels.size()) && shape[1] == shape[2] &&
+              shape[1] >= 1 && shape[1] <= 4096 && shape[3] >= 1 && shape[3] <= 4 && file.info("clean").shape == shape,
+          ExitCode::data, path, ": has images of another shape or number than the evaluation beside it");
+  Shape ignored;
+  const std::vector<std::int64_t> own = file.read<std::int64_t>("label", ignored);
+  require(std::equal(own.begin(), own.end(), labels.begin(), labels.end()), ExitCode::data, path,
+          ": has other labels than the evaluation beside it");
+  AttackedImages images{static_cast<int>(shape[1]), static_cast<int>(shape[3]), {}, {}};
+  const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
+  // The wanted ones among all elements, block by block.
+  const auto pick = [&](auto& into, const auto& block, std::size_t& done) {
+    for (const std::size_t image : wanted) {
+      const std::size_t begin = std::max(image * elements, done);
+      const std::size_t end = std::min((image + 1) * elements, done + block.size());
+      for (std::size_t at = begin; at < end; ++at) into.push_back(block[at - done]);
+    }
+    done += block.size();
+  };
+  std::size_t done = 0;
+  file.read_blocks<std::uint8_t>("clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); });
+  done = 0;
+  file.read_blocks<float>("images", [&](std::span<const float> b) { pick(images.attacked, b, done); });
+  return images;
+}
+
+}  // namespace dat

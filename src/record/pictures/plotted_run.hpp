@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "record/history.hpp"
+#include "record/pictures/drawing.hpp"
+
+namespace dat {
+
+/// A run to draw.
+struct PlottedRun {
+  std::string name;
+  History history;
+
+  [[nodiscard]] static double epochs(const StepRecord& r) {
+    return static_cast<double>(r.step) / static_cast<double>(r.steps_per_epoch);
+  }
+  /// Epochs done when an evaluation was made. By time, which orders everything.
+  [[nodiscard]] double epochs(const EvaluationRecord& r) const;
+  /// Epochs done before the first step, and after the last one.
+  [[nodiscard]] double begin() const;
+  [[nodiscard]] double end() const;
+  [[nodiscard]] double seconds() const;
+  /// The index of the first step after which so many epochs were done, or the number of steps.
+  [[nodiscard]] std::size_t step_at(double done) const;
+};
+
+/// The run in a folder, named by the folder. Error(data): as read_history, or it has made no step.
+[[nodiscard]] PlottedRun read_run(const std::string& folder);
+
+/// A unit in which a time is a number of few digits.
+struct TimeUnit {
+  const char* name;
+  double seconds;
+};
+[[nodiscard]] TimeUnit time_unit(double seconds);
+
+/// Names attacks by what tells them apart; what they share is for the title.
+class AttackNames {
+ public:
+  void add(const EvaluationRecord& record);
+  [[nodiscard]] std::string name(const EvaluationRecord& record) const;
+  /// " (evaluations: eps 8/255, 1 restart)": a training's own attack is another one.
+  [[nodiscard]] std::string shared() const;
+
+ private:
+  [[nodiscard]] std::string parts(const std::array<std::string, 3>& parts, bool differing) const;
+
+  std::array<std::string, 3> shared_;
+  bool any_ = false;
+};
+
+/// One line of a picture of evaluations.
+struct Curve {
+  std::string name, look;
+  EvaluationSeries records;
+  bool clean = false;
+
+  [[nodiscard]] double accuracy(const EvaluationRecord& r) const { return 100 * (clean ? r.clean_acc : r.adv_acc); }
+  [[nodiscard]] double loss(const EvaluationRecord& r) const { return clean ? r.clean_loss : r.adv_loss; }
+};
+
+/// Accuracy on clean images first, then one curve per attack, split after split, of the raw and of the averaged
+/// weights. A colour per attack, a dash per split and weights.
+[[nodiscard]] std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names);
+
+/// Rows of a table with a column per curve from `column` on, of `columns`. `value`: of a curve and a record.
+template <class Value>
+void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves, std::size_t column,
+              std::size_t columns, const std::string& name, const Value& value) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::map<EvaluationMoment, std::vector<double>> rows;
+  for (std::size_t i = 0; i < curves.size(); ++i)
+    for (const EvaluationRecord* record : curves[i].records) {
+      std::vector<double>& row = rows[moment_of(*record)];
+      row.resize(columns, kNone);
+      row[0] = run.epochs(*record);
+      row[1] = static_cast<double>(record->step);
+      row[2] = record->wall_time;
+      row[column + i] = value(curves[i], *record);
+    }
+  for (const auto& [moment, row] : rows) csv.row(row, name);
+}
+
+/// Rows of seconds by phase.
+struct PhaseBars {
+  std::string title, bar;  ///< bar: what a row is of, for the table
+  std::vector<std::string> names;
+  std::vector<std::array<double, kPhases>> rows;
+  std::string axes;     ///< more of the script
+  bool shares = false;  ///< the first row's, of its sum, in the key
+};
+
+/// Draws stacked bars. Phases that are below a hundredth of every bar are one, and a line says which they are. What is
+/// hidden has no place in a bar, but one in the table beside it.
+void draw_phase_bars(Plots& plots, const PhaseBars& bars);
+
+}  // namespace dat

@@ -1,0 +1,54 @@
+#include "run/advice.hpp"
+
+#include <sstream>
+
+#include "dat/report.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::string number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+}  // namespace
+
+std::vector<std::string> advice(const TrainOptions& options, int batch, int cores) {
+  std::vector<std::string> all;
+  if (options.threads > cores)
+    all.push_back("--threads " + std::to_string(options.threads) +
+                  " is more than this rank's share of the node's cores, " + std::to_string(cores) +
+                  ": threads that wait for a core slow every step; leave it at auto");
+  if (options.batch > batch)
+    all.push_back("--batch " + std::to_string(options.batch) +
+                  " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
+                  ", one step an epoch");
+  if (options.beta2 < options.beta1)
+    all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
+                  ": the second moment forgets faster than the first, which is divided by its root; exchange them");
+  // Momentum aside, a step moves a layer by this part of its norm at most.
+  if (const double part = options.lr * options.trust_coefficient; options.optimizer == "lars_sgd" && part < 1e-4)
+    all.push_back("--lr " + number(options.lr) + " times --trust-coefficient " + number(options.trust_coefficient) +
+                  " is " + number(part) + ", and lars_sgd moves a layer by no more than this part of its norm in a " +
+                  "step: raise --lr");
+  if (options.attack == "none" || options.alpha == 0) return all;
+  const int steps = options.attack == "fgsm" ? 1 : options.attack_steps;
+  const BallNorm norm = norm_from(options.norm);
+  const std::string alpha = "--alpha " + radius_text(options.alpha, norm),
+                    eps = "--eps " + radius_text(options.eps, norm);
+  // The slack is for the rounding of the product. A warm start goes on from where the epoch before has ended.
+  if (options.alpha > 2 * options.eps * (1 + 1e-9))
+    all.push_back(alpha + " is more than the whole width of the ball, twice " + eps +
+                  ": every step of the training's attack " +
+                  (norm == BallNorm::linf ? "ends in a corner" : "leaves it") + "; take a smaller one");
+  else if (options.warm_start == 0 && steps * options.alpha < options.eps * (1 - 1e-9))
+    all.push_back("the training's attack moves by " + std::to_string(steps) + " * " + alpha.substr(8) + " = " +
+                  radius_text(steps * options.alpha, norm) + " at most, less than " + eps +
+                  ": the network trains against a weak attack; raise --alpha or --attack-steps");
+  return all;
+}
+
+}  // namespace dat

@@ -1,0 +1,121 @@
+#include "train/layers/per_worker_masks.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "gradients.hpp"
+
+namespace dat {
+
+PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
+    : LayerSampling(ranks, options, plan, model),
+      masks_(static_cast<std::size_t>(ranks.size()), active_),
+      updated_(active_),
+      words_((active_.scale.size() + 63) / 64),
+      mine_(words_),
+      all_(words_ * masks_.size()),
+      factors_(model.parameters.segments.size()),
+      device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
+      chunks_(model.backend, model.parameters) {
+  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
+  const std::int64_t segments = std::ssize(model.parameters.segments);
+  partial_ = static_cast<double*>(model.backend.allocate(bytes(chunks_.largest()), "gradient norms"));
+  sums_ = static_cast<double*>(model.backend.allocate(bytes(segments), "gradient norms"));
+  host_sums_ = static_cast<double*>(model.backend.allocate_pinned(bytes(segments), "gradient norms"));
+}
+
+const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
+  if (begin(step)) {
+    p_ = selector_->probabilities();
+    draw_layers(seed_, static_cast<std::uint64_t>(step), p_, active_, ranks_.rank());
+    exchange();
+  }
+  for (std::size_t k = 0; k < factors_.size(); ++k)
+    factors_[k] = active_.scale[static_cast<std::size_t>(model_.parameters.segments[k].layer)];
+  model_.backend.copy_to_device(device_factors_, factors_.data(), factors_.size() * sizeof(float));
+  (void)chunks_.select(active_);
+  return active_;
+}
+
+void PerWorkerMasks::exchange() {
+  std::fill(mine_.begin(), mine_.end(), 0);
+  for (std::size_t d = 0; d < active_.scale.size(); ++d)
+    mine_[d / 64] |= std::uint64_t{active_.scale[d] != 0.0F} << d % 64;
+  const CallLabel label("active layers");
+  ranks_.all_gather(mine_.data(), all_.data(), words_ * sizeof(std::uint64_t));
+  for (std::size_t rank = 0; rank < masks_.size(); ++rank)
+    for (std::size_t d = 0; d < active_.scale.size(); ++d)
+      masks_[rank].scale[d] = static_cast<float>(all_[rank * words_ + d / 64] >> d % 64 & 1);
+  unite();
+}
+
+void PerWorkerMasks::unite() {
+  for (std::size_t d = 0; d < updated_.scale.size(); ++d)
+    updated_.scale[d] =
+        std::any_of(masks_.begin(), masks_.end(), [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }) ? 1.0F
+                                                                                                                : 0.0F;
+}
+
+void PerWorkerMasks::weigh(int segment) {
+  sum(model_.backend.device(), chunks_.between(segment, segment + 1),
+      kernels::Weigh{model_.parameters.gradients, device_factors_}, partial_, sums_ + std::ptrdiff_t{segment} * kSums);
+}
+
+void PerWorkerMasks::fetch_norms(Backend::Ticket& ticket) {
+  ticket = model_.backend.fetch(host_sums_, sums_, model_.parameters.segments.size() * kSums * sizeof(double));
+}
+
+void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
+  if (learns()) fetch_norms(ticket);
+}
+
+void PerWorkerMasks::save(Checkpoint& checkpoint) {
+  checkpoint.doubles["selector"] = ranks_.gather(selector_->state());
+  checkpoint.doubles["p"] = ranks_.gather(p_);
+  checkpoint.doubles["active_scale"] = ranks_.gather(std::vector<double>(active_.scale.begin(), active_.scale.end()));
+  checkpoint.integers["masks"] = ranks_.size();
+  save_costs(checkpoint);
+}
+
+void PerWorkerMasks::restore(const Checkpoint& checkpoint) {
+  LayerSampling::restore(checkpoint);
+  take_masks();
+}
+
+void PerWorkerMasks::share(Communicator& ranks) {
+  std::array<std::uint64_t, 2> sizes{saved_.ranks, saved_.selector.size()};
+  ranks.broadcast(sizes.data(), sizeof sizes);
+  saved_.ranks = sizes[0];
+  if (saved_.ranks == 0) return;  // nothing was restored: all ranks begin alike
+  saved_.selector.resize(sizes[1]);
+  for (std::vector<double>* all : {&saved_.p, &saved_.scale}) all->resize(saved_.ranks * p_.size());
+  for (std::vector<double>* all : {&saved_.selector, &saved_.p, &saved_.scale})
+    ranks.broadcast(all->data(), all->size() * sizeof(double));
+  take();
+  take_masks();
+  saved_ = {};
+}
+
+/// Of all ranks, from what a checkpoint has of them.
+void PerWorkerMasks::take_masks() {
+  const std::size_t layers = p_.size();
+  for (std::size_t rank = 0; rank < masks_.size(); ++rank)
+    for (std::size_t d = 0; d < layers; ++d)
+      masks_[rank].scale[d] = saved_.scale[row(static_cast<int>(rank)) * layers + d] != 0 ? 1.0F : 0.0F;
+  unite();
+}
+
+void PerWorkerMasks::replicated(ReplicatedState& state) {
+  std::vector<float> all;
+  for (const ActiveSet& mask : masks_) all.insert(all.end(), mask.scale.begin(), mask.scale.end());
+  state.host("active layers", all.data(), all.size() * sizeof(float));
+  if (!state.writes()) return;
+  auto next = all.begin();
+  for (ActiveSet& mask : masks_) {
+    std::copy_n(next, mask.scale.size(), mask.scale.begin());
+    next += std::ssize(mask.scale);
+  }
+  unite();
+}
+
+}  // namespace dat

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "train/layers/sampling.hpp"
+
+namespace dat {
+
+/// A draw of its own on every rank, as JointSpar has it: each has a selector, which learns from the gradient of the
+/// rank's own batch; and multiplies its gradients by its own 1/p before the mean over all ranks is made. The optimizer
+/// gets that mean with the factor 1, for the layers that any rank has drawn. All ranks know all masks.
+class PerWorkerMasks final : public LayerSampling {
+ public:
+  PerWorkerMasks(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model);
+
+  const ActiveSet& draw(std::int64_t step) override;
+  [[nodiscard]] std::span<const ActiveSet> brought() const override { return masks_; }
+  [[nodiscard]] const ActiveSet& updated() const override { return updated_; }
+  [[nodiscard]] const ActiveSet& summed() const override { return updated_; }
+  void weigh(int segment) override;
+
+  [[nodiscard]] std::size_t places() const override { return 0; }
+  void fetch(Backend::Ticket& ticket) override;
+  void write(double*, int) override {}
+  void read(const double*) override {}
+
+  /// Draws and selectors of all ranks, one behind the other.
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+  void replicated(ReplicatedState& state) override;
+
+ private:
+  [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
+  void fetch_norms(Backend::Ticket& ticket);
+  void exchange();
+  void take_masks();
+  void unite();
+
+  std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0
+  ActiveSet updated_;
+  std::size_t words_;                      ///< of 64 layers
+  std::vector<std::uint64_t> mine_, all_;  ///< [words]; [ranks][words]: masks as they travel
+  std::vector<float> factors_;             ///< [segments] 1/p
+  float* device_factors_;
+  ChunkTable chunks_;
+  double *partial_, *sums_, *host_sums_;  ///< of squares, by chunk, by segment
+};
+
+}  // namespace dat

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dat/config.hpp"
+#include "dat/network.hpp"
+#include "dat/selector.hpp"
+#include "train/message/stateful.hpp"
+#include "train/message/step_message.hpp"
+#include "train/plan/plan.hpp"
+
+namespace dat {
+
+/// JointSpar around the selector: when layers are drawn, what the ranks know of each other's draws, and what the
+/// selector learns of their gradients. Who draws is what its kinds differ in (--mask): SharedMask, PerWorkerMasks.
+class LayerSampling : public MessagePart, public Stateful {
+ public:
+  LayerSampling(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model);
+
+  /// The layers of step number `step` whose weight gradients this rank computes: drawn anew where that is due.
+  /// **Collective.**
+  virtual const ActiveSet& draw(std::int64_t step) = 0;
+  /// The layers whose gradients the ranks bring to the reduction: one set of all ranks, or one of each.
+  [[nodiscard]] virtual std::span<const ActiveSet> brought() const = 0;
+  /// The layers that the optimizer updates, with the factors that it applies; on all ranks the same.
+  [[nodiscard]] virtual const ActiveSet& updated() const = 0;
+  /// Of a segment of this rank's layers, once its gradient is complete and before it is reduced.
+  virtual void weigh(int /*segment*/) {}
+  /// Error(integrity), on all ranks: some have drawn other layers. Once the message of the step has been summed.
+  virtual void require_agreement() const {}
+  /// The layers of which the reduction makes a gradient.
+  [[nodiscard]] virtual const ActiveSet& summed() const { return active_; }
+  /// The selector learns from the norms of the gradient, where the next draw is due. squares [segments][kSums]: sums of
+  /// squares of the mean gradient.
+  void learn(const double* squares);
+  /// Sees to it that all ranks have the costs of layers that are measured (--budget-unit seconds): rank 0's, from the
+  /// checkpoint that it has been restored from, or else from `measure` now, which all ranks call. Comes before share().
+  /// **Collective.**
+  void share_costs(const std::function<std::vector<double>()>& measure);
+
+  [[nodiscard]] const ActiveSet& active() const { return active_; }
+  [[nodiscard]] const std::vector<double>& probabilities() const { return p_; }
+  /// [layers] gradient norms of the active layers that the selector has learned from in this step; null: it has not.
+  [[nodiscard]] const std::vector<double>* norms() const { return learned_ ? &norms_ : nullptr; }
+  [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
+  [[nodiscard]] double budget() const { return budget_; }
+  /// [layers] in units of their mean.
+  [[nodiscard]] std::vector<double> costs() const;
+
+  /// Takes up the draw in force and the selector's state of a rank with this number; where the checkpoint has those of
+  /// fewer ranks, they begin again with the first.
+  void restore(const Checkpoint& checkpoint) override;
+
+ protected:
+  /// What checkpoints hold of one rank or of several, one behind the other.
+  struct Saved {
+    std::size_t ranks = 0;
+    std::vector<double> selector, p, scale;
+  };
+
+  /// Adds the costs to a checkpoint, where they cannot be known otherwise.
+  void save_costs(Checkpoint& checkpoint) const;
+  /// Begins a step. Whether a draw is due.
+  [[nodiscard]] bool begin(std::int64_t step);
+  /// Whether this rank's selector learns from this step.
+  [[nodiscard]] virtual bool learns() const;
+  /// Where `saved_` has what a rank with this number takes up.
+  [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
+  /// Takes up what `saved_` has for this rank.
+  void take();
+  /// [segments][kSums] sums of squares that the selector learns from; `mean`: of the mean gradient.
+  [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
+
+  Communicator& ranks_;
+  std::uint64_t seed_;
+  Model& model_;
+  std::unique_ptr<LayerSelector> selector_;
+  ActiveSet active_;
+  std::vector<double> p_;
+  Saved saved_;
+  std::int64_t step_ = 0;
+
+ private:
+  [[nodiscard]] bool draw_due(std::int64_t step) const;
+  void make_selector();
+
+  std::int64_t warmup_steps_, period_;
+  double budget_;
+  const std::string name_;       ///< of the selector
+  const SelectorOptions equal_;  ///< of the selector, without costs
+  const bool measured_;          ///< the costs are seconds
+  std::vector<double> costs_;    ///< [layers]; empty: 1 each
+  std::vector<double> norms_;
+  bool learned_ = false;
+};
+
+/// By --mask.
+[[nodiscard]] std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options,
+                                                                 const Plan& plan, Model& model);
+
+}  // namespace dat

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dat/loss.hpp"
+#include "replica/replica.hpp"
+#include "train/examples/example_source.hpp"
+#include "train/plan/phase_timer.hpp"
+#include "train/statistics/batch_statistics.hpp"
+
+namespace dat {
+
+/// The training passes of a micro-batch: the loss's gradient by the weights, batch statistics, finished segments.
+class Learner final : public MessagePart {
+ public:
+  /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
+  /// statistics. ready: told of each segment of
+  /// the gradient that is complete, in the step's last pass. unlabelled: labels may be unknown.
+  Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
+          std::function<void(int segment)> ready, bool unlabelled = false);
+
+  /// Adds the gradient of these examples, for the weights of the active layers, to that of their unit of work in
+  /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where the examples want it.
+  void train(const Examples& examples, const ActiveSet& active, float* gradients);
+
+  /// Means over the images of all ranks, once the message of the step has been summed; accuracy: over those with
+  /// labels.
+  struct Result {
+    double loss = 0, accuracy = 0;  ///< NaN: the loss does not look at these images
+  };
+  [[nodiscard]] const Result& of(Loss::Images images) const { return results_[static_cast<std::size_t>(images)]; }
+  [[nodiscard]] std::int64_t images() const { return images_; }
+  /// The losses of `count` images of this rank's part of the step, from number `first` on, added up over the passes.
+  /// Once the message has been summed.
+  [[nodiscard]] double loss_of(int first, int count) const;
+  /// Whether the losses of this rank's images are finite, once they have been fetched.
+  [[nodiscard]] bool own_finite() const;
+
+  [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size() + (unlabelled_ ? 1 : 0); }
+  void fetch(Backend::Ticket& ticket) override;
+  void write(double* to, int unit) override;
+  void read(const double* from) override;
+
+ private:
+  [[nodiscard]] const float* input(const Examples& examples, std::size_t pass) const;
+
+  Replica& replica_;
+  const Loss& loss_;
+  std::vector<Loss::Images> passes_;
+  std::int64_t batch_;
+  BatchStatistics& statistics_;
+  int first_pass_;
+  PhaseTimer& timer_;
+  std::function<void(int)> ready_;
+  bool unlabelled_;
+  std::vector<Logits> logits_;  ///< [passes]
+  std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where the loss is joint
+  float *losses_, *corrects_;   ///< [passes][batch]
+  float* host_;                 ///< of losses_, then corrects_
+  std::vector<int> ends_;       ///< images of this rank up to the end of each unit of work
+  int here_ = 0;                ///< images of this rank
+  std::int64_t images_ = 0;     ///< of all ranks
+  Result results_[2];
+};
+
+}  // namespace dat

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dat/config.hpp"
+#include "dat/reducer.hpp"
+#include "train/layers/sampling.hpp"
+#include "train/learner/learner.hpp"
+
+namespace dat {
+
+/// Adversarial weight perturbation (Wu, Xia, Wang, "Adversarial Weight Perturbation Helps Robust Generalization",
+/// NeurIPS 2020; repository csdongxian/AWP, utils_awp.py): a step's gradient is taken, and the optimizer moves, not at
+/// the weights w but where the loss of the step is higher, at w + gamma ||w|| g / ||g|| in each tensor of more than one
+/// dimension, g being the gradient at w. It wraps the source of a step's examples: begin() has all of them attacked at
+/// w and keeps them, computes g (whose batch statistics nobody sees), and moves the weights; behind the last of the
+/// examples they are w again, bit for bit, whatever becomes of the step.
+///
+/// Layers that the step does not train have no g, and stay. Memory: two flat blocks, and the images of a rank's part of
+/// a step. Takes a training pass more in each step, and where the ranks share g, one more reduction.
+class WeightPerturbation final : public ExampleSource {
+ public:
+  /// gradients: a flat block [parameters.size] on the device. reducer: makes the mean over the ranks in it; null: each
+  /// rank has its own g, and the optimizer, which must do the same on all ranks, finds w. order: of the units of work;
+  /// null: none. The reference arguments must outlive it.
+  WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Loss& loss,
+                     Replica& replica, ExampleSource& source, const LayerSampling& layers, float* gradients,
+                     std::unique_ptr<Reducer> reducer, const SummationTree* order, PhaseTimer& timer);
+
+  void start(std::int64_t step) override { source_.start(step); }
+  /// **Collective**, where the ranks share g.
+  void begin(std::int64_t step) override;
+  const Examples* next() override;
+  void look_ahead(std::int64_t step) override { source_.look_ahead(step); }
+  void trained() override {
+    if (!in_force_) source_.trained();
+  }
+  void take_back() override { source_.take_back(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override;
+  [[nodiscard]] std::int64_t attack_passes() const override { return source_.attack_passes(); }
+
+  /// Between these two the weights are the perturbed ones once more, where the optimizer is to find them so; what it
+  /// has changed is then done to w.
+  void enter();
+  void leave();
+
+ private:
+  void keep_examples();
+  void perturb(std::int64_t step);
+  void move_to(const float* weights);
+  [[nodiscard]] bool at_perturbed() const { return in_force_ && reducer_ != nullptr; }
+
+  Plan plan_;
+  Replica& replica_;
+  ExampleSource& source_;
+  const LayerSampling& layers_;
+  double gamma_;
+  int from_;
+  std::unique_ptr<Reducer> reducer_;
+  BatchStatistics statistics_;  ///< for nobody
+  Learner learner_;
+  ChunkTable table_;
+  Chunks chunks_;                      ///< of the step's layers
+  std::uint8_t* perturbed_ = nullptr;  ///< [segments] 1: of more than one dimension
+  float* factors_ = nullptr;           ///< [segments] on the device
+  double *partial_ = nullptr, *sums_ = nullptr;
+  float *gradients_, *weights_;  ///< [parameters.size]: g, then the perturbed weights; w
+  float *attacked_, *clean_;     ///< [images of a step]
+  std::int32_t* labels_;
+  std::vector<Examples> kept_;
+  std::size_t given_ = 0;  ///< of kept_
+  bool in_force_ = false;  ///< in this step
+};
+
+}  // namespace dat

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dat/reducer.hpp"
+#include "train/message/stateful.hpp"
+
+namespace dat {
+
+/// What the codec of the gradients remembers. A checkpoint has every rank's own arrays, [ranks][count] each, so that a
+/// run goes on bit for bit. With another number of ranks than were saved, each rank takes the mean of what they had:
+/// the mean over the ranks, which is what gradients lack so far, stays. A checkpoint without the codec's arrays, of a
+/// run with another codec, leaves what the codec begins with.
+class CodecState final : public Stateful {
+ public:
+  /// may_go_back: keep() and put_back() work, which takes memory for a second copy.
+  CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer, bool may_go_back = false);
+
+  /// Before a step: keeps what is remembered. Queued.
+  void keep();
+  /// Remembers what was kept. Queued.
+  void put_back();
+
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+  void replicated(ReplicatedState& state) override;
+  [[nodiscard]] std::int64_t bytes() const;  ///< in a checkpoint
+
+ private:
+  /// What is remembered, and what it was before the step.
+  struct Kept {
+    float *data, *before;
+    std::int64_t count;
+  };
+
+  Communicator& ranks_;
+  Backend& backend_;
+  const Reducer& reducer_;
+  std::vector<Kept> kept_;
+  std::vector<std::vector<float>> restored_;  ///< rank 0: of each state with arrays of each rank, those of all
+};
+
+}  // namespace dat

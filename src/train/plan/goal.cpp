@@ -1,0 +1,30 @@
+#include "train/plan/goal.hpp"
+
+namespace dat {
+
+bool climbs_goal(const std::string& attack) { return attack == "pgd" || attack == "fgsm"; }
+
+AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack) {
+  if (attack.gradient_evaluations() == 0) return {};
+  AttackGoal goal = loss.goal();
+  if (!climbs_goal(options.attack)) goal = {.spread = goal.spread};
+  if (options.attack_start != "auto") goal.spread = options.attack_start == "gaussian" ? kNearStart : 0;
+  return goal;
+}
+
+bool prefers_batch_statistics(const Attack& attack, const Loss& loss) {
+  return attack.prefers_batch_statistics() && !loss.goal().reference;
+}
+
+LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
+  return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
+          .micro_batch = plan.micro_batch,
+          .dealt = plan.ordered,
+          .mix = plan.mix,
+          .augment = options.augment,
+          .everyone = options.warm_start > 0,
+          .warmup_epochs = options.warmup_epochs,
+          .seed = options.seed};
+}
+
+}  // namespace dat

@@ -1,0 +1,79 @@
+#include "train/plan/plan.hpp"
+
+#include <algorithm>
+
+#include "dat/dealing.hpp"
+#include "dat/error.hpp"
+#include "dat/report.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] int total_batch_of(const TrainOptions& options, int ranks) {
+  return options.total_batch > 0 ? options.total_batch : options.batch * ranks;
+}
+
+[[nodiscard]] EpochPlan epoch_of_run(const TrainOptions& options, const Mix& images, int ranks) {
+  if (!sums_are_ordered(options)) return {images, ranks, options.batch, options.micro_batch};
+  const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch;
+  return {images, 1, total_batch_of(options, ranks), micro_batch};
+}
+
+}  // namespace
+
+Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_that_train)
+    : Plan(options, training_images, ranks_that_train, epoch_of_run(options, training_images, ranks_that_train)) {}
+
+Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_that_train, const EpochPlan& epoch)
+    : ranks(ranks_that_train),
+      mix(training_images),
+      images(training_images.samples()),
+      ordered(sums_are_ordered(options)),
+      total_batch(total_batch_of(options, ranks)),
+      images_of_a_rank(ordered ? (epoch.per_rank + ranks - 1) / ranks : epoch.per_rank),
+      batch(ordered ? (epoch.micro_batches + ranks - 1) / ranks * epoch.micro_batch() : epoch.batch),
+      micro_batches(epoch.micro_batches),
+      micro_batch(epoch.micro_batch()),
+      last_micro_batch(epoch.last_batch() / epoch.micro_batches),
+      steps_per_epoch(epoch.steps()),
+      epochs(options.warmup_epochs + options.epochs),
+      warmup_epochs(options.warmup_epochs),
+      warmup_steps(warmup_epochs * steps_per_epoch),
+      steps(epochs * steps_per_epoch),
+      draw_period(options.resample == "step"    ? 1
+                  : options.resample == "epoch" ? steps_per_epoch
+                                                : std::stoll(options.resample)) {
+  if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
+  images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;
+  require(!ordered || micro_batches >= ranks, ExitCode::usage, "with --deterministic, ", micro_batches,
+          " micro-batches of a step are dealt to the ranks, and ", ranks,
+          " ranks are more than that; start fewer, or choose a smaller --micro-batch");
+}
+
+int Plan::micro_batches_of(int rank) const {
+  return ordered ? first_micro_batch(micro_batches, ranks, rank + 1) - first_micro_batch(micro_batches, ranks, rank)
+                 : micro_batches;
+}
+
+bool Plan::repeats_images() const {
+  const std::int64_t of_a_step =
+      std::min(images_of_an_epoch_, std::int64_t{micro_batch} * micro_batches * (ordered ? 1 : ranks));
+  const std::int64_t labelled = of_a_step / mix.group * mix.labelled_of_group;
+  return labelled > mix.labelled || (mix.extra > 0 && of_a_step - labelled > mix.extra);
+}
+
+std::string Plan::mix_text() const {
+  if (mix.extra == 0) return "";
+  const std::int64_t labelled = std::int64_t{batch} / mix.group * mix.labelled_of_group;
+  const std::int64_t extra = images_of_an_epoch_ / mix.group * (mix.group - mix.labelled_of_group);
+  const std::int64_t epochs_of_extra = mix.extra / extra;
+  return std::to_string(labelled) + " of " + std::to_string(batch) + " images from the " +
+         std::to_string(mix.labelled) + " labelled ones, the others from " + std::to_string(mix.extra) +
+         " extra ones, " + std::to_string(extra) + " in an epoch" +
+         (epochs_of_extra > 1 ? ": once in " + std::to_string(epochs_of_extra) + " epochs" : "");
+}
+
+std::string Plan::text() const { return plan_text(steps, steps_per_epoch, epochs, warmup_epochs); }
+
+}  // namespace dat

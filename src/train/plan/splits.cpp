@@ -1,0 +1,89 @@
+#include "train/plan/splits.hpp"
+
+#include <algorithm>
+
+#include "dat/error.hpp"
+#include "dat/loss.hpp"
+#include "train/plan/goal.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The set that a run without --data trains on: small enough for a first try on a few cores.
+[[nodiscard]] SyntheticOptions built_in_set(const TrainOptions& options) {
+  return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
+}
+
+/// Images without labels have a part in some losses only, with an attack that works without labels.
+void require_labels(const TrainOptions& options, const Splits& splits) {
+  require(splits.holdout == nullptr || unlabelled_images(*splits.holdout) == 0, ExitCode::usage,
+          "--holdout draws from the first file, or from all of a pool, and there are images without labels; ",
+          "give the labelled file first and --mix balanced:SHARE");
+  if (unlabelled_images(*splits.train) == 0) return;
+  const char* const unlabelled = "some training images have no labels (-1)";
+  require(losses().at(options.loss)({.lambda = options.lambda})->takes_unlabelled(), ExitCode::usage, unlabelled,
+          ", which --loss ", options.loss, options.loss == "cross_entropy" ? " --lambda 0" : "",
+          " does not take; choose trades or kl, or cross_entropy with --lambda above 0");
+  require(climbs_goal(options.attack) || options.attack == "none", ExitCode::usage, unlabelled, ", and --attack ",
+          options.attack, " climbs a loss of labels; choose pgd, fgsm or none");
+  require(options.attack_bn != "train" && options.attack_stop < 0, ExitCode::usage, unlabelled,
+          ": their attack climbs a divergence, which wants --attack-bn eval and no --attack-stop");
+}
+
+}  // namespace
+
+std::int64_t unlabelled_images(const Dataset& images) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < images.size(); ++i) count += images.label(i) < 0 ? 1 : 0;
+  return count;
+}
+
+std::string sizes_text(const Splits& splits) {
+  const std::int64_t unlabelled = unlabelled_images(*splits.train);
+  const std::string text =
+      std::to_string(splits.train->size()) + " training and " + std::to_string(splits.test->size()) + " test images";
+  return unlabelled == 0 ? text : text + ", " + std::to_string(unlabelled) + " of the training images without a label";
+}
+
+std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split) {
+  const std::string of = split == "test" ? "test" : "train";
+  const std::int64_t limit = of == "test" ? options.limit_test : options.limit_train;
+  std::unique_ptr<Dataset> whole;
+  if (options.data.empty()) {
+    SyntheticOptions set = built_in_set(options);
+    if (limit > 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
+    whole = synthetic_dataset(set, of);
+  } else {
+    const bool balanced = read_mix(options.mix) < 1;
+    if (balanced && of == "test") return open_dataset({options.data.front()}, of, limit);
+    whole = open_dataset(options.data, of, balanced ? 0 : limit);
+    if (balanced) whole = first_of_first_file(std::move(whole), limit);
+  }
+  if (of == "test" || options.holdout == 0) return whole;
+  const std::int64_t among = read_mix(options.mix) < 1 ? whole->first_file() : whole->size();
+  return held_out(std::move(whole), among, options.holdout, options.seed, split == "train");
+}
+
+Mix mix_of(const TrainOptions& options, const Dataset& train) {
+  const double share = read_mix(options.mix);
+  if (share == 1) return train.size();
+  return {train.first_file(), train.size() - train.first_file(), share,
+          options.micro_batch > 0 ? options.micro_batch : options.batch};
+}
+
+Splits open_splits(const TrainOptions& options) {
+  TrainOptions whole = options;
+  whole.limit_test = 0;
+  Splits splits{open_split(options, "train"), open_split(whole, "test"), nullptr};
+  splits.test_images = splits.test->size();
+  splits.test = first_of(std::move(splits.test), options.limit_test);
+  if (options.holdout > 0) splits.holdout = open_split(options, "holdout");
+  const DatasetInfo &train = splits.train->info(), &test = splits.test->info();
+  require(test.size == train.size && test.channels == train.channels && test.classes <= train.classes, ExitCode::data,
+          "the test images do not fit the training images");
+  require_labels(options, splits);
+  return splits;
+}
+
+}  // namespace dat

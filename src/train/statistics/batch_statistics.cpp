@@ -1,0 +1,121 @@
+#include "train/statistics/batch_statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "pointwise.hpp"
+#include "replica/model_state.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::vector<int> one_after_the_other(int passes) {
+  std::vector<int> all(static_cast<std::size_t>(passes));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+[[nodiscard]] int passes_in(const std::vector<int>& entering) {
+  return entering.empty() ? 0 : 1 + *std::max_element(entering.begin(), entering.end());
+}
+
+}  // namespace
+
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order)
+    : BatchStatistics(ranks, model, one_after_the_other(passes), local, order) {}
+
+BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
+                                 const SummationTree* order)
+    : ranks_(ranks),
+      model_(model),
+      entering_(std::move(entering)),
+      local_(local),
+      units_(order != nullptr ? order->leaves_of(ranks.rank()) : 1),
+      means_(order != nullptr ? 1 : ranks.size()),
+      count_(2 * model.graph.statistics * passes_in(entering_)) {
+  device_ = model.backend.allocate_floats(units_ * count_, "batch statistics");
+  host_ = static_cast<float*>(
+      model.backend.allocate_pinned(static_cast<std::size_t>(units_ * count_) * sizeof(float), "results"));
+}
+
+void BatchStatistics::add(const TrainingProgram& program, int pass, const Place& place) {
+  const std::int64_t count = 2 * model_.graph.statistics;
+  each(model_.backend.device(), count,
+       kernels::Scale{program.statistics(), device_ + count_ * place.unit + count * pass, place.share, !place.first});
+}
+
+void BatchStatistics::fetch(Backend::Ticket& ticket) {
+  ticket = model_.backend.fetch(host_, device_, static_cast<std::size_t>(units_ * count_) * sizeof(float));
+}
+
+bool BatchStatistics::own_finite() const {
+  return std::all_of(host_, host_ + units_ * count_, [](float value) { return std::isfinite(value); });
+}
+
+void BatchStatistics::write(double* to, int unit) {
+  if (!local_) std::copy_n(host_ + count_ * unit, count_, to);
+}
+
+void BatchStatistics::read(const double* from) {
+  if (local_) return;
+  for (std::int64_t i = 0; i < count_; ++i) host_[i] = static_cast<float>(from[i] / means_);
+}
+
+void BatchStatistics::update_model() {
+  enter_model(Model::kMomentum);
+  model_.batches_tracked += std::ssize(entering_);
+}
+
+void BatchStatistics::enter_model(float momentum) {
+  Backend& backend = model_.backend;
+  const std::int64_t count = model_.graph.statistics;
+  if (!local_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
+  for (const int pass : entering_) {
+    const float* mean = device_ + 2 * count * pass;
+    each(backend.device(), count, kernels::RunningStatistic{mean, model_.running_mean, momentum});
+    each(backend.device(), count, kernels::RunningStatistic{mean + count, model_.running_variance, momentum});
+  }
+  ++model_.parameters.version;
+}
+
+void BatchStatistics::save(Checkpoint& checkpoint) {
+  if (!local_) return;
+  const std::vector<float> mine = running_statistics(model_);
+  const std::vector<double> all = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
+  if (ranks_.root()) checkpoint.doubles["bn_local"] = all;
+}
+
+void BatchStatistics::restore(const Checkpoint& checkpoint) {
+  if (const auto found = checkpoint.doubles.find("bn_local"); found != checkpoint.doubles.end())
+    restored_ = found->second;
+}
+
+void BatchStatistics::share(Communicator& ranks) {
+  std::uint64_t numbers = restored_.size();
+  ranks.broadcast(&numbers, sizeof numbers);
+  restored_.resize(numbers);
+  ranks.broadcast(restored_.data(), restored_.size() * sizeof(double));
+  const auto count = 2 * static_cast<std::size_t>(model_.graph.statistics);
+  if (restored_.size() == count * static_cast<std::size_t>(ranks.size())) {
+    const double* mine = restored_.data() + count * static_cast<std::size_t>(ranks.rank());
+    set_running_statistics(model_, {mine, mine + count});
+  }
+  restored_.clear();
+}
+
+RootStatistics::RootStatistics(Communicator& ranks, Model& model, bool local) : model_(model) {
+  if (!local || ranks.size() == 1) return;
+  own_ = running_statistics(model);
+  std::vector<float> root = own_;
+  ranks.broadcast(root.data(), root.size() * sizeof(float));
+  set_running_statistics(model, root);
+}
+
+void RootStatistics::end() {
+  if (!own_.empty()) set_running_statistics(model_, own_);
+}
+
+}  // namespace dat

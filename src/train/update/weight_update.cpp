@@ -1,0 +1,123 @@
+#include "train/update/weight_update.hpp"
+
+#include "replica/model_state.hpp"
+
+namespace dat {
+
+namespace {
+
+const char* const kAverageRule = "average";  ///< the rule of the averaged weights, in checkpoints that have any
+
+}  // namespace
+
+WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics)
+    : model_(model),
+      rule_(options.average),
+      statistics_(statistics),
+      schedule_(schedules().at(options.schedule)({.lr = options.lr,
+                                                  .steps_per_epoch = plan.steps_per_epoch,
+                                                  .warmup_epochs = options.warmup_epochs,
+                                                  .epochs = options.epochs,
+                                                  .milestones = options.milestones,
+                                                  .decay = options.lr_decay,
+                                                  .total_steps = options.max_steps})),
+      optimizer_(optimizers().at(options.optimizer)(model.backend, model.parameters,
+                                                    {.momentum = options.momentum,
+                                                     .beta1 = options.beta1,
+                                                     .beta2 = options.beta2,
+                                                     .epsilon = options.epsilon,
+                                                     .bias_correction = options.bias_correction,
+                                                     .weight_decay = options.weight_decay,
+                                                     .nesterov = options.nesterov,
+                                                     .trust_coefficient = options.trust_coefficient,
+                                                     .clamp_low = options.clamp_low,
+                                                     .clamp_high = options.clamp_high,
+                                                     .importance = options.importance,
+                                                     .clip_norm = options.clip_norm})) {
+  if (options.average == "none") return;
+  auto averaged =
+      std::make_unique<AveragedOptimizer>(model.backend, model.parameters, std::move(optimizer_),
+                                          AverageOptions{.rule = options.average,
+                                                         .decay = options.average_decay,
+                                                         .from = options.average_from * plan.steps_per_epoch,
+                                                         .steps_per_epoch = plan.steps_per_epoch});
+  average_ = std::make_unique<WeightAverage>(model, *averaged, options.average_bn);
+  optimizer_ = std::move(averaged);
+}
+
+void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_factor,
+                         WeightPerturbation* perturbation) {
+  if (perturbation != nullptr) perturbation->enter();
+  optimizer_->step(active, lr(step) * lr_factor);
+  if (perturbation != nullptr) perturbation->leave();
+  statistics_.update_model();
+  if (average_) average_->follow(step);
+}
+
+std::int64_t WeightUpdate::state_size() const {
+  return static_cast<std::int64_t>(optimizer_->state().size()) * model_.parameters.size +
+         (average_ ? average_->statistics() : 0);
+}
+
+void WeightUpdate::save(Checkpoint& checkpoint) {
+  save_network(model_, checkpoint);
+  for (const Optimizer::State& state : optimizer_->state())
+    save_segments(model_, "optim/" + state.name, state.data, checkpoint);
+  if (average_) {
+    average_->save(checkpoint);
+    checkpoint.texts[kAverageRule] = rule_;
+  }
+  if (const std::vector<double> numbers = optimizer_->numbers(); !numbers.empty())
+    checkpoint.doubles["optimizer"] = numbers;
+  checkpoint.integers["batches_tracked"] = model_.batches_tracked;
+}
+
+void WeightUpdate::restore(const Checkpoint& checkpoint) {
+  load_network(checkpoint, model_);
+  std::vector<double> numbers;
+  if (const auto found = checkpoint.doubles.find("optimizer"); found != checkpoint.doubles.end())
+    numbers = found->second;
+  // An average by another rule is none: how many weights it is made of, the last number, means something else.
+  const auto rule = checkpoint.texts.find(kAverageRule);
+  if (rule != checkpoint.texts.end() && rule->second != rule_ && !numbers.empty()) numbers.pop_back();
+  optimizer_->restore(numbers);
+  for (const Optimizer::State& state : optimizer_->state())
+    if (!average_ || average_->has_begun() || state.data != average_->weights())
+      load_segments(checkpoint, "optim/" + state.name, model_, state.data);
+  if (average_) average_->restore(checkpoint);
+  model_.batches_tracked = integer_of(checkpoint, "batches_tracked");
+}
+
+void WeightUpdate::share(Communicator& ranks) {
+  const auto floats = [&](float* data, std::int64_t count) { share_floats(ranks, model_.backend, data, count); };
+  floats(model_.parameters.values, model_.parameters.size);
+  floats(model_.running_mean, model_.graph.statistics);
+  floats(model_.running_variance, model_.graph.statistics);
+  std::vector<double> numbers = optimizer_->numbers();
+  ranks.broadcast(numbers.data(), numbers.size() * sizeof(double));
+  optimizer_->restore(numbers);
+  if (average_) average_->share(ranks);
+  for (const Optimizer::State& state : optimizer_->state()) floats(state.data, model_.parameters.size);
+  ranks.broadcast(&model_.batches_tracked, sizeof model_.batches_tracked);
+  ++model_.parameters.version;
+}
+
+void WeightUpdate::replicated(ReplicatedState& state) {
+  const Parameters& p = model_.parameters;
+  state.device("weights", p.values, p.size);
+  for (const Optimizer::State& array : optimizer_->state())
+    state.device("optimizer state " + array.name, array.data, p.size);
+  std::vector<double> numbers = optimizer_->numbers();
+  if (!numbers.empty()) state.host("step counts of the optimizer", numbers.data(), numbers.size() * sizeof(double));
+  if (average_) average_->replicated(state);
+  if (!statistics_.local()) {
+    state.device("running means", model_.running_mean, model_.graph.statistics);
+    state.device("running variances", model_.running_variance, model_.graph.statistics);
+  }
+  state.host("number of batches", &model_.batches_tracked, sizeof model_.batches_tracked);
+  if (!state.writes()) return;
+  optimizer_->restore(numbers);
+  ++model_.parameters.version;
+}
+
+}  // namespace dat

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "dat/config.hpp"
+#include "dat/optimizer.hpp"
+#include "train/learner/weight_perturbation.hpp"
+#include "train/plan/plan.hpp"
+#include "train/statistics/batch_statistics.hpp"
+#include "train/update/weight_average.hpp"
+
+namespace dat {
+
+/// The end of a step: the learning rate of the moment, the optimizer, the running statistics, the average of both.
+class WeightUpdate final : public Stateful {
+ public:
+  WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics);
+
+  [[nodiscard]] double lr(std::int64_t step) const { return schedule_->lr(step); }
+  /// Of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times its rate.
+  /// perturbation: where the optimizer finds the weights for that moment; null: as they are.
+  void apply(const ActiveSet& active, std::int64_t step, double lr_factor, WeightPerturbation* perturbation);
+  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
+  /// Null: weights are not averaged.
+  [[nodiscard]] WeightAverage* average() { return average_.get(); }
+  /// Numbers of a checkpoint beside the weights and the running statistics.
+  [[nodiscard]] std::int64_t state_size() const;
+
+  /// Weights, running statistics and the optimizer's state. An average by another rule is left out: a new one begins.
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+  void replicated(ReplicatedState& state) override;
+
+ private:
+  Model& model_;
+  std::string rule_;  ///< of the average; none: there is no average
+  BatchStatistics& statistics_;
+  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<WeightAverage> average_;
+};
+
+}  // namespace dat

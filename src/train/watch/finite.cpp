@@ -1,0 +1,163 @@
+#include "train/watch/finite.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dat/error.hpp"
+#include "gradients.hpp"
+
+namespace dat {
+
+std::string BadNumbers::text(const Parameters& parameters) const {
+  const auto tensor = [&] { return parameters.segments[static_cast<std::size_t>(segment)].name; };
+  const std::string seen = " (rank " + std::to_string(rank) + ")";
+  switch (where) {
+    case Where::images:
+      return "an attacked image is not finite" + seen;
+    case Where::statistics:
+      return "a batch statistic is not finite" + seen;
+    case Where::loss:
+      return "the loss is not finite" + seen;
+    case Where::gradient:
+      return "the gradient of " + tensor() + " is not finite" + seen;
+    default:
+      return "the gradient of " + tensor() + " is not finite after the sum over the ranks" + seen;
+  }
+}
+
+NumberCheck::Tensor::Tensor(Backend& backend, std::int64_t size)
+    : parameters{.segments = {{.name = "images", .shape = {}, .module = {}, .block = {}, .begin = 0, .size = size}},
+                 .layer_names = {"images"},
+                 .layer_sizes = {size},
+                 .size = size},
+      table(backend, parameters),
+      chunks(table.select(ActiveSet::all(1))) {}
+
+NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
+                         const BatchStatistics& statistics, Vote& vote, const Sizes& sizes)
+    : ranks_(ranks),
+      backend_(backend),
+      parameters_(parameters),
+      learner_(learner),
+      statistics_(statistics),
+      vote_(vote),
+      image_(sizes.image),
+      row_(std::ssize(parameters.segments) * kSums),
+      own_table_(backend, parameters),
+      sum_table_(backend, parameters),
+      at_own_(std::int64_t{sizes.micro_batches} * kSums),
+      at_sum_(at_own_ + sizes.gradients * row_),
+      size_(at_sum_ + row_),
+      all_(static_cast<std::size_t>(ranks.size())) {
+  const char* const purpose = "checks of numbers";
+  std::int64_t chunks = own_table_.largest();
+  for (const int count : sizes.counts) {
+    const std::int64_t size = count * image_;
+    const bool known = std::any_of(tensors_.begin(), tensors_.end(),
+                                   [&](const auto& tensor) { return tensor->parameters.size == size; });
+    if (known) continue;
+    tensors_.push_back(std::make_unique<Tensor>(backend, size));
+    chunks = std::max(chunks, tensors_.back()->table.largest());
+  }
+  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(double); };
+  partial_ = static_cast<double*>(backend.allocate(bytes(chunks * kSums), purpose));
+  sums_ = static_cast<double*>(backend.allocate(bytes(size_), purpose));
+  host_ = static_cast<double*>(backend.allocate_pinned(bytes(size_), purpose));
+}
+
+void NumberCheck::look_at_images(const float* images, int count) {
+  const auto tensor = std::find_if(tensors_.begin(), tensors_.end(),
+                                   [&](const auto& one) { return one->parameters.size == count * image_; });
+  sum(backend_.device(), (*tensor)->chunks, kernels::SquaredNorm{images}, partial_, sums_ + images_++ * kSums);
+}
+
+void NumberCheck::look_at_own(std::span<float* const> gradients, const ActiveSet& layers) {
+  const Chunks& chunks = own_table_.select(layers);
+  for (const float* block : gradients)
+    sum(backend_.device(), chunks, kernels::SquaredNorm{block}, partial_, sums_ + at_own_ + gradients_++ * row_);
+}
+
+void NumberCheck::look_at_sum(const ActiveSet& layers) {
+  sum(backend_.device(), sum_table_.select(layers), kernels::SquaredNorm{parameters_.gradients}, partial_,
+      sums_ + at_sum_);
+}
+
+void NumberCheck::fetch(Backend::Ticket& ticket) {
+  ticket = backend_.fetch(host_, sums_, static_cast<std::size_t>(size_) * sizeof(double));
+}
+
+std::int32_t NumberCheck::bad_segment(std::int64_t at) const {
+  for (auto k = static_cast<std::int32_t>(parameters_.segments.size()); k-- > 0;)
+    if (!std::isfinite(host_[at + std::int64_t{k} * kSums])) return k;
+  return -1;
+}
+
+BadNumbers NumberCheck::own_verdict() const {
+  using Where = BadNumbers::Where;
+  const auto bad = [&](Where where, std::int32_t segment = -1) {
+    return BadNumbers{.where = where, .segment = segment, .rank = ranks_.rank()};
+  };
+  for (int k = 0; k < images_; ++k)
+    if (!std::isfinite(host_[k * kSums])) return bad(Where::images);
+  if (!statistics_.own_finite()) return bad(Where::statistics);
+  if (!learner_.own_finite()) return bad(Where::loss);
+  for (int k = 0; k < gradients_; ++k)
+    if (const std::int32_t segment = bad_segment(at_own_ + k * row_); segment >= 0)
+      return bad(Where::gradient, segment);
+  if (const std::int32_t segment = bad_segment(at_sum_); segment >= 0) return bad(Where::sum, segment);
+  return bad(Where::nowhere);
+}
+
+void NumberCheck::write(double*, int unit) {
+  if (unit > 0) return;
+  mine_ = own_verdict();
+  vote_.bad = mine_.where != BadNumbers::Where::nowhere;
+}
+
+const BadNumbers* NumberCheck::agreed() {
+  if (!vote_.bad_agreed()) return nullptr;
+  const CallLabel label("numbers that are not finite");
+  ranks_.all_gather(&mine_, all_.data(), sizeof mine_);
+  first_ = *std::min_element(all_.begin(), all_.end(),
+                             [](const BadNumbers& a, const BadNumbers& b) { return a.where < b.where; });
+  return &first_;
+}
+
+namespace {
+const char* const kSetbacks = "setbacks";
+}
+
+void Setbacks::save(Checkpoint& checkpoint) {
+  if (in_a_row == 0 && rollbacks == 0 && lr_factor == 1) return;
+  checkpoint.doubles[kSetbacks] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
+}
+
+void Setbacks::restore(const Checkpoint& checkpoint) {
+  in_a_row = rollbacks = 0;
+  lr_factor = 1;
+  const auto found = checkpoint.doubles.find(kSetbacks);
+  if (found == checkpoint.doubles.end()) return;
+  const std::vector<double>& values = found->second;
+  require(values.size() == 3 && values[0] >= 0 && values[0] < 0x1p53 && values[1] >= 0 && values[1] < 0x1p53 &&
+              values[2] > 0 && values[2] <= 1,
+          ExitCode::checkpoint, "the checkpoint's numbers of setbacks are damaged");
+  in_a_row = static_cast<std::int64_t>(values[0]);
+  rollbacks = static_cast<std::int64_t>(values[1]);
+  lr_factor = values[2];
+}
+
+void Setbacks::share(Communicator& ranks) {
+  double values[] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
+  ranks.broadcast(values, sizeof values);
+  in_a_row = static_cast<std::int64_t>(values[0]);
+  rollbacks = static_cast<std::int64_t>(values[1]);
+  lr_factor = values[2];
+}
+
+void Setbacks::replicated(ReplicatedState& state) {
+  state.host("skipped steps in a row", &in_a_row, sizeof in_a_row);
+  state.host("rollbacks", &rollbacks, sizeof rollbacks);
+  state.host("factor of the learning rate", &lr_factor, sizeof lr_factor);
+}
+
+}  // namespace dat

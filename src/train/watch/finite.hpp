@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/learner/learner.hpp"
+#include "train/message/step_message.hpp"
+#include "train/statistics/batch_statistics.hpp"
+
+namespace dat {
+
+/// What is not finite in a step, where it was seen first: in the order of the step's work, then of the ranks.
+struct BadNumbers {
+  enum class Where : std::int32_t { images, statistics, loss, gradient, sum, nowhere };
+  Where where = Where::nowhere;
+  std::int32_t segment = -1;  ///< gradient, sum: of the network's tensors, the one that the way back reaches first
+  std::int32_t rank = 0;
+
+  /// "the gradient of conv1.weight is not finite (rank 1)".
+  [[nodiscard]] std::string text(const Parameters& parameters) const;
+};
+
+/// Looks whether all numbers of a step are finite, before anything is updated with them: attacked images, batch
+/// statistics, losses, the rank's own gradient, and what the sum over the ranks has made of it. Gradients and images
+/// are finite if the sums of their squares are: no f32 number has a square above 1.2e77, and they are added in double.
+/// A rank's verdict travels with the step's message (Vote). Queues work and waits for nothing; allocates nothing.
+class NumberCheck final : public MessagePart {
+ public:
+  struct Sizes {
+    std::int64_t image = 0;   ///< floats of an image
+    std::vector<int> counts;  ///< images that a micro-batch may have
+    int micro_batches = 1;    ///< most of a rank, in a step
+    int gradients = 1;        ///< most blocks of gradients that a rank brings to the reduction
+  };
+  NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
+              const BatchStatistics& statistics, Vote& vote, const Sizes& sizes);
+
+  /// A step begins.
+  void begin() { images_ = gradients_ = 0; }
+  /// Attacked images [count] of the step's next micro-batch.
+  void look_at_images(const float* images, int count);
+  /// What this rank brings to the reduction (Reducer::own), of these layers.
+  void look_at_own(std::span<float* const> gradients, const ActiveSet& layers);
+  /// What the reduction has left in the gradients, of these layers.
+  void look_at_sum(const ActiveSet& layers);
+
+  /// Once the message has been summed: null where everything is finite on all ranks. Else **collective**.
+  [[nodiscard]] const BadNumbers* agreed();
+  /// [segments][kSums] sums of squares of the mean gradient's active segments, once the message has been summed.
+  [[nodiscard]] const double* squares() const { return host_ + at_sum_; }
+
+  [[nodiscard]] std::size_t places() const override { return 0; }
+  void fetch(Backend::Ticket& ticket) override;
+  void write(double* to, int unit) override;
+  void read(const double*) override {}
+
+ private:
+  /// Micro-batches of one size as one tensor.
+  struct Tensor {
+    Tensor(Backend& backend, std::int64_t size);
+    Parameters parameters;
+    ChunkTable table;
+    Chunks chunks;
+  };
+  [[nodiscard]] BadNumbers own_verdict() const;
+  /// The last of the segments whose sum, from number `at` on, is not finite; -1: none.
+  [[nodiscard]] std::int32_t bad_segment(std::int64_t at) const;
+
+  Communicator& ranks_;
+  Backend& backend_;
+  const Parameters& parameters_;
+  const Learner& learner_;
+  const BatchStatistics& statistics_;
+  Vote& vote_;
+  std::int64_t image_, row_;  ///< row_: numbers of a block of gradients
+  std::vector<std::unique_ptr<Tensor>> tensors_;
+  ChunkTable own_table_, sum_table_;
+  std::int64_t at_own_, at_sum_, size_;
+  double *partial_, *sums_,
+      *host_;  ///< sums_, host_: of images, by micro-batch; of own gradients, by block; of the sum
+  int images_ = 0, gradients_ = 0;
+  BadNumbers mine_, first_;
+  std::vector<BadNumbers> all_;  ///< [ranks]
+};
+
+/// What has become of a run by numbers that were not finite: part of its state, so that a restart has equal bits.
+class Setbacks final : public Stateful {
+ public:
+  std::int64_t in_a_row = 0;  ///< steps that were skipped since the last good one
+  std::int64_t rollbacks = 0;
+  double lr_factor = 1;  ///< of all learning rates from here on
+
+  /// Nothing, where nothing has happened.
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+  void replicated(ReplicatedState& state) override;
+};
+
+/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best
+/// so far (-1: there is none yet). Wong, Rice, Kolter, "Fast is better than free: Revisiting adversarial training",
+/// ICLR 2020: with FGSM it falls to nothing within an epoch; their code (fast_adversarial, CIFAR10/train_fgsm.py) ends
+/// the training where PGD's accuracy is more than 0.2 below that of the epoch before.
+[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy, double margin) {
+  return best >= 0 && accuracy < best - margin;
+}
+
+}  // namespace dat

@@ -1,0 +1,58 @@
+#include "train/watch/recompute.hpp"
+
+#include "train/plan/goal.hpp"
+
+namespace dat {
+
+Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
+                     const Attack& attack, const Loss& loss, int attack_passes, Replica& replica, PhaseTimer& timer)
+    : plan_(plan),
+      attack_(attack),
+      goal_(goal_of(options, loss, attack)),
+      replica_(replica),
+      timer_(timer),
+      seed_(options.seed),
+      reader_(images, ranks.size(), loader_options(options, plan)),
+      batch_(reader_.batch()),
+      statistics_(ranks, replica.model(), attack_passes + static_cast<int>(loss.passes().size()), true),
+      batch_objective_(attack_passes > 0 ? std::make_unique<BatchObjective>(replica, statistics_) : nullptr),
+      learner_(replica, loss, plan.micro_batch, statistics_, attack_passes, timer, [](int) {}),
+      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {}
+
+Objective& Recompute::prepared_objective(std::int64_t step, const BatchStatistics::Place& place) {
+  const auto epoch = static_cast<std::uint32_t>(plan_.epoch_of(step));
+  if (batch_objective_) {
+    batch_objective_->prepare(seed_, epoch, place, goal_);
+    return *batch_objective_;
+  }
+  replica_.attacked().prepare(seed_, Purpose::attack_start, epoch, goal_);
+  return replica_.attacked();
+}
+
+const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
+  Backend& backend = replica_.backend();
+  const Counters before = backend.counters;  // which are of the step's own work
+  reader_.fill(batch_, step, of.rank);
+  const int count = batch_.count / plan_.micro_batches_of(of.rank);
+  Images& images = replica_.images();
+  images.load(batch_, of.index * count, count, pixels_);
+  const Examples examples{.attacked = images.x_adv,
+                          .clean = images.clean,
+                          .labels = images.labels,
+                          .count = count,
+                          .batch = batch_.count,
+                          .elsewhere = plan_.ordered ? batch_.elsewhere : 0,
+                          .whole = true};
+  timer_.lap(Phase::data);
+  attack_.perturb(prepared_objective(step, {.unit = 0, .first = true, .share = examples.share()}));
+  timer_.lap(Phase::attack);
+  learner_.train(examples, active, gradients_);
+  Backend::Ticket ticket = 0;
+  learner_.fetch(ticket);
+  backend.wait_for(ticket);
+  loss_ = learner_.loss_of(0, count);
+  backend.counters = before;
+  return gradients_;
+}
+
+}  // namespace dat

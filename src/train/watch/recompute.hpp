@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+
+#include "dat/attack.hpp"
+#include "dat/config.hpp"
+#include "dat/loader.hpp"
+#include "train/examples/batch_objective.hpp"
+#include "train/learner/learner.hpp"
+#include "train/plan/plan.hpp"
+
+namespace dat {
+
+/// A micro-batch of a step: the rank that has it, and its number among those of that rank.
+struct MicroBatch {
+  int rank = 0, index = 0;
+};
+
+/// Does once more what any rank has done for a micro-batch of the step that is under way: images, cuts, attack,
+/// training passes. It needs nothing of that rank: samples and random numbers are counted, and the weights are the same
+/// on all ranks until the step's update. The order of all sums is that of the rank itself, so on an equal device, with
+/// deterministic algorithms, the result has its bits.
+///
+/// It uses the replica's images and programs, so it runs when the step has no use for them any more. It takes memory
+/// when it is built: one flat block of gradients, and a batch on the host.
+///
+/// What a rank has for itself cannot be recomputed: perturbations of --warm-start, attacks begun by --stale-attack,
+/// statistics of --bn-statistics local.
+class Recompute {
+ public:
+  /// attack_passes: gradients of the attack in training mode, of one micro-batch; 0: it attacks the frozen network.
+  Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
+            const Attack& attack, const Loss& loss, int attack_passes, Replica& replica, PhaseTimer& timer);
+
+  /// The pixels of the training set, on the device; else they are read for each call.
+  void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }
+
+  /// The gradient of the weights of the active layers: its part of the mean over the step, as the rank brings it to the
+  /// reduction. A flat block [parameters.size] on the device, valid until the next call. Waits for the device.
+  [[nodiscard]] const float* recompute(std::int64_t step, MicroBatch of, const ActiveSet& active);
+  /// The losses of its images, added up over them and the passes.
+  [[nodiscard]] double loss() const { return loss_; }
+
+ private:
+  [[nodiscard]] Objective& prepared_objective(std::int64_t step, const BatchStatistics::Place& place);
+
+  Plan plan_;
+  const Attack& attack_;
+  AttackGoal goal_;
+  Replica& replica_;
+  PhaseTimer& timer_;
+  std::uint64_t seed_;
+  BatchReader reader_;
+  HostBatch batch_;
+  const std::uint8_t* pixels_ = nullptr;
+  BatchStatistics statistics_;  ///< for nobody
+  std::unique_ptr<BatchObjective> batch_objective_;
+  Learner learner_;
+  float* gradients_;
+  double loss_ = 0;
+};
+
+}  // namespace dat

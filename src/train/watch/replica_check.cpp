@@ -1,0 +1,134 @@
+#include "train/watch/replica_check.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Gives the state of a group's rank 0 to the group.
+class Copy final : public ReplicatedState {
+ public:
+  Copy(Communicator& group, Backend& backend) : group_(group), backend_(backend) {}
+  void device(const std::string&, float* data, std::int64_t count) override {
+    share_floats(group_, backend_, data, count);
+  }
+  void host(const std::string&, void* data, std::size_t bytes) override { group_.broadcast(data, bytes); }
+  [[nodiscard]] bool writes() const override { return true; }
+
+ private:
+  Communicator& group_;
+  Backend& backend_;
+};
+
+const char* const kAdvice =
+    "; the last checkpoint is good: run the same command again, and suspect the node, or a library, if it returns";
+
+/// "weights, running means".
+[[nodiscard]] std::string names_of(const std::vector<std::size_t>& arrays, const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::size_t array : arrays) text += (text.empty() ? "" : ", ") + names[array];
+  return text;
+}
+
+/// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each.
+[[nodiscard]] std::string groups_text(std::span<const std::uint64_t> values, std::size_t numbers, std::size_t number,
+                                      const std::vector<std::string>& hosts) {
+  std::vector<std::pair<std::uint64_t, std::vector<int>>> groups;
+  for (std::size_t rank = 0; rank * numbers < values.size(); ++rank) {
+    const std::uint64_t value = values[rank * numbers + number];
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
+    (found == groups.end() ? groups.emplace_back(value, std::vector<int>()) : *found)
+        .second.push_back(static_cast<int>(rank));
+  }
+  std::string text;
+  for (const auto& [value, ranks] : groups) text += (text.empty() ? "" : " and ") + ranks_text(ranks, hosts);
+  return text;
+}
+
+}  // namespace
+
+Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
+  const std::size_t count = values.size() / static_cast<std::size_t>(ranks);
+  Majority found;
+  found.wrong.resize(static_cast<std::size_t>(ranks));
+  for (std::size_t number = 0; number < count; ++number) {
+    const auto of = [&](int rank) { return values[static_cast<std::size_t>(rank) * count + number]; };
+    const auto like = [&](int rank) {
+      int same = 0;
+      for (int other = 0; other < ranks; ++other) same += of(other) == of(rank);
+      return same;
+    };
+    bool majority = false;
+    for (int rank = 0; rank < ranks; ++rank) {
+      majority |= 2 * like(rank) > ranks;
+      if (2 * like(rank) <= ranks) found.wrong[static_cast<std::size_t>(rank)].push_back(number);
+    }
+    if (like(0) < ranks) found.differing.push_back(number);
+    found.decided &= majority;
+  }
+  if (!found.decided)
+    for (auto& numbers : found.wrong) numbers.clear();
+  for (int rank = ranks - 1; rank >= 0 && found.decided; --rank)
+    if (found.wrong[static_cast<std::size_t>(rank)].empty()) found.source = rank;
+  return found;
+}
+
+std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t k = 0; k < ranks.size(); ++k)
+    text += (k > 0 ? ", " : "") + std::to_string(ranks[k]) + " on " + hosts[static_cast<std::size_t>(ranks[k])];
+  return text;
+}
+
+ReplicaCheck::ReplicaCheck(Communicator& ranks, Backend& backend, std::vector<Stateful*> parts)
+    : ranks_(ranks), backend_(backend), parts_(std::move(parts)), digest_(backend, parts_) {}
+
+std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair) {
+  const CallLabel label("hash of the state");
+  digest_.take(parts_);
+  if (ranks_.agree(digest_.value())) return {};
+
+  const std::vector<std::uint64_t>& mine = digest_.values();
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(ranks_.size()));
+  ranks_.all_gather(mine.data(), all.data(), mine.size() * sizeof(std::uint64_t));
+  const Majority found = majority_of(all, ranks_.size());
+  // Only rank 0 speaks, but all have the same records.
+  std::vector<std::string> hosts = ranks_.gather(host_name());
+  hosts.resize(static_cast<std::size_t>(ranks_.size()));
+  const std::string when = "silent corruption: after step " + std::to_string(step) + ", ";
+  require(found.decided, ExitCode::integrity, when, groups_text(all, mine.size(), found.differing.front(), hosts),
+          " hold different ", names_of(found.differing, digest_.names()), ", and no majority says whose are wrong",
+          kAdvice);
+
+  std::vector<CorruptionRecord> records;
+  std::string who;
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    const auto& wrong = found.wrong[static_cast<std::size_t>(rank)];
+    if (wrong.empty()) continue;
+    const std::string what = names_of(wrong, digest_.names());
+    who += (who.empty() ? "" : "; ") + ranks_text({rank}, hosts) + " holds other " + what;
+    records.push_back({.step = step,
+                       .rank = rank,
+                       .what = what,
+                       .done = "copied from rank " + std::to_string(found.source),
+                       .text = when + ranks_text({rank}, hosts) + " held other " + what + " than most of the " +
+                               std::to_string(ranks_.size()) + " ranks; it has got those of rank " +
+                               std::to_string(found.source)});
+  }
+  require(repair && found.source >= 0, ExitCode::integrity, when, who, " than most of the ", ranks_.size(), " ranks",
+          kAdvice);
+
+  const auto group = ranks_.split(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
+  Copy copy(*group, backend_);
+  for (Stateful* part : parts_) part->replicated(copy);
+  digest_.take(parts_);
+  require(ranks_.agree(digest_.value()), ExitCode::integrity, when, who, " than most of the ", ranks_.size(),
+          " ranks, and still did when it had been copied from one of those", kAdvice);
+  return records;
+}
+
+}  // namespace dat

@@ -1,0 +1,68 @@
+#include "train/watch/stragglers.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+StragglerRule::StragglerRule(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
+  others_.reserve(ranks_.size());
+  changes_.reserve(ranks_.size());
+}
+
+std::span<const StragglerRule::Change> StragglerRule::take(std::span<const double> seconds) {
+  changes_.clear();
+  if (ranks_.size() < 2) return changes_;
+  const std::size_t place = static_cast<std::size_t>(windows_++) % kWindows;
+  for (std::size_t k = 0; k < ranks_.size(); ++k) {
+    others_.clear();
+    for (std::size_t j = 0; j < ranks_.size(); ++j)
+      if (j != k) others_.push_back(seconds[j]);
+    // Of an even number, the upper one: who is as fast as half of the others is not slow.
+    const auto middle = others_.begin() + std::ssize(others_) / 2;
+    std::nth_element(others_.begin(), middle, others_.end());
+    Rank& rank = ranks_[k];
+    rank.ratios[place] = seconds[k] - *middle > kLeastSeconds ? seconds[k] / std::max(*middle, 1e-9) : 1.0;
+    if (windows_ < kWindows) continue;
+    const auto [least, most] = std::minmax_element(rank.ratios.begin(), rank.ratios.end());
+    const double mean = std::accumulate(rank.ratios.begin(), rank.ratios.end(), 0.0) / kWindows;
+    const bool slow = rank.slow ? *most >= kEach : *least >= kEach && mean >= kMean;
+    if (slow != rank.slow) changes_.push_back({static_cast<int>(k), slow, mean});
+    rank.slow = slow;
+  }
+  return changes_;
+}
+
+Stragglers::Stragglers(Communicator& ranks)
+    : ranks_(ranks), rule_(ranks.size()), all_(static_cast<std::size_t>(ranks.size())) {}
+
+void Stragglers::begin() {
+  began_ = now();
+  waited_ = Communicator::seconds_waited();
+}
+
+void Stragglers::end() {
+  mine_ += now() - began_ - (Communicator::seconds_waited() - waited_);
+  ++steps_;
+}
+
+std::span<const StragglerRule::Change> Stragglers::compare() {
+  if (steps_ < StragglerRule::kWindow || ranks_.size() == 1) return {};
+  const CallLabel label("times of the ranks");
+  const double mine = mine_ / steps_;
+  ranks_.all_gather(&mine, all_.data(), sizeof mine);
+  mine_ = 0;
+  steps_ = 0;
+  return rule_.take(all_);
+}
+
+}  // namespace dat

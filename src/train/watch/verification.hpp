@@ -1,0 +1,93 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dat/communicator.hpp"
+#include "dat/report.hpp"
+#include "train/watch/recompute.hpp"
+
+namespace dat {
+
+/// Which micro-batch of a step is recomputed, and by whom: a function of seed and step that every rank knows.
+struct VerificationPlan {
+  MicroBatch of;
+  int verifier = -1;  ///< another rank than of.rank
+  int third = -1;     ///< decides where the two differ; -1: there are two ranks
+};
+/// Of any micro-batch of the step where each has a gradient of its own (--deterministic); else of a rank's first one,
+/// since the gradients of the others are added to it. There are at least two ranks.
+[[nodiscard]] VerificationPlan verification_of(std::uint64_t seed, std::int64_t step, const Plan& plan);
+
+/// The largest distance of two computations of a gradient, in parts of its norm, where the order of their sums differs.
+///
+/// Two gradients of images, computed in f32 in different orders, differ by about d = 1e-5 of their size (the errors of
+/// tests/outside/step.py). The part of their elements that lies so near to zero that the sign may turn is at most 2 d,
+/// where the density at zero is at most 1 (in units of the standard deviation: normal 0.40, Laplace 0.71). K steps of
+/// PGD turn 2 K d signs; a pixel whose sign has turned is at most 2 eps off, and most pixels are eps off the image, so
+/// the perturbation changes by 2 sqrt(2 K d) of its norm. The gradient of the weights changes by about that part of
+/// what the whole attack changes in it, which is at most twice its norm: 4 sqrt(2 K d). Without an attack 10 d are
+/// left.
+[[nodiscard]] double verification_tolerance(int attack_steps);
+
+/// Every N steps, has one micro-batch of one rank recomputed by another one, and compares gradient and loss: by bits
+/// where algorithms are deterministic, else by their distance. Where they differ and there is a third rank, that one
+/// says which is wrong.
+class Verification {
+ public:
+  /// The reference arguments must outlive it.
+  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, Replica& replica,
+               Recompute& recompute);
+
+  /// Of step number `step`, which begins.
+  void begin(std::int64_t step);
+  /// The gradient of this rank's examples is at `gradients`, and nothing has been added to it: where they are the ones
+  /// in question, queues what has to be kept of it.
+  void keep(const Examples& examples, const float* gradients, const ActiveSet& active);
+  /// Once the message of the step has been summed, before anything is updated: whether the step's gradient may be used.
+  /// learner: of the step. Empty: nothing was wrong. **Collective** where a verification is due: a message from the
+  /// rank in question to the other one, and two numbers of all. Waits for the device on these two ranks. Allocates
+  /// nothing where nothing is wrong.
+  struct Finding {
+    CorruptionRecord record;
+    bool usable = false;  ///< the gradient of the step was right: the recomputed one was wrong
+  };
+  [[nodiscard]] std::optional<Finding> verify(const Learner& learner, const ActiveSet& active);
+  /// That this rank has sent for it in this step.
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  [[nodiscard]] bool due() const { return every_ > 0 && ranks_.size() > 1 && (step_ + 1) % every_ == 0; }
+  void sketch(const float* gradients, const ActiveSet& active);
+  /// What a rank claims of the gradient: its fingerprint, the loss, the sketch by chunks. To be fetched when it has
+  /// been queued.
+  void fetch_claim(double loss, std::vector<double>& claim);
+  void recompute_claim(const ActiveSet& active, std::vector<double>& claim);
+  [[nodiscard]] std::size_t claim_bytes() const;
+  /// In parts of the norm; 0: the same bits.
+  [[nodiscard]] double distance(const std::vector<double>& one, const std::vector<double>& other) const;
+  [[nodiscard]] bool agree(const std::vector<double>& one, const std::vector<double>& other) const {
+    return distance(one, other) <= tolerance_;  // NaN is no distance
+  }
+  [[nodiscard]] Finding decide(double distance, const ActiveSet& active);
+
+  Communicator& ranks_;
+  Plan plan_;
+  std::uint64_t seed_;
+  int every_;
+  double tolerance_;  ///< 0: bits
+  Backend& backend_;
+  Recompute& recompute_;
+  ChunkTable table_;
+  Chunks chunks_;
+  double *scratch_, *fingerprints_;  ///< [chunks][kSums], [segments][kSums]
+  double *sketches_, *sums_;         ///< [chunks][kSums], [segments][kSums]
+  double* host_;                     ///< of fingerprints_, then sketches_
+  std::int64_t step_ = 0, bytes_sent_ = 0;
+  VerificationPlan chosen_;
+  int first_ = 0, count_ = 0;         ///< images of the micro-batch, on the rank that has it
+  std::vector<double> mine_, other_;  ///< claims
+};
+
+}  // namespace dat
