@@ -1,5 +1,6 @@
 #include "communicate/watchdog.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -380,12 +380,11 @@ void Watchdog::write_records() {
   file << "rank " << rank_ << " of " << size_ << " on " << mine.place.host << ", process " << mine.place.process
        << "\nseconds before the end, seconds that it took, bytes, what\n";
   for (const CallRecord& record : FlightRecorder::of_process().kept()) {
-    char line[256], took[32] = "under way";
-    if (record.ended > 0)
-      std::snprintf(took, sizeof took, "%.6f", 1e-9 * static_cast<double>(record.ended - record.begun));
-    std::snprintf(line, sizeof line, "%12.6f %12s %12lld  ", 1e-9 * static_cast<double>(now - record.begun), took,
-                  static_cast<long long>(record.bytes));
-    file << line << text_of(record) << "\n";
+    const auto seconds = [](std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };
+    const std::string took =
+        record.ended > 0 ? fmt::format("{:.6f}", seconds(record.ended - record.begun)) : "under way";
+    file << fmt::format("{:12.6f} {:>12} {:12}  {}\n", seconds(now - record.begun), took, record.bytes,
+                        text_of(record));
   }
 }
 
