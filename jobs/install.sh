@@ -7,7 +7,7 @@ packages=(cmake ninja-build g++ git openmpi-bin libopenmpi-dev libdnnl-dev ocl-i
   libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libssl-dev zlib1g-dev gnuplot-nox)
 case "${1-}" in
   '') ;;
-  tests) packages+=(python3-numpy python3-h5py python3-torch clang-16) ;;
+  tests) packages+=(python3-numpy python3-h5py python3-torch clang-16 universal-ctags) ;;
   *) echo "install.sh: unknown argument '$1'; usage: bash jobs/install.sh [tests]" >&2 && exit 2 ;;
 esac
 

@@ -3,10 +3,10 @@
 # compile with CUDA 12 and cuDNN <= 9.10. Needs no GPU, driver or CUDA toolkit: headers and ptxas come from NVIDIA's
 # wheels on the package index (22 MB; see p100_fetch.py), device code is compiled by clang. What only nvcc 12 or a P100
 # could tell stays open: nvcc's own front end, linking, and whether the results are right.
-# Usage: bash tests/p100.sh      DAT_P100_CACHE: where the downloads are kept (default build/p100); DAT_CLANG: clang++
+# Usage: bash tests/house/p100.sh      DAT_P100_CACHE: where the downloads are kept (default build/p100); DAT_CLANG: clang++
 # Exit status: 0 passed, 1 failed, 77 something could not be checked.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cache=${DAT_P100_CACHE:-build/p100}
 mkdir -p "$cache/have"
 cache=$(cd "$cache" && pwd)
@@ -26,7 +26,7 @@ skip() { not_run=$((not_run + 1)) && echo "not run  $1"; }
 # get WHEEL SHA256 FOLDER PREFIX...: once
 get() {
   local wheel=$1
-  [ -e "$cache/have/$wheel" ] || python3 tests/p100_fetch.py "$wheel" "$2" "$cache/$3" "${@:4}" || return
+  [ -e "$cache/have/$wheel" ] || python3 tests/house/p100_fetch.py "$wheel" "$2" "$cache/$3" "${@:4}" || return
   touch "$cache/have/$wheel"
 }
 

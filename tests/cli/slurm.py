@@ -3,7 +3,7 @@
 
 Commands of Slurm's names on the path play time limits, TERM and cancels against the decision of jobs/slurm/common.sh: what
 `scontrol show job` said in each of these cases was taken down under a real Slurm (22.05). Then the script that `dat_hpc slurm`
-prints. With a real Slurm: tests/slurm_cycles.py.
+prints. With a real Slurm: tests/campaign/slurm_cycles.py.
 """
 
 import os

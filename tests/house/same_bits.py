@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from mpi_environment import MPI_ENVIRONMENT
 
 SMALL = "--width 16 --limit-train 104 --limit-test 32 --epochs 2 --threads 1 --eval-attack-steps 2"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests of the built program's command line: what it prints, where, and its exit codes.
-# Usage: DAT_HPC=path/to/dat_hpc bash tests/cli.sh
+# Usage: DAT_HPC=path/to/dat_hpc bash tests/cli/cli.sh
 set -u
 program=$(realpath "${DAT_HPC:?set DAT_HPC to the path of the program}")
 folder=$(mktemp -d)

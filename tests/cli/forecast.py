@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 specification = importlib.util.spec_from_file_location("simulate", f"{ROOT}/bench/simulate.py")
 simulation = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(simulation)

@@ -16,14 +16,14 @@ import subprocess
 import sys
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORK = f"{ROOT}/build/mutations"
 TREE, BUILD, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/results.jsonl"
 LOST = 3
 
 # The suite for a mutation that its own tests let pass, fastest first. step: configurations of tests/outside/step.py,
 # unit: of dat_tests, mpi: ranks of dat_mpi_tests, planted: of dat_planted_tests, e2e: files of tests/e2e, slurm: classes
-# of tests/slurm.py. Of the CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
+# of tests/cli/slurm.py. Of the CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
 # of dat_mpi_tests_double.
 SUITE = ["mpi:2", "mpi:3", "planted:2", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake",
          "e2e:restart", "e2e:files", "e2e:corruption", "e2e:average", "slurm:Decisions", "slurm:Printed"]
@@ -40,7 +40,7 @@ NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
 SUMMATION, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.cpp"
-READER = "src/hdf5/hdf5_reader.cpp"
+READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
 CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/verification.cpp"
 REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
@@ -213,7 +213,7 @@ MUTATIONS = [
     ("labelled images have the divergence as well", "src/loss/cross_entropy.cpp", "kl_of_attacked(logits[0], logits[1], share, Samples::unlabelled);",
      "kl_of_attacked(logits[0], logits[1], share, Samples::all);", "unit:[loss]"),
     ("accuracy over images without labels", LEARNER, "unlabelled_ ? from[2 * passes] : images;", "images;", "step:no labels*"),
-    ("the attack climbs cross-entropy whatever the loss", LOCAL, "  AttackGoal goal = loss.goal();", "  AttackGoal goal = loss.goal();\n  goal.loss = cross_entropy;",
+    ("the attack climbs cross-entropy whatever the loss", "src/train/plan/goal.cpp", "  AttackGoal goal = loss.goal();", "  AttackGoal goal = loss.goal();\n  goal.loss = cross_entropy;",
      "step:trades*"),
     ("the attack's reference is the attacked image", "src/replica/frozen_objective.cpp", "program_.forward(clean + first * layout.elements(), wanted(first, n));\n    copy",
      "program_.forward(x_adv + first * layout.elements(), wanted(first, n));\n    copy", "step:trades*"),
@@ -376,15 +376,15 @@ MUTATIONS = [
     ("loader reads into other places", "src/data/loader.cpp", "dataset_.read(indices_[k], batch.pixels.data() + k * bytes);",
      "dataset_.read(indices_[k], batch.pixels.data() + (at - order_.begin()) * bytes);", "step:defaults"),
     # Foreign files.
-    ("pickle: a name too many", "src/data/arrays/pickle.cpp", "if (known.module == module && known.name == name)",
+    ("pickle: a name too many", "src/data/arrays/pickle_machine.hpp", "if (known.module == module && known.name == name)",
      "if (known.name == name)", "unit:[arrays]"),
-    ("pickle: the byte order of a type is forgotten", "src/data/arrays/pickle.cpp",
+    ("pickle: the byte order of a type is forgotten", "src/data/arrays/pickle_machine.hpp",
      "if (type.items.size() > 1 && word(type.items[1]) == \">\") array.big_endian = true;", "", "e2e:data"),
-    ("pickle: sizes are believed", "src/data/arrays/pickle.cpp", "check_here(bytes <= static_cast<std::uint64_t>(source_.size() - at_),",
+    ("pickle: sizes are believed", "src/data/arrays/pickle_machine.hpp", "check_here(bytes <= static_cast<std::uint64_t>(source_.size() - at_),",
      "check_here(true,", "unit:[arrays]"),
-    ("pickle: any number of objects", "src/data/arrays/pickle.cpp", "check_here(++pushed_ <= kMost,", "check_here(true,",
+    ("pickle: any number of objects", "src/data/arrays/pickle_machine.hpp", "check_here(++pushed_ <= kMost,", "check_here(true,",
      "unit:[arrays]"),
-    ("pickle: text for bytes unchecked", "src/data/arrays/pickle.cpp", "(first & 0xfe) == 0xc2 && (second & 0xc0) == 0x80", "true",
+    ("pickle: text for bytes unchecked", "src/data/arrays/pickle_objects.hpp", "(first & 0xfe) == 0xc2 && (second & 0xc0) == 0x80", "true",
      "unit:[arrays]"),
     # Networks in other programs' formats.
     ("safetensors: tensors overlap", SAFETENSORS, "check(entry.offsets[0] == end &&", "check(entry.offsets[0] >= 0 &&",
@@ -693,7 +693,7 @@ MUTATIONS = [
     ("a synchronous send does not wait", COMMUNICATOR, "MPI_Ssend(data,", "MPI_Send(data,", "mpi:2"),
     ("a group in the order of the ranks", COMMUNICATOR, "MPI_UNDEFINED : color, key, &group", "MPI_UNDEFINED : color, 0 * key, &group",
      "mpi:3"),
-    ("a message of any length", COMMUNICATOR, "if (expected_ >= 0) check_length", "if (expected_ > 1000) check_length", "mpi:2"),
+    ("a message of any length", "src/communicate/request.cpp", "if (expected_ >= 0) check_length", "if (expected_ > 1000) check_length", "mpi:2"),
     ("a probe of one rank sees all", COMMUNICATOR, "from == kAny ? MPI_ANY", "from == kAny || tag == kAny ? MPI_ANY", "mpi:3"),
     ("groups are never given back", COMMUNICATOR, "  MPI_Comm_free(&group_);\n", "", "mpi:2"),
     # Handshake.
@@ -724,13 +724,13 @@ MUTATIONS = [
     ("running mean and variance exchanged", "src/replica/model_state.cpp", "load(\".running_mean\", 0);",
      "load(\".running_var\", 0);", "step:defaults"),
     # Files.
-    ("structure has no budget", READER, 'check(budget_ >= 0, "its parts', 'check(true, "its parts', "unit:[#test_hdf5_reader]"),
+    ("structure has no budget", "src/hdf5/hdf5_structure.hpp", 'check(budget_ >= 0, "its parts', 'check(true, "its parts', "unit:[#test_hdf5_reader]"),
     ("a shape may be larger than its data", READER, "found.stored / object.data.type.size", "found.stored",
      "unit:[#test_hdf5_reader]"),
     ("an object may have two names", READER, "if (!seen_.emplace(address, path).second) not_plain", "if (false) not_plain",
      "unit:[#test_hdf5_reader]"),
-    ("rows of a heap's blocks are off by one", READER, "size = row == 0 ? start : start << (row - 1);",
-     "size = row == 0 ? start : start << row;", "unit:[#test_hdf5_reader]"),
+    ("rows of a heap's blocks are off by one", "src/hdf5/hdf5_links.cpp", "size = row == 0 ? heap.start : heap.start << (row - 1);",
+     "size = row == 0 ? heap.start : heap.start << row;", "unit:[#test_hdf5_reader]"),
     ("the seal is written before the file is whole", "src/files/file.cpp", "    write(temporary);\n    seal(temporary);",
      "    write(temporary);", "unit:[#test_checkpoint]"),
     ("the temporary file has the checkpoint's name", "src/files/file.cpp", '(fs::path(folder) / ("." + target', '(fs::path(folder) / ("" + target',
@@ -989,7 +989,7 @@ def say(text):
 
 
 def give_up(text):
-    say(f"tests/mutations.sh: error: {text}")
+    say(f"tests/campaign/mutations.sh: error: {text}")
     sys.exit(2)
 
 
@@ -1016,7 +1016,7 @@ def mutated(mutation, text):
     name, path, old, new, _ = mutation
     found = text.count(old.encode())
     if found != 1:
-        give_up(f"'{name}' fits {path} {found} times, not once; adapt it in tests/mutations.py")
+        give_up(f"'{name}' fits {path} {found} times, not once; adapt it in tests/campaign/mutations.py")
     return text.replace(old.encode(), new.encode())
 
 
@@ -1073,7 +1073,7 @@ def command(test):
         "double": lambda: [f"{BUILD}/tests/dat_tests_double", which],
         "mpi_double": lambda: ["mpirun", "-np", which, f"{BUILD}/tests/dat_mpi_tests_double"],
         "e2e": lambda: [*python, f"{TREE}/tests/e2e/{which}.py", f"{BUILD}/dat_hpc", "--failfast"],
-        "slurm": lambda: [*python, f"{TREE}/tests/slurm.py", f"{BUILD}/dat_hpc", TREE, which, "--failfast"],
+        "slurm": lambda: [*python, f"{TREE}/tests/cli/slurm.py", f"{BUILD}/dat_hpc", TREE, which, "--failfast"],
     }[kind]()
 
 

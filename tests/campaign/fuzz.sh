@@ -3,9 +3,9 @@
 # corpus on, in build/fuzz. Needs clang with libFuzzer and OpenMP (Debian: clang libomp-dev). The exit code is 1 where an
 # input crashes, takes more than a minute (of a machine that may be busy), or more memory than three times its 64 KiB and
 # 64 MiB at once; it is then in build/fuzz/findings. What one finds is mended and kept in the corpus.
-# Usage: bash tests/fuzz.sh [EXECUTIONS]   of all targets together; 10,000,000 unless said otherwise
+# Usage: bash tests/campaign/fuzz.sh [EXECUTIONS]   of all targets together; 10,000,000 unless said otherwise
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 executions=${1:-10000000}
 
 clang=
@@ -15,7 +15,7 @@ for candidate in clang++ clang++-14 clang++-16; do
     clang=$candidate && break
   fi
 done
-[ -n "$clang" ] || { echo "tests/fuzz.sh: no clang with libFuzzer and OpenMP here: nothing is run" >&2 && exit 77; }
+[ -n "$clang" ] || { echo "tests/campaign/fuzz.sh: no clang with libFuzzer and OpenMP here: nothing is run" >&2 && exit 77; }
 
 cmake -G Ninja -S . -B build/fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="${clang/++/}" -DDAT_FUZZ=ON \
   -DDAT_BENCH=OFF -DCMAKE_BUILD_TYPE=Release >/dev/null

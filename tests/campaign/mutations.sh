@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# One fault after the other in the program, and which test sees it: tests/mutations.py. Not part of tests/run.sh.
-# Usage: bash tests/mutations.sh [--check] [--only NAME...]
+# One fault after the other in the program, and which test sees it: tests/campaign/mutations.py. Not part of tests/run.sh.
+# Usage: bash tests/campaign/mutations.sh [--check] [--only NAME...]
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ "$(id -u)" -eq 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
@@ -13,4 +13,4 @@ if command -v ccache >/dev/null; then
 fi
 python=$(command -v python3)
 "$python" -c "import h5py, numpy, torch" 2>/dev/null || python=/usr/bin/python3
-exec "$python" tests/mutations.py "$@"
+exec "$python" tests/campaign/mutations.py "$@"

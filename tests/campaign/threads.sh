@@ -4,9 +4,9 @@
 # --checkpoint-async.
 # One OpenMP thread: it does not see the barriers of OpenMP's runtime. What the libraries do among themselves is theirs
 # (tsan.supp says which, and why). The exit code is 1 where a race is found.
-# Usage: bash tests/threads.sh
+# Usage: bash tests/campaign/threads.sh
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 generator=()
 [ -e build/tsan/CMakeCache.txt ] || generator=(-G Ninja)
 cmake -B build/tsan "${generator[@]}" --preset asan -DDAT_SANITIZE=thread -DDAT_BENCH=OFF \
@@ -28,7 +28,7 @@ part() {
 echo 'int n; int main() { std::thread other([] { ++n; }); ++n; other.join(); }' |
   c++ -x c++ -include thread -fsanitize=thread - -o "$runs/race"
 if "$runs/race" >"$runs/log" 2>&1 || ! grep -q "ThreadSanitizer: data race" "$runs/log"; then
-  echo "tests/threads.sh: a planted race was not seen" >&2 && exit 1
+  echo "tests/campaign/threads.sh: a planted race was not seen" >&2 && exit 1
 fi
 part build/tsan/tests/dat_tests "~[.]"
 part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec]"

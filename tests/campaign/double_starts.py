@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
 OPTIONS = ("--network small_cnn --width 16 --attack-steps 2 --eval pgd2 --limit-train 64 --limit-test 32 --batch 8 --epochs 30 "
