@@ -2,6 +2,7 @@
 """Checks who includes whom.
 
 usage: layering.py ROOT        every #include of ROOT/{include,kernels,src} against the rules below
+       layering.py --rooms ROOT  the rooms: lines of code, and whom each of them includes
        layering.py --self-test  the rules against trees that break them
 Prints each offending line; the exit code is 1 where there is one.
 """
@@ -121,11 +122,34 @@ def circle_of(rooms):
     return next(filter(None, (visit(room, []) for room in sorted(rooms))), None)
 
 
+def rooms_of(root):
+    """Folder of src/ -> those that it includes."""
+    rooms = {}
+    for file in sorted((root / "src").rglob("*")):
+        if file.suffix in (".hpp", ".cpp"):
+            room = file.relative_to(root).parent.as_posix()
+            others = rooms.setdefault(room, set())
+            for _, _, angle, target in includes(file):
+                other = "src/" + pathlib.PurePath(target).parent.as_posix()
+                if not angle and other not in (room, "src/.") and (root / other).is_dir():
+                    others.add(other)
+    return rooms
+
+
+def drawing(root):
+    """A line for each room."""
+    text = []
+    for room, others in sorted(rooms_of(root).items()):
+        lines = sum(len(f.read_text().splitlines()) for f in (root / room).iterdir() if f.suffix in (".hpp", ".cpp"))
+        names = ", ".join(sorted(other.removeprefix("src/") for other in others))
+        text.append(f"{room.removeprefix('src/'):24}{lines:6}  {names}".rstrip())
+    return text
+
+
 def check(root):
     """Offending lines, as text."""
     kernels = {f.name for f in (root / "kernels").glob("*") if f.suffix in (".hpp", ".def")}
     found = [] if kernels else [f"{root}: no sources here"]
-    rooms = {}  # folder of src/ -> those that it includes
     for top in ("include", "kernels", "src"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in (".hpp", ".cpp", ".cu", ".def"):
@@ -135,10 +159,7 @@ def check(root):
                 why = offence(path, angle, target, kernels)
                 if why:
                     found.append(f"{path}:{number}: {line}: {why}")
-                room, other = pathlib.PurePath(path).parent.as_posix(), "src/" + pathlib.PurePath(target).parent.as_posix()
-                if top == "src" and not angle and other != room and (root / other).is_dir():
-                    rooms.setdefault(room, set()).add(other)
-    if circle := circle_of({room: others - {"src/."} for room, others in rooms.items()}):
+    if circle := circle_of(rooms_of(root)):
         found.append("rooms in a circle: " + " -> ".join(circle))
     return found
 
@@ -215,6 +236,9 @@ def self_test():
 
 
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--rooms":
+        print("\n".join(drawing(pathlib.Path(sys.argv[2]))))
+        return
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     found = self_test() if sys.argv[1] == "--self-test" else check(pathlib.Path(sys.argv[1]))
