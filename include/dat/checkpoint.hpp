@@ -52,8 +52,8 @@ void write_checkpoint(const std::string& path, const Checkpoint&);
 /// Checks the seal, then reads. Error(checkpoint) with the file's name and what is wrong with it.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
 /// Weights and running statistics (arrays "param/NAME", "bn/NAME") of a checkpoint, or of a PyTorch state_dict that was
-/// saved as an HDF5 file of float32 datasets (docs/manual.md): a leading "module." of the names is left out, and the
-/// highest num_batches_tracked is the integer batches_tracked. Error(checkpoint).
+/// saved as an HDF5 file of float32 datasets (docs/manual/export_import.md): a leading "module." of the names is left
+/// out, and the highest num_batches_tracked is the integer batches_tracked. Error(checkpoint).
 [[nodiscard]] Checkpoint read_weights(const std::string& path);
 
 /// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest; best.h5. A best.h5

@@ -11,8 +11,9 @@ namespace dat {
 /// Attributes of the root of a file.
 using FileFacts = std::vector<std::pair<std::string, std::string>>;
 
-/// Writes what a sequence has found out, sealed, readable with h5py (docs/manual.md): image/{label, clean_correct,
-/// robust, broken_by, run, prediction, distance}, attack/{name, runs, images, broken, accuracy, seconds}. Error(io).
+/// Writes what a sequence has found out, sealed, readable with h5py (docs/manual/evaluation.md): image/{label,
+/// clean_correct, robust, broken_by, run, prediction, distance}, attack/{name, runs, images, broken, accuracy, seconds}.
+/// Error(io).
 void write_sequence_results(const std::string& path, const Dataset& images, const SequenceResult& result,
                             const FileFacts& facts);
 
