@@ -30,7 +30,7 @@ class SharedMask final : public LayerSampling {
 
   ActiveSet repeated_;  ///< as this rank draws it from rank 0's probabilities
   ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some
-  bool wrong_ = false;  ///< they differ
+  bool wrong_ = false;  ///< this rank's draw and rank 0's differ
   int wrong_ranks_ = 0;
 };
 
