@@ -13,9 +13,9 @@
 namespace dat {
 
 /// What a convolution of a program is planned for: square kernel, square padding, no groups, no dilation. There are two
-/// kinds. A frozen one is for weights that stay the same over many calls (attack, evaluation): it has a bias, the fused
-/// end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y = conv(x), with a weight
-/// gradient, without bias or fused end, in f32.
+/// kinds. A frozen convolution is for weights that stay as they are over many calls (attack, evaluation), and has a
+/// bias, the fused end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y =
+/// conv(x), with a weight gradient, without bias or fused end, in f32.
 struct ConvSpec {
   int n = 0;                   ///< samples in every call
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
@@ -104,7 +104,8 @@ class Conv2d {
   /// is not positive. So nobody has to keep, or apply, mask bits of that ReLU.
   ///
   /// @param x      What forward() was given.
-  /// @param other  [n, c_in, h, w]: the other part of x's gradient. Null without ConvSpec::other_gradient.
+  /// @param other  [n, c_in, h, w]: the part of x's gradient that another reader of x has made. Null without
+  ///               ConvSpec::other_gradient.
   /// @param dx     Overwritten; dx must not overlap the other arrays.
   virtual void backward_relu(const void* /*dy*/, const void* /*x*/, const void* /*other*/, void* /*dx*/) {
     assert(!"only where backward_relu_pays() says so");

@@ -36,8 +36,8 @@ class CallLabel {
   Parts before_;
 };
 
-/// A communication that was started and goes on beside the caller's work. It belongs to whoever holds it: its buffers
-/// must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
+/// A communication that was started and goes on beside the caller's work. A request belongs to whoever holds it: its
+/// buffers must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
 /// anything under way, such as a new one or one that was moved from, is done.
 ///
 /// Destroying or overwriting a request that is not done is a programming error, because MPI would still write to memory
@@ -74,8 +74,8 @@ class Request {
 };
 
 /// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
-/// them, in the same order. Messages from rank to rank, at the end, are not. One thread of the program calls them;
-/// MPI is called by one thread at a time.
+/// them, in the same order. Messages from rank to rank, at the end, are not. One thread of the program calls the
+/// members; MPI is called by one thread at a time.
 ///
 /// A buffer that goes into a single message has at most 2^31 - 1 bytes; a longer one is refused with
 /// Error(communication), which is also what a failure of MPI becomes. Members that a training step calls allocate

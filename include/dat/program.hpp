@@ -55,9 +55,8 @@ class FrozenProgram {
   /// Computes the gradient of the images from dlogits(), which the caller has set, for the x of the last forward call.
   ///
   /// @param dx      [n] images in image_layout, f32: where the gradient goes.
-  /// @param update  Where update.x is not null, PGD's step is made at these images right away; its arrays are [n]
-  /// images,
-  ///                too. dx may then be left as it was.
+  /// @param update  Where update.x is not null, PGD's step is made at these images right away; the arrays of `update`
+  ///                are [n] images, too. dx may then be left as it was.
   void backward(float* dx, const PgdUpdate& update = {});
 
   /// The factor by which dlogits should be multiplied, so that gradients in f16 do not become zero: a power of two,

@@ -63,7 +63,8 @@ struct SequenceResult {
   struct Row {  ///< of an attack; the first one of the clean images
     std::string attack;
     int runs = 1;
-    std::int64_t images = 0, broken = 0;  ///< attacked; of these, classified wrong then
+    /// Images that were attacked; of these, images that were classified wrong afterwards.
+    std::int64_t images = 0, broken = 0;
     /// The number of these images at which, before the attack begins, the loss that it climbs has no gradient although
     /// they are classified right. The row of the clean images counts for the cross-entropy; other losses are looked at
     /// for APGD alone.
@@ -105,7 +106,7 @@ class SequenceEvaluator {
     int run = 1, runs = 1;              ///< number of the run under way, and of all runs of the attack
     std::int64_t done = 0, images = 0;  ///< images of this run, with those that were done before an interruption
     std::int64_t right = 0;             ///< images of the set that are right so far
-    double seconds = 0;                 ///< of this attack
+    double seconds = 0;                 ///< seconds of this attack
     double part = 0;                    ///< part of this attack that is done, if no more images are broken
   };
   struct Options {

@@ -15,7 +15,7 @@ struct FabSettings {
   Searching attack = Searching::fab;
 };
 
-constexpr int kFabImages = 3;   ///< of scratch memory
+constexpr int kFabImages = 3;   ///< arrays of the size of the images that FAB takes of the scratch memory
 constexpr int kFabPasses = 24;  ///< most passes of Newton's iteration; about five are needed
 
 /// The radii of both projections, of `state` with df and w, into its rows.

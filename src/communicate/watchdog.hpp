@@ -63,13 +63,13 @@ class Watchdog {
   };
   struct Peer {
     Place place;
-    std::string machine;  ///< equal: the same host, user and process numbers
+    std::string machine;  ///< equal texts: the ranks share host, user and process numbers
     std::int64_t started = 0;
     std::vector<Address> addresses;
-    int address = -1;      ///< that it hears this rank on; -1: not known, so all are tried
-    int heard_on = -1;     ///< which of its addresses of this rank's it has used last
-    bool reached = false;  ///< has agreed to end
-    bool written = false;  ///< its records are in their file
+    int address = -1;      ///< address of the peer on which it hears this rank; -1: not known, so all are tried
+    int heard_on = -1;     ///< which of this rank's addresses the peer has used last
+    bool reached = false;  ///< the peer has agreed to end
+    bool written = false;  ///< the peer's records are in their file
   };
   static void on_crash(int signal);
   void open_socket();
@@ -95,7 +95,7 @@ class Watchdog {
   int socket_ = -1, wake_ = -1;
   bool dual_ = false;  ///< the socket is one of IPv6 that takes IPv4, too
   int port_ = 0;
-  std::uint64_t token_ = 0;  ///< of this run
+  std::uint64_t token_ = 0;  ///< number of this run
   pid_t parent_;
   std::vector<Peer> peers_;        ///< [size]
   std::vector<RankState> states_;  ///< [size]
@@ -108,10 +108,10 @@ class Watchdog {
   Verdict verdict_;
   std::string why_;
 
-  std::mutex mutex_;  ///< of the next two
+  std::mutex mutex_;  ///< guards the next two members
   std::string folder_, failure_;
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<int> crashed_{0};  ///< the signal
+  std::atomic<int> crashed_{0};  ///< the signal that has ended the process
   std::thread thread_;
 };
 

@@ -26,7 +26,7 @@ struct Hdf5Info {
   Shape shape;
   Kind kind = Kind::other;   ///< u8: unsigned bytes; integer: any other integers
   std::int64_t element = 0;  ///< bytes of one element
-  std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: they do not lie so
+  std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: no such place
 };
 
 }  // namespace dat

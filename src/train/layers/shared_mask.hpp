@@ -4,7 +4,7 @@
 
 namespace dat {
 
-/// One draw for all ranks. Rank 0 draws and learns from the mean gradient; the others repeat the draw and compare.
+/// One draw for all ranks. Rank 0 draws and learns from the mean gradient; the other ranks repeat the draw and compare.
 class SharedMask final : public LayerSampling {
  public:
   SharedMask(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)

@@ -25,7 +25,7 @@ class Plan {
   std::int64_t images_of_a_rank;
   int batch;          ///< most images of a rank in a step: --batch, or the rank's share of the set where that is less
   int micro_batches;  ///< micro-batches of a step: of each rank; ordered: of all ranks together
-  int micro_batch, last_micro_batch;  ///< images of each micro-batch; the same in the last step of an epoch
+  int micro_batch, last_micro_batch;  ///< images of each micro-batch; last_micro_batch: in the last step of an epoch
   std::int64_t steps_per_epoch;
   int epochs, warmup_epochs;  ///< `epochs` includes the warm-up
   std::int64_t warmup_steps;
