@@ -52,10 +52,10 @@ class Watchdog {
   using Clock = std::chrono::steady_clock;
   struct Peer {
     Place place;
-    std::string machine;  ///< equal: the same host, user and process numbers
+    std::string machine;  ///< equal texts: the ranks share host, user and process numbers
     std::int64_t started = 0;
-    bool reached = false;  ///< has agreed to end
-    bool written = false;  ///< its records are in their file
+    bool reached = false;  ///< the peer has agreed to end
+    bool written = false;  ///< the peer's records are in their file
   };
   static void on_crash(int signal);
   [[nodiscard]] std::string introduction() const;
@@ -90,10 +90,10 @@ class Watchdog {
   Verdict verdict_;
   std::string why_;
 
-  std::mutex mutex_;  ///< of the next two
+  std::mutex mutex_;  ///< guards the next two members
   std::string folder_, failure_;
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<int> crashed_{0};  ///< the signal
+  std::atomic<int> crashed_{0};  ///< the signal that has ended the process
   std::thread thread_;
 };
 
