@@ -28,8 +28,8 @@ class Communicator;
 /// that after it; and it kills the ranks of the same user on the same host that do not answer any more: a stopped
 /// process cannot end itself.
 ///
-/// MPI that is given messages of other sizes than it expects may write where it must not. A process that crashes while it
-/// waits for MPI ends the run in the same way, so that the message tells what the ranks called.
+/// MPI that is given messages of other sizes than it expects may write where it must not. A process that crashes while
+/// it waits for MPI ends the run in the same way, so that the message tells what the ranks called.
 ///
 /// Time is this process's own: what passes while it is stopped itself, with its batch job for instance, counts against
 /// nobody.
