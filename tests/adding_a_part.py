@@ -163,7 +163,6 @@ class Unsummed final : public Codec {
   explicit Unsummed(Backend& backend) : backend_(backend) {}
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 * tensor.size; }
   [[nodiscard]] bool exact() const override { return true; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather}; }
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
@@ -198,9 +197,9 @@ namespace {
 class First final : public Aggregator {
  public:
   explicit First(Backend& backend) : backend_(backend) {}
-  [[nodiscard]] bool keeps_one() const override { return true; }
-  void aggregate(const Chunks& chunks, const float* gradients, std::int64_t stride, float* result) override {
-    each(backend_.device(), chunks, kernels::MeanOfRanks{gradients, stride, 1, 1.0F, result});
+  [[nodiscard]] bool keeps_one() const override { return false; }  // so that one rank has messages, too
+  void aggregate(const Contributions& all) override {
+    each(backend_.device(), all.chunks, kernels::MeanOfRanks{all.gradients, all.stride, 1, 1.0F, all.result});
   }
 
  private:
