@@ -49,7 +49,7 @@ namespace {
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = storage_from(options.attack_precision),
-          .early_stop = options.attack_stop >= 0,
+          .attack_stop = options.attack_stop >= 0,
           .attack_reference = attack_reference,
           .scratch_images = scratch_images,
           .training_batches = {plan.micro_batch, plan.last_micro_batch}};

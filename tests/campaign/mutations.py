@@ -130,7 +130,7 @@ MUTATIONS = [
      "prefers_batch_statistics() const override { return false; }", "step:fgsm"),
     ("fgsm: gradient through the clamp", PERTURB, "inside < 0.0F || inside > 1.0F ? 0.0F : dx[i];", "dx[i];",
      "step:fgsm*"),
-    ("early stop: one more step", "src/replica/early_stop.cpp", "std::fill_n(host_steps_left_, n, tau);",
+    ("early stop: one more step", "src/replica/attack_stop.cpp", "std::fill_n(host_steps_left_, n, tau);",
      "std::fill_n(host_steps_left_, n, tau + 1);", "step:early stop"),
     ("early stop: leaves after the step", PERTURB, "to >= 0 && steps_left[to / slots.elements] >= 0)",
      "to >= 0 && steps_left[to / slots.elements] >= -1)", "step:early stop"),
