@@ -46,8 +46,9 @@ Replica::Replica(const ReplicaOptions& options)
              options.granularity),
       images_(*backend_, options.images, room_for_passes(options), options.scratch_images) {
   const int attack_batch = attack_batch_of(options);
-  frozen_ = FrozenProgram::of_sizes(
-      model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch}, options.attack_storage);
+  frozen_ =
+      FrozenProgram::of_sizes(model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch},
+                              options.attack_storage);
   if (options.attack_storage != DType::f32) frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);
   for (const int n : options.training_batches)
     if (!training_.contains(n)) training_[n] = std::make_unique<TrainingProgram>(model_, n);
