@@ -383,7 +383,7 @@ void Watchdog::write_records() {
     const auto seconds = [](std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };
     const std::string took =
         record.ended > 0 ? fmt::format("{:.6f}", seconds(record.ended - record.begun)) : "under way";
-    file << fmt::format("{:12.6f} {:>12} {:12}  {}\n", seconds(now - record.begun), took, record.bytes,
+    file << fmt::format("{:>12.6f} {:>12} {:>12}  {}\n", seconds(now - record.begun), took, record.bytes,
                         text_of(record));
   }
 }

@@ -31,7 +31,7 @@ std::string evaluation_table(const History& history, const std::string& split, c
     }
   }
   const auto cell = [](const std::string& text) { return fmt::format("{:>12}", text); };
-  const auto figure = [](double value, int digits) { return fmt::format("{:12.{}f}", value, digits); };
+  const auto figure = [](double value, int digits) { return fmt::format("{:>12.{}f}", value, digits); };
   std::string text =
       fmt::format("\nEvaluations on {} ", columns[0].back()->images) + images_text(split) + weights_text(weights);
   for (std::size_t i = 0; i < columns.size(); ++i)
@@ -43,7 +43,7 @@ std::string evaluation_table(const History& history, const std::string& split, c
   text += "\n";
   for (const auto& [moment, row] : rows) {
     const EvaluationRecord& any = **std::find_if(row.begin(), row.end(), [](const auto* r) { return r != nullptr; });
-    text += fmt::format("{:8}{:10}{:12.1f}", any.epoch, any.step, any.wall_time) + figure(100 * any.clean_acc, 2);
+    text += fmt::format("{:>8}{:>10}{:>12.1f}", any.epoch, any.step, any.wall_time) + figure(100 * any.clean_acc, 2);
     for (const EvaluationRecord* r : row) text += r != nullptr ? figure(100 * r->adv_acc, 2) : cell("-");
     text += figure(any.clean_loss, 4);
     for (const EvaluationRecord* r : row) text += r != nullptr ? figure(r->adv_loss, 4) : cell("-");
@@ -135,10 +135,10 @@ std::string phases(const History& history) {
     text += fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");
     for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
       text +=
-          fmt::format("{:<12}{:12.2f}{:8.1f} %\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
-    text += fmt::format("{:<12}{:12.2f}\n", "sum, rank 0", total);
+          fmt::format("{:<12}{:>12.2f}{:>8.1f} %\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
+    text += fmt::format("{:<12}{:>12.2f}\n", "sum, rank 0", total);
     if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden > 0)
-      text += fmt::format("{:<12}{:12.2f}  of communication beside them\n", "hidden", hidden);
+      text += fmt::format("{:<12}{:>12.2f}  of communication beside them\n", "hidden", hidden);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -19,7 +20,9 @@ std::string counted(std::int64_t number, const char* thing) {
 }  // namespace
 
 std::string radius_text(double value, BallNorm norm) {
-  const std::string plain = fmt::format("{}", value), levels = fmt::format("{:.6g}", 255 * value);
+  char digits[32];
+  const std::string plain(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  const std::string levels = fmt::format("{:.6g}", 255 * value);
   const bool exact = std::fabs(std::strtod(levels.c_str(), nullptr) / 255 - value) <= 1e-12 * value;
   const std::string fraction = levels + "/255";
   return norm == BallNorm::linf && exact && fraction.size() <= plain.size() ? fraction : plain;
