@@ -63,7 +63,7 @@ Transport choose_transport(const std::vector<Transport>& allowed, bool mean, con
   require(automatic || named != std::end(kTransports), ExitCode::usage, "unknown --codec-transport '",
           options.codec_transport, "'; known: auto, sum, gather, two_sided");
   const Transport chosen = !automatic ? *named : mean && !separate ? allowed.front() : Transport::gather;
-  const char* const why = separate ? "--transport allgather" : "an aggregator that is not the mean";
+  const char* const why = separate ? "--mask-transport allgather" : "an aggregator that is not the mean";
   require(chosen == Transport::gather || (mean && !separate), ExitCode::usage, "--codec-transport ", name_of(chosen),
           " does not work with ", why, ", which wants the messages of all ranks: leave it off, or choose gather");
   std::string known;
@@ -104,7 +104,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
           "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
           "layer for gradients; choose it, or --mask shared");
   require(transport != "dense" || codec_->state().empty(), ExitCode::usage,
-          "--transport dense does not work with a --codec that remembers what it has left out: of a layer that no rank "
+          "--mask-transport dense does not work with a --codec that remembers what it has left out: of a layer that no rank "
           "has drawn, it would be sent, but the layer stands still; choose union");
   if (options.overlap && !unchanged_) (void)ranks.move_on_beside();
   const auto segments = parameters.segments.size(), tensors = tensors_.segments.size();
