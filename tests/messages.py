@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What two programs answer to the same command lines, where they differ: messages.py OLD NEW [--kind KIND] [--short]
+"""What two programs answer to the same command lines, where they differ: messages.py OLD NEW [--kind KIND] [--each]
 
 Types command lines that a program refuses, or answers with text alone: every mistake of mistakes.txt, every option with bad
-values, every two settings of `train` together, wrong files, every help, the configuration of every recipe. Prints each line
-that the programs answer differently (exit code, output, errors), and how many there were of each kind. The exit code is 1
-where there is one. --kind: one kind alone. --short: of long answers the lines that differ.
+values, every two settings of `train` together, wrong files, every help, the configuration of every recipe (its comments are
+the help's). Prints what differs in answers (exit code, output, errors), each difference with a line that it was seen in and
+the number of such lines. The exit code is 1 where there is one. --kind: one kind alone. --each: answer by answer.
 """
 
 import argparse
@@ -26,7 +26,7 @@ VERBS = ["train", "validate", "slurm", "eval", "data convert", "data synthetic",
          "forecast", "export", "import"]
 BEHIND = {"data convert": "in out.h5", "data synthetic": "out.h5", "data inspect": "a.h5", "plot": "a b", "export": "a",
           "import": "a", "eval": "a"}  # what a verb cannot do without
-BAD = ["", "x", "-1", "0", "-0.5", "1.5", "1e400", "nan", "99999999999999999999", "0,5", "1/0", "true", "auto", "PGD", "Sgd"]
+BAD = ["", "x", "-1", "0", "1.5", "1e400", "99999999999999999999", "0,5", "1/0", "PGD"]
 
 # Settings of train that another one may not go with, or that go with few others.
 SETTINGS = """
@@ -102,7 +102,7 @@ def command_lines(program):
     kinds["lines"] = [shlex.split(line) for line in split(LINES)]
     kinds["values"] = [[*verb.split(), *shlex.split(BEHIND.get(verb, "")), option, value, "--no-such-option"]
                        for verb in VERBS if verb not in ("validate",) for option in options_of(program, verb) for value in BAD]
-    kinds["values"] += [[*verb.split(), option] for verb in VERBS for option in options_of(program, verb)]
+    kinds["values"] += [[*verb.split(), option, "--no-such-option"] for verb in VERBS for option in options_of(program, verb)]
     settings = [shlex.split(line) for line in split(SETTINGS)]
     kinds["settings"] = [["train", *one, "--print-config"] for one in settings]
     kinds["pairs"] = [["train", *one, *other, "--print-config"] for one, other in itertools.combinations(settings, 2)]
@@ -117,21 +117,28 @@ def command_lines(program):
 
 def ask(program, words):
     try:
-        ended = subprocess.run([program, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+        ended = subprocess.run([program, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=20)
     except subprocess.TimeoutExpired:
-        return None, "(no answer in a minute)", ""
+        return None, "(no answer)", ""
     return ended.returncode, ended.stdout, ended.stderr
 
 
 def shown(answer):
+    """An answer in lines; of a configuration without comments."""
     code, output, errors = answer
-    return f"{code}\n{output}{errors}".rstrip("\n").splitlines()
+    lines = [f"code {code}", *output.splitlines(), *errors.splitlines()]
+    return [line for line in lines if not line.startswith("#")]
+
+
+def difference(before, after):
+    lines = list(difflib.unified_diff(shown(before), shown(after), lineterm="", n=0))[2:]
+    return "\n".join("    " + line for line in lines if not line.startswith("@@"))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old"), parser.add_argument("new"), parser.add_argument("--kind")
-    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--each", action="store_true")
     arguments = parser.parse_args()
     old, new = os.path.abspath(arguments.old), os.path.abspath(arguments.new)
     differing = 0
@@ -144,16 +151,16 @@ def main():
                 continue
             with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
                 answers = pool.map(lambda words: (words, ask(old, words), ask(new, words)), lines)
-                other = [(words, *both) for words, *both in answers if both[0] != both[1]]
-            for words, before, after in other:
-                print(f"{kind}: dat_hpc {shlex.join(words)}")
-                if arguments.short:
-                    lines_of = difflib.unified_diff(shown(before), shown(after), lineterm="", n=0)
-                    print("\n".join("    " + line for line in list(lines_of)[2:] if not line.startswith("@@")))
-                else:
-                    print("\n".join(f"    {name} {line}" for name, one in (("-", before), ("+", after)) for line in shown(one)))
+                other = [(words, difference(*both)) for words, *both in answers if shown(both[0]) != shown(both[1])]
+            seen = {}
+            for words, what in other:
+                seen.setdefault((words[0], what) if not arguments.each else tuple(words), []).append((words, what))
+            for all_of_it in seen.values():
+                words, what = all_of_it[0]
+                print(f"{kind}: dat_hpc {shlex.join(words)}" + (f" ({len(all_of_it)} times)" if len(all_of_it) > 1 else ""))
+                print(what)
             differing += len(other)
-            print(f"{kind}: {len(lines)} lines, {len(other)} answered differently", flush=True)
+            print(f"{kind}: {len(lines)} lines, {len(other)} answered differently, in {len(seen)} ways", flush=True)
         os.chdir("/")
     sys.exit(bool(differing))
 

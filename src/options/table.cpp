@@ -10,8 +10,9 @@ namespace dat {
 
 namespace {
 
-/// "--optimizer lamb", "--holdout".
+/// "--optimizer lamb", "--holdout"; of a switch its name.
 std::string text_of(const Choice& choice) {
+  if (choice.values == std::vector<std::string>{"true"}) return "--" + choice.option;
   return "--" + choice.option + (choice.values.empty() ? "" : " ") + alternatives(choice.values);
 }
 

@@ -1,0 +1,122 @@
+#include "replica/attack_stop.hpp"
+
+#include <algorithm>
+
+#include "perturb.hpp"
+
+namespace dat {
+
+std::vector<int> attack_stop_sizes(int n) {
+  constexpr std::size_t kSizes = 4;
+  std::vector<int> sizes{n};
+  while (sizes.size() < kSizes && sizes.back() > 1) sizes.push_back((sizes.back() + 1) / 2);
+  return sizes;
+}
+
+AttackStopObjective::AttackStopObjective(Images& images, const Programs& programs)
+    : FrozenObjective(images, *programs.front()) {
+  for (const auto& program : programs) passes_.push_back({program.get(), nullptr, nullptr});
+  const auto slots = static_cast<std::size_t>(programs.front()->n()), all = static_cast<std::size_t>(images.capacity);
+  require(slots <= all, ExitCode::usage, "a program for ", slots, " images at a time, but there are ", all);
+  Backend& backend = images.backend;
+  const auto floats = [&] {
+    return backend.allocate_floats(programs.front()->n() * images.layout.elements(), "images");
+  };
+  const auto integers = [&](std::size_t count) {
+    return static_cast<std::int32_t*>(backend.allocate(count * sizeof(std::int32_t), "labels"));
+  };
+  slot_x_ = floats();
+  slots_.x = slot_x_;
+  slots_.eta = floats();
+  slots_.x_adv = floats();
+  samples_ = integers(slots);
+  labels_ = integers(slots);
+  steps_left_ = integers(all);
+  host_steps_left_ = static_cast<std::int32_t*>(backend.allocate_pinned(all * sizeof(std::int32_t), "labels"));
+  live_.reserve(all);
+  host_samples_.resize(slots);
+}
+
+void AttackStopObjective::steps_until_fooled(int steps, int tau, float alpha, float eps) {
+  Backend& backend = images_.backend;
+  if (passes_.front().forward == nullptr || slots_.alpha != alpha || slots_.eps != eps) record(alpha, eps);
+  const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(std::int32_t);
+  std::fill_n(host_steps_left_, n, tau);
+  backend.copy_to_device(steps_left_, host_steps_left_, bytes);
+  for (int k = 0; k < steps; ++k) {
+    live_.clear();
+    for (std::int32_t sample = 0; sample < n; ++sample)
+      if (host_steps_left_[sample] >= 0) live_.push_back(sample);
+    const int live = static_cast<int>(live_.size());
+    for (int first = 0; first < live;) {
+      Pass& pass = fitting(live - first);
+      const int count = std::min(pass.program->n(), live - first);
+      assign_slots(*pass.program, first, count);
+      pass.program->refresh();  // not inside what is recorded
+      pass.forward->replay();
+      first += count;
+      // Who leaves is known before the way back, during which it travels to the host.
+      const bool tell = first == live && k + 1 < steps;
+      const Backend::Ticket told = tell ? backend.fetch(host_steps_left_, steps_left_, bytes) : 0;
+      pass.backward->replay();
+      passes += pass.program->n();
+      if (tell) backend.wait_for(told);
+    }
+  }
+}
+
+AttackStopObjective::Pass& AttackStopObjective::fitting(int samples) {
+  // The smallest program that holds them all, unless more than an eighth of it would be empty: then a full one, and the
+  // others come later.
+  std::size_t at = 0;
+  while (at + 1 < passes_.size() && passes_[at + 1].program->n() >= samples) ++at;
+  const bool empty = 8 * samples < 7 * passes_[at].program->n();
+  return passes_[empty && at + 1 < passes_.size() ? at + 1 : at];
+}
+
+void AttackStopObjective::assign_slots(const FrozenProgram& program, int first, int count) {
+  std::fill_n(host_samples_.begin(), program.n(), -1);
+  std::copy_n(live_.begin() + first, count, host_samples_.begin());
+  images_.backend.copy_to_device(samples_, host_samples_.data(),
+                                 static_cast<std::size_t>(program.n()) * sizeof(std::int32_t));
+}
+
+void AttackStopObjective::forward(FrozenProgram& program) {
+  each(device, program.n() * layout.elements(),
+       kernels::FillSlots{
+           {samples_, layout.elements()}, clean, eta, images_.labels, slot_x_, slots_.eta, slots_.x_adv, labels_});
+  program.forward(slots_.x_adv);
+  cross_entropy({.device = device,
+                 .values = program.logits(),
+                 .labels = labels_,
+                 .n = program.n(),
+                 .classes = classes,
+                 .loss = losses_,
+                 .correct = correct_,
+                 .gradient = program.dlogits()},
+                program.gradient_scale());
+  each(device, program.n(), kernels::CountFooled{samples_, correct_, steps_left_});
+}
+
+void AttackStopObjective::backward(FrozenProgram& program) {
+  program.backward(images_.dx, slots_);
+  each(device, program.n() * layout.elements(),
+       kernels::KeepSteps{{samples_, layout.elements()}, steps_left_, slots_.eta, eta});
+}
+
+void AttackStopObjective::record(float alpha, float eps) {
+  slots_.alpha = alpha;
+  slots_.eps = eps;
+  for (Pass& pass : passes_) {
+    FrozenProgram& program = *pass.program;
+    // Once with empty slots: what runs for the first time may still load code.
+    assign_slots(program, 0, 0);
+    program.refresh();
+    forward(program);
+    backward(program);
+    pass.forward = images_.backend.record([this, &program] { forward(program); });
+    pass.backward = images_.backend.record([this, &program] { backward(program); });
+  }
+}
+
+}  // namespace dat

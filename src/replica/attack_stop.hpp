@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "replica/frozen_objective.hpp"
+
+namespace dat {
+
+/// Sizes of the programs for an early-stopped attack on n samples at a time: n, and halves down to an eighth.
+[[nodiscard]] std::vector<int> attack_stop_sizes(int n);
+
+/// The frozen network for attacks that samples leave. In each iteration, the samples that are still in the attack are
+/// put side by side and computed by programs of fitting sizes. What a sample gets does not depend on the other samples,
+/// but for the rounding of another program.
+class AttackStopObjective final : public FrozenObjective {
+ public:
+  using Programs = std::vector<std::unique_ptr<FrozenProgram>>;
+  /// programs: programs of falling sizes, made by FrozenProgram::of_sizes; the first one holds no more than
+  /// images.capacity samples, and does all work but steps_until_fooled.
+  AttackStopObjective(Images& images, const Programs& programs);
+  /// The first call with these step sizes plans its work and allocates.
+  void steps_until_fooled(int steps, int tau, float alpha, float eps) override;
+
+ private:
+  /// An iteration for as many samples as one program takes.
+  struct Pass {
+    FrozenProgram* program;
+    std::unique_ptr<Backend::Recording> forward, backward;  ///< between them, steps_left_ is known
+  };
+  [[nodiscard]] Pass& fitting(int samples);
+  void forward(FrozenProgram& program);
+  void backward(FrozenProgram& program);
+  void record(float alpha, float eps);
+  /// The next samples of live_ into the slots of the program.
+  void assign_slots(const FrozenProgram& program, int first, int count);
+
+  std::vector<Pass> passes_;
+  PgdUpdate slots_;                                ///< x, eta, x_adv of the samples being computed, and the step sizes
+  std::int32_t *samples_, *labels_, *steps_left_;  ///< [slots], [slots], [images.capacity]
+  std::int32_t* host_steps_left_;
+  float* slot_x_;
+  std::vector<std::int32_t> live_, host_samples_;
+};
+
+}  // namespace dat

@@ -1,0 +1,598 @@
+"""Does what README's "Adding a part" says, for every family, an option and a verb, in a copy: adding_a_part.py ROOT [BUILD TARGET]
+
+With a BUILD folder of ninja's in which TARGET is the program without CUDA, what is new or changed is compiled and linked with
+the objects that are there; else everything is built, which takes minutes.
+Files and lines to change are read from README's table, the network from its example. What is added is small, but real: it
+is built, named by --help, and trained with. The exit code is 1 where the text does not lead there.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+root = pathlib.Path(sys.argv[1]).resolve()
+
+PARTS = {  # family: name of the new member, its file, what stands in it
+    "attack": ("noise", "noise.cpp", """
+#include "attack/attacks.hpp"
+#include "perturb.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Uniform noise in the ball.
+class Noise final : public Attack {
+ public:
+  explicit Noise(const AttackOptions& options) : eps_(options.eps) {}
+  void perturb(Objective& o) const override {
+    start(o, BallNorm::linf, eps_);
+    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
+  }
+  [[nodiscard]] int gradient_evaluations() const override { return 0; }
+
+ private:
+  double eps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attack> make_noise(const AttackOptions& options) { return std::make_unique<Noise>(options); }
+
+}  // namespace dat
+"""),
+    "loss": ("half", "half.cpp", """
+#include "dat/loss.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Half of the cross-entropy on attacked images.
+class HalfLoss final : public Loss {
+ public:
+  [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked}; }
+  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
+    cross_entropy(logits[k], 0.5F / static_cast<float>(batch));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Loss> make_half(const LossOptions&) { return std::make_unique<HalfLoss>(); }
+
+}  // namespace dat
+"""),
+    "network": ("my_net", "my_net.cpp", None),  # README's own
+    "optimizer": ("sign_sgd", "sign_sgd.cpp", """
+#include "dat/backend.hpp"
+#include "dat/optimizer.hpp"
+#include "optimizer.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Moves every weight by lr against the sign of its gradient.
+class SignSgd final : public Optimizer {
+ public:
+  SignSgd(Backend& backend, Parameters& parameters) : backend_(backend), parameters_(parameters), table_(backend, parameters) {}
+  void step(const ActiveSet& active, double lr) override {
+    each(backend_.device(), table_.select(active),
+         kernels::SignStep{parameters_.values, parameters_.gradients, static_cast<float>(lr)});
+    ++parameters_.version;
+  }
+  [[nodiscard]] std::vector<State> state() const override { return {}; }
+
+ private:
+  Backend& backend_;
+  Parameters& parameters_;
+  ChunkTable table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sign_sgd(Backend& backend, Parameters& parameters, const OptimizerOptions&) {
+  return std::make_unique<SignSgd>(backend, parameters);
+}
+
+}  // namespace dat
+"""),
+    "schedule": ("constant", "constant.cpp", """
+#include "optimizer/schedules.hpp"
+
+namespace dat {
+
+/// The same rate to the end.
+std::unique_ptr<Schedule> make_constant(const ScheduleOptions& options) {
+  return with_warmup(options, [](std::int64_t) { return 1.0; });
+}
+
+}  // namespace dat
+"""),
+    "selector": ("halves", "halves.cpp", """
+#include "dat/error.hpp"
+#include "dat/selector.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Every layer with the probability 1/2, for good.
+class Halves final : public LayerSelector {
+ public:
+  explicit Halves(const SelectorOptions& options) : p_(static_cast<std::size_t>(options.layers), 0.5) {}
+  void learn(const ActiveSet&, const std::vector<double>&) override {}
+  [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
+  [[nodiscard]] std::vector<double> state() const override { return {}; }
+  void restore(const std::vector<double>& state) override {
+    require(state.empty(), ExitCode::checkpoint, "the checkpoint is another selector's");
+  }
+
+ private:
+  std::vector<double> p_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerSelector> make_halves_selector(const SelectorOptions& options) {
+  return std::make_unique<Halves>(options);
+}
+
+}  // namespace dat
+"""),
+    "codec": ("unsummed", "unsummed.cpp", """
+#include "dat/backend.hpp"
+#include "dat/codec.hpp"
+#include "gradients.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The gradients as they are, in messages that are not added up.
+class Unsummed final : public Codec {
+ public:
+  explicit Unsummed(Backend& backend) : backend_(backend) {}
+  [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 * tensor.size; }
+  [[nodiscard]] bool exact() const override { return true; }
+  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+    each(backend_.device(), bucket.chunks,
+         kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
+  }
+  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+    each(backend_.device(), bucket.chunks,
+         kernels::Unpack{static_cast<const float*>(message), gradients, bucket.element, bucket.byte, factor});
+  }
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_unsummed(Backend& backend, const Parameters&, const CodecOptions&) {
+  return std::make_unique<Unsummed>(backend);
+}
+
+}  // namespace dat
+"""),
+    "aggregator": ("first", "first.cpp", """
+#include "dat/aggregator.hpp"
+#include "dat/backend.hpp"
+#include "gradients.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Rank 0's gradient.
+class First final : public Aggregator {
+ public:
+  explicit First(Backend& backend) : backend_(backend) {}
+  [[nodiscard]] bool keeps_one() const override { return false; }  // so that one rank has messages, too
+  void aggregate(const Contributions& all) override {
+    each(backend_.device(), all.chunks, kernels::MeanOfRanks{all.gradients, all.stride, 1, 1.0F, all.result});
+  }
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<Aggregator> make_first(Backend& backend, const Parameters&, const AggregatorOptions&) {
+  return std::make_unique<First>(backend);
+}
+
+}  // namespace dat
+"""),
+    "transport": ("letters", "letters.cpp", """
+#include <cstring>
+#include <numeric>
+
+#include "reduce/transport/message.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Every rank writes to each rank, itself included; all messages are decoded and aggregated.
+class Letters final : public Transport {
+ public:
+  explicit Letters(const TransportOptions& o)
+      : o_(o), message_(o.backend, o.parameters), lengths_(lengths_of(o.codec, o.parameters)), out_(o), in_(o),
+        places_(lengths_.size()) {
+    for (Place& place : places_) place.to.resize(static_cast<std::size_t>(o.ranks.size()));
+  }
+  void reserve() override {
+    message_.reserve();
+    tables_.reserve(o_.backend, o_.parameters);
+    const std::int64_t all = o_.ranks.size() * std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
+    out_.reserve(all);
+    in_.reserve(all);
+    decoded_ = o_.backend.allocate_floats(o_.ranks.size() * o_.parameters.size, "gradients of all ranks");
+  }
+  [[nodiscard]] int rounds() const override { return 1; }
+  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+    step_ = step.step;
+    MessageBytes sum;
+    std::int64_t at = 0;
+    for (const Parcel& parcel : step.parcels) {
+      Place& place = place_of(parcel);
+      place = {.at = at, .to = std::move(place.to)};
+      for_each_segment(parcel, o_.parameters, step.any, [&](std::size_t k) {
+        message_.begin(k) = place.bytes;
+        place.bytes += lengths_[k];
+      });
+      for (int& to : place.to) to = static_cast<int>(place.bytes);
+      at += place.bytes * o_.ranks.size();
+      sum.sent += place.bytes * (o_.ranks.size() - 1);
+    }
+    chunks_ = message_.select(step.any);
+    return {sum.sent, sum.sent};
+  }
+  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    o_.codec.encode(bucket_of(parcel), o_.gradients, out_.device(place.at));
+    return out_.fetch(place.at, place.bytes);
+  }
+  [[nodiscard]] Request give(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    std::byte* const letter = out_.host(place.at);
+    for (int rank = 1; rank < o_.ranks.size(); ++rank)
+      std::memcpy(letter + place.bytes * rank, letter, static_cast<std::size_t>(place.bytes));
+    o_.ranks.exchange(letter, place.to, in_.host(place.at), place.to);
+    return {};
+  }
+  void take(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    in_.send(place.at, place.bytes * o_.ranks.size());
+    for (int rank = 0; rank < o_.ranks.size(); ++rank)
+      o_.codec.decode(bucket_of(parcel), in_.device(place.at + place.bytes * rank), 1.0F,
+                      decoded_ + o_.parameters.size * rank);
+  }
+  void finish() override { o_.aggregator.aggregate({chunks_, decoded_, o_.parameters.size, step_, o_.gradients}); }
+
+ private:
+  struct Place {
+    std::int64_t at = 0, bytes = 0;
+    std::vector<int> to;
+  };
+  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
+  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
+    return message_.bucket(tables_, parcel.first, parcel.end, {.step = step_, .bytes = place_of(parcel).bytes});
+  }
+
+  TransportOptions o_;
+  Message message_;
+  std::vector<std::int64_t> lengths_;
+  TensorTables tables_;
+  MessageMemory out_, in_;
+  std::vector<Place> places_;
+  Chunks chunks_;
+  float* decoded_ = nullptr;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TransportKind letters_transport() {
+  return {.title = "letters",
+          .takes = [](const Codec& codec) { return codec.rounds() == 1; },
+          .serves = [](const Aggregator&) { return true; },
+          .traffic = [](int ranks) { return Traffic{.exchanged = true, .decoded = ranks}; },
+          .memory = [](const Codec&, const Parameters&, int) { return std::int64_t{0}; },
+          .sent = [](const Codec& codec, const Segment& segment, int ranks) { return (ranks - 1) * bytes_of(codec, segment); },
+          .make = [](const TransportOptions& o) -> std::unique_ptr<Transport> { return std::make_unique<Letters>(o); }};
+}
+
+}  // namespace dat
+"""),
+    "kernel": ("SignStep", "sign_step.hpp", """
+#pragma once
+
+#include "launch.hpp"
+
+namespace dat::kernels {
+
+/// theta -= lr * sign(gradient).
+struct SignStep {
+  float* theta;
+  const float* gradient;
+  float lr;
+  DAT_HD void operator()(int, std::int64_t i) const {
+    theta[i] -= lr * static_cast<float>((gradient[i] > 0.0F) - (gradient[i] < 0.0F));
+  }
+};
+
+}  // namespace dat::kernels
+"""),
+}
+# An option of a training: its field, and its row, with what it is refused with.
+OPTION = ("attack", "  double noise_scale = 1;  ///< of noise: size of the perturbation, in parts of the radius\n",
+          '  table.add("--noise-scale", &O::noise_scale, "size of the noise, in parts of the radius", kShare).works_with("attack", {"noise"});\n')
+# A verb: its file and its line.
+VERB = ("echo", """
+// The verb echo: what it was told, some times.
+
+#include "options/ranges.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+struct EchoOptions {
+  std::string text;
+  int times = 1;
+  bool loud = false;
+};
+
+const TableOf<EchoOptions>& echo_table() {
+  static const auto all = [] {
+    TableOf<EchoOptions> table;
+    table.add("TEXT", &EchoOptions::text, "what is said");
+    table.add("--times", &EchoOptions::times, "how often", kPositive);
+    table.add("--loud", &EchoOptions::loud, "once, but so that all hear it").works_with("times", {"1"});
+    return table;
+  }();
+  return all;
+}
+
+std::optional<EchoOptions> parse_echo(CommandLine& line) {
+  EchoOptions o;
+  Bound bound(echo_table(), o);
+  line.describe("Says what it is told.");
+  line.add(bound);
+  if (!line.read()) return {};
+  bound.check(true);
+  return o;
+}
+
+int run_echo(const EchoOptions& o, int, char**) {
+  return print_once([&] {
+    std::string all;
+    for (int i = 0; i < o.times; ++i) all += o.text + (o.loud ? "!" : "") + "\\n";
+    return all;
+  });
+}
+
+}  // namespace
+
+Verb echo_verb() { return make_verb<EchoOptions>("echo", "say what it is told", parse_echo, run_echo); }
+
+}  // namespace dat
+""", "VERB(echo)\n")
+OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
+           "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
+           "transport": "--codec-transport"}
+
+
+def give_up(*text):
+    sys.exit("README, Adding a part: " + " ".join(text))
+
+
+def section(readme):
+    found = re.search(r"^## Adding a part\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+    return found[1] if found else give_up("there is no such section")
+
+
+def quoted(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def change(copy, path, old, new):
+    file = copy / path
+    text = file.read_text() if file.is_file() else give_up("there is no", path)
+    if text.count(old) != 1:
+        give_up(f"'{old}' stands {text.count(old)} times in {path}")
+    file.write_text(text.replace(old, new))
+
+
+def follow(copy, text):
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")][1:]
+    if {row[0] for row in rows} != set(PARTS):
+        give_up("the families are", ", ".join(row[0] for row in rows))
+    example = re.search(r"\n\n((?:    .*\n)+)", text)
+    for family, write, declare, register in rows:
+        name, file, source = PARTS[family]
+        if family == "network":
+            body = "".join(line[4:] + "\n" for line in example[1].splitlines())
+            source = f'#include "network/networks.hpp"\n\nnamespace dat {{\n\n{body}\n}}  // namespace dat\n'
+        folder = re.search(r"`((?:src|kernels)/[^`]*)`", write)[1]
+        target = copy / folder / file
+        target.write_text(source.lstrip())
+        line, table = quoted(register)
+        if family == "kernel":
+            header = quoted(write)[1]
+            include = '#include "pointwise.hpp"\n'
+            change(copy, header, include, include + f'#include "{file}"\n')
+            # One that the header of its family needs stands before it.
+            change(copy, "kernels/optimizer.hpp", '#include "launch.hpp"\n', f'#include "launch.hpp"\n#include "{file}"\n')
+            change(copy, table, line + "\n", line + "\n" + line.replace("SgdStep", name) + "\n")
+            continue
+        brother = re.match(r'\{"(\w+)"', line)[1]
+        change(copy, table, line, line + ", " + line.replace(brother, name))
+        function, where = quoted(declare)
+        lines = [each for each in (copy / where).read_text().splitlines() if re.search(rf"\b{function}\(.*\);", each)]
+        if len(lines) != 1:
+            give_up(function, "is declared", str(len(lines)), "times in", where)
+        change(copy, where, lines[0] + "\n", lines[0] + "\n" + lines[0].replace(function, function.replace(brother, name)) + "\n")
+
+
+def add_option(copy):
+    group, field, row = OPTION
+    struct, table = f"include/dat/options/{group}.hpp", f"src/options/train/{group}.cpp"
+    if "include/dat/options/" not in section((root / "README.md").read_text()):
+        give_up("where options stand is not said")
+    first = next(line for line in (copy / struct).read_text().splitlines() if line.startswith("  "))
+    change(copy, struct, first + "\n", first + "\n" + field)
+    line = '  table.add("--attack", &O::attack, "how training images are perturbed", one_attack());\n'
+    change(copy, table, line, line + row)
+
+
+def add_verb(copy):
+    name, source, line = VERB
+    table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "README.md").read_text()))
+    if not table:
+        give_up("where verbs are listed is not said")
+    (copy / f"src/verbs/{name}.cpp").write_text(source.lstrip())
+    change(copy, table[1], "VERB(plot)\n", line + "VERB(plot)\n")
+
+
+def refused(*words):
+    """The message with which a program refuses a command line."""
+    ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if ended.returncode != 2:
+        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout + ended.stderr)
+    return ended.stderr.removeprefix("dat_hpc: error: ").rstrip("\n")
+
+
+def try_option(program, copy):
+    """The test that an option has: it is taken, written down and described, and refused where it means nothing."""
+    expect = {
+        refused(program, "train", "--noise-scale", "0.5"): "--noise-scale works with --attack noise, not with pgd; leave it off",
+        refused(program, "train", "--noise-scale", "2", "--attack", "noise"):
+            "option '--noise-scale' must be a number (fractions such as 8/255 too) above 0 and at most 1, not '2'",
+        " ".join(run(program, "train", "--help", "noise-scale").split("--noise-scale NUMBER")[1].split()[:12]):
+            "size of the noise, in parts of the radius; only with --attack",
+    }
+    for said, expected in expect.items():
+        if said != expected:
+            give_up(f"said '{said}', expected '{expected}'")
+    printed = run(program, "train", "--attack", "noise", "--noise-scale", "0.5", "--print-config")
+    if "\nnoise-scale = 0.5\n" not in printed:
+        give_up("--noise-scale is not in the configuration")
+
+
+def try_verb(program):
+    name = VERB[0]
+    if run(program, name, "hello", "--times", "2") != "hello\nhello\n":
+        give_up("echo said", run(program, name, "hello", "--times", "2"))
+    if refused(program, name, "hello", "--times", "2", "--loud") != "--loud works with --times 1, not with 2; leave it off":
+        give_up("echo is loud more than once")
+    if f"\n  {name}              say what it is told\n" not in run(program, "--help"):
+        give_up("the first screen does not have the verb", name)
+    if "did you mean 'echo'?" not in refused(program, "ehco") or "--times" not in run(program, "help", name):
+        give_up("help and hints do not know the verb", name)
+
+
+def run(*words):
+    ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout[-4000:] + ended.stderr[-4000:])
+    return ended.stdout
+
+
+def build_all(copy):
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    run("cmake", *generator, "-S", copy, "-B", copy / "build", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O0",
+        "-DDAT_BENCH=OFF", "-DBUILD_TESTING=OFF")
+    run("cmake", "--build", copy / "build", "--parallel", os.cpu_count() or 1)
+    return copy / "build/dat_hpc"
+
+
+def build_changes(copy, build, target):
+    """The objects of new and changed sources stand before the library, which then need not give its own."""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        commands.setdefault(os.path.relpath(entry["file"], root), entry["command"])
+
+    def changed(path):
+        original = root / path.relative_to(copy)
+        return not original.is_file() or original.read_text() != path.read_text()
+
+    # They have lists that are files of their own.
+    lists = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp", copy / "src/verbs/verbs.cpp"]
+    sources = [path for path in sorted(copy.glob("src/**/*.cpp")) if changed(path)] + lists
+    # Another struct of options is another one for all that include it.
+    structs = {str(root / path.relative_to(copy)) for path in copy.glob("include/dat/options/*.hpp") if changed(path)}
+    for words in run("ninja", "-C", build, "-t", "deps").split("\n\n"):
+        source, *headers = [str((build / line.strip()).resolve()) for line in words.splitlines()[1:]] or [""]
+        path = copy / os.path.relpath(source, root)
+        if structs & set(headers) and path not in sources and path.is_file():
+            sources.append(path)
+
+    def compile_one(path):
+        name = str(path.relative_to(copy))
+        # A new file is compiled as its brothers are.
+        command = commands.get(name) or next(c for n, c in commands.items() if os.path.dirname(n) == os.path.dirname(name))
+        words = [word.replace(str(root), str(copy)) for word in shlex.split(command)]
+        words[words.index("-o") + 1] = str(path.with_suffix(".o"))
+        words[words.index("-c") + 1] = str(path)
+        words = [word for at, word in enumerate(words) if word not in ("-MD", "-MT", "-MF") and words[at - 1] not in ("-MT", "-MF")]
+        run(*words, "-O0", f"-I{copy}/include")
+        return name, str(path.with_suffix(".o"))
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = dict(pool.map(compile_one, sources))
+    link = run("ninja", "-C", build, "-t", "commands", target).strip().splitlines()[-1]
+    words = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
+    program = copy / "dat_hpc"
+    words[words.index("-o") + 1] = str(program)
+    for name in list(objects):
+        for at, word in enumerate(words):
+            if word.endswith("/" + name + ".o"):
+                words[at] = objects.pop(name)
+    library = next(at for at, word in enumerate(words) if word.endswith(".a"))
+    words[library:library] = objects.values()
+    ended = subprocess.run(words, cwd=build, capture_output=True, text=True, check=False)
+    return program if ended.returncode == 0 else give_up("cannot link:\n" + ended.stderr[-4000:])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder)
+        for part in ("CMakeLists.txt", "include", "jobs", "kernels", "src"):
+            (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
+        follow(copy, section((root / "README.md").read_text()))
+        add_option(copy)
+        add_verb(copy)
+        quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
+        program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
+        text = run(program, "train", "--help", "all")
+        words = []
+        for family, option in OPTIONS.items():
+            name = PARTS[family][0]
+            if not re.search(rf"{option} [^\n]*\b{name}\b", text):
+                give_up("--help does not name", name, "with", option)
+            words += [option, name]
+        summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
+                      "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
+        if " PARTIAL" not in summary:  # --limit-test
+            give_up("the run ended so:\n" + summary)
+        try_option(program, copy)
+        try_verb(program)
+    print(f"{len(PARTS)} parts, an option and a verb added, built and used")
+
+
+main()

@@ -1,0 +1,419 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "catch.hpp"
+#include "reduction_case.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// One rank without MPI: what a codec does to a gradient. Several: tests/mpi/test_codec.cpp.
+
+namespace {
+
+struct Way {
+  std::string codec, transport;
+};
+
+/// Every codec with every transport that it allows.
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const std::string& codec : codecs().names()) {
+    const auto single = Communicator::single();
+    ReductionCase f(*single);
+    for (const std::string& transport : transports_of(*f.codec(codec))) all.push_back({codec, transport});
+  }
+  return all;
+}
+
+std::string text(const Way& way) { return way.codec + ", " + way.transport; }
+
+/// What becomes of a gradient in this step.
+std::vector<float> pass(ReductionCase& f, const Way& way, const std::vector<float>& gradient, std::int64_t step = 0) {
+  GradientReducer reducer = f.reducer({.bucket_elements = 3000, .codec_transport = way.transport}, way.codec);
+  return f.reduce(reducer, ActiveSet::all(f.model.parameters.layers()), step, gradient);
+}
+
+ActiveSet layer_alone(const Parameters& p, int layer) {
+  ActiveSet active = ActiveSet::all(p.layers());
+  std::fill(active.scale.begin(), active.scale.end(), 0.0F);
+  active.scale[static_cast<std::size_t>(layer)] = 1;
+  return active;
+}
+
+const Segment& named(const Parameters& p, const std::string& name) {
+  return *std::find_if(p.segments.begin(), p.segments.end(), [&](const Segment& one) { return one.name == name; });
+}
+
+double norm_of(const std::vector<float>& values, const Segment& segment) {
+  double squares = 0;
+  for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i)
+    squares += std::pow(values[static_cast<std::size_t>(i)], 2);
+  return std::sqrt(squares);
+}
+
+/// A gradient whose tensors have the rank two as matrices [shape[0]][the rest], where they are matrices.
+std::vector<float> of_rank_two(const Parameters& p) {
+  std::vector<float> gradient = random_values(p.size, 4);
+  for (const Segment& segment : p.segments) {
+    if (segment.shape.size() < 2) continue;
+    const std::int64_t rows = segment.shape[0], cols = segment.size / rows;
+    const auto a = random_values(2 * rows, 5), b = random_values(2 * cols, 6);
+    for (std::int64_t i = 0; i < segment.size; ++i) {
+      const auto row = static_cast<std::size_t>(i / cols), col = static_cast<std::size_t>(i % cols);
+      gradient[static_cast<std::size_t>(segment.begin + i)] =
+          a[2 * row] * b[2 * col] + 0.5F * a[2 * row + 1] * b[2 * col + 1];
+    }
+  }
+  return gradient;
+}
+
+}  // namespace
+
+TEST_CASE("bf16 and f16: the nearest number of the type, half a unit in the last place away at most", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  auto gradient = random_values(f.model.parameters.size, 1);
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    gradient[i] = std::ldexp(gradient[i], static_cast<int>(i % 36) - 22);
+  for (const auto& [codec, digits, least] : {std::tuple{"bf16", 8, -126}, std::tuple{"f16", 11, -14}})
+    for (const std::string transport : {"gather", "two_sided"}) {  // to round twice is to round once
+      const auto result = pass(f, {codec, transport}, gradient);
+      std::int64_t wrong = 0, rounded = 0;
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const double g = gradient[i], unit = std::ldexp(1.0, std::max(std::ilogb(g), least) - digits + 1);
+        wrong += !(std::abs(result[i] - g) <= unit / 2) || std::remainder(result[i], unit) != 0;
+        rounded += result[i] != gradient[i];
+      }
+      INFO(codec << ", " << transport);
+      CHECK(wrong == 0);
+      CHECK(rounded > 0);
+    }
+}
+
+TEST_CASE("f16 makes infinities of gradients that it cannot hold, and bf16 keeps them", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  auto gradient = random_values(f.model.parameters.size, 1);
+  gradient[0] = 65519;
+  gradient[1] = 65520;
+  gradient[2] = -1e9F;
+  const auto half = pass(f, {"f16", "auto"}, gradient), brain = pass(f, {"bf16", "auto"}, gradient);
+  CHECK(half[0] == 65504);
+  CHECK(half[1] == kInfinity);
+  CHECK(half[2] == -kInfinity);
+  CHECK(std::abs(brain[2] + 1e9F) <= 1e9F / 256);
+}
+
+TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const Segment& bias = named(f.model.parameters, "linear.bias");
+  const auto at = static_cast<std::size_t>(bias.begin);
+  auto gradient = random_values(f.model.parameters.size, 1);
+  std::fill_n(gradient.begin() + bias.begin, bias.size, 0.0F);
+  const float example[] = {0.3F, -0.4F, 0, 1.2F};  // norm 1.3: 29.3077, 39.0769, 0 and 117.2308 levels
+  std::copy(std::begin(example), std::end(example), gradient.begin() + bias.begin);
+  std::map<int, int> first, second, last;
+  constexpr int kDraws = 4000;
+  GradientReducer reducer = f.reducer({.codec_transport = "gather"}, "int8");
+  const ActiveSet only = layer_alone(f.model.parameters, bias.layer);
+  for (int step = 0; step < kDraws; ++step) {
+    const auto result = f.reduce(reducer, only, step, gradient);
+    const auto level = [&](std::size_t k) {
+      const double exact = result[at + k] / 1.3 * 127;
+      CHECK(std::abs(exact - std::round(exact)) < 1e-4);
+      return static_cast<int>(std::round(exact));
+    };
+    ++first[level(0)];
+    ++second[level(1)];
+    ++last[level(3)];
+    CHECK(level(2) == 0);
+  }
+  // 5 standard deviations of a binomial number.
+  const auto fits = [&](const std::map<int, int>& found, int level, double p) {
+    const int up = found.contains(level) ? found.at(level) : 0;
+    return std::abs(up - p * kDraws) < 5 * std::sqrt(kDraws * p * (1 - p));
+  };
+  CHECK((first.size() == 2 && first.contains(29) && fits(first, 30, 0.3077)));
+  CHECK((second.size() == 2 && second.contains(-39) && fits(second, -40, 0.0769)));
+  CHECK((last.size() == 2 && last.contains(117) && fits(last, 118, 0.2308)));
+}
+
+TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  f.codec_options.clip = 0;
+  const Parameters& p = f.model.parameters;
+  const auto gradient = random_values(p.size, 3);
+  const ActiveSet all = ActiveSet::all(p.layers());
+  constexpr int kDraws = 80;
+  REQUIRE(p.size * kDraws > 1000000);
+  for (const Way& way : {Way{"int8", "gather"}, Way{"int8", "two_sided"}, Way{"terngrad", "gather"},
+                         Way{"terngrad", "two_sided"}, Way{"atomo", "gather"}}) {
+    GradientReducer reducer = f.reducer({.bucket_elements = 3000, .codec_transport = way.transport}, way.codec);
+    // Of each tensor and of all, draw by draw: the sum of the errors, of those of positive gradients, and their product
+    // with the gradient.
+    const std::size_t groups = p.segments.size() + 1, kinds = 3;
+    std::vector<std::vector<double>> sums(groups * kinds, std::vector<double>(kDraws));
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const auto result = f.reduce(reducer, all, draw, gradient);
+      for (std::size_t k = 0; k < p.segments.size(); ++k)
+        for (std::int64_t j = p.segments[k].begin; j < p.segments[k].begin + p.segments[k].size; ++j) {
+          const auto i = static_cast<std::size_t>(j);
+          const double error = double(result[i]) - gradient[i];
+          for (const std::size_t group : {k, groups - 1}) {
+            sums[group * kinds][static_cast<std::size_t>(draw)] += error;
+            sums[group * kinds + 1][static_cast<std::size_t>(draw)] += gradient[i] > 0 ? error : 0;
+            sums[group * kinds + 2][static_cast<std::size_t>(draw)] += error * gradient[i];
+          }
+        }
+    }
+    double worst = 0, worst_of_all = 0;
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      double mean = 0, variance = 0;
+      for (const double sum : sums[k]) mean += sum / kDraws;
+      for (const double sum : sums[k]) variance += std::pow(sum - mean, 2) / (kDraws - 1);
+      // Rounding: f32 numbers below 1 that add up to less than the number of elements.
+      const double sigmas = std::abs(mean) / (std::sqrt(variance / kDraws) + 0x1p-22 * std::sqrt(p.size));
+      worst = std::max(worst, sigmas);
+      if (k / kinds == groups - 1) worst_of_all = std::max(worst_of_all, sigmas);
+    }
+    INFO(text(way) << ": " << worst_of_all << " standard deviations, of a single tensor " << worst);
+    CHECK(worst_of_all < 4);
+    CHECK(worst < 4.5);  // of some thirty
+  }
+}
+
+TEST_CASE("TernGrad: a sign times one scale, the largest magnitude, or 2.5 standard deviations if that is less",
+          "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const Parameters& p = f.model.parameters;
+  auto gradient = random_values(p.size, 3);
+  for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = std::pow(gradient[i], 9.0F);  // few are large
+  for (const double clip : {0.0, 2.5}) {
+    f.codec_options.clip = clip;
+    const auto result = pass(f, {"terngrad", "gather"}, gradient);
+    std::int64_t wrong = 0, clipped = 0;
+    for (const Segment& segment : p.segments) {
+      double mean = 0, square = 0, largest = 0;
+      for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i) {
+        const double g = gradient[static_cast<std::size_t>(i)];
+        mean += g / static_cast<double>(segment.size);
+        square += g * g / static_cast<double>(segment.size);
+        largest = std::max(largest, std::abs(g));
+      }
+      const double limit = clip * std::sqrt(square - mean * mean);
+      const double scale = clip > 0 ? std::min(limit, largest) : largest;
+      clipped += scale < largest;
+      for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+        const double found = result[static_cast<std::size_t>(j)], g = gradient[static_cast<std::size_t>(j)];
+        wrong += found != 0 && !(std::abs(std::abs(found) - scale) <= 1e-6 * scale && found * g > 0);
+        wrong += found == 0 && std::abs(g) >= scale * (1 + 1e-6);
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK((clipped > 0) == (clip > 0));
+  }
+}
+
+TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step before", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const Parameters& p = f.model.parameters;
+  for (const int rank : {1, 2, 4}) {
+    f.codec_options.factors = rank;
+    GradientReducer reducer = f.reducer({.bucket_elements = 3000}, "powersgd");
+    const auto error = [&] { return to_host(*f.backend, reducer.state().front().data, p.size); };
+    std::vector<double> total(static_cast<std::size_t>(p.size), 0.0);
+    std::int64_t wrong = 0, compressed = 0;
+    for (std::int64_t step = 0; step < 5; ++step) {
+      const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step), step == 0 ? 1.1F : 0.6F);
+      const auto before = error(), gradient = f.gradient_of(0, step);
+      const auto result = f.reduce(reducer, active, step, gradient);
+      const auto after = error();
+      for (const Segment& segment : p.segments)
+        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
+          const auto i = static_cast<std::size_t>(j);
+          const double input = double(gradient[i]) + before[i], output = double(result[i]) + after[i];
+          if (!active.active(segment.layer))
+            wrong += after[i] != before[i] || result[i] != gradient[i];
+          else  // the sum and the difference are rounded once each
+            wrong += std::abs(input - output) > 0x1p-24 * (std::abs(input) + std::abs(after[i])) * 1.0001;
+          compressed += after[i] != 0;
+          if (segment.shape.size() == 1 && active.active(segment.layer)) wrong += result[i] != gradient[i];
+        }
+    }
+    INFO("rank " << rank);
+    CHECK(wrong == 0);
+    CHECK(compressed > 0);
+  }
+}
+
+TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two steps after one that was zero", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const Parameters& p = f.model.parameters;
+  const auto gradient = of_rank_two(p);
+  const ActiveSet all = ActiveSet::all(p.layers());
+  for (const bool zero_first : {false, true}) {
+    f.codec_options.factors = 2;
+    GradientReducer reducer = f.reducer({}, "powersgd");
+    if (zero_first) {
+      const auto nothing = f.reduce(reducer, all, 0, std::vector<float>(gradient.size(), 0.0F));
+      CHECK(std::all_of(nothing.begin(), nothing.end(), [](float value) { return value == 0; }));
+      (void)f.reduce(reducer, all, 1, gradient);  // with a random P, from which Q comes
+    }
+    (void)f.reduce(reducer, all, 2, gradient);
+    const auto error = to_host(*f.backend, reducer.state().front().data, p.size);
+    double worst = 0;
+    for (const Segment& segment : p.segments)
+      worst = std::max(worst, norm_of(error, segment) / norm_of(gradient, segment));
+    INFO((zero_first ? "after zero" : "at once"));
+    CHECK(worst < 1e-3);  // f32 factors, 6e-8; the condition of P is some thousand: Q is random
+  }
+}
+
+TEST_CASE("ATOMO: a matrix of few atoms comes through whole; others are chosen by the best probabilities", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const Parameters& p = f.model.parameters;
+  const Segment& linear = named(p, "linear.weight");  // of less than 32 classes: [classes][features] as it stands
+  const auto begin = static_cast<std::size_t>(linear.begin), size = static_cast<std::size_t>(linear.size);
+  const auto cols = size / static_cast<std::size_t>(linear.shape[0]);
+  auto gradient = of_rank_two(p);
+  const auto exact = pass(f, {"atomo", "gather"}, gradient);
+  double off = 0;
+  for (std::size_t i = begin; i < begin + size; ++i) off += std::pow(double(exact[i]) - gradient[i], 2);
+  CHECK(std::sqrt(off) < 1e-4 * norm_of(gradient, linear));
+
+  // Rows that are orthogonal are the atoms. Norms 8, 4, 2, 1, ...: with three atoms the largest is certain; the others
+  // share two.
+  std::fill_n(gradient.begin() + linear.begin, linear.size, 0.0F);
+  const auto classes = static_cast<std::size_t>(linear.shape[0]);
+  std::vector<double> norms;
+  for (std::size_t row = 0; row < classes; ++row) {
+    norms.push_back(8 * std::pow(0.5, static_cast<double>(row)));
+    gradient[begin + row * cols + 2 * row] = static_cast<float>(norms.back());
+  }
+  double rest = 0;
+  for (std::size_t row = 1; row < classes; ++row) rest += norms[row];
+  std::vector<double> probabilities{1};
+  for (std::size_t row = 1; row < classes; ++row) probabilities.push_back(std::min(1.0, 2 * norms[row] / rest));
+  if (probabilities[1] == 1)
+    for (std::size_t row = 2; row < classes; ++row) probabilities[row] = norms[row] / (rest - norms[1]);
+  constexpr int kDraws = 3000;
+  std::vector<int> chosen(classes, 0);
+  std::int64_t wrong = 0;
+  GradientReducer reducer = f.reducer({}, "atomo");
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const auto result = f.reduce(reducer, layer_alone(p, linear.layer), draw, gradient);
+    int atoms = 0;
+    for (std::size_t row = 0; row < classes; ++row) {
+      const double value = result[begin + row * cols + 2 * row];
+      if (std::abs(value) < 1e-3 * norms[row]) continue;
+      ++atoms;
+      ++chosen[row];
+      wrong += std::abs(value - norms[row] / probabilities[row]) > 1e-4 * norms[row] / probabilities[row];
+    }
+    wrong += atoms != 3;
+  }
+  CHECK(wrong == 0);
+  for (std::size_t row = 0; row < classes; ++row) {
+    const double q = probabilities[row];
+    INFO("atom " << row << ": " << chosen[row] << " of " << kDraws << ", p " << q);
+    CHECK(std::abs(chosen[row] - q * kDraws) <= 4 * std::sqrt(kDraws * q * (1 - q)));
+  }
+}
+
+TEST_CASE("Every codec: zeros come through as zeros, and what is not finite is seen", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const Parameters& p = f.model.parameters;
+  for (const Way& way : ways()) {
+    INFO(text(way));
+    std::vector<float> gradient(static_cast<std::size_t>(p.size), 0.0F);
+    const auto zeros = pass(f, way, gradient);
+    CHECK(std::all_of(zeros.begin(), zeros.end(), [](float value) { return value == 0; }));
+    for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::int64_t unseen = 0;
+      for (const Segment& segment : p.segments) {
+        gradient = random_values(p.size, 1);
+        gradient[static_cast<std::size_t>(segment.begin + segment.size / 2)] = wrong;
+        const auto result = pass(f, way, gradient);
+        unseen += std::none_of(result.begin() + segment.begin, result.begin() + segment.begin + segment.size,
+                               [](float value) { return !std::isfinite(value); });
+      }
+      CHECK(unseen == 0);
+    }
+  }
+}
+
+TEST_CASE("Every codec: a step depends on seed and step alone, and buckets do not matter", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const auto gradient = f.gradient_of(0, 1);
+  for (const Way& way : ways()) {
+    INFO(text(way));
+    const auto result = pass(f, way, gradient, 7);
+    CHECK(differing(pass(f, way, gradient, 7), result) == 0);
+    GradientReducer whole = f.reducer({.codec_transport = way.transport}, way.codec);
+    CHECK(differing(f.reduce(whole, ActiveSet::all(f.model.parameters.layers()), 7, gradient), result) == 0);
+    const bool random = way.codec == "int8" || way.codec == "terngrad" || way.codec == "atomo";
+    CHECK((differing(pass(f, way, gradient, 8), result) > 0) == random);
+    f.codec_options.seed = 6;
+    CHECK((differing(pass(f, way, gradient, 7), result) > 0) == (random || way.codec == "powersgd"));
+    f.codec_options.seed = 5;
+  }
+}
+
+TEST_CASE("Transports of codecs: those that do not go together are refused", "[codec]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const auto refusal = [&](const std::string& codec, const std::string& way, const std::string& masks,
+                           const std::string& aggregator) -> std::string {
+    try {
+      (void)f.reducer({.mask_transport = masks, .codec_transport = way}, codec, aggregator);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      return error.what();
+    }
+    return "";
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(refusal("int8", "ring", "", "mean"), "known: auto, sum, gather, two_sided"));
+  for (const std::string codec : {"bf16", "f16", "int8", "terngrad", "atomo"})
+    CHECK(has(refusal(codec, "sum", "", "mean"), "choose that, or another codec"));
+  CHECK(has(refusal("atomo", "two_sided", "", "mean"), "but by: gather"));
+  CHECK(has(refusal("powersgd", "gather", "", "mean"), "but by: sum"));
+  CHECK(has(refusal("powersgd", "auto", "", "largest"), "leave that off"));
+  CHECK(has(refusal("powersgd", "auto", "allgather", "mean"), "--mask-transport allgather"));
+  CHECK(has(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
+  CHECK(has(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
+  CHECK(has(refusal("int8", "two_sided", "allgather", "mean"), "--mask-transport allgather"));
+  for (const Way& way : ways()) CHECK(refusal(way.codec, way.transport, "union", "mean").empty());
+  for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"}) {
+    CHECK(refusal(codec, "auto", "", "largest").empty());
+    CHECK(refusal(codec, "auto", "allgather", "mean").empty());
+  }
+}
+
+TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
+  for (const Way& way : ways()) {
+    const auto single = Communicator::single();
+    ReductionCase f(*single);
+    GradientReducer reducer = f.reducer({.codec_transport = way.transport}, way.codec);
+    std::int64_t bytes = 0;
+    for (const Backend::Allocation& one : f.backend->allocations())
+      if (one.purpose == "gradient message" || one.purpose == "gradients of all ranks")
+        bytes += static_cast<std::int64_t>(one.bytes);
+    INFO(text(way));
+    CHECK(reducer.memory(1) == bytes);
+  }
+}

@@ -1,0 +1,108 @@
+#include <algorithm>
+
+#include "catch.hpp"
+#include "reduction_case.hpp"
+#include "train/message/codec_state.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// One rank without MPI. Several: tests/mpi/test_reducer.cpp.
+
+TEST_CASE("One rank whose gradients are the result already does nothing: no message, no memory for one", "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  GradientReducer reducer = f.reducer({});
+  const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
+  CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
+  CHECK(reducer.elements() > 0);
+  CHECK(reducer.bytes_sent() == 0);
+  CHECK(reducer.seconds_under_way() == 0);
+  const auto memory = f.backend->allocations();
+  CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
+}
+
+TEST_CASE("One rank with a codec that is not exact, or an aggregator that changes what it gets, does what many do",
+          "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const auto [codec, aggregator] = GENERATE(table<std::string, std::string>(
+      {{"coarse", "mean"}, {"coarse", "largest"}, {"coarse", "twice the largest"}, {"float32", "twice the largest"}}));
+  const bool overlap = GENERATE(false, true);
+  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap}, codec, aggregator);
+  ReductionReference reference(f, codec, aggregator);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const ActiveSet active = random_active(f.model.parameters.layers(), static_cast<std::uint32_t>(step), 0.7F);
+    INFO(codec << ", " << aggregator << ", step " << step << (overlap ? ", overlapped" : ""));
+    const auto result = f.reduce(reducer, active, step);
+    CHECK(differing(result, reference.step(active, step)) == 0);
+    CHECK(differing(result, f.gradient_of(0, step)) > 0);
+    CHECK(reducer.bytes_sent() == 0);
+  }
+}
+
+TEST_CASE(
+    "Transports of masks per worker: unknown ones are refused, and aggregators that would take zeros for gradients",
+    "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const auto refusal = [&](const std::string& transport, const std::string& aggregator) -> std::string {
+    try {
+      (void)f.reducer({.mask_transport = transport}, "float32", aggregator);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refusal("ring", "mean").find("known: dense, union, allgather") != std::string::npos);
+  for (const std::string transport : {"dense", "union", "allgather"}) {
+    CHECK(refusal(transport, "mean").empty());
+    CHECK(refusal(transport, "largest").find("--aggregator mean") != std::string::npos);
+  }
+  CHECK(refusal("", "largest").empty());
+}
+
+TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside what the codec does", "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  GradientReducer straight = f.reducer({}, "coarse", "heavy");
+  (void)f.reduce(straight, all, 1);
+  Checkpoint checkpoint;
+  CodecState(*single, *f.backend, straight).save(checkpoint);
+  REQUIRE(checkpoint.arrays.size() == 2);
+  CHECK(checkpoint.arrays[0].name == "codec/residual");
+  CHECK(checkpoint.arrays[1].name == "aggregator/before");
+  const auto expected = f.reduce(straight, all, 2);
+  const auto resumed = [&](const Checkpoint& from) {
+    GradientReducer other = f.reducer({}, "coarse", "heavy");
+    CodecState state(*single, *f.backend, other);
+    state.restore(from);
+    state.share(*single);
+    return f.reduce(other, all, 2);
+  };
+  CHECK(differing(resumed(checkpoint), expected) == 0);
+  // Of a run with another codec, or with another aggregator: what there is goes on.
+  for (const std::size_t kept : {0, 1}) {
+    Checkpoint part;
+    part.arrays.push_back(checkpoint.arrays[kept]);
+    CHECK(differing(resumed(part), expected) > 0);
+    CHECK(differing(resumed(part), resumed({})) > 0);
+  }
+  checkpoint.arrays[1].shape[0] -= 1;
+  checkpoint.arrays[1].values.pop_back();
+  CHECK_THROWS_WITH(resumed(checkpoint), Catch::Matchers::Contains("--aggregator"));
+}
+
+TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
+  CHECK(codecs().names() ==
+        std::vector<std::string>{"atomo", "bf16", "f16", "float32", "int8", "powersgd", "terngrad"});
+  CHECK(aggregators().names() == std::vector<std::string>{"mean"});
+  CHECK(transport_names() == std::vector<std::string>{"sum", "gather", "two_sided"});
+  CHECK(repeats("mean") == Repeats::at_any_ranks);
+  CHECK_THROWS_AS(transports().at("ring"), Error);
+  CHECK_THROWS_AS(repeats("krum"), Error);
+  CHECK_THROWS_AS(codecs().at("int4"), Error);
+  CHECK_THROWS_AS(aggregators().at("krum"), Error);
+}
