@@ -7,11 +7,8 @@
 #include <sstream>
 
 #include "options/hints.hpp"
-<<<<<<< HEAD
 #include "options/train/parse.hpp"
-=======
 #include "reduce/transport/transport.hpp"
->>>>>>> main
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "train/trainer.hpp"

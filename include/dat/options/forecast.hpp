@@ -6,9 +6,8 @@
 
 namespace dat {
 
-/// Options of `forecast`. Rows and rules: src/verbs/forecast.cpp.
-struct ForecastOptions {
-  std::string calibration{};  ///< file; empty: measured now, with the options up to `seconds`
+/// What `forecast` measures where it has no calibration.
+struct CalibrationOptions {
   std::string network = "preact_resnet18";
   int width = 0;   ///< never 0 in a parsed command
   int batch = 64;  ///< images per rank
@@ -21,6 +20,12 @@ struct ForecastOptions {
   std::string math = "tf32";
   double seconds = 60;  ///< to spend, roughly
 
+  friend bool operator==(const CalibrationOptions&, const CalibrationOptions&) = default;
+};
+
+/// Options of `forecast`. Rows and rules: src/verbs/forecast.cpp.
+struct ForecastOptions : CalibrationOptions {
+  std::string calibration{};  ///< file; empty: measured now
   std::vector<int> ranks = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   int ranks_per_node = 1;
   std::vector<std::string> bandwidth{};  ///< networks; empty: 1, 10, 25 and 100 Gbit/s, and what was measured

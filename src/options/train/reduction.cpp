@@ -2,8 +2,21 @@
 #include "dat/codec.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
+#include "reduce/transport/transport.hpp"
 
 namespace dat {
+
+namespace {
+
+/// Aggregators that look at what each rank has brought.
+std::vector<std::string> aggregators_of_ranks() {
+  std::vector<std::string> all;
+  for (const std::string& name : aggregators().names())
+    if (repeats(name) != Repeats::at_any_ranks) all.push_back(name);
+  return all;
+}
+
+}  // namespace
 
 void add_reduction(TrainTable& table) {
   using O = TrainOptions;
@@ -13,7 +26,7 @@ void add_reduction(TrainTable& table) {
   table
       .add("--codec-transport", &O::codec_transport,
            "how messages meet; auto: sum float32, powersgd; gather int8, terngrad, atomo; two_sided bf16, f16",
-           one_of({"auto", "sum", "gather", "two_sided"}))
+           auto_or(transport_names()))
       .bound_to_ranks();
   table
       .add("--codec-rank", &O::codec_rank,
@@ -24,7 +37,7 @@ void add_reduction(TrainTable& table) {
            "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
       .works_with("codec", {"terngrad"});
   table.add("--aggregator", &O::aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()))
-      .bound_to_ranks();
+      .bound_to_ranks(aggregators_of_ranks());
   table
       .add("--mask-transport", &O::mask_transport,
            "sum all layers, or those that any rank has drawn; or all gather what each has drawn",
