@@ -18,6 +18,17 @@ std::vector<std::string> aggregators_of_ranks() {
 
 }  // namespace
 
+namespace {
+
+/// Aggregators whose result depends on how the images are dealt to the ranks.
+std::vector<std::string> aggregators_of_ranks() {
+  std::vector<std::string> all = aggregators().names();
+  std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_any_ranks; });
+  return all;
+}
+
+}  // namespace
+
 void add_reduction(TrainTable& table) {
   using O = TrainOptions;
   table.group("Reduction");
