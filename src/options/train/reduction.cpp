@@ -8,18 +8,6 @@ namespace dat {
 
 namespace {
 
-/// Aggregators that look at what each rank has brought.
-std::vector<std::string> aggregators_of_ranks() {
-  std::vector<std::string> all;
-  for (const std::string& name : aggregators().names())
-    if (repeats(name) != Repeats::at_any_ranks) all.push_back(name);
-  return all;
-}
-
-}  // namespace
-
-namespace {
-
 /// Aggregators whose result depends on how the images are dealt to the ranks.
 std::vector<std::string> aggregators_of_ranks() {
   std::vector<std::string> all = aggregators().names();
