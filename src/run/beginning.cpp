@@ -1,17 +1,14 @@
 #include "run/beginning.hpp"
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <optional>
-#include <set>
-#include <sstream>
 
 #include "interop/source.hpp"
+#include "options/train/table.hpp"
 #include "replica/model_state.hpp"
 
 namespace dat {
@@ -20,76 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Options that may change between the parts of a run: they do not touch its numbers, or those of steps to come only.
-const std::set<std::string> kFree = {"out",
-                                     "resume",
-                                     "device",
-                                     "threads",
-                                     "quiet",
-                                     "resident",
-                                     "verbose",
-                                     "progress",
-                                     "eval",
-                                     "eval-norm",
-                                     "eval-eps",
-                                     "eval-alpha",
-                                     "eval-restarts",
-                                     "limit-test",
-                                     "eval-attack-steps",
-                                     "eval-every",
-                                     "data",
-                                     "check-every",
-                                     "checkpoint-every",
-                                     "epochs",
-                                     "patience",
-                                     "max-steps",
-                                     "graphs",
-                                     "comm-timeout",
-                                     "checkpoint-async",
-                                     "on-full",
-                                     "on-corruption",
-                                     "verify",
-                                     "max-bad-steps",
-                                     "on-bad-steps",
-                                     "on-overfitting",
-                                     "overfitting-margin",
-                                     "rollback-lr",
-                                     "max-rollbacks"};
-
-/// Of them, those that say what an evaluation finds. Where images are kept aside it chooses the best checkpoint, the
-/// early end and what overfits, so that those of two attacks must not be compared.
-const std::set<std::string> kEvaluation = {"eval",       "eval-norm",     "eval-eps",
-                                           "eval-alpha", "eval-restarts", "eval-attack-steps"};
-
-[[nodiscard]] std::set<std::string> free_options(const TrainOptions& options) {
-  std::set<std::string> all = kFree;
-  if (options.holdout > 0)
-    for (const std::string& name : kEvaluation) all.erase(name);
-  all.merge(options_of_other_selectors(options.selector));
-  return all;
+/// Whether a run that goes on must have the option as it was. Where images are kept aside an evaluation chooses the
+/// best checkpoint, the early end and what overfits, so that those of two attacks must not be compared. Options of
+/// another selector may stand in what an earlier version has written.
+[[nodiscard]] bool must_stay(const OptionRow& row, const Bound& now) {
+  const bool held_out = now.asked(*now.table().find("holdout"));
+  return (row.restart == Restart::fixed || (row.restart == Restart::evaluation && held_out)) &&
+         (!row.falls_back || now.takes_part(row));
 }
 
-[[nodiscard]] std::map<std::string, std::string> lines_of(const std::string& toml) {
-  std::map<std::string, std::string> all;
-  std::istringstream text(toml);
-  for (std::string line; std::getline(text, line);)
-    if (const auto at = line.find(" = "); at != std::string::npos && line[0] != '#')
-      all[line.substr(0, at)] = line.substr(at + 3);
-  return all;
-}
-
-/// "lr (was 0.1, is 0.2), ...": the options in which two configurations differ, those in `ignored` left out.
-[[nodiscard]] std::string differences(const std::string& earlier, const std::string& now,
-                                      const std::set<std::string>& ignored) {
-  const auto before = lines_of(earlier);
-  std::string all;
-  for (const auto& [key, value] : lines_of(now)) {
-    const auto found = before.find(key);
-    if (found == before.end() || found->second == value || ignored.contains(key)) continue;
-    all += (all.empty() ? "" : ", ") + key + " (was " + found->second + ", is " + value + ")";
-  }
-  return all;
-}
+/// Whether a run that begins with another one's checkpoint is told that it differs in the option.
+[[nodiscard]] bool is_told(const OptionRow& row, const Bound&) { return row.restart == Restart::fixed; }
 
 [[nodiscard]] std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -97,40 +35,33 @@ const std::set<std::string> kEvaluation = {"eval",       "eval-norm",     "eval-
 }
 
 /// A later end of a run whose rates or layers depend on its end is another run from here on.
-void compare_ends(const TrainOptions& options, const std::string& earlier, const std::string& now,
-                  std::vector<std::string>& warnings) {
-  const auto before = lines_of(earlier), after = lines_of(now);
-  for (const char* key : {"epochs", "max-steps"}) {
-    const auto found = before.find(key);
-    if (found == before.end() || found->second == after.at(key)) continue;
+void compare_ends(const TrainOptions& options, const Written& earlier, std::vector<std::string>& warnings) {
+  const auto compare = [&](const std::string& name, std::int64_t before, std::int64_t now) {
+    if (!earlier.said.contains(name) || before == now) return;
     const auto warn = [&](const std::string& what) {
-      warnings.push_back(std::string("--") + key + " was " + found->second + " and is " + after.at(key) +
+      warnings.push_back("--" + name + " was " + std::to_string(before) + " and is " + std::to_string(now) +
                          " from here on: " + what +
                          " depends on it, and the run is not the one that would have been planned so from the start");
     };
     if (options.schedule != "step") warn("the learning rate of --schedule " + options.schedule);
     if (options.selector == "freezeout" || options.selector == "autofreeze")
       warn("what --selector " + options.selector + " freezes");
-  }
-}
-
-/// What a network computes with its weights.
-const std::array<const char*, 4> kFunction = {"network", "width", "activation", "normalize"};
-
-[[nodiscard]] std::string plain(const std::string& value) {
-  return value.size() > 1 && value.front() == '"' ? value.substr(1, value.size() - 2) : value;
+  };
+  compare("epochs", earlier.options.epochs, options.epochs);
+  compare("max-steps", earlier.options.max_steps, options.max_steps);
 }
 
 /// A network of the same parameters may compute something else: with another activation, or of images that are
-/// normalized in another way. A file that does not say is believed. there, config: options as text.
-void require_same_function(const std::string& there_said, const std::string& config) {
-  const auto there = lines_of(there_said), here = lines_of(config);
-  for (const char* key : kFunction) {
-    const auto found = there.find(key);
-    if (found == there.end()) continue;
-    const std::string earlier = plain(found->second), now = plain(here.at(key));
-    require(earlier == now, ExitCode::usage, "the network there was trained with --", key, " ", earlier,
-            ", this run has --", key, " ", now, "; give --", key, " ", earlier, " or leave it off");
+/// normalized in another way. A file that does not say is believed.
+void require_same_function(const Written& there, const TrainOptions& here) {
+  TrainOptions earlier = there.options, now = here;
+  const Bound before(train_table(), earlier), after(train_table(), now);
+  for (const OptionRow& row : train_table().rows()) {
+    if (!row.function || !there.said.contains(row.name)) continue;
+    const auto unreadable = there.unreadable.find(row.name);
+    const std::string was = unreadable == there.unreadable.end() ? before.text(row) : unreadable->second;
+    require(was == after.text(row), ExitCode::usage, "the network there was trained with --", row.name, " ", was,
+            ", this run has --", row.name, " ", after.text(row), "; give --", row.name, " ", was, " or leave it off");
   }
 }
 
@@ -141,19 +72,19 @@ void require_same_function(const std::string& there_said, const std::string& con
 }
 
 /// Puts the weights of --initialize into the network.
-void begin_with_weights(const TrainOptions& options, const std::string& config,
-                        const std::function<void(const std::string&)>& warn, Model& model) {
+void begin_with_weights(const TrainOptions& options, const std::function<void(const std::string&)>& warn,
+                        Model& model) {
   const std::string& path = options.initialize;
   std::error_code unreadable;
   const bool folder = fs::is_directory(path, unreadable);
   if (folder || is_hdf5_of_weights(path)) {
     const Checkpoint weights = folder ? find_checkpoint(path, warn) : read_weights(path);
     const auto said = weights.texts.find("config_toml");
-    if (said != weights.texts.end()) require_same_function(said->second, config);
+    if (said != weights.texts.end()) require_same_function(read_written(said->second), options);
     return load_network(weights, model);
   }
   Source source = read_source(path, warn);
-  require_same_function(source.config, config);
+  require_same_function(read_written(source.config), options);
   const std::string network = options.network + " of width " + std::to_string(options.width);
   const StateDict state = fitted(model.graph, std::move(source.state), {.file = path, .network = network});
   check_values(state, path);
@@ -162,14 +93,13 @@ void begin_with_weights(const TrainOptions& options, const std::string& config,
 
 }  // namespace
 
-void take_network(Command& command) {
-  TrainOptions& o = command.train;
+void take_network(TrainOrder& order) {
+  TrainOptions& o = order.options;
   if (o.initialize.empty()) return;
   // A run that goes on has written down what it took, and need not find the file again.
   const std::string own = o.out.empty() ? "" : text_of(o.out + "/config.resolved.toml");
-  const auto begun_with = lines_of(own), here = lines_of(command.resolved_toml);
-  const auto before = begun_with.find("initialize");
-  const bool goes_on = before != begun_with.end() && before->second == here.at("initialize");
+  const Written begun_with = read_written(own);
+  const bool goes_on = begun_with.said.contains("initialize") && begun_with.options.initialize == o.initialize;
   std::string config = own;
   TrainOptions there;
   try {
@@ -178,36 +108,34 @@ void take_network(Command& command) {
   } catch (const Error& error) {
     throw about_weights(o.initialize, error);
   }
-  const auto said = lines_of(config);
-  const auto takes = [&](const char* key) { return said.contains(key) && !command.given.contains(key); };
+  const Written said = read_written(config);
+  const auto given = [&](const char* key) { return order.given.contains(key); };
+  const auto takes = [&](const char* key) { return said.said.contains(key) && !given(key); };
   if (takes("network")) {
     o.network = there.network;
-    if (!said.contains("width") && !command.given.contains("width")) o.width = default_width(o.network);
+    if (!said.said.contains("width") && !given("width")) o.width = default_width(o.network);
   }
   if (takes("width")) o.width = there.width;
   if (takes("activation")) o.activation = there.activation;
   if (takes("normalize")) o.normalize = there.normalize;
-  command.resolved_toml = toml_of(o);
   if (goes_on) return;
   try {
-    require_same_function(config, command.resolved_toml);
+    require_same_function(said, o);
   } catch (const Error& error) {
     throw about_weights(o.initialize, error);
   }
 }
 
-Beginning begin(const TrainOptions& options, const std::string& config, const std::string& folder, Trainer& trainer) {
+Beginning begin(const TrainOptions& options, const std::string& folder, Trainer& trainer) {
   Beginning result;
   const auto warn = [&](const std::string& warning) { result.warnings.push_back(warning); };
   std::error_code unreadable;  // then the report says why nothing can be written there
   const std::string ckpt = folder + "/ckpt";
   const bool occupied = fs::exists(folder + "/metrics.jsonl", unreadable) || CheckpointFolder::any_in(ckpt);
-  const std::string earlier = text_of(folder + "/config.resolved.toml");
+  const Written earlier = read_written(text_of(folder + "/config.resolved.toml"));
   const bool elsewhere = options.resume != "auto" && options.resume != "never";
   // With the same --resume PATH the same command goes on, as with any other option.
-  const auto begun_with = lines_of(earlier);
-  const auto resumed = begun_with.find("resume");
-  const bool same_start = elsewhere && resumed != begun_with.end() && resumed->second == lines_of(config).at("resume");
+  const bool same_start = elsewhere && earlier.said.contains("resume") && earlier.options.resume == options.resume;
   require(!occupied || options.resume == "auto" || same_start, ExitCode::usage, "--out ", folder,
           " holds a run already: choose another folder, or --resume auto to go on");
 
@@ -223,17 +151,17 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
     for (const std::string& warning : result.warnings) std::cerr << "dat_hpc: warning: " + warning + "\n";
     throw;
   }
-  const std::string known = checkpoint ? checkpoint->texts["config_toml"] : earlier;
+  const Written known = checkpoint ? read_written(checkpoint->texts["config_toml"]) : earlier;
   if (result.own || (occupied && !elsewhere)) {
-    const std::string differing = differences(known, config, free_options(options));
+    const std::string differing = differences(known, options, must_stay);
     require(differing.empty(), ExitCode::usage, folder, " was made with other options: ", differing,
             "; repeat them, or choose another --out (there, --resume ", folder, " goes on from it with other options)");
-    compare_ends(options, known, config, result.warnings);
+    compare_ends(options, known, result.warnings);
   }
   if (!checkpoint) {
     if (options.initialize.empty()) return result;
     try {
-      begin_with_weights(options, config, warn, trainer.replica().model());
+      begin_with_weights(options, warn, trainer.replica().model());
     } catch (const Error& error) {
       throw about_weights(options.initialize, error);
     }
@@ -258,12 +186,13 @@ Beginning begin(const TrainOptions& options, const std::string& config, const st
   }
   result.what = ", going on after step " + std::to_string(done);
   if (!result.own) {
-    const std::string differing = differences(known, config, kFree);
+    const std::string differing = differences(known, options, is_told);
     result.what += " of " + options.resume + (differing.empty() ? "" : " with other options: " + differing);
     return result;
   }
   result.metrics_bytes = checkpoint->integers.at("metrics_bytes");
-  if ((done == total || checkpoint->integers["stopped_early"] != 0) && earlier == config &&
+  const bool same = earlier.unreadable.empty() && earlier.options == options;
+  if ((done == total || checkpoint->integers["stopped_early"] != 0) && same &&
       fs::exists(folder + "/results.h5", unreadable)) {
     result.summary = text_of(folder + "/SUMMARY.txt");
     result.finished = !result.summary.empty();

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dat/config.hpp"
+#include "options/train/parse.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -26,12 +26,11 @@ struct Beginning {
 /// that the file says it was trained with, where neither the command line nor a file or recipe has set them. On every
 /// rank; reads the file, or, for a run that goes on, what it wrote down when it began. Error(usage): one of them was
 /// set to something else. Error(checkpoint): the file cannot be read.
-void take_network(Command& command);
+void take_network(TrainOrder& order);
 
 /// Finds the run's beginning and puts it into the trainer. On rank 0 alone, which holds the folder's RunLock; writes
-/// nothing. `config`: the resolved options as text. Error(usage): the folder holds a run that these options do not
+/// nothing. `options`: resolved. Error(usage): the folder holds a run that these options do not
 /// continue. Error(checkpoint): no usable checkpoint, or it does not fit.
-[[nodiscard]] Beginning begin(const TrainOptions& options, const std::string& config, const std::string& folder,
-                              Trainer& trainer);
+[[nodiscard]] Beginning begin(const TrainOptions& options, const std::string& folder, Trainer& trainer);
 
 }  // namespace dat

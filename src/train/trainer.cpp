@@ -176,7 +176,7 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
   const Parameters& parameters = replica_.model().parameters;
   const ReducerOptions reduction{.bucket_elements = bucket_of(options_),
                                  .overlap = options_.overlap,
-                                 .mask_transport = options_.mask == "per_worker" ? options_.transport : "",
+                                 .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
                                  .codec_transport = codec_transport,
                                  .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
   if (order_) return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);

@@ -1,17 +1,21 @@
 // The verb bench: what the machine reaches, as a table for a person.
 
+#include "verbs/bench.hpp"
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "dat/file.hpp"
+#include "dat/network.hpp"
 #include "dat/provenance.hpp"
 #include "measure/ceilings.hpp"
 #include "measure/convolutions.hpp"
 #include "measure/training_step.hpp"
+#include "options/machine.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -313,13 +317,46 @@ int bench(Communicator& world, const BenchOptions& options, int argc, char** arg
   return static_cast<int>(ExitCode::done);
 }
 
+const TableOf<BenchOptions>& bench_table() {
+  static const auto all = [] {
+    using O = BenchOptions;
+    TableOf<O> table;
+    table.add("--network", &O::network, "architecture; images are drawn, 32x32 in 10 classes",
+              one_of(networks().names()));
+    table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
+    table.add("--batch", &O::batch, "images per rank and step", kPositive);
+    table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
+    add_attack_precision(table);
+    add_device(table);
+    table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least once", kAbove);
+    table.add("--out", &O::out, "folder for bench.json and a picture; none: the table is all", kFolder);
+    return table;
+  }();
+  return all;
+}
+
+int run_bench(const BenchOptions& options, int argc, char** argv) {
+  return with_ranks([&](Communicator& world) {
+    shake_hands(world, facts_of({}, argc, argv));
+    return bench(world, options, argc, argv);
+  });
+}
+
 }  // namespace
 
-int run_bench(const Command& command, int argc, char** argv) {
-  return with_ranks([&](Communicator& world) {
-    shake_hands(world, facts_of(command, argc, argv));
-    return bench(world, command.bench, argc, argv);
-  });
+std::optional<BenchOptions> parse_bench(CommandLine& line) {
+  BenchOptions o;
+  Bound bound(bench_table(), o);
+  line.describe("Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.");
+  line.add(bound);
+  if (!line.read()) return {};
+  if (o.width == 0) o.width = default_width(o.network);
+  return o;
+}
+
+Verb bench_verb() {
+  return make_verb<BenchOptions>("bench", "how fast this machine is: ceilings, layers, step, all-reduce", parse_bench,
+                                 run_bench);
 }
 
 }  // namespace dat

@@ -5,11 +5,21 @@
 #include "dat/provenance.hpp"
 #include "replica/replica.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
-int run_doctor(const Command&, int, char**) {
+namespace {
+
+struct DoctorOptions {};
+
+std::optional<DoctorOptions> parse_doctor(CommandLine& line) {
+  line.describe("Says what this machine offers: GPUs, driver, libraries, MPI; and why something is not used.");
+  if (!line.read()) return {};
+  return DoctorOptions{};
+}
+
+int run_doctor(const DoctorOptions&, int, char**) {
   return with_ranks([](Communicator& world) {
     std::string mine;
     try {
@@ -35,6 +45,13 @@ int run_doctor(const Command&, int, char**) {
     require_printed();
     return static_cast<int>(ExitCode::done);
   });
+}
+
+}  // namespace
+
+Verb doctor_verb() {
+  return make_verb<DoctorOptions>("doctor", "what this machine offers: GPUs, driver, libraries, MPI", parse_doctor,
+                                  run_doctor);
 }
 
 }  // namespace dat

@@ -1,5 +1,7 @@
 // The verb eval: how accurate the network of a checkpoint is, clean, under single attacks and under a sequence of them.
 
+#include "verbs/eval.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,7 +24,6 @@
 #include "replica/replica.hpp"
 #include "train/plan/splits.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
 
 namespace dat {
 
@@ -470,9 +471,8 @@ struct SequenceFolder {
   return text;
 }
 
-int evaluate(Communicator& world, const Command& command, int argc, char** argv) {
-  const EvalOptions& options = command.eval;
-  shake_hands(world, facts_of(command, argc, argv));
+int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
+  shake_hands(world, facts_of(settings_of(options), argc, argv));
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   Setting s;
   Facts facts;
@@ -564,8 +564,8 @@ int evaluate(Communicator& world, const Command& command, int argc, char** argv)
 
 }  // namespace
 
-int run_evaluation(const Command& command, int argc, char** argv) {
-  return with_ranks([&](Communicator& world) { return evaluate(world, command, argc, argv); });
+int run_evaluation(const EvalOptions& options, int argc, char** argv) {
+  return with_ranks([&](Communicator& world) { return evaluate(world, options, argc, argv); });
 }
 
 }  // namespace dat

@@ -1,18 +1,24 @@
 // The verb export: the network of a checkpoint in a form that other programs read.
 
+#include "verbs/export.hpp"
+
+#include <cctype>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
+#include "dat/config.hpp"
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
 #include "dat/report.hpp"
 #include "interop/onnx.hpp"
 #include "interop/robustbench.hpp"
 #include "interop/state_dict.hpp"
+#include "options/ranges.hpp"
 #include "replica/model_state.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -87,10 +93,62 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
   return text.str();
 }
 
+/// What `wanted` and the suffix of a path say together. Error(usage): they contradict each other, or neither says it.
+std::string export_format(const std::string& wanted, const std::string& out) {
+  const std::string suffix = std::filesystem::path(out).extension();
+  const std::string named = suffix == ".onnx" || suffix == ".safetensors" ? suffix.substr(1) : "";
+  require(wanted == "auto" || named.empty() || wanted == named, ExitCode::usage, "--format ", wanted, " and --out ",
+          out, " contradict each other; leave --format off for ", named, ", or choose another name");
+  // "model-0.5" has none.
+  require(
+      wanted != "auto" || !named.empty() || suffix.size() < 2 || !std::isalpha(static_cast<unsigned char>(suffix[1])),
+      ExitCode::usage, "--out ", out, ": no format has the suffix ", suffix, "; name the file .safetensors or ",
+      ".onnx, or give --format");
+  return wanted != "auto" ? wanted : named.empty() ? "safetensors" : named;
+}
+
+const TableOf<ExportOptions>& export_table() {
+  static const auto all = [] {
+    using O = ExportOptions;
+    TableOf<O> table;
+    table.add("CHECKPOINT", &O::checkpoint, "a checkpoint, or the folder of a run: its newest one");
+    table.add("--format", &O::format,
+              "safetensors and onnx are files, robustbench is a folder with a class of PyTorch; auto: as the suffix of "
+              "--out says, safetensors where it has none",
+              one_of({"auto", "safetensors", "onnx", "robustbench"}));
+    table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
+              one_of({"auto", "raw", "average"}));
+    table.add("--evaluation", &O::evaluation,
+              "robustbench: what 'eval --out' has written of this checkpoint, for the figures; none: no figures",
+              {.label = "FILE.json"});
+    table.add("--out", &O::out, "file or folder to write", kPath);
+    return table;
+  }();
+  return all;
+}
+
+int run_export(const ExportOptions& options, int, char**) {
+  return print_once([&] { return write_export(options); });
+}
+
 }  // namespace
 
-int run_export(const Command& command, int, char**) {
-  return print_once([&] { return write_export(command.exported); });
+std::optional<ExportOptions> parse_export(CommandLine& line) {
+  ExportOptions o;
+  Bound bound(export_table(), o);
+  line.describe("Writes the network of a checkpoint in a form that other programs read.");
+  line.add(bound);
+  if (!line.read()) return {};
+  require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
+  o.format = export_format(o.format, o.out);
+  require(o.evaluation.empty() || o.format == "robustbench", ExitCode::usage,
+          "--evaluation works with --format robustbench, not with ", o.format, "; leave it off");
+  return o;
+}
+
+Verb export_verb() {
+  return make_verb<ExportOptions>("export", "a network for others: safetensors, ONNX, RobustBench", parse_export,
+                                  run_export);
 }
 
 }  // namespace dat

@@ -12,11 +12,14 @@
 
 #include "dat/codec.hpp"
 #include "dat/file.hpp"
+#include "dat/network.hpp"
 #include "dat/provenance.hpp"
 #include "dat/report.hpp"
 #include "measure/calibrate.hpp"
+#include "options/machine.hpp"
+#include "verbs/forecast.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -364,10 +367,64 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
   return static_cast<int>(ExitCode::done);
 }
 
-}  // namespace
+void add_calibration(TableOf<ForecastOptions>& table) {
+  using O = ForecastOptions;
+  table.group("Calibration");
+  table.add("--calibration", &O::calibration,
+            "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
+  table.add("--network", &O::network, "architecture; images are drawn, 32x32 in 10 classes",
+            one_of(networks().names()));
+  table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
+  table.add("--batch", &O::batch, "images per rank and step", kPositive);
+  table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
+  table.add("--lambda", &O::lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0", kAutoWeight);
+  add_attack_precision(table);
+  add_device(table);
+  table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least a few times", kAbove);
+}
 
-int run_forecast(const Command& command, int argc, char** argv) {
-  const ForecastOptions& o = command.forecast;
+void add_clusters(TableOf<ForecastOptions>& table) {
+  using O = ForecastOptions;
+  table.group("Forecast");
+  table.add("--ranks", &O::ranks, "numbers of ranks, each with its own batch",
+            {.label = "N,...", .low = 1, .high = 1 << 20, .commas = true});
+  table.add("--ranks-per-node", &O::ranks_per_node, "that share a node's link", {.low = 1, .high = 1 << 20});
+  table.add("--bandwidth", &O::bandwidth,
+            "networks, e.g. 10gbit (line rate), 1.2GB/s (what arrives), measured; none: 1, 10, 25 and 100gbit, and "
+            "measured where it was",
+            {.label = "RATE,...", .commas = true});
+  table.add("--latency", &O::latency, "of a message in microseconds, one or one for each; none: as measured, or 30",
+            {.label = "NUMBER,...", .low = 0, .high = 1e7, .commas = true});
+  table.add("--codec", &O::codec, "compared with float32; none: all", {.label = "NAME,...", .commas = true});
+  table.add("--budget", &O::budget, "of JointSpar, compared with all layers; none: 40/54 of them",
+            {.label = "NUMBER,...", .low = 0, .above = true, .commas = true});
+  table.add("--budget-unit", &O::budget_unit, "a budget counts layers, or bytes in units of their mean",
+            one_of({"layers", "bytes"}));
+  table.add("--p-min", &O::p_min, "lowest probability of a layer, of budgets in bytes", kShare);
+  table.add("--algorithm", &O::algorithm, "of sums over the ranks", one_of({"ring", "tree"}));
+  table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs");
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
+  table.add("--stale-attack", &O::stale_attack, "iterations of the next attack that run while the sum is under way",
+            kCount);
+  table.add("--jitter", &O::jitter, "standard deviation of a rank's computing time, as a part of it",
+            {.low = 0, .high = 1});
+  table.add("--out", &O::out, "folder for calibration.json, forecast.json and a picture; none: the table is all",
+            kFolder);
+}
+
+const TableOf<ForecastOptions>& forecast_table() {
+  static const auto all = [] {
+    TableOf<ForecastOptions> table;
+    add_calibration(table);
+    add_clusters(table);
+    return table;
+  }();
+  return all;
+}
+
+/// Step time against ranks, from a calibration that is measured (**collective**) or read.
+int run_forecast(const ForecastOptions& o, int argc, char** argv) {
   if (o.calibration.empty())
     return with_ranks([&](Communicator& world) { return measure_and_forecast(world, o, argc, argv); });
   return print_once([&] {
@@ -375,6 +432,28 @@ int run_forecast(const Command& command, int argc, char** argv) {
     make_folder(o.out);
     return text_of(o, calibration);
   });
+}
+
+}  // namespace
+
+std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
+  ForecastOptions o;
+  Bound bound(forecast_table(), o);
+  line.describe("Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.");
+  line.add(bound);
+  if (!line.read()) return {};
+  if (o.width == 0) o.width = default_width(o.network);
+  if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
+  if (o.bucket == 0) o.bucket = o.overlap ? 1 << 19 : 1 << 23;
+  require(o.latency.size() <= 1 || o.latency.size() == o.bandwidth.size(), ExitCode::usage,
+          "--latency takes one number, or one for each --bandwidth, not ", o.latency.size());
+  require(!o.ranks.empty(), ExitCode::usage, "--ranks names no number");
+  return o;
+}
+
+Verb forecast_verb() {
+  return make_verb<ForecastOptions>("forecast", "step time against ranks, network, codec, budget: what pays",
+                                    parse_forecast, run_forecast);
 }
 
 }  // namespace dat

@@ -1,17 +1,21 @@
 // The verb import: a checkpoint of a network that another program has trained.
 
+#include "verbs/import.hpp"
+
 #include <algorithm>
 #include <iostream>
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
+#include "dat/config.hpp"
 #include "dat/error.hpp"
 #include "dat/norm.hpp"
 #include "dat/provenance.hpp"
 #include "interop/source.hpp"
+#include "options/ranges.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -81,10 +85,54 @@ void check_class_names(const std::string& names, int classes, const std::string&
   return text.str();
 }
 
+const TableOf<ImportOptions>& import_table() {
+  static const auto all = [] {
+    using O = ImportOptions;
+    TableOf<O> table;
+    table.add("FILE", &O::file,
+              "a safetensors file, a PyTorch state_dict saved as HDF5, a checkpoint, or the folder of a run");
+    table.add("--network", &O::network, "architecture; auto: as the file says", auto_or(networks().names()));
+    table.add("--width", &O::width, "channels of the first stage; auto: as the file says, else the published ones",
+              kAutoCount);
+    table.add("--activation", &O::activation, "what follows batch norms; auto: as the file says, else relu",
+              one_of({"auto", "relu", "silu"}));
+    table.add("--normalize", &O::normalize,
+              "(x - mean)/std of the images, inside the network, as in 'train'; auto: as the file says, else none",
+              {.label = "auto|none|cifar10|cifar100|M,...,S,..."});
+    table.add("--size", &O::size, "height and width of its images in pixels; auto: as the file says, else 32",
+              {.low = 8, .high = 4096, .automatic = 0});
+    table.add("--norm", &O::norm, "of the ball that it was trained for; auto: as the file says, else linf",
+              auto_or(norm_names()));
+    table.add("--eps", &O::eps, "radius of the ball; auto: as the file says, else 8/255", kAutoRadius);
+    table.add("--new-head", &O::new_head, "classes of a last layer that begins anew; none: the file's is kept",
+              {.low = 2, .high = 256, .automatic = 0, .word = "none"});
+    table.add("--seed", &O::seed, "of the new last layer", kCount);
+    table.add("--out", &O::out, "the checkpoint to write, e.g. model.h5", kPath);
+    return table;
+  }();
+  return all;
+}
+
+int run_import(const ImportOptions& options, int argc, char** argv) {
+  return print_once([&] { return write_import(options, argc, argv); });
+}
+
 }  // namespace
 
-int run_import(const Command& command, int argc, char** argv) {
-  return print_once([&] { return write_import(command.imported, argc, argv); });
+std::optional<ImportOptions> parse_import(CommandLine& line) {
+  ImportOptions o;
+  Bound bound(import_table(), o);
+  line.describe("Makes a checkpoint of a network that another program has trained.");
+  line.add(bound);
+  if (!line.read()) return {};
+  require(!o.out.empty(), ExitCode::usage, "import needs a place; give --out PATH");
+  if (o.normalize != "auto") (void)normalization_from(o.normalize);
+  return o;
+}
+
+Verb import_verb() {
+  return make_verb<ImportOptions>("import", "a network of others as a checkpoint, to go on with", parse_import,
+                                  run_import);
 }
 
 }  // namespace dat

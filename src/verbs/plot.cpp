@@ -1,16 +1,32 @@
 // The verb plot: pictures of runs and evaluations.
 
+#include "verbs/plot.hpp"
+
 #include <iostream>
 
 #include "dat/report.hpp"
+#include "options/ranges.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
-int run_plot(const Command& command, int, char**) {
+namespace {
+
+const TableOf<PlotOptions>& plot_table() {
+  static const auto all = [] {
+    using O = PlotOptions;
+    TableOf<O> table;
+    table.add("RUNS", &O::runs, "folders of runs (--out of train), or JSON or folders of evaluations (--out of eval)");
+    table.add("--format", &O::format, "of the pictures", one_of({"svg", "png"}));
+    table.add("--out", &O::out, "folder for the comparison of several runs; none: plots-compare", kFolder);
+    return table;
+  }();
+  return all;
+}
+
+int run_plot(const PlotOptions& options, int, char**) {
   return print_once([&] {
-    const PlotOptions& options = command.plot;
     std::string text;
     const auto append = [&](const std::vector<std::string>& pictures) {
       for (const std::string& picture : pictures) text += picture + "\n";
@@ -29,5 +45,21 @@ int run_plot(const Command& command, int, char**) {
     return text;
   });
 }
+
+}  // namespace
+
+std::optional<PlotOptions> parse_plot(CommandLine& line) {
+  PlotOptions o;
+  Bound bound(plot_table(), o);
+  line.describe("Draws runs and evaluations into their folders, and several runs side by side.");
+  line.add(bound);
+  if (!line.read()) return {};
+  require(o.out.empty() || o.runs.size() > 1, ExitCode::usage,
+          "--out is for the comparison of several runs; the pictures of one are in its folder plots");
+  if (o.out.empty()) o.out = "plots-compare";
+  return o;
+}
+
+Verb plot_verb() { return make_verb<PlotOptions>("plot", "draw the results of runs", parse_plot, run_plot); }
 
 }  // namespace dat

@@ -4,7 +4,6 @@
 #include <map>
 #include <new>
 #include <optional>
-#include <sstream>
 
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
@@ -63,13 +62,10 @@ void together(Communicator& world, const std::function<void()>& part) {
   throw Agreed{static_cast<ExitCode>(world.minimum(error ? static_cast<int>(error->code()) : 255))};
 }
 
-Facts facts_of(const Command& command, int argc, char** argv) {
+Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv) {
   Facts facts = build_facts();
   facts.emplace_back("verb", argc > 1 ? argv[1] : "");
-  std::istringstream options(command.resolved_toml);
-  for (std::string line; std::getline(options, line);)
-    if (const std::size_t equals = line.find(" = "); equals != std::string::npos && line[0] != '#')
-      facts.emplace_back("--" + line.substr(0, equals), line.substr(equals + 3));
+  for (const auto& [name, value] : settings) facts.emplace_back("--" + name, value);
   return facts;
 }
 

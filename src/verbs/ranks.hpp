@@ -2,12 +2,12 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "communicate/handshake.hpp"
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
-#include "dat/config.hpp"
 #include "dat/dataset.hpp"
 
 namespace dat {
@@ -20,8 +20,9 @@ namespace dat {
 /// ranks leave the verb together. **Collective.**
 void together(Communicator& world, const std::function<void()>& part);
 
-/// What ranks must have in common before they do anything together: program, libraries, verb, options.
-[[nodiscard]] Facts facts_of(const Command& command, int argc, char** argv);
+/// What ranks must have in common before they do anything together: program, libraries, verb, options (settings: name
+/// and value of each).
+[[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);
 /// content_hash() of images; nothing for a rank that has nobody to compare it with. Error(data).
 [[nodiscard]] std::string hash_to_compare(const Communicator& world, const Dataset& images);
 /// Ends the verb with the code of a usage error on all ranks, once one has printed in what they differ. **Collective.**

@@ -1,5 +1,7 @@
 // The verb slurm: a batch script that trains with the given options.
 
+#include "verbs/slurm.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -9,11 +11,14 @@
 #include <sstream>
 
 #include "dat/provenance.hpp"
+#include "options/ranges.hpp"
+#include "options/slurm_time.hpp"
+#include "options/train/table.hpp"
 #include "run/beginning.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm_common.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -95,15 +100,15 @@ struct Memory {
   return {images + buffers + process, text.str()};
 }
 
-[[nodiscard]] std::string script(Command command) {
+[[nodiscard]] std::string script(SlurmOrder order) {
   try {
-    take_network(command);
+    take_network(order.training);
   } catch (const Error&) {  // the file may come to be before the job begins
   }
-  const SlurmOptions& job = command.slurm;
+  const SlurmOptions& job = order.job;
   const bool gpu = job.gpus_per_node > 0;
   const int ranks = job.nodes * job.ranks_per_node;
-  TrainOptions options = command.train;
+  TrainOptions options = order.training.options;
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";
   options.attack_precision = "f32";
@@ -163,10 +168,82 @@ struct Memory {
   return text.str();
 }
 
+/// Options that the short help shows.
+const std::vector<std::string> kMainOptions = {
+    "help",         "nodes",  "gpus-per-node", "ranks-per-node", "cpus-per-rank", "time",
+    "step-seconds", "like",   "job-name",      "partition",      "account",       "modules",
+    "recipe",       "config", "data",          "network",        "epochs",        "batch",
+    "out"};
+
+const TableOf<SlurmOptions>& job_table() {
+  static const auto all = [] {
+    using O = SlurmOptions;
+    const Range text{.label = "NAME"};
+    TableOf<O> table;
+    table.group("Job", false);
+    table.add("--nodes", &O::nodes, "number of nodes", kPositive);
+    table.add("--gpus-per-node", &O::gpus_per_node, "0: ranks compute on CPUs", kCount);
+    table.add("--ranks-per-node", &O::ranks_per_node, "auto: one for each GPU, or one", kAutoCount);
+    table.add("--cpus-per-rank", &O::cpus_per_rank, "cores of a rank", kPositive);
+    table.add("--time", &O::time, "time limit; none: from the seconds of a step, else 4 hours", {.label = "[D-]H:M:S"});
+    table.add("--step-seconds", &O::step_seconds, "how long a step takes; auto: not known", kAutoRadius);
+    table.not_together({"step-seconds"}, {"like"},
+                       "--step-seconds and --like both say how long a step takes; give one of them");
+    table.add("--like", &O::like, "a run, on as many ranks, whose steps took as long; none: not known",
+              {.label = "RUN"});
+    table.add("--job-name", &O::job_name, "of the job", text);
+    table.add("--partition", &O::partition, "where it is queued; none: Slurm's default", text);
+    table.add("--account", &O::account, "who pays; none: Slurm's default", text);
+    table.add("--modules", &O::modules, "environment modules to load, e.g. 'openmpi/4.1 cuda/12.4'",
+              {.label = "NAMES"});
+    return table;
+  }();
+  return all;
+}
+
+/// Error(usage): text that Slurm would not read as it is meant.
+void check_words(const SlurmOptions& o) {
+  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:+/@%";
+  const auto check = [&](const char* option, const std::string& value, const std::string& allowed) {
+    require(value.find_first_not_of(allowed) == std::string::npos, ExitCode::usage, option, " '", value,
+            "' would not be read by Slurm as it is meant; use letters, digits and _-.,:+/@% only");
+  };
+  check("--job-name", o.job_name, plain);
+  check("--partition", o.partition, plain);
+  check("--account", o.account, plain);
+  check("--modules", o.modules, plain + " ");
+  require(o.time.find_first_not_of("0123456789-:") == std::string::npos, ExitCode::usage, "--time '", o.time,
+          slurm_time_of(o.time).empty() ? "' is no time of Slurm's; write [DAYS-]HOURS:MINUTES:SECONDS, as 24:00:00"
+                                        : "' is written --time " + slurm_time_of(o.time) + " for Slurm");
+}
+
+int run_slurm(const SlurmOrder& order, int, char**) {
+  return print_once([&] { return script(order); });
+}
+
 }  // namespace
 
-int run_slurm(const Command& command, int, char**) {
-  return print_once([&] { return script(command); });
+std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
+  SlurmOrder order;
+  SlurmOptions& o = order.job;
+  Bound job(job_table(), o), training(train_table(), order.training.options);
+  line.describe("Prints a batch script for Slurm that trains with the options of 'train' given here.");
+  line.show_first(kMainOptions);
+  line.add(job);
+  line.add_configurable(training, true);
+  if (!line.read()) return {};
+  job.check(true);
+  check_words(o);
+  if (o.ranks_per_node == 0) o.ranks_per_node = std::max(1, o.gpus_per_node);
+  o.train = line.words_given();
+  settle_typed(training, order.training.options);
+  order.training.given = line.given();
+  if (!line.finish()) return {};
+  return order;
+}
+
+Verb slurm_verb() {
+  return make_verb<SlurmOrder>("slurm", "print a batch script that trains with these options", parse_slurm, run_slurm);
 }
 
 }  // namespace dat

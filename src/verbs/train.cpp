@@ -18,13 +18,14 @@
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "dat/run_lock.hpp"
+#include "options/train/parse.hpp"
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "run/core_wait.hpp"
 #include "train/plan/role.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -83,9 +84,9 @@ void catch_signals() {
 /// A run between its beginning and its summary: what stands around the trainer's steps.
 class Run {
  public:
-  Run(Communicator& world, const Command& command, int argc, char** argv)
-      : world_(world), options_(command.train), argc_(argc), argv_(argv), folder_(options_.out) {
-    shake_hands(world, facts_of(command, argc, argv));
+  Run(Communicator& world, const TrainOptions& options, int argc, char** argv)
+      : world_(world), options_(options), argc_(argc), argv_(argv), folder_(options_.out) {
+    shake_hands(world, facts_of(settings_of(options), argc, argv));
     if (options_.comm_timeout > 0) world.watch(options_.comm_timeout);
     if (folder_.empty()) folder_ = default_folder();
     world.broadcast(folder_);
@@ -193,7 +194,7 @@ void Run::plan() {
     lock_ = std::make_unique<RunLock>(folder_, [](const std::string& message) {
       std::cerr << "dat_hpc: " + message + "\n" << std::flush;
     });
-    beginning_ = begin(resolved, config_, folder_, *trainer_);
+    beginning_ = begin(resolved, folder_, *trainer_);
   });
   bool known[] = {beginning_.finished, beginning_.own};
   world_.broadcast(known, sizeof known);
@@ -592,16 +593,32 @@ int Run::go() {
   return static_cast<int>(ExitCode::done);
 }
 
-}  // namespace
-
-int run_training(const Command& command, int argc, char** argv) {
+/// Plans, trains, evaluates, writes the run's folder; goes on from a checkpoint where there is one. **Collective.**
+int run_training(const TrainOrder& order, int argc, char** argv) {
   catch_signals();  // before MPI starts: a job that has just begun may be told to make room already, and end with 75
-  Command own = command;
+  TrainOrder own = order;
   try {
     take_network(own);
   } catch (const Error&) {  // rank 0 says so when it reads the weights, if it must
   }
-  return with_ranks([&](Communicator& world) { return Run(world, own, argc, argv).go(); });
+  return with_ranks([&](Communicator& world) { return Run(world, own.options, argc, argv).go(); });
+}
+
+std::optional<TrainOrder> parse_train(CommandLine& line) {
+  return parse_training(line,
+                        "Distributed adversarial training of image classifiers. What a bare\n"
+                        "  dat_hpc train --data FILE\n"
+                        "does is LAMB with JointSpar: PGD-10, and the exp3 bandit draws 40/54 of the\n"
+                        "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
+                        "  dat_hpc train --recipe madry --data FILE\n"
+                        "and --selector all trains all layers in each step.");
+}
+
+}  // namespace
+
+Verb train_verb() {
+  return make_verb<TrainOrder>("train", "train a network; the verb when there are options alone", parse_train,
+                               run_training);
 }
 
 }  // namespace dat

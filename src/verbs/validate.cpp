@@ -7,12 +7,13 @@
 #include <sstream>
 
 #include "options/hints.hpp"
+#include "options/train/parse.hpp"
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/verbs.hpp"
+#include "verbs/verb.hpp"
 
 namespace dat {
 
@@ -42,8 +43,8 @@ namespace {
 /// Bytes of gradients that a rank sends in a step, in the mean over draws with the first probabilities.
 [[nodiscard]] double bytes_per_step(const Trainer& trainer, const TrainOptions& options, int ranks) {
   const std::vector<double>& p = trainer.layers().selector().probabilities();
-  const bool of_any = options.mask == "per_worker" && options.transport == "union";
-  const bool of_all = options.mask == "per_worker" && options.transport == "dense";
+  const bool of_any = options.mask == "per_worker" && options.mask_transport == "union";
+  const bool of_all = options.mask == "per_worker" && options.mask_transport == "dense";
   std::vector<double> sent(p.size());
   for (std::size_t d = 0; d < p.size(); ++d) {
     const double drawn = p[d] / probability_of_any(p);
@@ -75,9 +76,9 @@ namespace {
   return text;
 }
 
-[[nodiscard]] std::string text_of(Command command) {
-  take_network(command);
-  const TrainOptions& options = command.train;
+[[nodiscard]] std::string text_of(TrainOrder order) {
+  take_network(order);
+  const TrainOptions& options = order.options;
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.share_state();
@@ -149,10 +150,20 @@ namespace {
   return text.str();
 }
 
+int run_validation(const TrainOrder& order, int, char**) {
+  return print_once([&] { return text_of(order); });
+}
+
+std::optional<TrainOrder> parse_validation(CommandLine& line) {
+  return parse_training(line,
+                        "Checks what 'train' with the same options would do; says what differs from the defaults.");
+}
+
 }  // namespace
 
-int run_validation(const Command& command, int, char**) {
-  return print_once([&] { return text_of(command); });
+Verb validate_verb() {
+  return make_verb<TrainOrder>("validate", "check options and data, print sizes and memory; no training",
+                               parse_validation, run_validation);
 }
 
 }  // namespace dat

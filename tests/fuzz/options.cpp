@@ -1,8 +1,8 @@
 #include <sstream>
 #include <vector>
 
-#include "dat/config.hpp"
 #include "fuzz/targets.hpp"
+#include "verbs/verbs.hpp"
 
 void dat::fuzz::options(Bytes bytes) {
   std::istringstream lines(std::string(bytes.begin(), bytes.end()));

@@ -1,4 +1,4 @@
-"""Does what README's "Adding a part" says, for every family, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
+"""Does what README's "Adding a part" says, for every family, an option and a verb, in a copy: adding_a_part.py ROOT [BUILD TARGET]
 
 With a BUILD folder of ninja's in which TARGET is the program without CUDA, what is new or changed is compiled and linked with
 the objects that are there; else everything is built, which takes minutes.
@@ -336,6 +336,62 @@ struct SignStep {
 }  // namespace dat::kernels
 """),
 }
+# An option of a training: its field, and its row, with what it is refused with.
+OPTION = ("attack", "  double noise_scale = 1;  ///< of noise: size of the perturbation, in parts of the radius\n",
+          '  table.add("--noise-scale", &O::noise_scale, "size of the noise, in parts of the radius", kShare).works_with("attack", {"noise"});\n')
+# A verb: its file and its line.
+VERB = ("echo", """
+// The verb echo: what it was told, some times.
+
+#include "options/ranges.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+struct EchoOptions {
+  std::string text;
+  int times = 1;
+  bool loud = false;
+};
+
+const TableOf<EchoOptions>& echo_table() {
+  static const auto all = [] {
+    TableOf<EchoOptions> table;
+    table.add("TEXT", &EchoOptions::text, "what is said");
+    table.add("--times", &EchoOptions::times, "how often", kPositive);
+    table.add("--loud", &EchoOptions::loud, "once, but so that all hear it").works_with("times", {"1"});
+    return table;
+  }();
+  return all;
+}
+
+std::optional<EchoOptions> parse_echo(CommandLine& line) {
+  EchoOptions o;
+  Bound bound(echo_table(), o);
+  line.describe("Says what it is told.");
+  line.add(bound);
+  if (!line.read()) return {};
+  bound.check(true);
+  return o;
+}
+
+int run_echo(const EchoOptions& o, int, char**) {
+  return print_once([&] {
+    std::string all;
+    for (int i = 0; i < o.times; ++i) all += o.text + (o.loud ? "!" : "") + "\\n";
+    return all;
+  });
+}
+
+}  // namespace
+
+Verb echo_verb() { return make_verb<EchoOptions>("echo", "say what it is told", parse_echo, run_echo); }
+
+}  // namespace dat
+""", "VERB(echo)\n")
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
@@ -393,6 +449,63 @@ def follow(copy, text):
         change(copy, where, lines[0] + "\n", lines[0] + "\n" + lines[0].replace(function, function.replace(brother, name)) + "\n")
 
 
+def add_option(copy):
+    group, field, row = OPTION
+    struct, table = f"include/dat/options/{group}.hpp", f"src/options/train/{group}.cpp"
+    if "include/dat/options/" not in section((root / "README.md").read_text()):
+        give_up("where options stand is not said")
+    first = next(line for line in (copy / struct).read_text().splitlines() if line.startswith("  "))
+    change(copy, struct, first + "\n", first + "\n" + field)
+    line = '  table.add("--attack", &O::attack, "how training images are perturbed", one_attack());\n'
+    change(copy, table, line, line + row)
+
+
+def add_verb(copy):
+    name, source, line = VERB
+    table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "README.md").read_text()))
+    if not table:
+        give_up("where verbs are listed is not said")
+    (copy / f"src/verbs/{name}.cpp").write_text(source.lstrip())
+    change(copy, table[1], "VERB(plot)\n", line + "VERB(plot)\n")
+
+
+def refused(*words):
+    """The message with which a program refuses a command line."""
+    ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if ended.returncode != 2:
+        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout + ended.stderr)
+    return ended.stderr.removeprefix("dat_hpc: error: ").rstrip("\n")
+
+
+def try_option(program, copy):
+    """The test that an option has: it is taken, written down and described, and refused where it means nothing."""
+    expect = {
+        refused(program, "train", "--noise-scale", "0.5"): "--noise-scale works with --attack noise, not with pgd; leave it off",
+        refused(program, "train", "--noise-scale", "2", "--attack", "noise"):
+            "option '--noise-scale' must be a number (fractions such as 8/255 too) above 0 and at most 1, not '2'",
+        " ".join(run(program, "train", "--help", "noise-scale").split("--noise-scale NUMBER")[1].split()[:12]):
+            "size of the noise, in parts of the radius; only with --attack",
+    }
+    for said, expected in expect.items():
+        if said != expected:
+            give_up(f"said '{said}', expected '{expected}'")
+    printed = run(program, "train", "--attack", "noise", "--noise-scale", "0.5", "--print-config")
+    if "\nnoise-scale = 0.5\n" not in printed:
+        give_up("--noise-scale is not in the configuration")
+
+
+def try_verb(program):
+    name = VERB[0]
+    if run(program, name, "hello", "--times", "2") != "hello\nhello\n":
+        give_up("echo said", run(program, name, "hello", "--times", "2"))
+    if refused(program, name, "hello", "--times", "2", "--loud") != "--loud works with --times 1, not with 2; leave it off":
+        give_up("echo is loud more than once")
+    if f"\n  {name}              say what it is told\n" not in run(program, "--help"):
+        give_up("the first screen does not have the verb", name)
+    if "did you mean 'echo'?" not in refused(program, "ehco") or "--times" not in run(program, "help", name):
+        give_up("help and hints do not know the verb", name)
+
+
 def run(*words):
     ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     if ended.returncode != 0:
@@ -418,8 +531,16 @@ def build_changes(copy, build, target):
         original = root / path.relative_to(copy)
         return not original.is_file() or original.read_text() != path.read_text()
 
-    kernels = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp"]  # they instantiate the list of kernels
-    sources = [path for path in sorted(copy.glob("src/**/*.cpp")) if changed(path)] + kernels
+    # They have lists that are files of their own.
+    lists = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp", copy / "src/verbs/verbs.cpp"]
+    sources = [path for path in sorted(copy.glob("src/**/*.cpp")) if changed(path)] + lists
+    # Another struct of options is another one for all that include it.
+    structs = {str(root / path.relative_to(copy)) for path in copy.glob("include/dat/options/*.hpp") if changed(path)}
+    for words in run("ninja", "-C", build, "-t", "deps").split("\n\n"):
+        source, *headers = [str((build / line.strip()).resolve()) for line in words.splitlines()[1:]] or [""]
+        path = copy / os.path.relpath(source, root)
+        if structs & set(headers) and path not in sources and path.is_file():
+            sources.append(path)
 
     def compile_one(path):
         name = str(path.relative_to(copy))
@@ -454,6 +575,8 @@ def main():
         for part in ("CMakeLists.txt", "include", "jobs", "kernels", "src"):
             (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
         follow(copy, section((root / "README.md").read_text()))
+        add_option(copy)
+        add_verb(copy)
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
         text = run(program, "train", "--help", "all")
@@ -467,7 +590,9 @@ def main():
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test
             give_up("the run ended so:\n" + summary)
-    print(f"{len(PARTS)} parts added, built and used")
+        try_option(program, copy)
+        try_verb(program)
+    print(f"{len(PARTS)} parts, an option and a verb added, built and used")
 
 
 main()

@@ -19,7 +19,7 @@ DOORS = [
     (r"zlib\.h", r"src/data/arrays/inflate\.cpp"),
     (r"mpi-ext\.h", r"src/communicate/communicator\.cpp"),
     (r"mpi(?!-ext).*", r"include/dat/communicator\.hpp"),
-    (r"CLI/.*", r"src/config\.cpp"),
+    (r"CLI/.*", r"src/options/command_line\.cpp"),
     (r"cuda.*|cudnn.*|cublas.*", r"src/backend/cuda/.*|kernels/cuda\.cu"),
 ]
 
@@ -49,7 +49,7 @@ KNOWS = {  # what stands on what, among families
     "record": {"files", "hdf5"},
 }
 UPPER = ["replica", "assess", "interop", "train", "measure", "run", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
-KNOW_OPTIONS = {"options", "train", "measure", "run", "verbs", "main.cpp", "config.cpp"}  # of the command line: dat/config.hpp
+KNOW_OPTIONS = {"options", "train", "measure", "run", "verbs", "main.cpp"}  # of the command line: dat/config.hpp, dat/options/
 
 
 def includes(file):
@@ -62,6 +62,11 @@ def includes(file):
 def family_of(path):
     """The family of a path below src/, the innermost one; None where there is none."""
     return max((family for family in FAMILIES if path.startswith(family + "/")), key=len, default=None)
+
+
+def is_options(header):
+    """Whether a header of include/dat/ is about the options of the command line."""
+    return header is not None and (header == "config" or header.startswith("options/"))
 
 
 def strangers(family):
@@ -83,7 +88,7 @@ def offence(path, angle, target, kernels):
             return "a public header includes public headers only"
         if name in FLOOR and not (header in FLOOR or angle and re.fullmatch(r"\w+", target)):
             return "the lowest headers stand on the standard library and each other"
-        if header == "config":
+        if is_options(header) and not (name == "config" or rest[1] == "options"):
             return "only the upper floors know the options"
         for family, own in FAMILIES.items():
             for other in strangers(family):
@@ -93,7 +98,7 @@ def offence(path, angle, target, kernels):
         return "kernels stand on error, half, norm, tensor, random, registry and parameters"
     if folder == "src":
         part = rest[0]
-        if header == "config" and part not in KNOW_OPTIONS:
+        if is_options(header) and part not in KNOW_OPTIONS:
             return "only the upper floors know the options"
         floor = UPPER.index(part) if part in UPPER else -1
         for above in UPPER[floor + 1 :]:
@@ -183,8 +188,9 @@ GOOD = {
     "src/interop/onnx.cpp": '#include "dat/network.hpp"\n#include "interop/protobuf.hpp"\n',
     "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
     "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
-    "src/config.cpp": "#include <CLI/CLI.hpp>\n",
-    "src/options/selector_options.hpp": '#include "dat/config.hpp"\n',
+    "src/options/command_line.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/options/train/groups.hpp": '#include "dat/config.hpp"\n#include "options/table.hpp"\n',
+    "include/dat/config.hpp": '#include "dat/options/attack.hpp"\n',
     "src/train/plan/plan.hpp": '#include "dat/config.hpp"\n',
     "src/train/watch/recompute.cpp": '#include "train/plan/plan.hpp"\n',
 }
@@ -203,6 +209,10 @@ BAD = {
     "include/dat/codec.hpp": '#include "dat/reducer.hpp"\n',
     "src/data/sampler.cpp": '#include "dat/communicator.hpp"\n',
     "src/main.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/options/table.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/options/table.hpp": '#include "options/train/groups.hpp"\n',
+    "src/options/help.cpp": '#include "verbs/verbs.hpp"\n',
+    "src/loss/mart.cpp": '#include "dat/options/attack.hpp"\n',
     "src/backend/cpu/backend.cpp": "#include <cuda_runtime.h>\n",
     "include/dat/error.hpp": '#include "dat/parameters.hpp"\n',
     "include/dat/registry.hpp": "#include <nlohmann/json.hpp>\n",

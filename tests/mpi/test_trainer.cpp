@@ -117,7 +117,7 @@ namespace {
 [[nodiscard]] TrainOptions per_worker(const std::string& transport) {
   TrainOptions options = options_of("sgd");
   options.mask = "per_worker";
-  options.transport = transport;
+  options.mask_transport = transport;
   options.batch = 4;
   options.lr = 0.1;
   options.attack = "none";

@@ -258,7 +258,7 @@ def automatic(config, layers):
                             "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
-            "granularity": "tensor", "mask": "shared", "transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off",
+            "granularity": "tensor", "mask": "shared", "mask-transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
@@ -1049,7 +1049,7 @@ class Reference:
             drawn = updated = (scale > 0).any(0).astype(float)
             weighed = [{name: rounding.number(g * scale_of(rank)[self.layer[name]]) for name, g in local[rank].items()}
                        for rank in range(self.ranks)]
-            sent = {"dense": self.shapes, "union": names_of(updated), "allgather": local[0]}[self.config["transport"]]
+            sent = {"dense": self.shapes, "union": names_of(updated), "allgather": local[0]}[self.config["mask-transport"]]
         else:
             weighed, sent = local, local[0]
         codec = state.codec

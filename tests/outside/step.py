@@ -134,19 +134,19 @@ TABLE = [
     ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
     ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5 --importance outside"),
     ("masks per worker", 2, STEPS, "--mask per_worker --budget 5 --batch 4 --lambda 1"),
-    ("masks, dense", 2, "1 4 7", "--mask per_worker --transport dense --budget 4 --batch 4 --optimizer sgd --lr 0.5 "
+    ("masks, dense", 2, "1 4 7", "--mask per_worker --mask-transport dense --budget 4 --batch 4 --optimizer sgd --lr 0.5 "
                                "--weight-decay 0.05"),
-    ("masks, gathered", 2, STEPS, "--mask per_worker --transport allgather --budget 4 --p-min 0.2 --batch 4 "
+    ("masks, gathered", 2, STEPS, "--mask per_worker --mask-transport allgather --budget 4 --p-min 0.2 --batch 4 "
                                   "--bandit-loss paper --optimizer lars"),
-    ("masks, gathered, overlap", 2, "4 7", "--mask per_worker --transport allgather --overlap --bucket 700 --budget 3 "
+    ("masks, gathered, overlap", 2, "4 7", "--mask per_worker --mask-transport allgather --overlap --bucket 700 --budget 3 "
                                            "--bias-correction --clip-norm 1 --batch 4 --micro-batch 2"),
     ("masks, blocks in two steps", 2, "4 6 7", "--mask per_worker --granularity block --budget 0.6 --p-min 0.05 "
                                                "--bandit-loss lars --bandit-rate 0.3 --resample 2 --batch 4 "
                                                "--optimizer sgd --lr 0.5 --weight-decay 0.01 --overlap --bucket 700"),
-    ("masks, dense, oracle", 2, "4 7", "--mask per_worker --transport dense --selector oracle --budget 5 --overlap "
+    ("masks, dense, oracle", 2, "4 7", "--mask per_worker --mask-transport dense --selector oracle --budget 5 --overlap "
                                        "--bucket 700 --batch 4 --optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02"),
     ("masks of one rank", 1, "4 7", "--mask per_worker --budget 5 --optimizer sgd --lr 0.5"),
-    ("masks of three ranks", 3, "4 7", "--mask per_worker --transport allgather --budget 3 --batch 3 --lambda 1"),
+    ("masks of three ranks", 3, "4 7", "--mask per_worker --mask-transport allgather --budget 3 --batch 3 --lambda 1"),
     ("int8", 1, STEPS, "--codec int8 --optimizer sgd --lr 0.5"),
     ("int8, two ranks", 2, STEPS, "--codec int8 --batch 4 --lambda 1 --bucket 3000 --overlap --optimizer lars"),
     ("int8, two-sided", 2, STEPS, "--codec int8 --codec-transport two_sided --batch 4 --bucket 3000 --optimizer sgd "

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+namespace dat {
+
+/// How training images are perturbed, and what is minimised on them. Rows and rules: src/options/train/attack.cpp.
+struct AttackSettings {
+  std::string attack = "pgd";
+  int attack_steps = 10;
+  std::string norm = "linf";             ///< linf | l2: of the ball of perturbations
+  double eps = 8.0 / 255;                ///< radius, images in [0, 1]
+  double alpha = 0;                      ///< step size; 0: the attack's own
+  int attack_stop = -1;                  ///< tau of pgd's early stop; -1: off
+  std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
+  std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
+  int attack_batch = 0;                  ///< images in a pass of the attack; never 0 in a parsed command
+  int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
+  bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
+  int stale_attack = 0;  ///< iterations of pgd that the next step's first micro-batch has on the old weights
+  std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
+  std::string loss = "cross_entropy";
+  double lambda = -1;          ///< weight of the clean loss; never -1 in a parsed command
+  double beta = -1;            ///< trades, kl, mart: weight of the divergence; -1: the loss's own
+  double label_smoothing = 0;  ///< of the cross-entropies
+  double awp_gamma = 0;        ///< how far weights are perturbed, in parts of their norm; 0: not at all
+  int awp_from = 0;            ///< the epoch that does it first
+  std::string awp = "global";  ///< global: along the gradient of all ranks | local: each rank along its own
+
+  friend bool operator==(const AttackSettings&, const AttackSettings&) = default;
+};
+
+}  // namespace dat

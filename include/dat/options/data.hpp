@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// The images of a training. Rows and rules: src/options/train/data.cpp.
+struct DataSettings {
+  std::vector<std::string> data;  ///< files of one pool; empty: the built-in synthetic set
+  std::string mix = "pool";       ///< pool | balanced:SHARE, as read_mix takes it
+  std::int64_t limit_train = 0;   ///< first N samples; 0: all
+  std::int64_t limit_test = 0;
+  std::int64_t holdout = 0;  ///< training images that are kept aside to choose the best checkpoint by
+  bool augment = true;
+
+  friend bool operator==(const DataSettings&, const DataSettings&) = default;
+};
+
+}  // namespace dat

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/options/machine.hpp"
+
+namespace dat {
+
+/// Options of `eval`. Rows and rules: src/verbs/eval_options.cpp.
+struct EvalOptions : MachineSettings {
+  std::string checkpoint;                   ///< a checkpoint file, or the folder of a run: its newest
+  std::vector<std::string> data;            ///< empty: the data that the network was trained on
+  std::string split = "test";               ///< test | train | holdout
+  std::int64_t limit = 0;                   ///< first N samples; 0: all
+  std::string weights = "auto";             ///< auto (the averaged ones, where there are any) | raw | average
+  std::vector<std::string> eval = {"pgd"};  ///< attacks, and one sequence of attacks at most
+  int attack_steps = 10;                    ///< of a pgd without number
+  std::string norm = "auto";                ///< auto (that of the run) | linf | l2
+  double eps = 0;                           ///< 0: that of the run
+  double alpha = 0;                         ///< 0: the attack's own
+  int restarts = 1;
+  int batch = 128;                ///< images per rank and step
+  std::string out;                ///< file or folder for the results as JSON; empty: none
+  bool save_adversarial = false;  ///< the images that a sequence has attacked, in the folder `out`
+  double progress = 10;           ///< seconds between progress lines
+
+  friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
+};
+
+}  // namespace dat

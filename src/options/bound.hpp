@@ -1,0 +1,64 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "options/table.hpp"
+
+namespace dat {
+
+/// How near to the user an option was set: by no one, by a recipe, by a file, on the command line.
+enum class Origin : std::uint8_t { none, recipe, file, command_line };
+
+/// A table bound to a struct of options: its values, and who has set them.
+class Bound {
+ public:
+  /// `options` outlives this.
+  template <class Options>
+  Bound(const TableOf<Options>& table, Options& options) : Bound(table, &options) {}
+
+  [[nodiscard]] const Table& table() const { return table_; }
+  [[nodiscard]] const void* options() const { return options_; }
+  [[nodiscard]] Field field(const OptionRow& row) const { return row.field(options_); }
+  [[nodiscard]] std::string text(const OptionRow& row, bool toml = false) const;
+  [[nodiscard]] Origin origin(const std::string& name) const;
+  void set_origin(const OptionRow& row, Origin origin);
+
+  /// Whether an option has another value than its default, or, where its row says so, one that asks for something.
+  [[nodiscard]] bool asked(const OptionRow& row) const;
+  [[nodiscard]] bool holds(const Choice& choice) const;
+  [[nodiscard]] bool holds(const Condition& condition) const;
+  /// Whether all that an option works with is there.
+  [[nodiscard]] bool takes_part(const OptionRow& row) const;
+  void put_back(const OptionRow& row);
+
+  /// "--codec int8"; of a switch its name.
+  [[nodiscard]] std::string named(const OptionRow& row) const;
+  /// The sentence with values in the place of {NAME}.
+  [[nodiscard]] std::string filled(const std::string& sentence) const;
+
+  /// Sets what `text` says in the lines of a file called `name`; options that were set nearer to the user are left
+  /// alone. Returns what is to be told of it, a sentence each. `program`: "dat_hpc VERB", for messages. Error(usage).
+  std::vector<std::string> read(const std::string& text, const std::string& name, Origin origin,
+                                const std::string& program);
+
+  /// Every option that may stand in a file, `key = value` a line; or (`commented`) with descriptions.
+  [[nodiscard]] std::string toml(bool commented = false) const;
+  /// Name and value, as they stand there.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const;
+
+  /// Applies the table's rules. `typed`: to what was typed just now, not to what a run has written down (falls_back).
+  void check(bool typed);
+  [[nodiscard]] bool typed() const { return typed_; }
+
+ private:
+  Bound(const Table& table, void* options);
+
+  const Table& table_;
+  void* options_;
+  std::vector<Origin> origins_;  ///< [rows]
+  bool typed_ = false;
+};
+
+}  // namespace dat

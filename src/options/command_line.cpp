@@ -1,0 +1,281 @@
+#include "options/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "dat/error.hpp"
+#include "options/help.hpp"
+#include "options/hints.hpp"
+#include "options/recipes.hpp"
+
+namespace dat {
+
+namespace {
+
+/// CLI11's help in the manner of option_lines.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool positional) const override {
+    std::string left = "  " + option->get_name(positional, !positional);
+    if (const std::size_t brace = left.find("{false}"); brace != std::string::npos) left.erase(brace);
+    if (!positional && !option->get_type_name().empty()) left += " " + option->get_type_name();
+    return option_lines(left, option->get_description(), option->get_default_str());
+  }
+
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+    return text;
+  }
+};
+
+bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  file.peek();  // finds out about folders
+  const bool recipe = std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
+  require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", path,
+          recipe ? "'; did you mean --recipe " + path + "?" : "'; check the path given to --config");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// What is to be said of an argument that is no option.
+std::string advice_about(const std::string& word, const std::vector<std::string>& known, const std::string& otherwise) {
+  // Texts put a long dash in the place of two short ones.
+  std::string plain = word;
+  while (plain.starts_with("\u2013") || plain.starts_with("\u2014")) plain.erase(0, 3);
+  if (plain != word)
+    return "; options begin with two plain dashes: --" +
+           plain.substr(std::min(plain.find_first_not_of('-'), plain.size()));
+  if (is_one_of(word, {"true", "false", "on", "off", "yes", "no"}))
+    return "; a switch has its value behind '=': --NAME=true or --NAME=false";
+  if (word.ends_with(".toml") && is_one_of("config", known)) return "; did you mean --config " + word + "?";
+  if (word.ends_with(".h5") && is_one_of("data", known)) return "; did you mean --data " + word + "?";
+  return otherwise;
+}
+
+}  // namespace
+
+struct CommandLine::Entry {
+  Bound* options;
+  const OptionRow* row;
+  CLI::Option* option;
+
+  [[nodiscard]] Field field() const { return options->field(*row); }
+};
+
+struct CommandLine::Parser : CLI::App {
+  using CLI::App::App;
+};
+
+CommandLine::CommandLine(const std::string& verb, std::vector<std::string> words, std::vector<std::string> verbs)
+    : parser_(std::make_unique<Parser>("", "dat_hpc " + verb)),
+      program_("dat_hpc " + verb),
+      words_(std::move(words)),
+      verbs_(std::move(verbs)) {
+  parser_->formatter(std::make_shared<HelpFormatter>());
+  parser_->allow_extras();
+  parser_->set_help_flag();
+  const std::string help = "print this help; --help all: every option, --help WORD: those with WORD in them";
+  parser_->add_flag("-h,--help", help);  // only to be shown: read() looks for it first
+  parser_->add_flag("--version", versions_, "print the versions of program and libraries, exit");
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::describe(const std::string& about) {
+  std::string lines = about.find('\n') == std::string::npos ? wrapped(about, 0) : about;
+  if (lines.ends_with('\n')) lines.pop_back();
+  parser_->description(lines);
+}
+
+void CommandLine::add(Bound& options) {
+  for (const OptionRow& row : options.table().rows()) add_row(options, row);
+}
+
+void CommandLine::add_configurable(Bound& options, bool with_recipes) {
+  in_file_ = &options;
+  if (with_recipes)
+    parser_->add_option("--recipe", recipe_, "options of a published training, by name; --recipe list: all of them")
+        ->type_name("NAME")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  parser_->add_option("--config", config_file_, "TOML file: the options below as key = value lines; command line wins")
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  parser_->add_flag("--print-config", print_config_, "print the complete configuration as such a file and exit");
+  add(options);
+}
+
+void CommandLine::add_row(Bound& options, const OptionRow& row) {
+  const Field field = options.field(row);
+  CLI::Option* option = nullptr;
+  if (is_flag(field)) {
+    option = parser_->add_flag(row.names, *std::get<bool*>(field), description(row));
+  } else {
+    const auto take = [field, &row](const CLI::results_t& results) {
+      std::vector<Value> sources;
+      for (const std::string& text : results) sources.push_back({text});
+      if (!is_list(field)) sources.erase(sources.begin(), sources.end() - 1);
+      assign(sources, row.range, row.positional ? row.name : "option '--" + row.name + "'", field);
+      return true;
+    };
+    option = parser_->add_option(row.names, take, description(row));
+    option->type_name(label_of(field, row.range))
+        ->default_str(options.text(row))
+        ->required(row.positional)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // of a repeated one, the last counts
+    if (is_list(field)) option->expected(1, -1)->allow_extra_args();
+  }
+  option->group(row.group);
+  entries_.push_back({&options, &row, option});
+}
+
+void CommandLine::rename_former() {
+  for (std::string& word : words_)
+    for (const Entry& entry : entries_)
+      for (const std::string& former : entry.row->former) {
+        const std::string name = word.substr(0, word.find('='));
+        if (name != "--" + former) continue;
+        word = "--" + entry.row->name + word.substr(name.size());
+        warnings_.push_back("option '" + name + "' is called --" + entry.row->name + " now");
+      }
+}
+
+bool CommandLine::read() {
+  rename_former();
+  if (helps()) return false;
+  std::vector<std::string> arguments(words_.rbegin(), words_.rend());
+  const std::string advice = "; see '" + program_ + " --help'";
+  try {
+    parser_->parse(arguments);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string what = error.what();  // "--lr: 1 required NUMBER missing"
+    if (!versions_)
+      fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
+  } catch (const CLI::ParseError& error) {
+    // --version and wrong or missing arguments at once: versions are all that was asked for.
+    if (!versions_) fail(ExitCode::usage, error.what(), advice);
+  }
+  if (versions_) return false;
+  if (!parser_->remaining().empty()) refuse(parser_->remaining()[0], advice);
+  if (recipe_ == "list") {
+    text_ = recipe_list();
+    return false;
+  }
+  note_arguments();
+  if (!config_file_.empty()) read_file(text_of_file(config_file_), config_file_, Origin::file);
+  if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
+  return true;
+}
+
+void CommandLine::read_file(const std::string& text, const std::string& name, Origin origin) {
+  const std::vector<std::string> remarks = in_file_->read(text, name, origin, program_);
+  warnings_.insert(warnings_.end(), remarks.begin(), remarks.end());
+}
+
+bool CommandLine::finish() {
+  if (print_config_) text_ = in_file_->toml(true);
+  return !print_config_;
+}
+
+std::set<std::string> CommandLine::given() const {
+  std::set<std::string> all;
+  for (const Entry& entry : entries_)
+    if (entry.options->origin(entry.row->name) != Origin::none) all.insert(entry.row->name);
+  return all;
+}
+
+std::vector<std::string> CommandLine::words_given() const {
+  std::vector<std::string> words;
+  if (!recipe_.empty()) words = {"--recipe", recipe_};
+  if (!config_file_.empty()) words.insert(words.end(), {"--config", config_file_});
+  for (const Entry& entry : entries_) {
+    if (!entry.row->in_file || entry.option->count() == 0) continue;
+    const std::string name = "--" + entry.row->name;
+    if (is_flag(entry.field())) {
+      words.push_back(name + "=" + entry.options->text(*entry.row));
+      continue;
+    }
+    words.push_back(name);
+    const std::vector<std::string>& results = entry.option->results();
+    words.insert(words.end(), is_list(entry.field()) ? results.begin() : results.end() - 1, results.end());
+  }
+  return words;
+}
+
+std::vector<std::string> CommandLine::names() const {
+  std::vector<std::string> all;
+  for (const CLI::Option* option : std::as_const(*parser_).get_options())
+    all.insert(all.end(), option->get_lnames().begin(), option->get_lnames().end());
+  return all;
+}
+
+bool CommandLine::helps() {
+  const auto asked = std::find_if(words_.begin(), words_.end(), asks_for_help);
+  if (asked == words_.end()) return false;
+  text_ = help(asked->starts_with("--help=") ? asked->substr(7) : asked + 1 == words_.end() ? "" : asked[1]);
+  return true;
+}
+
+/// The help: of the options to begin with (topic ""), of all, or of those in which the topic occurs. Error(usage): it
+/// occurs in none.
+std::string CommandLine::help(const std::string& word) {
+  const HelpTopic topic(word);
+  const bool brief = topic.nothing() && !first_.empty();
+  std::size_t shown = 0, hidden = 0;
+  for (CLI::Option* option : parser_->get_options()) {
+    const std::vector<std::string>& long_names = option->get_lnames();
+    std::string text = option->get_description() + "\n" + option->get_type_name() + "\n" + option->get_group();
+    for (const std::string& name : long_names) text += "\n" + name;
+    const bool there = brief              ? !long_names.empty() && first_.contains(long_names[0])
+                       : topic.searches() ? topic.occurs_in(text)
+                                          : true;
+    if (!there && !option->get_required()) option->group("");  // CLI11 shows no option without a group
+    ++(there ? shown : hidden);
+  }
+  if (topic.searches() && shown == 0) {
+    const std::string guess = hint(topic.text(), names(), "--");
+    fail(ExitCode::usage, "no option of '", program_, "' has '", topic.text(), "' in its name or description",
+         guess.empty() ? "; '" + program_ + " --help all' shows every option" : guess);
+  }
+  if (hidden > 0)
+    parser_->footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " +
+                    program_ + " --help all shows every one,\n--help WORD those in which WORD occurs.");
+  return parser_->help();
+}
+
+/// An argument that is no option, or none of ours.
+void CommandLine::refuse(const std::string& word, const std::string& advice) const {
+  if (word[0] != '-') fail(ExitCode::usage, "unexpected argument '", word, "'", advice_about(word, names(), advice));
+  const std::string bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+  const std::string name = word.substr(0, word.find('=')), of = bare.substr(0, bare.find('='));
+  if (is_one_of(of, verbs_)) fail(ExitCode::usage, "unknown option '", name, "'; a verb has no dashes: dat_hpc ", of);
+  const std::string guess = hint(of, names(), "--");
+  fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
+}
+
+/// What the command line has set, and what it has set twice.
+void CommandLine::note_arguments() {
+  const auto warn = [&](const std::string& name, const std::vector<std::string>& results) {
+    warnings_.push_back("option '--" + name + "' is given " +
+                        (results.size() == 2 ? "twice" : std::to_string(results.size()) + " times") +
+                        "; the last one counts, '" + results.back() + "'");
+  };
+  for (const Entry& entry : entries_) {
+    if (entry.option->count() == 0) continue;
+    entry.options->set_origin(*entry.row, Origin::command_line);
+    if (!is_list(entry.field()) && entry.option->count() > 1) warn(entry.row->name, entry.option->results());
+  }
+  for (const char* name : {"--recipe", "--config"})
+    if (const CLI::Option* option = parser_->get_option_no_throw(name); option != nullptr && option->count() > 1)
+      warn(name + 2, option->results());
+}
+
+}  // namespace dat

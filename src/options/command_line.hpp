@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "options/bound.hpp"
+
+namespace dat {
+
+/// The words behind a verb, read into the options of its tables. The only place that knows CLI11.
+class CommandLine {
+ public:
+  /// verbs: the names of all verbs, for advice.
+  CommandLine(const std::string& verb, std::vector<std::string> words, std::vector<std::string> verbs);
+  ~CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  /// What the help begins with: in lines of its own, or to be wrapped.
+  void describe(const std::string& about);
+  /// The options that the help of the verb shows unless all are asked for.
+  void show_first(const std::vector<std::string>& names) { first_ = {names.begin(), names.end()}; }
+  /// Takes options from the command line. `options` outlives this.
+  void add(Bound& options);
+  /// Takes them from a file as well, with --config, and prints them, with --print-config; `with_recipes`: and with
+  /// --recipe.
+  void add_configurable(Bound& options, bool with_recipes);
+
+  /// Reads the words, then the file and the recipe that they name. False: something is to be printed instead of
+  /// running, which text() says, or versions_asked(). Error(usage).
+  [[nodiscard]] bool read();
+  /// To be called when the values are final. False: the configuration is to be printed, which text() has then.
+  [[nodiscard]] bool finish();
+
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] bool versions_asked() const { return versions_; }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// Options that the command line, a file or a recipe has set, by name.
+  [[nodiscard]] std::set<std::string> given() const;
+  /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line.
+  [[nodiscard]] std::vector<std::string> words_given() const;
+
+ private:
+  struct Entry;  ///< a row, where its values are, and CLI11's option
+  struct Parser;
+
+  void add_row(Bound& options, const OptionRow& row);
+  void rename_former();
+  [[nodiscard]] bool helps();
+  [[nodiscard]] std::string help(const std::string& topic);
+  [[noreturn]] void refuse(const std::string& word, const std::string& advice) const;
+  void note_arguments();
+  void read_file(const std::string& text, const std::string& name, Origin origin);
+  [[nodiscard]] std::vector<std::string> names() const;
+
+  std::unique_ptr<Parser> parser_;
+  std::string program_;  ///< "dat_hpc train"
+  std::vector<std::string> words_, verbs_;
+  std::set<std::string> first_;  ///< empty: all
+  std::vector<Entry> entries_;
+  Bound* in_file_ = nullptr;  ///< the options of add_configurable
+  std::string config_file_, recipe_, text_;
+  bool versions_ = false, print_config_ = false;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace dat

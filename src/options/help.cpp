@@ -1,0 +1,42 @@
+#include "options/help.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "options/hints.hpp"
+
+namespace dat {
+
+std::string option_lines(const std::string& name, const std::string& about, const std::string& standard) {
+  constexpr std::size_t kColumn = 30, kWidth = 80;
+  std::string left = name;
+  for (std::size_t line = 0; left.size() - line > kWidth;) {
+    const std::size_t bar = left.find_last_of('|', line + kWidth - 1);
+    if (bar == std::string::npos || bar < line) break;
+    left.insert(bar + 1, "\n" + std::string(kColumn, ' '));
+    line = bar + 2;
+  }
+  std::istringstream words(about + (standard.empty() ? "" : " [" + standard + "]"));
+  std::string text = left.size() + 2 > kColumn ? left + "\n" : left, line = text == left ? left : "";
+  text.erase(text.size() - line.size());
+  line.resize(kColumn, ' ');
+  for (std::string word; words >> word;) {
+    if (line.size() + 1 + word.size() > kWidth) {
+      text += line + "\n";
+      line.assign(kColumn, ' ');
+    }
+    line += (line.back() == ' ' ? "" : " ") + word;
+  }
+  return text + line + "\n";
+}
+
+HelpTopic::HelpTopic(const std::string& topic) : text_(topic) {
+  text_.erase(0, std::min(text_.find_first_not_of('-'), text_.size()));
+  word_ = lower_case(text_);
+}
+
+bool HelpTopic::occurs_in(const std::string& text) const { return lower_case(text).find(word_) != std::string::npos; }
+
+bool asks_for_help(const std::string& word) { return word == "-h" || word == "--help" || word.starts_with("--help="); }
+
+}  // namespace dat

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "options/ranges.hpp"
+#include "options/table.hpp"
+
+namespace dat {
+
+// Options that several verbs have. Options is the struct of the verb.
+
+template <class Options>
+void add_attack_precision(TableOf<Options>& table) {
+  table.add("--attack-precision", &Options::attack_precision,
+            "how the attacked network keeps activations and weights; 16 bits need a GPU",
+            one_of({"f32", "f16", "bf16"}));
+}
+
+/// Where a verb computes.
+template <class Options>
+void add_device(TableOf<Options>& table) {
+  table
+      .add("--device", &Options::device, "where to compute; auto: a GPU where there is one; gpu means cuda",
+           {.choices = {"auto", "cpu", "cuda"}, .aliases = {{"gpu", "cuda"}}})
+      .may_change();
+  table
+      .add("--threads", &Options::threads, "CPU threads per rank; auto: this rank's share of the node's cores",
+           kAutoThreads)
+      .may_change();
+  table.add("--math", &Options::math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
+            one_of({"f32", "tf32"}));
+}
+
+/// What train and eval have in common.
+template <class Options>
+void add_machine(TableOf<Options>& table) {
+  add_device(table);
+  table.add("--deterministic", &Options::deterministic,
+            "the same bits in every run, at any number of ranks and threads; slower on a GPU");
+  table.add("--seed", &Options::seed, "of every random number", kCount);
+  table
+      .add("--comm-timeout", &Options::comm_timeout,
+           "seconds in which no rank gets on, or one is not heard, after which all end with code 6; 0: wait for ever",
+           kCount)
+      .may_change();
+  table.add("-q,--quiet", &Options::quiet, "no progress lines").may_change();
+}
+
+}  // namespace dat

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dat/attack.hpp"
+#include "dat/norm.hpp"
+#include "options/attack_words.hpp"
+#include "options/field.hpp"
+
+namespace dat {
+
+// Ranges of several options.
+
+inline const Range kPath{.label = "PATH"};
+inline const Range kPaths{.label = "PATH..."};
+inline const Range kFolder{.label = "DIR"};
+inline const Range kCount{.low = 0};     // 0 has a meaning of its own
+inline const Range kPositive{.low = 1};  // whole numbers
+inline const Range kAbove{.low = 0, .above = true};
+inline const Range kShare{.low = 0, .high = 1, .above = true};
+inline const Range kRadius{.low = 0, .above = true};  // and of L-infinity at most 1
+inline const Range kAutoRadius{.low = 0, .above = true, .automatic = 0};
+inline const Range kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
+inline const Range kAutoWeight{.low = 0, .automatic = -1};
+inline const Range kAttackWords{.label = "ATTACK,...", .commas = true};
+inline const Range kAutoCount{.low = 1, .automatic = 0};
+inline const Range kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
+inline const Range kAutoEpochs{.low = 0, .automatic = -1};
+
+[[nodiscard]] inline Range one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+[[nodiscard]] inline Range one_attack() { return {.choices = attacks().names(), .advice = attack_advice}; }
+/// "auto", and the names.
+[[nodiscard]] inline Range auto_or(std::vector<std::string> names) {
+  names.insert(names.begin(), "auto");
+  return one_of(std::move(names));
+}
+
+}  // namespace dat

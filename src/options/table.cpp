@@ -1,0 +1,95 @@
+#include "options/table.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "dat/error.hpp"
+#include "options/bound.hpp"
+
+namespace dat {
+
+namespace {
+
+/// "--optimizer lamb", "--holdout"; of a switch its name.
+std::string text_of(const Choice& choice) {
+  if (choice.values == std::vector<std::string>{"true"}) return "--" + choice.option;
+  return "--" + choice.option + (choice.values.empty() ? "" : " ") + alternatives(choice.values);
+}
+
+/// Refuses `row` where a condition does not hold, or gives it its default back: see OptionOf::falls_back.
+void enforce(const OptionRow& row, const Condition& condition, Bound& options) {
+  if (options.holds(condition) || (row.falls_back && !options.typed())) return;
+  const Choice& choice = condition.any_of.front();
+  const Origin own = options.origin(row.name);
+  const bool overruled = row.falls_back && (own == Origin::none || own < options.origin(choice.option));
+  if (options.asked(row) && !overruled) {
+    require(condition.sentence.empty(), ExitCode::usage, options.filled(condition.sentence));
+    fail(ExitCode::usage, "--", row.name, " works with ", text_of(choice), ", not with ",
+         options.filled("{" + choice.option + "}"), "; leave it off");
+  }
+  if (row.falls_back) options.put_back(row);
+}
+
+}  // namespace
+
+void Table::group(const std::string& name, bool in_file) {
+  group_ = name;
+  in_file_ = in_file;
+}
+
+const OptionRow* Table::find(const std::string& name) const {
+  const auto called = [&](const OptionRow& row) {
+    return row.name == name || std::find(row.former.begin(), row.former.end(), name) != row.former.end();
+  };
+  const auto found = std::find_if(rows_.begin(), rows_.end(), called);
+  return found == rows_.end() ? nullptr : &*found;
+}
+
+std::size_t Table::add_row(const std::string& names, const std::string& about, Range range) {
+  OptionRow row{.names = names, .name = names, .about = about, .group = group_, .range = std::move(range)};
+  row.in_file = in_file_;
+  row.positional = names[0] != '-' && names.find(",--") == std::string::npos;
+  std::istringstream words(names);
+  for (std::string word; std::getline(words, word, ',');)
+    if (word.starts_with("--")) {
+      row.name = word.substr(2);
+      break;
+    }
+  rows_.push_back(std::move(row));
+  return rows_.size() - 1;
+}
+
+void Table::add_condition(std::size_t row, Condition condition) {
+  rules_.push_back([row, at = rows_[row].works_with.size()](Bound& options) {
+    const OptionRow& refused = options.table().rows()[row];
+    enforce(refused, refused.works_with[at], options);
+  });
+  rows_[row].works_with.push_back(std::move(condition));
+}
+
+void Table::add_rule(std::function<void(const void* options)> refuse) {
+  rules_.push_back([refuse = std::move(refuse)](const Bound& options) { refuse(options.options()); });
+}
+
+void Table::not_together(const Choice& one, const Choice& other, const std::string& sentence) {
+  rules_.push_back([one, other, sentence](const Bound& options) {
+    require(!options.holds(one) || !options.holds(other), ExitCode::usage, options.filled(sentence));
+  });
+}
+
+std::string description(const OptionRow& row) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < row.works_with.size(); ++i) {
+    const std::vector<Choice>& choices = row.works_with[i].any_of;
+    // Of two conditions on the same option, the second is the narrower one.
+    const bool narrowed =
+        std::any_of(row.works_with.begin() + static_cast<std::ptrdiff_t>(i) + 1, row.works_with.end(),
+                    [&](const Condition& later) { return later.any_of[0].option == choices[0].option; });
+    std::vector<std::string> words;
+    for (const Choice& choice : choices) words.push_back(text_of(choice));
+    if (!narrowed) parts.push_back(alternatives(words));
+  }
+  return row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ");
+}
+
+}  // namespace dat

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "options/field.hpp"
+
+namespace dat {
+
+class Bound;
+
+/// An option in certain states: with one of these values; or, where none is named, asked for at all.
+struct Choice {
+  std::string option;
+  std::vector<std::string> values{};  ///< as the command line takes them
+};
+
+/// What an option works with: one of these choices.
+struct Condition {
+  std::vector<Choice> any_of;
+  /// Refuses the option without them; {NAME} stands for the value of an option. Empty: the usual sentence, "--beta1
+  /// works with --optimizer lamb, not with sgd; leave it off".
+  std::string sentence;
+};
+
+/// Whether a run that goes on may have another value of an option than before.
+enum class Restart : std::uint8_t {
+  fixed,       ///< no: its numbers would be those of another run
+  evaluation,  ///< where nothing is held out; else evaluations choose the best network, and must be of one kind
+  free         ///< yes: it does not touch the run's numbers, or those of steps to come only
+};
+
+/// An option: all that the program knows of it.
+struct OptionRow {
+  std::string names;                       ///< as TableOf::add takes them
+  std::string name;                        ///< the first with two dashes, without them; of a positional: its only one
+  std::string about;                       ///< for the help
+  std::string group;                       ///< of the help
+  Range range{};                           ///< what values it takes
+  bool in_file = true;                     ///< whether it may stand in a file, and stands in the printed configuration
+  bool positional = false;                 ///< required, without dashes
+  Restart restart = Restart::fixed;        //
+  bool function = false;                   ///< it decides what the network computes with its weights
+  std::vector<Condition> works_with{};     ///< all of them must hold where it is asked for
+  bool falls_back = false;                 ///< where they do not hold: see OptionOf::falls_back
+  std::vector<std::string> former{};       ///< names that it had in earlier versions, which are read everywhere
+  std::optional<Choice> bound_to_ranks{};  ///< values by which ranks differ in more than their micro-batches
+  std::function<Field(void* options)> field{};       ///< where its value is
+  std::function<bool(const void* options)> asked{};  ///< whether it is asked for; null: where it is not the default
+};
+
+/// The options of a verb, an entry each, and what is refused of them.
+class Table {
+ public:
+  /// defaults: a struct of the verb's options.
+  explicit Table(std::shared_ptr<void> defaults) : defaults_(std::move(defaults)) {}
+
+  /// Those that follow stand below this title in the help; `in_file`: as in OptionRow.
+  void group(const std::string& name, bool in_file = true);
+
+  /// Refuses two options together, whichever values they have of these. The sentence as in Condition.
+  void not_together(const Choice& one, const Choice& other, const std::string& sentence);
+
+  [[nodiscard]] const std::vector<OptionRow>& rows() const { return rows_; }
+  /// By its name or a former one; null: there is none.
+  [[nodiscard]] const OptionRow* find(const std::string& name) const;
+  [[nodiscard]] void* defaults() const { return defaults_.get(); }
+  /// Applies all rules to options, in the order of the table. Error(usage).
+  void check(Bound& options) const {
+    for (const auto& rule : rules_) rule(options);
+  }
+
+ protected:
+  std::size_t add_row(const std::string& names, const std::string& about, Range range);
+  void add_condition(std::size_t row, Condition condition);
+  void add_rule(std::function<void(const void* options)> refuse);
+
+  std::vector<OptionRow> rows_;
+  std::vector<std::function<void(Bound&)>> rules_;
+
+ private:
+  std::shared_ptr<void> defaults_;
+  std::string group_ = "Options";
+  bool in_file_ = true;
+};
+
+/// The row that TableOf::add has made, to say more of it.
+template <class Options>
+class OptionOf;
+
+/// A table of the options that are in a struct.
+template <class Options>
+class TableOf : public Table {
+ public:
+  TableOf() : Table(std::make_shared<Options>()) {}
+
+  /// names: as CLI11 takes them ("-q,--quiet", "--augment,!--no-augment"). Without dashes: a positional, which is
+  /// required unless it has a name with dashes, too ("RUN,--checkpoint"). field: where the value is, and its default.
+  template <class T, class Base>
+  requires std::derived_from<Options, Base> OptionOf<Options> add(const std::string& names, T Base::*field,
+                                                                  const std::string& about, Range range = {}) {
+    const std::size_t row = add_row(names, about, std::move(range));
+    rows_[row].field = [field](void* options) -> Field { return &(static_cast<Options*>(options)->*field); };
+    return {*this, row};
+  }
+
+  /// Refuses what has to be computed: throws Error(usage) for options as they are given, before any 'auto' is settled.
+  void rule(void (*refuse)(const Options& options)) {
+    add_rule([refuse](const void* options) { refuse(*static_cast<const Options*>(options)); });
+  }
+
+ private:
+  friend class OptionOf<Options>;
+};
+
+template <class Options>
+class OptionOf {
+ public:
+  OptionOf(TableOf<Options>& table, std::size_t row) : table_(table), row_(row) {}
+
+  /// Refuses the option where none of these choices holds.
+  OptionOf& works_with(std::vector<Choice> any_of, std::string sentence = "") {
+    table_.add_condition(row_, {std::move(any_of), std::move(sentence)});
+    return *this;
+  }
+  OptionOf& works_with(const std::string& option, std::vector<std::string> values, std::string sentence = "") {
+    return works_with({{option, std::move(values)}}, std::move(sentence));
+  }
+  /// Where works_with does not hold, the option is refused only if it was set as near to the user as what it works
+  /// with, or nearer: somebody believes that it counts. Else, --selector all over a recipe of JointSpar for instance,
+  /// it gets its default back. What a run has written down is left as it is.
+  OptionOf& falls_back() {
+    row().falls_back = true;
+    return *this;
+  }
+  /// Whether the option is asked for, where some values beside the default ask for nothing.
+  OptionOf& asked(bool (*when)(const Options&)) {
+    row().asked = [when](const void* options) { return when(*static_cast<const Options*>(options)); };
+    return *this;
+  }
+  OptionOf& may_change(Restart restart = Restart::free) {
+    row().restart = restart;
+    return *this;
+  }
+  OptionOf& decides_function() {
+    row().function = true;
+    return *this;
+  }
+  OptionOf& formerly(const std::string& name) {
+    row().former.push_back(name);
+    return *this;
+  }
+  /// Refused with --deterministic: with all values but the default.
+  OptionOf& bound_to_ranks() {
+    row().bound_to_ranks = Choice{row().name};
+    return *this;
+  }
+  /// Or with these.
+  OptionOf& bound_to_ranks(const std::vector<std::string>& values) {
+    if (!values.empty()) row().bound_to_ranks = Choice{row().name, values};
+    return *this;
+  }
+
+ private:
+  [[nodiscard]] OptionRow& row() { return table_.rows_[row_]; }
+
+  TableOf<Options>& table_;
+  std::size_t row_;
+};
+
+/// What the help and the printed configuration say of an option: what it is, and what it works with.
+[[nodiscard]] std::string description(const OptionRow& row);
+
+}  // namespace dat

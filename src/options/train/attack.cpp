@@ -1,0 +1,183 @@
+#include "dat/attack.hpp"
+
+#include "dat/loss.hpp"
+#include "options/machine.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Losses that have a divergence, which --beta weighs.
+std::vector<std::string> losses_with_beta() {
+  std::vector<std::string> all;
+  for (const std::string& name : losses().names())
+    if (losses().at(name)({})->beta() > 0) all.push_back(name);
+  return all;
+}
+
+const char* const kReuse =
+    "--attack-reuse works with --attack pgd, --attack-bn train and at least 2 --attack-steps: the training pass takes "
+    "the place of a step in the same mode";
+
+void refuse_reuse(const TrainOptions& o) {
+  require(!o.attack_reuse || o.attack_steps >= 2, ExitCode::usage, kReuse);
+  require(!o.attack_reuse || o.warm_start > 0, ExitCode::usage,
+          "--attack-reuse without --warm-start trains as --attack-steps ", o.attack_steps - 1,
+          " does; take that, or add --warm-start");
+}
+
+void refuse_staleness(const TrainOptions& o) {
+  require(o.stale_attack <= o.attack_steps, ExitCode::usage, "--stale-attack ", o.stale_attack, " is more than the ",
+          o.attack_steps, " iterations of --attack-steps");
+}
+
+void refuse_radius(const TrainOptions& o) { require_in_range("--eps", norm_from(o.norm), o.eps); }
+
+void add_ball(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
+  table.add("--norm", &O::norm,
+            "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
+            one_of(norm_names()));
+  table.add("--eps", &O::eps, "radius; pixels are in [0, 1]; l2: e.g. 0.5", kRadius);
+  table.rule(refuse_radius);
+  table.not_together({"norm", {"l2"}}, {"eps", {"8/255"}},
+                     "--norm l2 with --eps 8/255, the default of linf, would hardly perturb an image; give its radius, "
+                     "such as --eps 0.5");
+  table.add("--alpha", &O::alpha, "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps", kAutoRadius);
+}
+
+void add_shape(TrainTable& table) {
+  using O = TrainOptions;
+  table
+      .add("--attack-stop", &O::attack_stop,
+           "early stop: an image takes at most N steps while it is misclassified, then leaves the attack",
+           {.low = 0, .automatic = -1, .word = "off"})
+      .works_with("attack", {"pgd"})
+      .works_with("norm", {"linf"});
+  table.not_together({"attack-stop"}, {"attack-bn", {"train"}},
+                     "--attack-stop does not work with --attack-bn train: where batch statistics tie the images "
+                     "together, none can leave; take --attack-bn eval");
+  table.add("--attack-bn", &O::attack_bn,
+            "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
+            one_of({"auto", "eval", "train"}));
+  add_attack_precision(table);
+  table.add("--attack-batch", &O::attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoCount);
+}
+
+void add_savings(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--warm-start", &O::warm_start,
+            "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
+            kCount);
+  table.not_together(
+      {"warm-start"}, {"attack", {"none"}},
+      "--warm-start {warm-start} has no perturbation to start from with --attack none; choose an attack");
+  table.not_together(
+      {"warm-start"}, {"norm", {"l2"}},
+      "--warm-start keeps a byte per pixel in units of eps/127, which is too coarse for the small pixels "
+      "of --norm l2; leave it off, and --attack-reuse");
+  const char* const gradient =
+      "--attack-reuse takes the gradient of the training pass, which is the attack's with --loss cross_entropy and "
+      "without --label-smoothing; leave one of them off";
+  table
+      .add("--attack-reuse", &O::attack_reuse,
+           "the training pass is the last step of pgd as well, whose result --warm-start keeps: one pass less")
+      .works_with("attack", {"pgd"}, kReuse)
+      .works_with("attack-bn", {"train"}, kReuse)
+      .works_with("loss", {"cross_entropy"}, gradient);
+  table.rule(refuse_reuse);
+  table.not_together({"attack-reuse"}, {"label-smoothing"}, gradient);
+  const char* const stale =
+      "--stale-attack works with --attack pgd and --attack-bn eval, without --attack-stop and without --warm-start; "
+      "leave it off, or those";
+  table
+      .add("--stale-attack", &O::stale_attack,
+           "first iterations of the next step's attack on the weights before the update, while gradients are summed",
+           kCount)
+      .works_with("attack", {"pgd"}, stale)
+      .bound_to_ranks();
+  for (const Choice& other : {Choice{"attack-bn", {"train"}}, {"attack-stop"}, {"warm-start"}})
+    table.not_together({"stale-attack"}, other, stale);
+  table.rule(refuse_staleness);
+  table.add("--attack-start", &O::attack_start,
+            "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "
+            "gaussian with trades, kl and mart",
+            one_of({"auto", "uniform", "gaussian"}));
+}
+
+void add_loss(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--loss", &O::loss, "what is minimised", one_of(losses().names()));
+  table.add("--lambda", &O::lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0", kAutoWeight)
+      .asked([](const O& o) { return o.lambda > 0; })
+      .works_with("loss", {"cross_entropy"},
+                  "--lambda works with --loss cross_entropy, not with {loss}, which has --beta; leave it off");
+  table
+      .add("--beta", &O::beta,
+           "weight of the divergence of attacked from clean predictions; auto: trades 6, mart 5, kl 1", kAutoWeight)
+      .asked([](const O& o) { return o.beta > 0; })
+      .works_with("loss", losses_with_beta());
+  table.add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
+            kDecay);
+  table.not_together({"label-smoothing"}, {"loss", {"mart"}},
+                     "--label-smoothing works with --loss cross_entropy, trades or kl, not with mart; leave it off");
+}
+
+void add_weight_perturbation(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--awp-gamma", &O::awp_gamma,
+            "adversarial weight perturbation: train where weights have moved by this part of their norm; 0: not",
+            kCount);
+  for (const Choice& other : {Choice{"attack-reuse"}, {"stale-attack"}, {"mask", {"per_worker"}}})
+    table.not_together({"awp-gamma"}, other,
+                       "--awp-gamma trains at other weights than those attacked, the same layers on all ranks; it does "
+                       "not work with --attack-reuse, --stale-attack or --mask per_worker; leave one of them off");
+  const char* const alone = "--awp-from and --awp say more of --awp-gamma; add that";
+  table.add("--awp-from", &O::awp_from, "the first epoch that does it, counted from 0, the warm-up included", kCount)
+      .works_with("awp-gamma", {}, alone);
+  table
+      .add("--awp", &O::awp, "weights move along the gradient of all ranks, or those of each rank along its own",
+           one_of({"global", "local"}))
+      .works_with("awp-gamma", {}, alone)
+      .bound_to_ranks();
+}
+
+}  // namespace
+
+void add_attack(TrainTable& table) {
+  table.group("Attack");
+  add_ball(table);
+  add_shape(table);
+  add_savings(table);
+  add_loss(table);
+  add_weight_perturbation(table);
+}
+
+void settle_attack(TrainOptions& o) {
+  // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
+  const BallNorm norm = norm_from(o.norm);
+  const auto attack_of = [&](double alpha) {
+    return attacks().at(o.attack)({.norm = norm, .eps = o.eps, .alpha = alpha, .steps = o.attack_steps});
+  };
+  // A step of the attack's own may be longer than the images are wide.
+  if (o.alpha != attack_of(0)->alpha()) require_in_range("--alpha", norm, o.alpha);
+  const auto attack = attack_of(o.alpha);
+  o.alpha = attack->alpha();
+  const auto loss = losses().at(o.loss)({.beta = o.beta});
+  const bool divergence = loss->goal().reference;
+  if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() && !divergence ? "train" : "eval";
+  require(!divergence || (o.attack_bn == "eval" && o.attack_stop < 0), ExitCode::usage, "the attack of --loss ", o.loss,
+          " climbs the divergence from the clean predictions, which works with --attack-bn eval and without ",
+          "--attack-stop; leave these off");
+  if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
+  o.beta = loss->beta();
+  if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" ? 1 : 0;
+  if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
+  require(o.attack_batch <= o.micro_batch, ExitCode::usage, "--attack-batch ", o.attack_batch,
+          " is more than the micro-batch of ", o.micro_batch, " images; choose at most that");
+}
+
+}  // namespace dat

@@ -1,0 +1,34 @@
+#include "dat/sampler.hpp"
+#include "options/ranges.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+void add_data(TrainTable& table) {
+  using O = TrainOptions;
+  table.group("Data");
+  table
+      .add("--data", &O::data, "files made by 'dat_hpc data', together one pool; none: a built-in synthetic set",
+           kPaths)
+      .may_change();
+  table.add("--mix", &O::mix,
+            "batches from one pool; or this share of each from the first file, the rest from the others, and an epoch "
+            "is one pass over the first",
+            {.label = "pool|balanced:SHARE"});
+  table.add("--limit-train", &O::limit_train, "train on the first N images (balanced: of the first file) only; 0: all",
+            kCount);
+  table.add("--limit-test", &O::limit_test, "evaluate on the first N images only; 0: all", kCount).may_change();
+  table.add("--holdout", &O::holdout,
+            "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
+  table.add("--augment,!--no-augment", &O::augment, "random crops and flips (on unless --no-augment)");
+}
+
+void settle_data(TrainOptions& o) {
+  const double share = read_mix(o.mix);
+  if (share >= 1) return;
+  require(o.data.size() >= 2, ExitCode::usage, "--mix ", o.mix,
+          " needs --data with the labelled file and at least one more");
+  (void)Mix(1, 1, share, o.micro_batch > 0 ? o.micro_batch : o.batch);
+}
+
+}  // namespace dat

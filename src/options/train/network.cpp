@@ -1,0 +1,36 @@
+#include "dat/network.hpp"
+
+#include "options/ranges.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+void add_network(TrainTable& table) {
+  using O = TrainOptions;
+  table.group("Network");
+  table.add("--network", &O::network, "architecture", one_of(networks().names())).decides_function();
+  table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount)
+      .decides_function();
+  table
+      .add("--activation", &O::activation, "what follows batch norms; silu: x/(1 + exp(-x)), Swish",
+           one_of({"relu", "silu"}))
+      .decides_function();
+  table
+      .add("--normalize", &O::normalize,
+           "(x - mean)/std of the images, inside the network: attacks stay in [0, 1]; none, known numbers, or the "
+           "means of all channels and then their standard deviations",
+           {.label = "none|cifar10|cifar100|M,...,S,..."})
+      .decides_function();
+  table
+      .add("--bn-statistics", &O::bn_statistics,
+           "running statistics: averaged over ranks each step, or each rank its own (rank 0's count)",
+           one_of({"average", "local"}))
+      .bound_to_ranks();
+}
+
+void settle_network(TrainOptions& o) {
+  if (o.width == 0) o.width = default_width(o.network);
+  (void)normalization_from(o.normalize);
+}
+
+}  // namespace dat

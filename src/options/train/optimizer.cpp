@@ -1,0 +1,89 @@
+#include "dat/optimizer.hpp"
+
+#include "options/ranges.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Other programs call the radius of the attack epsilon, so this is told before --epsilon is refused with sgd.
+void refuse_a_radius(const TrainOptions& o) {
+  require(o.epsilon <= 1e-3, ExitCode::usage, "--epsilon ", number_text(o.epsilon),
+          " is more than 1e-3: it is a part of lamb's step; the radius of the attack is --eps");
+}
+
+void refuse_empty_clamp(const TrainOptions& o) {
+  require(o.clamp_low <= o.clamp_high, ExitCode::usage, "--clamp-low ", o.clamp_low, " is above --clamp-high ",
+          o.clamp_high, "; swap or change them");
+}
+
+void add_rules_of_update(TrainTable& table) {
+  using O = TrainOptions;
+  table.rule(refuse_empty_clamp);
+  table.rule(refuse_a_radius);
+  table.add("--optimizer", &O::optimizer, "update rule; lamb and lars as in DAT, lars_sgd: LARS as first published",
+            one_of(optimizers().names()));
+  table.add("--lr", &O::lr, "learning rate at the end of the warm-up", kAbove);
+  table.add("--momentum", &O::momentum, "of sgd, lars and lars_sgd", kDecay);
+  table.add("--nesterov", &O::nesterov, "Nesterov's momentum").works_with("optimizer", {"sgd"});
+  table.not_together({"nesterov"}, {"momentum", {"0"}},
+                     "--nesterov without --momentum is plain SGD; raise it, or leave --nesterov off");
+  table.add("--beta1", &O::beta1, "decay rate of the first moment", kDecay).works_with("optimizer", {"lamb"});
+  table.add("--beta2", &O::beta2, "decay rate of the second moment", kDecay).works_with("optimizer", {"lamb"});
+  table.add("--epsilon", &O::epsilon, "added to the root of the second moment; at most 1e-3", kAbove)
+      .works_with("optimizer", {"lamb"});
+  table.add("--bias-correction", &O::bias_correction, "correct the moments for having begun at zero")
+      .works_with("optimizer", {"lamb"});
+  table.add("--weight-decay", &O::weight_decay, "auto: sgd 5e-4, the others 1e-4", kAutoWeight);
+  table.add("--trust-coefficient", &O::trust_coefficient, "factor of the layers' own learning rates", kAbove)
+      .works_with("optimizer", {"lars_sgd"});
+  table.add("--clamp-low", &O::clamp_low, "lower bound of the weight norm in lars' and lamb's trust ratio", kCount);
+  table.add("--clamp-high", &O::clamp_high, "upper bound of it", kAbove);
+  table.add("--clip-norm", &O::clip_norm, "largest norm of the whole gradient; longer ones are shortened; 0: any",
+            kCount);
+  table.add("--importance", &O::importance, "JointSpar's 1/p multiplies the gradient (inside) or the step (outside)",
+            one_of({"inside", "outside"}));
+}
+
+void add_average(TrainTable& table) {
+  using O = TrainOptions;
+  std::vector<std::string> rules = average_rules();
+  rules.insert(rules.begin(), "none");
+  table.add("--average", &O::average,
+            "also average the weights: ema, exponentially over the steps; swa, over the ends of epochs; evaluated and "
+            "saved beside the raw ones",
+            one_of(rules));
+  const std::string both =
+      "--average-decay, --average-from and --average-bn work with --average ema or swa; add that, or leave them off";
+  table.add("--average-decay", &O::average_decay, "most that an average keeps of itself in a step", kDecay)
+      .works_with("average", {"ema", "swa"}, both)
+      .works_with("average", {"ema"});
+  table.add("--average-from", &O::average_from, "epochs, warm-up included, after which averaging begins", kCount)
+      .works_with("average", {"ema", "swa"}, both);
+  table
+      .add("--average-bn", &O::average_bn,
+           "running statistics of the averaged weights: those of the raw ones; made anew on the training images; or "
+           "averaged, too; auto: rebuild",
+           one_of({"auto", "raw", "rebuild", "ema"}))
+      .asked([](const O& o) { return o.average_bn != "auto" && o.average_bn != "raw"; })
+      .works_with("average", {"ema", "swa"}, both);
+  table.not_together({"average-bn", {"ema"}}, {"bn-statistics", {"local"}},
+                     "--average-bn ema does not work with --bn-statistics local, where each rank has its own "
+                     "statistics; take raw or rebuild");
+}
+
+}  // namespace
+
+void add_optimizer(TrainTable& table) {
+  table.group("Optimizer");
+  add_rules_of_update(table);
+  add_average(table);
+}
+
+void settle_optimizer(TrainOptions& o) {
+  if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
+  if (o.average_bn == "auto") o.average_bn = o.average == "none" ? "raw" : "rebuild";
+}
+
+}  // namespace dat

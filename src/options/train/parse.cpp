@@ -1,0 +1,37 @@
+#include "options/train/parse.hpp"
+
+#include "options/attack_words.hpp"
+#include "options/train/table.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Options that the short help shows.
+const std::vector<std::string> kMainOptions = {
+    "help",     "recipe", "config", "data",   "holdout", "network",  "width",    "attack",    "attack-steps",
+    "norm",     "eps",    "loss",   "eval",   "lr",      "schedule", "epochs",   "optimizer", "batch",
+    "selector", "budget", "out",    "resume", "seed",    "device",   "max-steps"};
+
+}  // namespace
+
+std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about) {
+  TrainOrder order;
+  Bound bound(train_table(), order.options);
+  line.describe(about);
+  line.show_first(kMainOptions);
+  line.add_configurable(bound, true);
+  if (!line.read()) return {};
+  settle_typed(bound, order.options);
+  order.given = line.given();
+  if (!line.finish()) return {};
+  return order;
+}
+
+void settle_typed(Bound& bound, TrainOptions& options) {
+  require_attacks(options.eval);
+  bound.check(true);
+  settle(options);
+}
+
+}  // namespace dat

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "dat/config.hpp"
+#include "options/command_line.hpp"
+
+namespace dat {
+
+/// A training that was asked for.
+struct TrainOrder {
+  TrainOptions options;
+  std::set<std::string> given{};  ///< options that the command line, a file or a recipe has set, by name
+};
+
+/// Reads the options of a training; `about` begins the help. Nothing: something is to be printed instead
+/// (CommandLine::read). Error(usage).
+[[nodiscard]] std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about);
+
+/// Applies all rules to options that were typed: what is typed must mean something, what a run has written is taken as
+/// it is. `bound`: to `options`.
+void settle_typed(Bound& bound, TrainOptions& options);
+
+}  // namespace dat

@@ -1,0 +1,52 @@
+#include "dat/aggregator.hpp"
+#include "dat/codec.hpp"
+#include "options/ranges.hpp"
+#include "options/train/groups.hpp"
+#include "reduce/transport/transport.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Aggregators whose result depends on how the images are dealt to the ranks.
+std::vector<std::string> aggregators_of_ranks() {
+  std::vector<std::string> all = aggregators().names();
+  std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_any_ranks; });
+  return all;
+}
+
+}  // namespace
+
+void add_reduction(TrainTable& table) {
+  using O = TrainOptions;
+  table.group("Reduction");
+  table.add("--codec", &O::codec, "how gradients become messages between ranks", one_of(codecs().names()))
+      .bound_to_ranks();
+  table
+      .add("--codec-transport", &O::codec_transport,
+           "how messages meet; auto: sum float32, powersgd; gather int8, terngrad, atomo; two_sided bf16, f16",
+           auto_or(transport_names()))
+      .bound_to_ranks();
+  table
+      .add("--codec-rank", &O::codec_rank,
+           "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3", kAutoCount)
+      .works_with("codec", {"powersgd", "atomo"});
+  table
+      .add("--codec-clip", &O::codec_clip,
+           "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
+      .works_with("codec", {"terngrad"});
+  table.add("--aggregator", &O::aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()))
+      .bound_to_ranks(aggregators_of_ranks());
+  table
+      .add("--mask-transport", &O::mask_transport,
+           "sum all layers, or those that any rank has drawn; or all gather what each has drawn",
+           one_of({"dense", "union", "allgather"}))
+      .formerly("transport")
+      .works_with("mask", {"per_worker"},
+                  "--mask-transport works with --mask per_worker: with one mask for all ranks there is nothing to "
+                  "choose; leave it off");
+  table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs").bound_to_ranks();
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
+}
+
+}  // namespace dat

@@ -1,0 +1,145 @@
+#include "options/machine.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+namespace {
+
+void refuse_rates_that_stay(const TrainOptions& o) {
+  const bool rolls_back = o.on_bad_steps == "rollback" || o.on_overfitting == "rollback";
+  require(!rolls_back || o.rollback_lr < 1, ExitCode::usage, "--rollback-lr ", number_text(o.rollback_lr),
+          " would go the same way again, with the same data from the same weights; choose less than 1");
+}
+
+void refuse_other_orders_of_sums(const TrainOptions& o) {
+  if (!o.deterministic) return;
+  const std::string refused = ordering_refused(o);
+  require(refused.empty(), ExitCode::usage, "--deterministic gives the same bits on any number of ranks, which ",
+          refused, " does not allow; leave one of them off");
+}
+
+std::string not_recomputable(const std::string& option, const std::string& why) {
+  return "--verify recomputes a micro-batch on another rank, which does not work with " + option + ": " + why +
+         "; leave one of them off";
+}
+
+void refuse_rounding(const TrainOptions& o) {
+  require(
+      o.verify == 0 || o.attack_precision == "f32" || o.deterministic, ExitCode::usage,
+      not_recomputable("--attack-precision of 16 bits", "without --deterministic their rounding turns too many signs"));
+}
+
+void add_files(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--out", &O::out, "folder for results; none: runs/ and the time or Slurm job", kFolder).may_change();
+  table.add("--max-steps", &O::max_steps, "end after N steps in all; 0: when the epochs are done", kCount).may_change();
+  table.add("--checkpoint-every", &O::checkpoint_every, "steps between checkpoints; 0: every epoch", kCount)
+      .may_change();
+  table.add("--checkpoint-async", &O::checkpoint_async, "write checkpoints while training goes on; takes a second copy")
+      .may_change();
+  table
+      .add("--on-full", &O::on_full, "a checkpoint cannot be written (disk full): end, or train on to the next one",
+           one_of({"stop", "continue"}))
+      .may_change();
+}
+
+void add_setbacks(TrainTable& table) {
+  using O = TrainOptions;
+  table
+      .add("--max-bad-steps", &O::max_bad_steps,
+           "steps in a row that are skipped where images, loss or gradient are not finite", kCount)
+      .may_change();
+  table
+      .add("--on-bad-steps", &O::on_bad_steps,
+           "there are more: end with code 7, or go back to the last good checkpoint, with a lower rate",
+           one_of({"stop", "rollback"}))
+      .may_change();
+  const char* const holdout =
+      "--on-overfitting and --overfitting-margin look at images that are not trained on; add --holdout N";
+  table
+      .add("--on-overfitting", &O::on_overfitting,
+           "catastrophic overfitting, seen on --holdout: warn, end with code 7, or go back to ckpt/best.h5",
+           one_of({"warn", "stop", "rollback"}))
+      .works_with("holdout", {}, holdout)
+      .may_change();
+  table
+      .add("--overfitting-margin", &O::overfitting_margin,
+           "it is that where the robust accuracy is so far below the best one", kShare)
+      .works_with("holdout", {}, holdout)
+      .may_change();
+  const std::vector<Choice> back = {{"on-bad-steps", {"rollback"}}, {"on-overfitting", {"rollback"}}};
+  const char* const forward =
+      "--rollback-lr and --max-rollbacks work with --on-bad-steps rollback or --on-overfitting rollback; add one";
+  table.add("--rollback-lr", &O::rollback_lr, "factor of the learning rate from a rollback on, below 1", kShare)
+      .works_with(back, forward)
+      .may_change();
+  table.rule(refuse_rates_that_stay);
+  table.add("--max-rollbacks", &O::max_rollbacks, "of a run; behind them it ends with code 7", kPositive)
+      .works_with(back, forward)
+      .may_change();
+}
+
+void add_beginning(TrainTable& table) {
+  using O = TrainOptions;
+  table
+      .add("--resume", &O::resume,
+           "go on from the newest checkpoint in --out if there is one; never; or from this checkpoint or run",
+           {.label = "auto|never|PATH"})
+      .asked([](const O& o) { return o.resume != "auto" && o.resume != "never"; })
+      .may_change();
+  table.add("--initialize", &O::initialize,
+            "begin with the weights of a checkpoint, a run, or a PyTorch state_dict saved as HDF5", kPath);
+  table.not_together({"initialize"}, {"resume"},
+                     "--initialize and --resume PATH both name a beginning; give one of them");
+}
+
+void add_checks(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--check-every", &O::check_every, "steps between comparisons of the ranks' weights; 0: never", kCount)
+      .may_change();
+  table
+      .add("--on-corruption", &O::on_corruption,
+           "a rank whose state differs from that of most: end with code 8, or copy theirs; a gradient that cannot be "
+           "recomputed: end, or leave the step out",
+           one_of({"abort", "repair"}))
+      .may_change();
+  table
+      .add("--verify", &O::verify,
+           "every N steps another rank recomputes a micro-batch, attack included, and compares; 0: never", kCount)
+      .may_change();
+  const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
+    table.not_together({"verify"}, other, not_recomputable(option, why));
+  };
+  refuse({"warm-start"}, "--warm-start", "what an attack starts from is kept by one rank, and has moved on");
+  refuse({"stale-attack"}, "--stale-attack", "the attack has begun on weights that are gone");
+  refuse({"mask", {"per_worker"}}, "--mask per_worker", "1/p is each rank's own");
+  refuse({"bn-statistics", {"local"}}, "--bn-statistics local", "each rank attacks with its own statistics");
+  refuse({"awp-gamma"}, "--awp-gamma", "the weights have been put back");
+  table.rule(refuse_rounding);
+}
+
+}  // namespace
+
+void add_run(TrainTable& table) {
+  using O = TrainOptions;
+  table.group("Run");
+  add_files(table);
+  add_setbacks(table);
+  add_beginning(table);
+  add_machine(table);
+  table.rule(refuse_other_orders_of_sums);
+  table.add("-v,--verbose", &O::verbose, "name the library code chosen for each convolution").may_change();
+  table.not_together({"quiet"}, {"verbose"}, "--quiet and --verbose exclude each other; give one of them");
+  table
+      .add("--resident", &O::resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
+           one_of({"auto", "on", "off"}))
+      .may_change();
+  table
+      .add("--graphs", &O::graphs, "record attacks and training passes as CUDA graphs; off: call by call, to debug",
+           one_of({"on", "off"}))
+      .may_change();
+  add_checks(table);
+  table.add("--progress", &O::progress, "seconds between progress lines", kAbove).may_change();
+}
+
+}  // namespace dat

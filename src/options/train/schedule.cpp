@@ -1,0 +1,69 @@
+// How long is trained, in what batches, and how the learning rate goes: of the help's group Optimizer.
+
+#include <algorithm>
+
+#include "dat/optimizer.hpp"
+#include "options/ranges.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+namespace {
+
+void refuse_other_orders(const TrainOptions& o) {
+  require(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
+          ExitCode::usage, "--milestones must increase, e.g. 75,90,95");
+}
+
+void refuse_a_rest(const TrainOptions& o) {
+  require(o.total_batch == 0 || o.total_batch % o.micro_batch == 0, ExitCode::usage, "--total-batch ", o.total_batch,
+          " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
+}
+
+void add_batches(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--batch", &O::batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
+  table
+      .add("--total-batch", &O::total_batch,
+           "instead of --batch: images of all ranks and step; auto: --batch times the ranks", kAutoCount)
+      .works_with("deterministic", {"true"},
+                  "--total-batch works with --deterministic, which deals its micro-batches to the ranks; add that, or "
+                  "give --batch")
+      .works_with("micro-batch", {},
+                  "--total-batch {total-batch} is dealt to the ranks as micro-batches; say how large these are: "
+                  "--micro-batch N");
+  table.not_together({"total-batch"}, {"batch"},
+                     "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of "
+                     "them");
+  table.rule(refuse_a_rest);
+  table.add("--micro-batch", &O::micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
+}
+
+}  // namespace
+
+void add_schedule(TrainTable& table) {
+  using O = TrainOptions;
+  table.group("Optimizer");
+  table.add("--schedule", &O::schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
+  table.add("--milestones", &O::milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
+            {.label = "N,N,...", .low = 0, .commas = true});
+  table.rule(refuse_other_orders);
+  table.add("--lr-decay", &O::lr_decay, "factor at each milestone", kShare);
+  table.add("--epochs", &O::epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs)
+      .may_change();
+  table.add("--warmup-epochs", &O::warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
+  add_batches(table);
+}
+
+void settle_schedule(TrainOptions& o) {
+  if (o.batch == 0 && o.total_batch == 0) o.batch = o.data.empty() ? 16 : 128;
+  if (o.epochs < 0) o.epochs = o.data.empty() ? 3 : 100;
+  if (o.warmup_epochs < 0) o.warmup_epochs = o.data.empty() ? 1 : 5;
+  require(o.epochs + o.warmup_epochs > 0, ExitCode::usage,
+          "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");
+  require(o.micro_batch == 0 || o.batch % o.micro_batch == 0, ExitCode::usage, "--batch ", o.batch,
+          " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of the batch");
+  if (o.micro_batch == 0) o.micro_batch = o.batch;
+}
+
+}  // namespace dat

@@ -1,0 +1,115 @@
+#include "options/train/table.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "dat/error.hpp"
+#include "options/file_reader.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+namespace {
+
+TrainTable make_table() {
+  TrainTable table;
+  for (const auto add : {add_data, add_network, add_attack, add_evaluation, add_optimizer, add_schedule, add_jointspar,
+                         add_reduction, add_run})
+    add(table);
+  return table;
+}
+
+/// A table looks at options that it does not change through the same pointers.
+Bound bound(const TrainOptions& options) { return {train_table(), const_cast<TrainOptions&>(options)}; }
+
+}  // namespace
+
+const TableOf<TrainOptions>& train_table() {
+  static const TrainTable all = make_table();
+  return all;
+}
+
+void settle(TrainOptions& options) {
+  // Radii and weights follow from attacks and losses, batches of the attack from those of the training.
+  for (const auto group : {settle_schedule, settle_data, settle_network, settle_attack, settle_evaluation,
+                           settle_optimizer, settle_jointspar})
+    group(options);
+}
+
+std::string toml_of(const TrainOptions& options) { return bound(options).toml(); }
+
+std::vector<std::pair<std::string, std::string>> settings_of(const TrainOptions& options) {
+  return bound(options).settings();
+}
+
+TrainOptions parse_train_options(const std::string& toml, const std::string& where) {
+  TrainOptions result;
+  Bound options(train_table(), result);
+  static_cast<void>(options.read(toml, where, Origin::file, "dat_hpc train"));
+  options.check(false);
+  settle(result);
+  return result;
+}
+
+Written read_written(const std::string& toml) {
+  Written result;
+  Bound options(train_table(), result.options);
+  std::istringstream lines(toml);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find(" = ");
+    const OptionRow* row = equals == std::string::npos ? nullptr : train_table().find(line.substr(0, equals));
+    if (row == nullptr || line[0] == '#') continue;
+    result.said.insert(row->name);
+    try {
+      for (const Entry& entry : read_entries(line, "")) assign(entry.values, row->range, "", options.field(*row));
+    } catch (const Error&) {
+      options.put_back(*row);
+      result.unreadable[row->name] = line.substr(equals + 3);
+    }
+  }
+  return result;
+}
+
+std::string differences(const Written& earlier, const TrainOptions& now,
+                        bool (*matters)(const OptionRow& row, const Bound& now)) {
+  const Bound before = bound(earlier.options), after = bound(now);
+  std::map<std::string, std::string> all;
+  for (const OptionRow& row : train_table().rows()) {
+    const auto unreadable = earlier.unreadable.find(row.name);
+    const bool read = unreadable == earlier.unreadable.end();
+    if (!earlier.said.contains(row.name) || !matters(row, after) ||
+        (read && same_value(before.field(row), after.field(row))))
+      continue;
+    all[row.name] = row.name + " (was " + (read ? before.text(row, true) : unreadable->second) + ", is " +
+                    after.text(row, true) + ")";
+  }
+  std::string text;
+  for (const auto& [name, difference] : all) text += (text.empty() ? "" : ", ") + difference;
+  return text;
+}
+
+std::vector<std::string> differences_from_defaults(const TrainOptions& options) {
+  TrainOptions plain;
+  plain.data = options.data;  // without data of one's own, other defaults hold
+  settle(plain);
+  plain.data.clear();
+  const Bound own = bound(options), defaults = bound(plain);
+  std::vector<std::string> all;
+  for (const OptionRow& row : train_table().rows())
+    if (!same_value(own.field(row), defaults.field(row)))
+      all.push_back(row.name + " = " + own.text(row, true) + " (default " + defaults.text(row, true) + ")");
+  return all;
+}
+
+std::string ordering_refused(const TrainOptions& options) {
+  const Bound own = bound(options);
+  for (const OptionRow& row : train_table().rows())
+    if (row.bound_to_ranks && own.holds(*row.bound_to_ranks)) return own.named(row);
+  return "";
+}
+
+bool sums_are_ordered(const TrainOptions& options) {
+  return options.deterministic && ordering_refused(options).empty();
+}
+
+}  // namespace dat

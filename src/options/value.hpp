@@ -1,0 +1,49 @@
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace dat {
+
+/// One value as it was written: on the command line, or in the file without or with quotes.
+struct Value {
+  enum class Form : std::uint8_t { argument, bare, quoted };
+  std::string text;
+  Form form = Form::argument;
+};
+
+/// Whether all of `text` is a number that T can hold.
+template <class T>
+[[nodiscard]] bool read_number(const std::string& text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Whether all of `text` is a number or a fraction such as 8/255, and finite.
+[[nodiscard]] bool read_fraction(const std::string& text, double& value);
+
+/// The shortest text that is read as this number; of a radius or a step size, in grey levels: 8/255.
+template <class T>
+[[nodiscard]] std::string number_text(T value) {
+  char buffer[32];
+  const auto shortest = std::to_chars(buffer, buffer + sizeof buffer, value);
+  std::string text(buffer, shortest.ptr);
+  if constexpr (std::is_floating_point_v<T>) {
+    const double k = std::round(value * 255);
+    if (text.size() > 8 && k / 255 == value) text = number_text(static_cast<std::int64_t>(k)) + "/255";
+  }
+  return text;
+}
+
+/// As a string of a TOML file.
+[[nodiscard]] std::string quoted(const std::string& text);
+
+[[nodiscard]] std::string joined(const std::vector<std::string>& words, const std::string& separator);
+/// "a, b or c".
+[[nodiscard]] std::string alternatives(const std::vector<std::string>& words);
+
+}  // namespace dat

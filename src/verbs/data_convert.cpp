@@ -1,0 +1,59 @@
+// The verb data convert: a data file from what others have.
+
+#include "options/ranges.hpp"
+#include "verbs/data.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+const TableOf<ConvertOptions>& convert_table() {
+  static const auto all = [] {
+    using O = ConvertOptions;
+    TableOf<O> table;
+    table.add("SOURCE", &O::source,
+              "a folder of CIFAR-10, CIFAR-100 (binary or Python version), MNIST or SVHN; a .pickle, .npz or .npy file "
+              "of images; an HDF5 file in chunks or compressed");
+    table.add("OUTPUT", &O::output, "the file to write, e.g. cifar10.h5");
+    table.add("--labels", &O::labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
+              kPath);
+    table.add("--val", &O::val, "validation images (MedMNIST): left out, with the training images, or as test images",
+              one_of({"leave", "train", "test"}));
+    table.add("--size", &O::size, "height and width of records' images in pixels; auto: 32",
+              {.low = 4, .high = 4096, .automatic = 0});
+    table.add("--label-bytes", &O::label_bytes, "bytes before the pixels; the last one is the label",
+              {.low = 1, .high = 16});
+    table.add("--classes", &O::classes,
+              "auto: as many as the source names; else of records 10, of arrays as the labels say",
+              {.low = 2, .high = 256, .automatic = 0});
+    return table;
+  }();
+  return all;
+}
+
+int run_convert(const ConvertOptions& o, int, char**) {
+  return print_once([&] {
+    const std::string held = convert_dataset(o);
+    return "wrote " + o.output + (held.empty() ? "" : ": ") + held + "\n";
+  });
+}
+
+}  // namespace
+
+std::optional<ConvertOptions> parse_convert(CommandLine& line) {
+  ConvertOptions o;
+  Bound bound(convert_table(), o);
+  line.describe("Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
+  line.add(bound);
+  if (!line.read()) return {};
+  return o;
+}
+
+Verb data_convert_verb() {
+  return make_verb<ConvertOptions>("data convert", "CIFAR, MNIST, arrays of NumPy, HDF5 -> a data file", parse_convert,
+                                   run_convert);
+}
+
+}  // namespace dat

@@ -1,0 +1,49 @@
+// The verb data synthetic: a procedural, learnable set.
+
+#include "options/ranges.hpp"
+#include "verbs/data.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+const TableOf<SyntheticOrder>& synthetic_table() {
+  static const auto all = [] {
+    using O = SyntheticOrder;
+    TableOf<O> table;
+    table.add("OUTPUT", &O::output, "the file to write, e.g. shapes.h5");
+    table.add("--classes", &O::classes, "kinds of images", {.low = 2, .high = 256});
+    table.add("--size", &O::size, "height and width of the images in pixels", {.low = 4, .high = 4096});
+    table.add("--train", &O::train, "training images", kPositive);
+    table.add("--test", &O::test, "test images", kPositive);
+    table.add("--seed", &O::seed, "of every random number", kCount);
+    return table;
+  }();
+  return all;
+}
+
+int run_synthetic(const SyntheticOrder& o, int, char**) {
+  return print_once([&] {
+    write_synthetic(o, o.output);
+    return "wrote " + o.output + "\n";
+  });
+}
+
+}  // namespace
+
+std::optional<SyntheticOrder> parse_synthetic(CommandLine& line) {
+  SyntheticOrder o;
+  Bound bound(synthetic_table(), o);
+  line.describe("Writes a procedural, learnable set: coloured shapes on clutter.");
+  line.add(bound);
+  if (!line.read()) return {};
+  return o;
+}
+
+Verb data_synthetic_verb() {
+  return make_verb<SyntheticOrder>("data synthetic", "write a synthetic data file", parse_synthetic, run_synthetic);
+}
+
+}  // namespace dat

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dat/options/eval.hpp"
+#include "options/command_line.hpp"
+
+namespace dat {
+
+/// As make_verb takes it.
+[[nodiscard]] std::optional<EvalOptions> parse_eval(CommandLine& line);
+
+/// Every option, `key = value` a line, readable with --config.
+[[nodiscard]] std::string toml_of(const EvalOptions& options);
+/// Every option, name and value.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> settings_of(const EvalOptions& options);
+
+/// Accuracy of a checkpoint's network, clean and attacked. Returns the exit code. **Collective.**
+[[nodiscard]] int run_evaluation(const EvalOptions& options, int argc, char** argv);
+
+}  // namespace dat

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "options/command_line.hpp"
+
+namespace dat {
+
+/// Options of `export`.
+struct ExportOptions {
+  std::string checkpoint;        ///< a checkpoint file, or the folder of a run: its newest
+  std::string format = "auto";   ///< safetensors | onnx | robustbench; never auto in a parsed command
+  std::string weights = "auto";  ///< auto (the averaged ones, where there are any) | raw | average
+  std::string evaluation;        ///< JSON of `eval --out`, for robustbench; empty: no figures
+  std::string out;               ///< file; of robustbench a folder
+
+  friend bool operator==(const ExportOptions&, const ExportOptions&) = default;
+};
+
+/// As make_verb takes it.
+[[nodiscard]] std::optional<ExportOptions> parse_export(CommandLine& line);
+
+}  // namespace dat

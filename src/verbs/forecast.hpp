@@ -1,0 +1,13 @@
+#pragma once
+
+#include <optional>
+
+#include "dat/options/forecast.hpp"
+#include "options/command_line.hpp"
+
+namespace dat {
+
+/// As make_verb takes it.
+[[nodiscard]] std::optional<ForecastOptions> parse_forecast(CommandLine& line);
+
+}  // namespace dat

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+/// What a bare `dat_hpc` and `dat_hpc --help` print: at most 45 lines of 80 columns.
+[[nodiscard]] std::string first_screen();
+/// What `dat_hpc data --help` prints, of the verbs that begin with this word.
+[[nodiscard]] std::string screen_of(const std::string& first_word);
+
+/// Prints a text.
+[[nodiscard]] Command print_command(const std::string& text);
+/// Prints what stands behind --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
+/// Error(usage): no verb or option is called so, or speaks of it.
+[[nodiscard]] Command help_command(std::vector<std::string> topic);
+
+}  // namespace dat

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "options/command_line.hpp"
+
+namespace dat {
+
+/// Options of `plot`.
+struct PlotOptions {
+  std::vector<std::string> runs;  ///< folders of runs; files or folders of evaluations
+  std::string format = "svg";     ///< svg | png
+  std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
+};
+
+/// As make_verb takes it.
+[[nodiscard]] std::optional<PlotOptions> parse_plot(CommandLine& line);
+
+}  // namespace dat

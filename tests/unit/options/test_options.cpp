@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "errors.hpp"
+#include "options/train/table.hpp"
+#include "parsed.hpp"
+
+using namespace dat;
+using dat::test::parse;
+
+namespace {
+
+std::string refusal_of(const std::vector<std::string>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool matters(const OptionRow&, const Bound&) { return true; }
+
+/// A table beside that of the program.
+struct Soup {
+  std::string kind = "broth";
+  int salt = 1, dumplings = 0;
+  bool hot = true;
+};
+
+TableOf<Soup> soup_table() {
+  TableOf<Soup> table;
+  table.add("--kind", &Soup::kind, "what it is", {.choices = {"broth", "stew"}});
+  table.add("--salt", &Soup::salt, "spoons", {.low = 0}).formerly("sodium");
+  table.add("--dumplings", &Soup::dumplings, "how many", {.low = 0})
+      .works_with("kind", {"broth"})
+      .asked([](const Soup& soup) { return soup.dumplings > 1; });
+  table.add("--hot,!--cold", &Soup::hot, "warm");
+  table.not_together({"salt", {"9"}}, {"kind", {"stew"}}, "--salt {salt} spoils --kind {kind}; take less");
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("every option of a training has a row of its own, and rules name options that there are", "[options]") {
+  std::set<std::string> names;
+  for (const OptionRow& row : train_table().rows()) {
+    INFO(row.name);
+    CHECK(names.insert(row.name).second);
+    for (const std::string& former : row.former) CHECK(names.insert(former).second);
+    CHECK(!row.about.empty());
+    CHECK(!row.group.empty());
+    for (const Condition& condition : row.works_with)
+      for (const Choice& choice : condition.any_of) {
+        INFO(choice.option);
+        const OptionRow* other = train_table().find(choice.option);
+        REQUIRE(other != nullptr);
+        for (const std::string& value : choice.values)
+          if (!other->range.choices.empty())
+            CHECK(std::find(other->range.choices.begin(), other->range.choices.end(), value) !=
+                  other->range.choices.end());
+      }
+  }
+  CHECK(names.size() > 110);
+}
+
+TEST_CASE("a condition refuses an option in the usual sentence, and only where it is asked for", "[options]") {
+  const TableOf<Soup> table = soup_table();
+  Soup soup{.kind = "stew", .dumplings = 2};
+  Bound bound(table, soup);
+  CHECK_THROWS_WITH(bound.check(true), "--dumplings works with --kind broth, not with stew; leave it off");
+  soup.dumplings = 1;  // as good as none
+  CHECK_NOTHROW(bound.check(true));
+  soup.salt = 9;
+  CHECK_THROWS_WITH(bound.check(true), "--salt 9 spoils --kind stew; take less");
+  soup.kind = "broth";
+  CHECK_NOTHROW(bound.check(true));
+  CHECK(description(*table.find("dumplings")) == "how many; only with --kind broth");
+}
+
+TEST_CASE("an option is found by its former name, in files with a remark, and not set twice under two names",
+          "[options]") {
+  const TableOf<Soup> table = soup_table();
+  Soup soup;
+  Bound bound(table, soup);
+  const std::vector<std::string> remarks = bound.read("sodium = 3\n", "FILE", Origin::file, "cook");
+  CHECK(remarks == std::vector<std::string>{"FILE:1: 'sodium' is called 'salt' now"});
+  CHECK(soup.salt == 3);
+  CHECK(bound.origin("salt") == Origin::file);
+  CHECK(contains(bound.toml(), "salt = 3\n"));
+  CHECK(!contains(bound.toml(), "sodium"));
+  Bound again(table, soup);
+  CHECK_THROWS_WITH(again.read("salt = 1\nsodium = 2\n", "FILE", Origin::file, "cook"),
+                    "FILE:2: 'sodium' is 'salt' under another name; keep one of the lines");
+}
+
+TEST_CASE("--transport is read as --mask-transport, typed with a warning", "[options]") {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--transport", "dense"}, {"--transport=dense"}}) {
+    std::vector<std::string> all = {"--mask", "per_worker"};
+    all.insert(all.end(), words.begin(), words.end());
+    const test::Parsed old = parse(all);
+    CHECK(old.train.mask_transport == "dense");
+    CHECK(old.warnings == std::vector<std::string>{"option '--transport' is called --mask-transport now"});
+    CHECK(old.given.contains("mask-transport"));
+  }
+  CHECK(parse({"slurm", "--mask", "per_worker", "--transport", "dense"}).slurm.train ==
+        std::vector<std::string>{"--mask", "per_worker", "--mask-transport", "dense"});
+  CHECK(parse_train_options("mask = \"per_worker\"\ntransport = \"dense\"\n", "text").mask_transport == "dense");
+  CHECK(contains(parse({"train", "--help", "all"}).text, "--mask-transport"));
+  CHECK(!contains(parse({"train", "--help", "all"}).text, " --transport"));
+  CHECK(parse({"eval", "a"}).warnings.empty());
+  CHECK(contains(refusal_of({"eval", "a", "--transport", "dense"}), "unknown option '--transport'"));
+}
+
+TEST_CASE("the help says what an option works with", "[options]") {
+  std::istringstream words(parse({"train", "--help", "all"}).text);
+  std::string help;  // without line ends
+  for (std::string word; words >> word;) help += word + " ";
+  for (const char* note : {"decay rate of the first moment; only with --optimizer lamb [0.9]",
+                           "only with --loss kl, mart or trades [auto]", "only with --codec powersgd or atomo",
+                           "only with --attack pgd and --norm linf", "only with --average ema [0.995]",
+                           "only with --on-bad-steps rollback or --on-overfitting rollback", "only with --holdout [0]",
+                           "only with --mask per_worker [union]"})
+    CHECK(contains(help, note));
+}
+
+TEST_CASE("what an earlier version has written is compared option by option, by its value", "[options]") {
+  const TrainOptions now = parse({"--mask", "per_worker", "--mask-transport", "dense", "--lr", "0.1"}).train;
+  CHECK(differences(read_written(toml_of(now)), now, matters).empty());
+  // Other spellings of the same value, a former name, options that it does not have.
+  CHECK(differences(read_written("# Run\nlr = 1e-1\ntransport = \"dense\"\neps = 8/255\n"), now, matters).empty());
+  CHECK(differences(read_written("transport = \"union\"\nmomentum = 0.5\nlr = 0.01\n"), now, matters) ==
+        "lr (was 0.01, is 0.1), mask-transport (was \"union\", is \"dense\"), momentum (was 0.5, is 0.9)");
+  // What is not known any more, and lines that are none.
+  const Written old = read_written("optimizer = \"adam\"\nbatch-norm = 3\nlr = [\n\xff\xfe\nloss = \"mart\"\n");
+  CHECK(old.said == std::set<std::string>{"optimizer", "loss", "lr"});
+  CHECK(old.options.optimizer == TrainOptions{}.optimizer);
+  CHECK(differences(old, now, matters) ==
+        "loss (was \"mart\", is \"cross_entropy\"), lr (was [, is 0.1), optimizer (was \"adam\", is \"lamb\")");
+}
+
+TEST_CASE("a restart may change what does not touch the run's numbers, and nothing else", "[options]") {
+  const auto names = [](Restart restart) {
+    std::set<std::string> all;
+    for (const OptionRow& row : train_table().rows())
+      if (row.restart == restart) all.insert(row.name);
+    return all;
+  };
+  CHECK(names(Restart::evaluation) ==
+        std::set<std::string>{"eval", "eval-norm", "eval-eps", "eval-alpha", "eval-restarts", "eval-attack-steps"});
+  CHECK(names(Restart::free) == std::set<std::string>{"out",
+                                                      "resume",
+                                                      "device",
+                                                      "threads",
+                                                      "quiet",
+                                                      "resident",
+                                                      "verbose",
+                                                      "progress",
+                                                      "limit-test",
+                                                      "eval-every",
+                                                      "data",
+                                                      "check-every",
+                                                      "epochs",
+                                                      "checkpoint-every",
+                                                      "patience",
+                                                      "max-steps",
+                                                      "graphs",
+                                                      "comm-timeout",
+                                                      "checkpoint-async",
+                                                      "on-full",
+                                                      "on-corruption",
+                                                      "verify",
+                                                      "max-bad-steps",
+                                                      "on-bad-steps",
+                                                      "on-overfitting",
+                                                      "rollback-lr",
+                                                      "max-rollbacks",
+                                                      "overfitting-margin"});
+  std::set<std::string> function;
+  for (const OptionRow& row : train_table().rows())
+    if (row.function) function.insert(row.name);
+  CHECK(function == std::set<std::string>{"network", "width", "activation", "normalize"});
+}
+
+TEST_CASE("a verb is what it is called, in the help and where it is misspelt", "[options]") {
+  std::set<std::string> names;
+  const std::string first = parse({"--help"}).text;
+  for (const Verb& verb : verbs()) {
+    INFO(verb.name);
+    CHECK(names.insert(verb.name).second);
+    CHECK(contains(first, "\n  " + verb.name + " "));
+    CHECK(contains(first, " " + verb.summary + "\n"));
+    std::vector<std::string> words(1, verb.name.substr(0, verb.name.find(' ')));
+    if (words[0] != verb.name) words.push_back(verb.name.substr(words[0].size() + 1));
+    words.emplace_back("--help");
+    CHECK(contains(parse(words).text, "dat_hpc " + verb.name));
+  }
+  const std::string data = parse({"data", "--help"}).text;
+  for (const char* kind : {"convert", "synthetic", "inspect"}) {
+    CHECK(contains(data, "dat_hpc data " + std::string(kind)));
+    CHECK(contains(data, "\n  " + std::string(kind) + " "));
+  }
+}
