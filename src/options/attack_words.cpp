@@ -8,6 +8,7 @@
 #include "dat/attack_sequence.hpp"
 #include "dat/error.hpp"
 #include "options/hints.hpp"
+#include "options/value.hpp"
 
 namespace dat {
 
@@ -21,12 +22,6 @@ bool means_autoattack(const std::string& word) {
   for (const char c : lower_case(word))
     if (std::isalpha(static_cast<unsigned char>(c)) != 0) letters += c;
   return letters == "aa" || letters.starts_with("autoattack");
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return all;
 }
 
 bool can_be_read(const std::string& word) {
@@ -79,7 +74,7 @@ bool same_letters(const std::string& a, const std::string& b) {
   const std::string meant = autoattack ? "aa-standard" : meant_by(word);
   if (use == AttackUse::training && names_sequence(meant)) refuse_sequence(word, meant);
   require(!autoattack, ExitCode::usage, "--eval has no attack '", word,
-          "'; AutoAttack is called aa-standard here; there are ", joined(sequence_names()),
+          "'; AutoAttack is called aa-standard here; there are ", joined(sequence_names(), ", "),
           ", of which aa-quick is the first two attacks");
   const std::string guess = meant.empty() ? "" : "; did you mean '" + meant + "'?";
   require(guess.empty() || !same_letters(meant, word), ExitCode::usage, "--eval has no attack '", word, "'", guess);
