@@ -47,7 +47,7 @@ REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
-TRAIN_VERB = "src/verbs/train.cpp"
+RUN, RUN_CHECKPOINTS = "src/run/run.cpp", "src/run/checkpoints.cpp"
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
 
@@ -77,7 +77,7 @@ MUTATIONS = [
      "", "planted:2"),
     ("good steps do not end a row of bad ones", TRAINER, "    setbacks_.in_a_row = 0;\n    layers_", "    layers_", "planted:2"),
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
-    ("back to a checkpoint that is no good", "src/verbs/train.cpp", "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
+    ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
      "}\n\nvoid Setbacks::share", "unit:[numbers]"),
     # The hang watch.
@@ -213,7 +213,8 @@ MUTATIONS = [
     ("labelled images have the divergence as well", "src/loss/cross_entropy.cpp", "kl_of_attacked(logits[0], logits[1], share, Samples::unlabelled);",
      "kl_of_attacked(logits[0], logits[1], share, Samples::all);", "unit:[loss]"),
     ("accuracy over images without labels", LEARNER, "unlabelled_ ? from[2 * passes] : images;", "images;", "step:no labels*"),
-    ("the attack climbs cross-entropy whatever the loss", LOCAL, "  AttackGoal goal = loss.goal();", "  AttackGoal goal = loss.goal();\n  goal.loss = cross_entropy;",
+    ("the attack climbs cross-entropy whatever the loss", "src/train/plan/goal.cpp", "  AttackGoal goal = loss.goal();",
+     "  AttackGoal goal = loss.goal();\n  goal.loss = cross_entropy;",
      "step:trades*"),
     ("the attack's reference is the attacked image", "src/replica/frozen_objective.cpp", "program_.forward(clean + first * layout.elements(), wanted(first, n));\n    copy",
      "program_.forward(x_adv + first * layout.elements(), wanted(first, n));\n    copy", "step:trades*"),
@@ -703,7 +704,7 @@ MUTATIONS = [
      "for (std::size_t rank = 0; rank + 1 < all.size(); ++rank) {", "mpi:2"),
     ("handshake: without the options", "src/verbs/ranks.cpp", "facts.emplace_back(\"--\" + line", "if (facts.empty()) facts.emplace_back(\"--\" + line",
      "e2e:handshake"),
-    ("handshake: without the test images", "src/verbs/train.cpp", ",\n             {\"hash of the test images\", hash_to_compare(world_, *trainer_->splits().test)}};",
+    ("handshake: without the test images", RUN, ",\n             {\"hash of the test images\", hash_to_compare(world_, *trainer_->splits().test)}};",
      "};", "e2e:handshake"),
     ("content hash of the first images", "src/data/content_hash.cpp", "i < size; i += stride", "i < size / 2; i += stride", "e2e:handshake"),
     # Checkpoint.
@@ -739,12 +740,12 @@ MUTATIONS = [
      "constexpr std::size_t kKept = 0;", "unit:[#test_checkpoint]"),
     ("a checkpoint under another name is taken", "src/checkpoint/checkpoint.cpp", "of->second == step, ExitCode", "true, ExitCode",
      "unit:[#test_checkpoint]"),
-    ("nobody waits for the checkpoint under way", "src/verbs/train.cpp", "if (writing_.valid()) miss", "if (false) miss",
+    ("nobody waits for the checkpoint under way", RUN_CHECKPOINTS, "if (writing_.valid()) miss", "if (false) miss",
      "e2e:files"),
-    ("a missing last checkpoint is forgotten", "src/verbs/train.cpp", "if (unsaved_) throw", "if (false) throw", "e2e:files"),
-    ("a full disk ends the run in any case", "src/verbs/train.cpp", 'options_.on_full != "continue") throw;', "true) throw;",
+    ("a missing last checkpoint is forgotten", RUN_CHECKPOINTS, "if (unsaved_) throw", "if (false) throw", "e2e:files"),
+    ("a full disk ends the run in any case", RUN_CHECKPOINTS, 'options_.on_full != "continue") throw;', "true) throw;",
      "e2e:files"),
-    ("a signal at the start is only noted", "src/verbs/train.cpp", "if (under_way == 0) {", "if (false) {", "e2e:files"),
+    ("a signal at the start is only noted", "src/run/signals.cpp", "if (under_way == 0) {", "if (false) {", "e2e:files"),
     ("a record that did not fit is lost", "src/record/report.cpp", "unwritten_.append(line_.data() + done, length - done);", "",
      "e2e:files"),
     # Evaluation.
@@ -905,20 +906,21 @@ MUTATIONS = [
      "if (false) {", "e2e:best"),
     ("an older best network is kept for ever", "src/checkpoint/checkpoint.cpp", "if (!best || !is_named(*best)) fs::remove(old, ignored);",
      "if (!best) fs::remove(old, ignored);", "e2e:best"),
-    ("a best network that could not be written is a missing checkpoint", TRAIN_VERB, "  if (!as_best) {\n    unsaved_ = error;",
-     "  unsaved_ = error;\n  if (!as_best) {", "e2e:files"),
+    ("a best network that could not be written is a missing checkpoint", RUN_CHECKPOINTS, "  if (kind == Kind::step) {\n    unsaved_ = error;",
+     "  unsaved_ = error;\n  if (kind == Kind::step) {", "e2e:files"),
     ("autofreeze: restored without thawing", "src/selector/autofreeze.cpp",
      "for (std::size_t l = 0; l < p_.size(); ++l) p_[l] = l < first ? 0.0 : 1.0;", "std::fill_n(p_.begin(), first, 0.0);",
      "unit:[selector]"),
-    ("best.h5 is chosen by the raw weights", TRAIN_VERB, "options_.average == \"none\" ? \"raw\" : \"average\"", "\"raw\"", "e2e:average"),
-    ("patience has one evaluation more", TRAIN_VERB, "since_best_ >= options_.patience", "since_best_ > options_.patience",
+    ("best.h5 is chosen by the raw weights", RUN, "options_.average == \"none\" ? \"raw\" : \"average\"", "\"raw\"", "e2e:average"),
+    ("patience has one evaluation more", RUN, "best_.evaluations_since() >= options_.patience",
+     "best_.evaluations_since() > options_.patience",
      "e2e:average"),
-    ("patience begins anew with each part of a run", TRAIN_VERB, "  since_best_ = beginning_.since_best;\n", "", "e2e:average"),
+    ("patience begins anew with each part of a run", RUN, "beginning_.best, beginning_.since_best);", "beginning_.best, 0);", "e2e:average"),
     ("an average by another rule goes on", UPDATE, "rule->second != rule_ && ", "false && ", "unit:[trainer]"),
     ("statistics are made before there is an average", "src/train/update/weight_average.hpp", "rebuilds_ && has_begun() && !rebuilt_",
      "rebuilds_ && !rebuilt_", "unit:[trainer]"),
-    ("an end by less patience has no figures", TRAIN_VERB, "stops_early() && evaluation_due_ == 0;", "false;", "e2e:average"),
-    ("an end by less patience counts twice", TRAIN_VERB, "  if (ended) --since_best_;\n", "", "e2e:average"),
+    ("an end by less patience has no figures", RUN, "stops_early() && evaluation_due_ == 0;", "false;", "e2e:average"),
+    ("an end by less patience counts twice", RUN, "  if (ended) best_.forget_evaluation();\n", "", "e2e:average"),
     ("a network begins with another's activation", "src/run/beginning.cpp", "require(earlier == now,",
      "require(true,", "e2e:export"),
     ("--initialize changes what was given", "src/run/beginning.cpp", "said.contains(key) && !command.given.contains(key)",

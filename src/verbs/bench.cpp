@@ -10,6 +10,7 @@
 #include "measure/ceilings.hpp"
 #include "measure/convolutions.hpp"
 #include "measure/training_step.hpp"
+#include "replica/device_notices.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 

@@ -18,6 +18,7 @@
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "dat/run_lock.hpp"
+#include "replica/device_notices.hpp"
 #include "replica/model_state.hpp"
 #include "replica/replica.hpp"
 #include "train/plan/splits.hpp"

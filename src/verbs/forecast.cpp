@@ -15,6 +15,7 @@
 #include "dat/provenance.hpp"
 #include "dat/report.hpp"
 #include "measure/calibrate.hpp"
+#include "replica/device_notices.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 
