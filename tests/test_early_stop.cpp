@@ -9,7 +9,7 @@
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
-#include "replica/early_stop.hpp"
+#include "replica/attack_early_stop.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "run/best.hpp"
 #include "train/watch/finite.hpp"
 
 using namespace dat;

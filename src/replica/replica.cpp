@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "replica/early_stop.hpp"
+#include "replica/attack_early_stop.hpp"
 
 namespace dat {
 

@@ -15,6 +15,14 @@ namespace dat {
 /// them most.
 [[nodiscard]] double held_out_accuracy(const std::vector<EvaluationRecord>& records, const std::string& weights);
 
+/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best
+/// so far (-1: there is none yet). Wong, Rice, Kolter, "Fast is better than free: Revisiting adversarial training",
+/// ICLR 2020: with FGSM it falls to nothing within an epoch; their code (fast_adversarial, CIFAR10/train_fgsm.py) ends
+/// the training where PGD's accuracy is more than 0.2 below that of the epoch before.
+[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy, double margin) {
+  return best >= 0 && accuracy < best - margin;
+}
+
 /// Which network of a run is the best so far, by its robust accuracy on what is held out, how many evaluations ago it
 /// was found, and whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() tells the others.
 class BestNetwork {

@@ -1,4 +1,4 @@
-#include "replica/early_stop.hpp"
+#include "replica/attack_early_stop.hpp"
 
 #include <algorithm>
 
