@@ -18,12 +18,12 @@ part() {
   "$@" || { [ $? -eq 77 ] && echo "== not everything could be checked here"; } || failed+=("$*")
   echo "== $((SECONDS - begin)) s"
 }
-part python3 tests/double_starts.py "$program" 30
-part "$python" tests/kill_cycles.py "$program" 300
+part python3 tests/campaign/double_starts.py "$program" 30
+part "$python" tests/campaign/kill_cycles.py "$program" 300
 part env DAT_ALL_CASES=1 "$python" tests/e2e/setbacks.py "$program" Law
 part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks
-part "$python" tests/soak.py "$program" 100000
-part python3 tests/hangs.py "$program" build/test/tests/dat_hang_case --count 24
+part "$python" tests/campaign/soak.py "$program" 100000
+part python3 tests/campaign/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
 for network in resnet18 preact_resnet18 preact_resnet50 wrn28_10; do
@@ -31,12 +31,12 @@ for network in resnet18 preact_resnet18 preact_resnet50 wrn28_10; do
 done
 part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" Sequence.test_ranks_batches_and_kills
 part bash tests/sanitize.sh
-part bash tests/threads.sh
-part bash tests/p100.sh
+part bash tests/campaign/threads.sh
+part bash tests/house/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
-part python3 tests/slurm_cycles.py "$program" . 10
-part "$python" tests/forecast.py "$program" --full
-part python3 tests/adding_a_part.py .
+part python3 tests/campaign/slurm_cycles.py "$program" . 10
+part "$python" tests/cli/forecast.py "$program" --full
+part python3 tests/house/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
@@ -47,8 +47,8 @@ if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_TEST_DEVICE=cuda build/test/tests/dat_tests_double "[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
-part bash tests/fuzz.sh 10000000
-part bash tests/mutations.sh
+part bash tests/campaign/fuzz.sh 10000000
+part bash tests/campaign/mutations.sh
 echo
 [ ${#failed[@]} -eq 0 ] && echo "all passed" && exit 0
 printf 'FAILED: %s\n' "${failed[@]}"

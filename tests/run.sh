@@ -51,7 +51,7 @@ if [ "$isa" = avx2 ]; then
   configure build/test-avx2 -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3
 elif [ -n "$nvcc" ]; then
   builds=(test asan)
-  # One architecture: tests/p100.sh compiles for another one, and nvcc checks the code for one as for all.
+  # One architecture: tests/house/p100.sh compiles for another one, and nvcc checks the code for one as for all.
   configure build/test --preset cuda -DCMAKE_CUDA_ARCHITECTURES=75-real "${unity[@]}"
 else
   builds=(test asan)
@@ -63,7 +63,7 @@ run "build/${builds[0]}"
 if [ "$isa" = best ]; then
   echo
   echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-  files="canary checkpoint data exchange fuzz hdf5_reader published"
+  files="canary checkpoint data interop fuzz hdf5_reader published"
   bash tests/sanitize.sh "test_(${files// /|})\.cpp$" || failed=1
 fi
 

@@ -13,6 +13,8 @@ namespace dat {
 /// same folder, which is fsync'ed and renamed. Error(io) with the reason (disk full, no permission); the old file
 /// stays.
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
+/// The same of a text.
+void write_text_atomically(const std::string& path, const std::string& text);
 
 /// Removes the temporary files that a killed writer left in a folder; with a name, those of that file alone. Error(io).
 void remove_temporaries(const std::string& folder, const std::string& of = "");

@@ -131,6 +131,11 @@ struct RunFacts {
 /// ", averaged weights", or nothing: those of a record.
 [[nodiscard]] std::string weights_text(const std::string& weights);
 
+/// "63.10 %".
+[[nodiscard]] std::string percent_text(double part);
+/// "2:03:04": hours, minutes, seconds.
+[[nodiscard]] std::string duration_text(double seconds);
+
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
 /// epochs are done. `epochs` includes the warm-up.
 [[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
@@ -205,7 +210,7 @@ class Report {
   Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
   std::int64_t first_step_ = -1, images_since_ = 0;
   bool terminal_ = false, progress_shown_ = false;
-  char warmup_[32] = "";  // " (5 warm-up)"
+  std::string warmup_;  // " (5 warm-up)"
 };
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):

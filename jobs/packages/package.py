@@ -22,6 +22,7 @@ class DatHpc(CMakePackage, CudaPackage):
     depends_on("onednn@2.6:2.7")
     depends_on("cli11@2.1:2")
     depends_on("nlohmann-json@3:")
+    depends_on("fmt@9:")
     depends_on("openssl")
     depends_on("xxhash")
     depends_on("zlib-api")

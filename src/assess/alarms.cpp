@@ -1,10 +1,10 @@
 #include "assess/alarms.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
 #include "dat/attack.hpp"
+#include "dat/report.hpp"
 
 namespace dat {
 
@@ -12,12 +12,6 @@ namespace {
 
 constexpr double kSquareGain = 0.002, kStepsGain = 0.02;
 constexpr int kMoreSteps = 5;
-
-[[nodiscard]] std::string percent(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * part);
-  return text;
-}
 
 [[nodiscard]] Alarm square_alarm(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
   // Of all that climb a gradient alike; in a sequence behind others, which makes them no worse than they are alone.
@@ -37,7 +31,7 @@ constexpr int kMoreSteps = 5;
   if (!gain) return {alarm.name, Alarm::State::not_tested, "needs apgd-ce and square in --eval, or aa-standard"};
   if (*gain <= kSquareGain) return alarm;
   return {alarm.name, Alarm::State::raised,
-          "Square, which asks for no gradient, breaks " + percent(*gain) +
+          "Square, which asks for no gradient, breaks " + percent_text(*gain) +
               " of the images more than APGD: gradients mislead the attacks, and the network is less robust than "
               "measured; attack it in a way of its own"};
 }
@@ -74,7 +68,7 @@ constexpr int kMoreSteps = 5;
     if (gain <= most) return;
     most = gain;
     alarm = {alarm.name, Alarm::State::raised,
-             many + " leaves " + percent(most) + " less than " + few +
+             many + " leaves " + percent_text(most) + " less than " + few +
                  ": so few steps do not come to an end, and the figure of " + few + " flatters the network"};
   };
   for (const AttackFigure& few : figures)

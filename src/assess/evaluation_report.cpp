@@ -1,15 +1,12 @@
 #include "assess/evaluation_report.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -125,19 +122,14 @@ void add_images(Json& each, const std::string& name, const EvaluationResult::Out
 /// What a person should know of a sequence's result, in lines.
 [[nodiscard]] std::string text_of(const SequenceRun& run, const SequenceResult& result) {
   const AttackSequence& sequence = run.sequence();
-  char line[256];
-  std::snprintf(line, sizeof line, "  %-8s accuracy %.4f", sequence.name.c_str(), result.accuracy());
-  std::string text = line;
+  std::string text = fmt::format("  {:<8} accuracy {:.4f}", sequence.name, result.accuracy());
   if (!sequence.title.empty()) text += "  " + sequence.title;
   text += "  (" + ball_text(run.options().norm, run.options().eps) + ")\n";
-  std::snprintf(line, sizeof line, "    %-10s %5s %8s %8s %9s %10s\n", "attack", "runs", "images", "broken", "accuracy",
-                "seconds");
-  text += line;
-  for (const SequenceResult::Row& row : result.rows) {
-    std::snprintf(line, sizeof line, "    %-10s %5d %8lld %8lld %9.4f %10.1f\n", row.attack.c_str(), row.runs,
-                  static_cast<long long>(row.images), static_cast<long long>(row.broken), row.accuracy, row.seconds);
-    text += line;
-  }
+  text += fmt::format("    {:<10} {:>5} {:>8} {:>8} {:>9} {:>10}\n", "attack", "runs", "images", "broken", "accuracy",
+                      "seconds");
+  for (const SequenceResult::Row& row : result.rows)
+    text += fmt::format("    {:<10} {:>5} {:>8} {:>8} {:>9.4f} {:>10.1f}\n", row.attack, row.runs, row.images,
+                        row.broken, row.accuracy, row.seconds);
   return text;
 }
 
@@ -194,47 +186,38 @@ void EvaluationReport::write(const std::string& path, const std::string& provena
   for (std::size_t a = 0; a < records_.size(); ++a) add_images(each, records_[a].attack, result_.attacked[a]);
   if (sequence_ != nullptr) add_images(each, sequence_->sequence().name, *sequence_result_);
   all["provenance"] = Json::parse(provenance);
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary, std::ios::binary);
-    file << all.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
-    file.close();
-    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
-  });
+  write_text_atomically(path, all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::string EvaluationReport::text() const {
-  char line[256];
-  std::ostringstream text;
-  text << subject_.checkpoint << ": step " << subject_.step << ", " << images_.size() << " "
-       << images_text(subject_.split) << weights_text(subject_.weights) << "\n";
-  std::snprintf(line, sizeof line, "  %-8s accuracy %.4f  loss %.4f\n", "clean", mean(result_.clean.correct),
-                mean(result_.clean.loss));
-  text << line;
+  const auto figures = [](const std::string& name, double accuracy, double loss) {
+    return fmt::format("  {:<8} accuracy {:.4f}  loss {:.4f}", name, accuracy, loss);
+  };
+  std::string text = fmt::format("{}: step {}, {} {}{}\n", subject_.checkpoint, subject_.step, images_.size(),
+                                 images_text(subject_.split), weights_text(subject_.weights));
+  text += figures("clean", mean(result_.clean.correct), mean(result_.clean.loss)) + "\n";
   for (const EvaluationRecord& r : records_) {
-    std::snprintf(line, sizeof line, "  %-8s accuracy %.4f  loss %.4f", r.attack.c_str(), r.adv_acc, r.adv_loss);
-    text << line;
+    text += figures(r.attack, r.adv_acc, r.adv_loss);
     if (r.attack != "none")
-      text << "  (" << ball_text(subject_.norm, r.eps) << (subject_.eps_given ? "" : " as in the training")
-           << (r.alpha > 0 ? ", alpha " + radius_text(r.alpha, subject_.norm) : "") << ", " << r.restarts
-           << (r.restarts == 1 ? " restart)" : " restarts)");
-    text << "\n";
+      text += fmt::format("  ({}{}{}, {}{}", ball_text(subject_.norm, r.eps),
+                          subject_.eps_given ? "" : " as in the training",
+                          r.alpha > 0 ? ", alpha " + radius_text(r.alpha, subject_.norm) : "", r.restarts,
+                          r.restarts == 1 ? " restart)" : " restarts)");
+    text += "\n";
   }
-  if (sequence_ != nullptr) text << text_of(*sequence_, *sequence_result_);
-  text << "  " << alarms_text(alarms_) << "\n";
-  return text.str();
+  if (sequence_ != nullptr) text += text_of(*sequence_, *sequence_result_);
+  return text + "  " + alarms_text(alarms_) + "\n";
 }
 
 std::string EvaluationReport::final_line() const {
   double seconds = result_.seconds;
-  std::ostringstream text;
-  text << "Final: clean_acc=" << std::fixed << std::setprecision(4) << mean(result_.clean.correct);
-  for (const EvaluationRecord& r : records_) text << " " << r.attack << "_acc=" << r.adv_acc;
+  std::string text = fmt::format("Final: clean_acc={:.4f}", mean(result_.clean.correct));
+  for (const EvaluationRecord& r : records_) text += fmt::format(" {}_acc={:.4f}", r.attack, r.adv_acc);
   if (sequence_ != nullptr) {
-    text << " " << sequence_->sequence().name << "_acc=" << sequence_result_->accuracy();
+    text += fmt::format(" {}_acc={:.4f}", sequence_->sequence().name, sequence_result_->accuracy());
     for (const SequenceResult::Row& row : sequence_result_->rows) seconds += row.seconds;
   }
-  text << std::setprecision(1) << " time_s=" << seconds << " " << verdict_text(verdict_);
-  return text.str();
+  return text + fmt::format(" time_s={:.1f} {}", seconds, verdict_text(verdict_));
 }
 
 std::string prepare_evaluation_file(const std::string& out) {

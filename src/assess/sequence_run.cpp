@@ -1,6 +1,7 @@
 #include "assess/sequence_run.hpp"
 
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <iostream>
 #include <utility>
@@ -17,11 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[nodiscard]] std::string exact(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
-}
+[[nodiscard]] std::string exact(double value) { return fmt::format("{:.17g}", value); }
 
 }  // namespace
 

@@ -1,16 +1,13 @@
 #include "dat/communicator.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <limits>
 #include <numeric>
 
 #include "communicate/flight_recorder.hpp"
+#include "communicate/mpi_calls.hpp"
 #include "communicate/progress.hpp"
 #include "communicate/watchdog.hpp"
 #include "dat/error.hpp"
@@ -59,21 +56,6 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
-void check_length(const Turn& turn, const MPI_Status& about, int expected) {
-  int bytes = 0;
-  turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
-  require(bytes == expected, ExitCode::communication, "rank ", about.MPI_SOURCE, " has sent ", bytes,
-          " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
-}
-
-/// Of all ranks of the run.
-[[noreturn]] void end_all(int exit_code) {
-  const FlightRecorder::Waiting waiting(FlightRecorder::of_process().begin(Call::abort, 0, 0, 0));
-  Progress::of_process().stop();
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);
-}
-
 }  // namespace
 
 /// A call that returns when it is done, for the hang watch.
@@ -91,56 +73,6 @@ class Communicator::Blocking {
 
 std::uint64_t Communicator::record(Call call, std::int64_t bytes) {
   return FlightRecorder::of_process().begin(call, name_, ++collectives_, bytes);
-}
-
-Request& Request::operator=(Request&& other) noexcept {
-  forget();
-  handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
-  expected_ = other.expected_;
-  place_ = std::exchange(other.place_, -1);
-  record_ = other.record_;
-  return *this;
-}
-
-void Request::forget() noexcept {
-  if (handle_ == MPI_REQUEST_NULL) return;
-  Progress::of_process().stop();  // the buffers are about to go
-  if (std::uncaught_exceptions() > 0) return;
-  std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
-             stderr);
-  end_all(static_cast<int>(ExitCode::communication));
-}
-
-void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
-  handle_ = MPI_REQUEST_NULL;  // an error ends it, too
-  if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
-  FlightRecorder::of_process().end(record_);
-  turn.check(status, call);
-  if (expected_ >= 0) check_length(turn, about, expected_);
-}
-
-void Request::watch() {
-  if (handle_ != MPI_REQUEST_NULL) place_ = Progress::of_process().watch(handle_);
-}
-
-bool Request::test() {
-  if (handle_ == MPI_REQUEST_NULL) return true;
-  const Turn turn;
-  int done = 0;
-  MPI_Status about;
-  const int status = MPI_Test(&handle_, &done, &about);
-  if (status == MPI_SUCCESS && done == 0) return false;
-  finish(turn, status, about, "MPI_Test");
-  return true;
-}
-
-void Request::wait() {
-  if (handle_ == MPI_REQUEST_NULL) return;
-  const FlightRecorder::Waiting waiting(record_);
-  const Turn turn;
-  MPI_Status about;
-  const int status = MPI_Wait(&handle_, &about);
-  finish(turn, status, about, "MPI_Wait");
 }
 
 Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : group_(group), world_(world), name_(name) {
@@ -462,7 +394,7 @@ std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
 
 void Communicator::abort(int exit_code) {
   if (alone()) std::_Exit(exit_code);
-  end_all(exit_code);
+  end_all_ranks(exit_code);
 }
 
 void Communicator::watch(double timeout_seconds) {
@@ -499,28 +431,6 @@ bool Communicator::takes_device_memory() const {
 #else
   return false;
 #endif
-}
-
-std::string host_name() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-bool launched() {
-  // Without a launcher one too many does no harm: MPI is started.
-  for (const char* name :
-       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_ID",
-        "MPI_LOCALRANKID", "MV2_COMM_WORLD_SIZE", "MVP_COMM_WORLD_SIZE", "MPT_MPI_RANK", "SLURM_STEP_ID",
-        "SLURM_STEPID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"})
-    if (std::getenv(name) != nullptr) return true;
-  return false;
-}
-
-int rank_from_environment() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"})
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  return 0;
 }
 
 }  // namespace dat

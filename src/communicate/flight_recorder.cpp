@@ -1,9 +1,10 @@
 #include "communicate/flight_recorder.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 
 #include "dat/communicator.hpp"
@@ -29,15 +30,9 @@ constexpr const char* kNames[] = {
 }
 
 [[nodiscard]] std::string bytes_text(std::int64_t bytes) {
-  char text[32];
   const auto number = static_cast<double>(bytes);
-  if (bytes < 10000)
-    std::snprintf(text, sizeof text, "%lld bytes", static_cast<long long>(bytes));
-  else if (bytes < 10000000)
-    std::snprintf(text, sizeof text, "%.4g kB", number * 1e-3);
-  else
-    std::snprintf(text, sizeof text, "%.4g MB", number * 1e-6);
-  return text;
+  if (bytes < 10000) return fmt::format("{} bytes", bytes);
+  return bytes < 10000000 ? fmt::format("{:.4g} kB", number * 1e-3) : fmt::format("{:.4g} MB", number * 1e-6);
 }
 
 }  // namespace

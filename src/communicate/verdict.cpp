@@ -1,7 +1,8 @@
 #include "communicate/verdict.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "communicate/handshake.hpp"
@@ -38,9 +39,7 @@ template <class Condition>
 }
 
 [[nodiscard]] std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
-  return text;
+  return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
 }
 
 /// What a rank does, or did when it was heard last: "waits in sum #4 of 8 bytes", "has waited in ...".

@@ -1,17 +1,13 @@
 #include "communicate/watchdog.hpp"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -19,6 +15,7 @@
 #include <sstream>
 
 #include "communicate/handshake.hpp"
+#include "communicate/processes.hpp"
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "dat/tick.hpp"
@@ -33,64 +30,9 @@ constexpr double kPacketsPerSecond = 250;  // that a rank sends at most: a thous
 constexpr double kEndingLook = 0.05;
 constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and tell where they are
 constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
-constexpr int kCulprits = 16;         // in a packet
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS};
 
 std::atomic<Watchdog*> of_this_process{nullptr};
-
-[[nodiscard]] std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-[[nodiscard]] std::string link_of(const char* path) {
-  char text[256];
-  const ssize_t length = readlink(path, text, sizeof text);
-  return {text, length > 0 ? static_cast<std::size_t>(length) : 0};
-}
-
-/// When a process began, in the kernel's ticks: with its number it names a process for ever. -1: there is none that
-/// still runs.
-[[nodiscard]] std::int64_t start_of(std::int64_t process) {
-  std::string stat = first_line(("/proc/" + std::to_string(process) + "/stat").c_str());
-  const std::size_t name_end = stat.rfind(')');  // a name may hold anything
-  if (name_end == std::string::npos) return -1;
-  std::istringstream fields(stat.substr(name_end + 1));
-  constexpr int kFieldsBetween = 18;  // fields 4 to 21 of proc(5); the state is 3, the start is 22
-  std::string state, skipped;
-  std::int64_t start = -1;
-  fields >> state;
-  for (int k = 0; k < kFieldsBetween; ++k) fields >> skipped;
-  fields >> start;
-  return fields && state != "Z" && state != "X" ? start : -1;
-}
-
-/// Removes the files behind the shared memory that MPI has mapped here. Names: Open MPI 4 (vader), 5 (sm), UCX.
-void remove_shared_memory() {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    const std::size_t path = line.find('/');
-    if (path == std::string::npos) continue;
-    const std::string name = line.substr(line.rfind('/') + 1);
-    for (const char* of_mpi : {"vader_segment.", "sm_segment.", "ucx_shm_posix_"})
-      if (name.starts_with(of_mpi)) unlink(line.substr(path).c_str());
-  }
-}
-
-/// Kills processes half a second after this one has ended: a launcher reports the code of the first that ends. By a
-/// child that does nothing but this, made without fork(), where MPI may have handlers; in a session of its own, since
-/// launchers kill groups; and without files, whose end launchers wait for.
-void kill_after_this_one(const std::vector<pid_t>& processes) {
-  if (processes.empty() || syscall(SYS_clone, 0L, nullptr, nullptr, nullptr, nullptr) != 0) return;
-  setsid();
-  for (int file = 0; file < 4096; ++file) close(file);
-  const timespec moment{0, 500000000};
-  nanosleep(&moment, nullptr);
-  for (const pid_t process : processes) kill(process, SIGKILL);
-  _exit(0);
-}
 
 /// In one piece, unless nobody reads any more.
 void write_to_stderr(std::string text) {
@@ -103,24 +45,6 @@ void write_to_stderr(std::string text) {
 
 }  // namespace
 
-/// A heartbeat. Sent as it stands in memory: all ranks run the same build, which they have compared.
-struct Watchdog::Packet {
-  std::uint64_t token;
-  std::int32_t sender, receiver;
-  std::int32_t address;   ///< which of the receiver's addresses it goes to
-  std::int32_t heard_on;  ///< which of the sender's own the receiver's have come to; -1: none
-  RankState::Main main;
-  std::uint8_t ending, printed, written;
-  Verdict::Kind kind;  ///< from here to `why`: while it ends
-  std::int32_t culprit_count;
-  std::array<std::int32_t, kCulprits> culprits;
-  std::uint32_t group;
-  std::int64_t number;
-  double still;
-  CallRecord at, reference;
-  std::array<char, 200> why;
-};
-
 Watchdog::Watchdog(Communicator& world, double timeout_seconds)
     : rank_(world.rank()),
       size_(world.size()),
@@ -128,15 +52,16 @@ Watchdog::Watchdog(Communicator& world, double timeout_seconds)
       period_(std::max(std::min(timeout_seconds / 8, kLongestHeartbeat), world.size() / kPacketsPerSecond)),
       parent_(getppid()),
       peers_(static_cast<std::size_t>(size_)),
-      states_(static_cast<std::size_t>(size_)) {
+      states_(static_cast<std::size_t>(size_)),
+      socket_(rank_, size_) {
   const CallLabel label("hang watch");
-  open_socket();
   std::string all;
   for (const std::string& text : world.gather(introduction())) all += text + "\n";
   world.broadcast(all);
   std::random_device random;
-  token_ = std::uint64_t{random()} << 32 | random();
-  world.broadcast(&token_, sizeof token_);
+  std::uint64_t token = std::uint64_t{random()} << 32 | random();
+  world.broadcast(&token, sizeof token);
+  socket_.set_token(token);
   std::istringstream lines(all);
   std::string line;
   for (int rank = 0; rank < size_ && std::getline(lines, line); ++rank) introduce(rank, line);
@@ -165,7 +90,6 @@ Watchdog::~Watchdog() {
   (void)eventfd_write(wake_, 1);
   thread_.join();
   close(wake_);
-  close(socket_);
   ticking = false;
 }
 
@@ -198,82 +122,22 @@ void Watchdog::on_crash(int signal) {
   for (;;) pause();
 }
 
-void Watchdog::open_socket() {
-  constexpr int kFlags = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-  SocketName name{};
-  socklen_t length = sizeof name.v6;
-  int no = 0;
-  socket_ = socket(AF_INET6, kFlags, 0);
-  if (socket_ >= 0 && setsockopt(socket_, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) == 0) {
-    name.v6.sin6_family = AF_INET6;
-    dual_ = bind(socket_, &name.any, length) == 0;
-  }
-  if (!dual_) {
-    if (socket_ >= 0) close(socket_);
-    socket_ = socket(AF_INET, kFlags, 0);
-    name = {};
-    name.v4.sin_family = AF_INET;
-    require(socket_ >= 0 && bind(socket_, &name.any, sizeof name.v4) == 0, ExitCode::communication,
-            "the hang watch has no UDP socket: ", std::strerror(errno), "; --comm-timeout 0 does without it");
-  }
-  length = sizeof name;
-  getsockname(socket_, &name.any, &length);
-  port_ = ntohs(dual_ ? name.v6.sin6_port : name.v4.sin_port);
-}
-
-/// What the other ranks must know: blanks between the words, the addresses last.
+/// What the other ranks must know: who this process is, and how it is reached; blanks between the words.
 std::string Watchdog::introduction() const {
-  const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
   std::ostringstream text;
-  text << host_name() << " " << getpid() << " " << start_of(getpid()) << " " << port_ << " boot:" << boot << ":"
-       << host_name() << ":" << link_of("/proc/self/ns/pid") << ":" << getuid() << " net:" << boot << ":"
-       << link_of("/proc/self/ns/net");
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return text.str();
-  for (const ifaddrs* one = interfaces; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    char address[INET6_ADDRSTRLEN] = "";
-    if (one->ifa_addr->sa_family == AF_INET) {
-      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, address, sizeof address);
-    } else if (one->ifa_addr->sa_family == AF_INET6) {
-      const in6_addr& found = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
-      if (!IN6_IS_ADDR_LINKLOCAL(&found)) inet_ntop(AF_INET6, &found, address, sizeof address);
-    }
-    if (address[0] != '\0') text << " " << address;
-  }
-  freeifaddrs(interfaces);
-  return text.str();
+  text << host_name() << " " << getpid() << " " << start_of_process(getpid())
+       << " boot:" << first_line("/proc/sys/kernel/random/boot_id") << ":" << host_name() << ":"
+       << link_of("/proc/self/ns/pid") << ":" << getuid();
+  return text.str() + " " + socket_.introduction();
 }
 
 void Watchdog::introduce(int rank, const std::string& text) {
-  static const std::string mine =
-      "net:" + first_line("/proc/sys/kernel/random/boot_id") + ":" + link_of("/proc/self/ns/net");
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   std::istringstream words(text);
-  std::string network;
-  int port = 0;
-  words >> peer.place.host >> peer.place.process >> peer.started >> port >> peer.machine >> network;
-  if (network == mine) peer.addresses.push_back(address_of("127.0.0.1", port));
-  for (std::string word; words >> word;)
-    if (const Address address = address_of(word, port); address.length > 0) peer.addresses.push_back(address);
-}
-
-/// As the socket takes it; of length 0 where it does not.
-Watchdog::Address Watchdog::address_of(const std::string& text, int port) const {
-  Address result;
-  if (dual_) {
-    sockaddr_in6& name = result.name.v6;
-    name.sin6_family = AF_INET6;
-    name.sin6_port = htons(static_cast<std::uint16_t>(port));
-    const std::string mapped = text.find(':') == std::string::npos ? "::ffff:" + text : text;
-    if (inet_pton(AF_INET6, mapped.c_str(), &name.sin6_addr) == 1) result.length = sizeof name;
-  } else {
-    sockaddr_in& name = result.name.v4;
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<std::uint16_t>(port));
-    if (inet_pton(AF_INET, text.c_str(), &name.sin_addr) == 1) result.length = sizeof name;
-  }
-  return result;
+  words >> peer.place.host >> peer.place.process >> peer.started >> peer.machine;
+  std::string way;
+  std::getline(words, way);
+  socket_.introduce(rank, way);
 }
 
 void Watchdog::run() {
@@ -284,7 +148,7 @@ void Watchdog::run() {
   for (;;) {
     const double every = ending_ ? kEndingLook : look_seconds;
     const double left = every - seconds(Clock::now() - looked);
-    pollfd wanted[] = {{socket_, POLLIN, 0}, {wake_, POLLIN, 0}};
+    pollfd wanted[] = {{socket_.descriptor(), POLLIN, 0}, {wake_, POLLIN, 0}};
     if (left > 0) poll(wanted, 2, static_cast<int>(left * 1000) + 1);
     receive();
     const Clock::time_point now = Clock::now();
@@ -326,35 +190,31 @@ void Watchdog::run() {
 void Watchdog::receive() {
   eventfd_t calls = 0;
   (void)eventfd_read(wake_, &calls);
-  Packet packet;
-  for (ssize_t bytes; (bytes = recv(socket_, &packet, sizeof packet, 0)) >= 0 || errno == EINTR;)
-    if (bytes == static_cast<ssize_t>(sizeof packet) && packet.token == token_ && packet.sender >= 0 &&
-        packet.sender < size_ && packet.sender != rank_ && packet.receiver == rank_)
-      take(packet);
+  Heartbeat heartbeat;
+  while (socket_.receive(heartbeat)) take(heartbeat);
 }
 
-void Watchdog::take(const Packet& packet) {
-  Peer& peer = peers_[static_cast<std::size_t>(packet.sender)];
-  RankState& state = states_[static_cast<std::size_t>(packet.sender)];
+void Watchdog::take(const Heartbeat& heartbeat) {
+  Peer& peer = peers_[static_cast<std::size_t>(heartbeat.sender)];
+  RankState& state = states_[static_cast<std::size_t>(heartbeat.sender)];
   state.heard = true;
   state.silent = 0;
-  state.still = packet.still;
-  state.main = packet.main;
-  state.at = packet.at;
-  peer.heard_on = packet.address;
-  if (packet.heard_on >= 0 && packet.heard_on < std::ssize(peer.addresses)) peer.address = packet.heard_on;
-  if (packet.ending == 0) return;
-  state.reference = packet.reference;
-  told_ = told_ || packet.printed != 0;
-  peer.written = packet.written != 0;
+  state.still = heartbeat.still;
+  state.main = heartbeat.main;
+  state.at = heartbeat.at;
+  if (heartbeat.ending == 0) return;
+  state.reference = heartbeat.reference;
+  told_ = told_ || heartbeat.printed != 0;
+  peer.written = heartbeat.written != 0;
   if (!ending_) {
     Verdict verdict;
-    verdict.kind = packet.kind;
-    verdict.culprits.assign(packet.culprits.begin(),
-                            packet.culprits.begin() + std::clamp(packet.culprit_count, 0, kCulprits));
-    verdict.group = packet.group;
-    verdict.number = packet.number;
-    begin_end(verdict, packet.why.data());
+    verdict.kind = heartbeat.kind;
+    verdict.culprits.assign(
+        heartbeat.culprits.begin(),
+        heartbeat.culprits.begin() + std::clamp(heartbeat.culprit_count, 0, Heartbeat::kMostCulprits));
+    verdict.group = heartbeat.group;
+    verdict.number = heartbeat.number;
+    begin_end(verdict, heartbeat.why.data());
   }
   peer.reached = true;
 }
@@ -371,8 +231,7 @@ void Watchdog::look(double passed) {
   for (int rank = 0; rank < size_; ++rank) {
     RankState& state = states_[static_cast<std::size_t>(rank)];
     if (rank != rank_) state.silent += passed;
-    // Perhaps another way to it still goes.
-    if (state.silent > timeout_ / 4) peers_[static_cast<std::size_t>(rank)].address = -1;
+    if (state.silent > timeout_ / 4) socket_.try_all(rank);
   }
   if (parent_ != 0 && getppid() != parent_) {
     // Without the launcher, which may end this process at any moment, nobody cleans up behind it.
@@ -397,35 +256,25 @@ void Watchdog::warn_of_unheard() {
 
 void Watchdog::send_to_all() {
   const RankState& mine = states_[static_cast<std::size_t>(rank_)];
-  Packet packet;
-  std::memset(static_cast<void*>(&packet), 0, sizeof packet);
-  packet.token = token_;
-  packet.sender = rank_;
-  packet.main = mine.main;
-  packet.still = mine.still;
-  packet.at = mine.at;
-  packet.ending = ending_ ? 1 : 0;
-  packet.printed = printed_ ? 1 : 0;
-  packet.written = *written_ ? 1 : 0;
-  packet.kind = verdict_.kind;
-  packet.culprit_count = static_cast<std::int32_t>(std::min<std::size_t>(verdict_.culprits.size(), kCulprits));
-  std::copy_n(verdict_.culprits.begin(), packet.culprit_count, packet.culprits.begin());
-  packet.group = verdict_.group;
-  packet.number = verdict_.number;
-  packet.reference = mine.reference;
-  std::copy_n(why_.begin(), std::min(why_.size(), packet.why.size() - 1), packet.why.begin());
-  for (int rank = 0; rank < size_; ++rank) {
-    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    if (rank == rank_ || states_[static_cast<std::size_t>(rank)].main == RankState::Main::ended) continue;
-    packet.receiver = rank;  // hosts may have addresses in common, of bridges of their own
-    packet.heard_on = peer.heard_on;
-    for (int k = 0; k < std::ssize(peer.addresses); ++k) {
-      if (peer.address >= 0 && k != peer.address) continue;
-      packet.address = k;
-      const Address& to = peer.addresses[static_cast<std::size_t>(k)];
-      (void)!sendto(socket_, &packet, sizeof packet, MSG_NOSIGNAL, &to.name.any, to.length);
-    }
-  }
+  Heartbeat heartbeat;
+  std::memset(static_cast<void*>(&heartbeat), 0, sizeof heartbeat);
+  heartbeat.main = mine.main;
+  heartbeat.still = mine.still;
+  heartbeat.at = mine.at;
+  heartbeat.ending = ending_ ? 1 : 0;
+  heartbeat.printed = printed_ ? 1 : 0;
+  heartbeat.written = *written_ ? 1 : 0;
+  heartbeat.kind = verdict_.kind;
+  heartbeat.culprit_count =
+      static_cast<std::int32_t>(std::min<std::size_t>(verdict_.culprits.size(), Heartbeat::kMostCulprits));
+  std::copy_n(verdict_.culprits.begin(), heartbeat.culprit_count, heartbeat.culprits.begin());
+  heartbeat.group = verdict_.group;
+  heartbeat.number = verdict_.number;
+  heartbeat.reference = mine.reference;
+  std::copy_n(why_.begin(), std::min(why_.size(), heartbeat.why.size() - 1), heartbeat.why.begin());
+  for (int rank = 0; rank < size_; ++rank)
+    if (rank != rank_ && states_[static_cast<std::size_t>(rank)].main != RankState::Main::ended)
+      socket_.send(rank, heartbeat);
 }
 
 void Watchdog::begin_end(const Verdict& verdict, const std::string& why) {
@@ -511,7 +360,7 @@ std::vector<pid_t> Watchdog::silent_siblings() const {
     if (rank == rank_ || peer.machine != mine.machine) continue;
     if (peer.reached && rank < rank_) return {};
     const bool answers = peer.reached || states_[static_cast<std::size_t>(rank)].main == RankState::Main::ended;
-    if (!answers && peer.started >= 0 && start_of(peer.place.process) == peer.started)
+    if (!answers && peer.started >= 0 && start_of_process(peer.place.process) == peer.started)
       processes.push_back(static_cast<pid_t>(peer.place.process));
   }
   return processes;
@@ -531,12 +380,11 @@ void Watchdog::write_records() {
   file << "rank " << rank_ << " of " << size_ << " on " << mine.place.host << ", process " << mine.place.process
        << "\nseconds before the end, seconds that it took, bytes, what\n";
   for (const CallRecord& record : FlightRecorder::of_process().kept()) {
-    char line[256], took[32] = "under way";
-    if (record.ended > 0)
-      std::snprintf(took, sizeof took, "%.6f", 1e-9 * static_cast<double>(record.ended - record.begun));
-    std::snprintf(line, sizeof line, "%12.6f %12s %12lld  ", 1e-9 * static_cast<double>(now - record.begun), took,
-                  static_cast<long long>(record.bytes));
-    file << line << text_of(record) << "\n";
+    const auto seconds = [](std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };
+    const std::string took =
+        record.ended > 0 ? fmt::format("{:.6f}", seconds(record.ended - record.begun)) : "under way";
+    file << fmt::format("{:12.6f} {:>12} {:12}  {}\n", seconds(now - record.begun), took, record.bytes,
+                        text_of(record));
   }
 }
 

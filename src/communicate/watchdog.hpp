@@ -1,7 +1,5 @@
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "communicate/heartbeats.hpp"
 #include "communicate/verdict.hpp"
 
 namespace dat {
@@ -51,34 +50,19 @@ class Watchdog {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Packet;
-  union SocketName {
-    sockaddr_in6 v6;
-    sockaddr_in v4;
-    sockaddr any;
-  };
-  struct Address {
-    SocketName name{};
-    socklen_t length = 0;
-  };
   struct Peer {
     Place place;
     std::string machine;  ///< equal: the same host, user and process numbers
     std::int64_t started = 0;
-    std::vector<Address> addresses;
-    int address = -1;      ///< that it hears this rank on; -1: not known, so all are tried
-    int heard_on = -1;     ///< which of its addresses of this rank's it has used last
     bool reached = false;  ///< has agreed to end
     bool written = false;  ///< its records are in their file
   };
   static void on_crash(int signal);
-  void open_socket();
   [[nodiscard]] std::string introduction() const;
   void introduce(int rank, const std::string& text);
-  [[nodiscard]] Address address_of(const std::string& text, int port) const;
   void run();
   void receive();
-  void take(const Packet& packet);
+  void take(const Heartbeat& heartbeat);
   void look(double passed);
   void send_to_all();
   void begin_end(const Verdict& verdict, const std::string& why);
@@ -92,13 +76,11 @@ class Watchdog {
 
   int rank_, size_;
   double timeout_, period_;  ///< seconds; period_: between heartbeats
-  int socket_ = -1, wake_ = -1;
-  bool dual_ = false;  ///< the socket is one of IPv6 that takes IPv4, too
-  int port_ = 0;
-  std::uint64_t token_ = 0;  ///< of this run
+  int wake_ = -1;
   pid_t parent_;
   std::vector<Peer> peers_;        ///< [size]
   std::vector<RankState> states_;  ///< [size]
+  HeartbeatSocket socket_;
   std::uint64_t progress_ = 0;
   bool warned_ = false;
 

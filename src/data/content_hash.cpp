@@ -1,6 +1,6 @@
+#include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -31,10 +31,7 @@ std::string content_hash(const Dataset& images) {
     add(pixels.data(), pixels.size());
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 }  // namespace dat

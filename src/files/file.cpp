@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <system_error>
 #include <vector>
@@ -125,6 +126,15 @@ void write_atomically(const std::string& path, const std::function<void(const st
     throw;
   }
   sync_to_disk(folder);
+}
+
+void write_text_atomically(const std::string& path, const std::string& text) {
+  write_atomically(path, [&](const std::string& temporary) {
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.close();
+    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
+  });
 }
 
 void remove_temporaries(const std::string& folder, const std::string& of) {

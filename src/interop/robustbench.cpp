@@ -1,9 +1,10 @@
 #include "interop/robustbench.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -130,11 +131,7 @@ struct Figures {
   bool limited = false;  ///< not on all test images
 };
 
-[[nodiscard]] std::string percent(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", 100 * part);
-  return text;
-}
+[[nodiscard]] std::string percent(double part) { return fmt::format("{:.2f}", 100 * part); }
 
 /// Whether it is of a part of the test images: of the file's, or of CIFAR-10's.
 [[nodiscard]] bool is_limited(const OrderedJson& evaluation, const std::string& dataset) {
@@ -189,15 +186,6 @@ struct Figures {
   }
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    file.close();
-    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
-  });
-}
-
 }  // namespace
 
 std::string write_robustbench(const std::string& folder, const Graph& graph, const StateDict& state,
@@ -228,10 +216,10 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
   for (std::size_t k = 1; k < graph.nodes.size(); ++k)
     nodes += (nodes.empty() ? "" : ",\n") + description_of(graph, graph.nodes[k]).dump();
   write_safetensors(folder + "/model.safetensors", state);
-  write_text(folder + "/network.json",
-             "{\"architecture\": " + OrderedJson(entry.architecture).dump() + ", \"nodes\": [\n" + nodes + "\n]}\n");
-  write_text(folder + "/model.py", kModelPy);
-  write_text(folder + "/model_info.json", info.dump(2) + "\n");
+  write_text_atomically(folder + "/network.json", "{\"architecture\": " + OrderedJson(entry.architecture).dump() +
+                                                      ", \"nodes\": [\n" + nodes + "\n]}\n");
+  write_text_atomically(folder + "/model.py", kModelPy);
+  write_text_atomically(folder + "/model_info.json", info.dump(2) + "\n");
 
   std::string missing = "model_info.json: link, name, authors and venue are yours to fill in";
   if (entry.dataset.empty()) missing += "; so is dataset";

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "communicate/together.hpp"
@@ -314,11 +313,7 @@ void Bench::finish(const Peak& peak, int argc, char** argv) {
   found_["peak_resident_mb"] = resident_mb_;
   found_["provenance"] = ordered_json::parse(provenance_json(hosts_, argc, argv, step_->backend().description()));
   const std::string path = options_.out + "/bench.json";
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary);
-    file << found_.dump(2) << "\n";
-    require(file.flush().good(), ExitCode::io, "cannot write ", path);
-  });
+  write_text_atomically(path, found_.dump(2) + "\n");
   std::printf("\n%s\n", path.c_str());
   write_picture(options_.out, rows_, peak,
                 options_.network + ", width " + std::to_string(options_.width) + ", batch " +

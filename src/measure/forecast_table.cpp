@@ -1,10 +1,10 @@
 #include "measure/forecast_table.hpp"
 
+#include <fmt/printf.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -43,11 +43,7 @@ struct Row {
   [[nodiscard]] double gain(std::size_t k) const { return steps[0].seconds() / steps[k].seconds(); }
 };
 
-[[nodiscard]] std::string formatted(const char* format, auto... values) {
-  char text[200];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
+[[nodiscard]] std::string formatted(const char* format, auto... values) { return fmt::sprintf(format, values...); }
 
 [[nodiscard]] std::vector<Network> networks_of(const ForecastOptions& o, const Calibration& c) {
   std::vector<std::string> words = o.bandwidth;
@@ -157,13 +153,7 @@ struct Row {
   return json;
 }
 
-void write_json(const std::string& path, const ordered_json& json) {
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary);
-    file << json.dump(2) << "\n";
-    require(file.flush().good(), ExitCode::io, "cannot write ", path);
-  });
-}
+void write_json(const std::string& path, const ordered_json& json) { write_text_atomically(path, json.dump(2) + "\n"); }
 
 [[nodiscard]] std::string header(const Calibration& c) {
   // The file may say anything here.

@@ -16,7 +16,7 @@ Recipe recipe_of(const RecipeFile& file) {
   const std::string first = recipe.text.substr(0, recipe.text.find('\n'));
   const std::string begin = "# " + recipe.name + ": ", middle = ". Cost: ";
   const std::size_t cost = first.find(middle);
-  if (!first.starts_with(begin) || cost == std::string::npos) return recipe;  // tests/recipes.py refuses that
+  if (!first.starts_with(begin) || cost == std::string::npos) return recipe;  // tests/house/recipes.py refuses that
   recipe.about = first.substr(begin.size(), cost - begin.size());
   recipe.cost = first.substr(cost + middle.size());
   if (recipe.cost.ends_with('.')) recipe.cost.pop_back();

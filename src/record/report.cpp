@@ -1,6 +1,7 @@
 #include "dat/report.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,15 +9,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
-#include <cstdarg>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -24,86 +20,11 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "record/history.hpp"
+#include "record/json_line.hpp"
+#include "record/summary.hpp"
 
 namespace dat {
 namespace {
-
-constexpr std::size_t kNumberBytes = 26;  // the longest shortest form of a double, and a comma
-
-/// Writes one JSON object into a buffer that is large enough. Numbers have the shortest form that reads back exactly.
-class JsonLine {
- public:
-  JsonLine(std::vector<char>& buffer, std::string_view kind)
-      : begin_(buffer.data()), at_(begin_), end_(begin_ + buffer.size()) {
-    text("{\"kind\":\"");
-    text(kind);
-    text("\"");
-  }
-
-  void text(std::string_view characters) {
-    assert(characters.size() <= static_cast<std::size_t>(end_ - at_));
-    at_ = std::copy(characters.begin(), characters.end(), at_);
-  }
-
-  void key(std::string_view name) {
-    text(",\"");
-    text(name);
-    text("\":");
-  }
-
-  template <class Number>
-  void number(Number value) {
-    if constexpr (std::is_floating_point_v<Number>) {
-      if (!std::isfinite(value)) return text("null");
-    }
-    const auto [end, error] = std::to_chars(at_, end_, value);
-    assert(error == std::errc{});
-    at_ = end;
-  }
-
-  template <class Number>
-  void field(std::string_view name, Number value) {
-    key(name);
-    number(value);
-  }
-
-  /// `word` needs no escapes.
-  void field(std::string_view name, const std::string& word) {
-    key(name);
-    text("\"");
-    text(word);
-    text("\"");
-  }
-
-  /// "name":[value(0),...,value(count - 1)]
-  template <class Value>
-  void array(std::string_view name, std::size_t count, const Value& value) {
-    key(name);
-    text("[");
-    for (std::size_t i = 0; i < count; ++i) {
-      if (i > 0) text(",");
-      number(value(i));
-    }
-    text("]");
-  }
-
-  [[nodiscard]] std::size_t close() {
-    text("}\n");
-    return static_cast<std::size_t>(at_ - begin_);
-  }
-
- private:
-  char *begin_, *at_, *end_;
-};
-
-__attribute__((format(printf, 1, 2))) std::string formatted(const char* format, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  return text;
-}
 
 /// Width of the terminal that a person looks at, or 0. A launcher's pseudo-terminal (mpirun) has no width.
 int terminal_columns() {
@@ -115,192 +36,7 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    file.close();
-    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
-  });
-}
-
-std::string counted(std::int64_t number, const char* thing) {
-  return formatted("%lld %s%s", static_cast<long long>(number), thing, number == 1 ? "" : "s");
-}
-
-/// The evaluations of one network on one split: a row per step, a column per attack.
-std::string evaluation_table(const History& history, const std::string& split, const std::string& weights) {
-  std::vector<EvaluationSeries> columns = history.evaluation_series();
-  std::erase_if(columns, [&](const EvaluationSeries& column) {
-    return column.front()->split != split || column.front()->weights != weights;
-  });
-  std::vector<std::string> names;
-  std::map<std::string, int> namesakes;
-  std::map<EvaluationMoment, EvaluationSeries> rows;  // null: not evaluated under this attack
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    const std::string& attack = columns[i].front()->attack;
-    const int number = ++namesakes[attack];
-    names.push_back(attack + (number > 1 ? "#" + std::to_string(number) : ""));
-    for (const EvaluationRecord* record : columns[i]) {
-      EvaluationSeries& row = rows[moment_of(*record)];
-      row.resize(columns.size());
-      row[i] = record;
-    }
-  }
-  const auto cell = [](const std::string& text) { return formatted("%12s", text.c_str()); };
-  const auto figure = [](double value, int digits) { return formatted("%12.*f", digits, value); };
-  std::string text = formatted("\nEvaluations on %lld ", static_cast<long long>(columns[0].back()->images)) +
-                     images_text(split) + weights_text(weights);
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    if (const std::string how = attack_text(*columns[i].front()); !how.empty()) text += "\n  " + names[i] + ": " + how;
-  text += formatted("\n%8s%10s%12s", "epochs", "step", "seconds") + cell("clean %");
-  for (const std::string& name : names) text += cell(name + " %");
-  text += cell("clean loss");
-  for (const std::string& name : names) text += cell(name + " loss");
-  text += "\n";
-  for (const auto& [moment, row] : rows) {
-    const EvaluationRecord& any = **std::find_if(row.begin(), row.end(), [](const auto* r) { return r != nullptr; });
-    text += formatted("%8d%10lld%12.1f", any.epoch, static_cast<long long>(any.step), any.wall_time) +
-            figure(100 * any.clean_acc, 2);
-    for (const EvaluationRecord* r : row) text += r != nullptr ? figure(100 * r->adv_acc, 2) : cell("-");
-    text += figure(any.clean_loss, 4);
-    for (const EvaluationRecord* r : row) text += r != nullptr ? figure(r->adv_loss, 4) : cell("-");
-    text += "\n";
-  }
-  return text;
-}
-
-std::string table(const RunFacts& facts, const History& history, const FinalResult& result) {
-  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
-  double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
-  for (std::size_t i = 0; i < history.steps.size(); ++i) {
-    const StepRecord& r = history.steps[i];
-    images += static_cast<double>(r.images);
-    bytes += static_cast<double>(r.bytes_sent);
-    statistics += static_cast<double>(r.bytes_statistics);
-    active += static_cast<double>(history.active_layers(i));
-    passes += static_cast<double>(r.attack_passes);
-  }
-  double total = 0, training = 0;
-  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) {
-    total += seconds[phase];
-    if (phase < static_cast<std::size_t>(Phase::evaluate)) training += seconds[phase];
-  }
-  double dense = 0;
-  for (const std::int64_t size : facts.layer_sizes) dense += static_cast<double>(size) * sizeof(float);
-
-  std::string text = "Run " + facts.folder + "\n\n";
-  text += formatted("%-16s%lld of %lld\n", "steps",
-                    history.steps.empty() ? 0LL : static_cast<long long>(history.steps.back().step),
-                    static_cast<long long>(facts.total_steps));
-  text += formatted("%-16s%d\n", "ranks", facts.ranks);
-  if (!history.steps.empty()) {
-    const auto n = static_cast<double>(history.steps.size());
-    if (training > 0)
-      text += formatted("%-16s%.1f images/s, all ranks, without evaluation\n", "speed", images / training);
-    if (passes > 0) {
-      const double all = images * facts.attack_steps, saved = 100 * (1 - passes / all);
-      text += formatted("%-16s%.2f per image", "attack passes", passes / images);
-      text += saved > 0 ? formatted(" of at most %d: %.1f %% saved\n", facts.attack_steps, saved) : "\n";
-    }
-    if (bytes > 0 || facts.ranks > 1)
-      text += formatted("%-16s%.4g MB per step and rank (%.4g MB with all layers), other messages %.4g kB\n",
-                        "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
-    else
-      text += formatted("%-16snothing: one rank\n", "gradients sent");
-    text += formatted("%-16s%.1f of %zu in the mean\n", "active layers", active / n, history.layers());
-  }
-  for (auto r = history.stragglers.begin(); r != history.stragglers.end(); ++r) {
-    if (!r->slow) continue;
-    const auto end = std::find_if(r, history.stragglers.end(),
-                                  [&](const StragglerRecord& later) { return !later.slow && later.rank == r->rank; });
-    text += formatted("%-16srank %d, %.1f times as long as the others, from about step %lld", "slow", r->rank, r->ratio,
-                      static_cast<long long>(r->step));
-    text += end == history.stragglers.end() ? "\n" : formatted(" to %lld\n", static_cast<long long>(end->step));
-  }
-  for (std::size_t k = 0; k < history.corruptions.size(); ++k) {
-    const CorruptionRecord& r = history.corruptions[k];
-    text += formatted("%-16s%zu of %zu: step %lld, ", "corruption", k + 1, history.corruptions.size(),
-                      static_cast<long long>(r.step)) +
-            (r.rank >= 0 ? "rank " + std::to_string(r.rank) + ", " : "") + r.what + "; " + r.done + "\n";
-  }
-  std::string skipped;
-  for (const SetbackRecord& r : history.setbacks)
-    if (r.event == "skipped") skipped += (skipped.empty() ? "" : ", ") + std::to_string(r.step);
-  if (!skipped.empty()) text += formatted("%-16s", "skipped steps") + skipped + ": numbers that are not finite\n";
-  for (const SetbackRecord& r : history.setbacks) {
-    if (r.event == "overfitting") text += formatted("%-16s", "overfitting") + r.cause + "\n";
-    if (r.event == "rollback")
-      text += formatted("%-16sfrom step %lld to %lld, %g times the learning rate: ", "rollback",
-                        static_cast<long long>(r.step), static_cast<long long>(r.to_step), r.lr_factor) +
-              r.cause + "\n";
-  }
-  std::vector<std::pair<std::string, std::string>> tables;
-  for (const EvaluationRecord& r : history.evaluations)
-    if (const auto table = std::pair(r.split, r.weights);
-        std::find(tables.begin(), tables.end(), table) == tables.end())
-      tables.push_back(table);
-  for (const auto& [split, weights] : tables) text += evaluation_table(history, split, weights);
-  if (total > 0) {
-    text += formatted("\n%-12s%12s%10s\n", "phase", "seconds", "share");
-    for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
-      text += formatted("%-12s%12.2f%8.1f %%\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
-    text += formatted("%-12s%12.2f\n", "sum, rank 0", total);
-    if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden > 0)
-      text += formatted("%-12s%12.2f  of communication beside them\n", "hidden", hidden);
-  }
-  text += "\n";
-  if (!result.weights_hash.empty()) text += formatted("%-16s", "weights") + result.weights_hash + "\n";
-  for (const std::string& remark : result.remarks) text += remark + "\n";
-  return text;
-}
-
 }  // namespace
-
-std::string radius_text(double value, BallNorm norm) {
-  char plain[32], levels[40];
-  *std::to_chars(plain, plain + sizeof plain - 1, value).ptr = '\0';
-  std::snprintf(levels, sizeof levels, "%.6g", 255 * value);
-  const bool exact = std::fabs(std::strtod(levels, nullptr) / 255 - value) <= 1e-12 * value;
-  const std::string fraction = std::string(levels) + "/255";
-  return norm == BallNorm::linf && exact && fraction.size() <= std::strlen(plain) ? fraction : plain;
-}
-
-std::string ball_text(BallNorm norm, double eps) {
-  return (norm == BallNorm::linf ? "eps " : name_of(norm) + " eps ") + radius_text(eps, norm);
-}
-
-std::string attack_text(const EvaluationRecord& record) {
-  if (record.eps == 0 || record.attack_steps == 0) return "";
-  const auto [eps, alpha, restarts] = attack_parts(record);
-  return eps + ", " + alpha + ", " + restarts;
-}
-
-std::array<std::string, 3> attack_parts(const EvaluationRecord& record) {
-  const BallNorm norm = norm_from(record.norm);
-  return {ball_text(norm, record.eps), "alpha " + radius_text(record.alpha, norm), counted(record.restarts, "restart")};
-}
-
-std::string images_text(const std::string& split) {
-  return split == "test" ? "test images" : split == "holdout" ? "held-out training images" : "training images";
-}
-
-std::string weights_text(const std::string& weights) { return weights == "average" ? ", averaged weights" : ""; }
-
-Validity verdict_of(bool finite, std::int64_t images, std::int64_t whole) {
-  return !finite ? Validity::invalid : images < whole ? Validity::partial : Validity::valid;
-}
-
-const char* verdict_text(Validity verdict) {
-  return verdict == Validity::valid ? "VALID" : verdict == Validity::partial ? "PARTIAL" : "INVALID";
-}
-
-std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {
-  const std::int64_t all = steps_per_epoch * epochs;
-  return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
-         ", " + counted(epochs, "epoch") + " of " + counted(steps_per_epoch, "step") +
-         (warmup_epochs > 0 ? formatted(" (%d warm-up)", warmup_epochs) : "");
-}
 
 Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(facts)) {
   const std::string& folder = facts_.folder;
@@ -326,8 +62,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
     const std::string log_path = folder + "/run.log";
     log_ = std::fopen(log_path.c_str(), fresh ? "we" : "ae");
     require(log_ != nullptr, ExitCode::io, "cannot open ", log_path, ": ", system_reason(errno));
-    write_text(folder + "/config.resolved.toml", facts_.config_toml);
-    write_text(folder + "/provenance.json", facts_.provenance_json);
+    write_text_atomically(folder + "/config.resolved.toml", facts_.config_toml);
+    write_text_atomically(folder + "/provenance.json", facts_.provenance_json);
     if (metrics_bytes_ == 0) {
       const std::string header = nlohmann::ordered_json{{"kind", "run"},
                                                         {"format_version", kResultsFormat},
@@ -348,7 +84,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   const std::size_t layers = facts_.layer_names.size();
   line_.resize(2048 + kNumberBytes * std::max(3 * layers, static_cast<std::size_t>(facts_.ranks) * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
-  if (facts_.warmup_epochs > 0) std::snprintf(warmup_, sizeof warmup_, " (%d warm-up)", facts_.warmup_epochs);
+  if (facts_.warmup_epochs > 0) warmup_ = fmt::format(" ({} warm-up)", facts_.warmup_epochs);
 }
 
 Report::~Report() {
@@ -446,18 +182,18 @@ void Report::progress(const StepRecord& record) {
   const double since = seconds_between(last_progress_, now);
   if (!due && !(terminal_ && !facts_.quiet && since >= 1)) return;
 
-  char speed[32] = "", rest[32] = "";
+  fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
+  const auto out = std::back_inserter(line);
+  fmt::format_to(out, "step {}/{}  epoch {} of {}{}  loss {:.4f}  acc {:.2f} %", record.step, facts_.total_steps,
+                 record.epoch + 1, std::max(facts_.epochs, record.epoch + 1), warmup_, record.loss_adv,
+                 100 * record.acc_adv);
   if (record.step > first_step_) {
-    std::snprintf(speed, sizeof speed, "  %.4g images/s", static_cast<double>(images_since_) / since);
-    const auto left =
-        static_cast<long long>(seconds_between(started_, now) / static_cast<double>(record.step - first_step_) *
-                               static_cast<double>(facts_.total_steps - record.step));
-    std::snprintf(rest, sizeof rest, "  ETA %lld:%02lld:%02lld", left / 3600, left / 60 % 60, left % 60);
+    const double left = seconds_between(started_, now) / static_cast<double>(record.step - first_step_) *
+                        static_cast<double>(facts_.total_steps - record.step);
+    fmt::format_to(out, "  {:.4g} images/s  ETA {}", static_cast<double>(images_since_) / since, duration_text(left));
   }
-  char text[256];
-  std::snprintf(text, sizeof text, "step %lld/%lld  epoch %d of %d%s  loss %.4f  acc %.2f %%%s%s",
-                static_cast<long long>(record.step), static_cast<long long>(facts_.total_steps), record.epoch + 1,
-                std::max(facts_.epochs, record.epoch + 1), warmup_, record.loss_adv, 100 * record.acc_adv, speed, rest);
+  line.push_back('\0');
+  const char* const text = line.data();
   images_since_ = 0;
   last_progress_ = now;
   if (terminal_ && !facts_.quiet) {
@@ -482,13 +218,12 @@ void Report::evaluation(const std::vector<EvaluationRecord>& records) {
   }
   for (auto next = records.begin(); next != records.end();) {
     const EvaluationRecord& first = *next;
-    std::string text =
-        formatted("evaluation at step %lld, %d of %d epochs done, %lld ", static_cast<long long>(first.step),
-                  first.epoch, std::max(facts_.epochs, first.epoch), static_cast<long long>(first.images)) +
-        images_text(first.split) + weights_text(first.weights) +
-        formatted(": clean %.2f %%, loss %.4f", 100 * first.clean_acc, first.clean_loss);
+    std::string text = fmt::format("evaluation at step {}, {} of {} epochs done, {} ", first.step, first.epoch,
+                                   std::max(facts_.epochs, first.epoch), first.images) +
+                       images_text(first.split) + weights_text(first.weights) +
+                       fmt::format(": clean {:.2f} %, loss {:.4f}", 100 * first.clean_acc, first.clean_loss);
     for (; next != records.end() && next->split == first.split && next->weights == first.weights; ++next) {
-      text += "; " + next->attack + formatted(" %.2f %%, loss %.4f", 100 * next->adv_acc, next->adv_loss);
+      text += "; " + next->attack + fmt::format(" {:.2f} %, loss {:.4f}", 100 * next->adv_acc, next->adv_loss);
       if (const std::string how = attack_text(*next); !how.empty()) text += " (" + how + ")";
     }
     print(text.c_str());
@@ -516,10 +251,10 @@ void Report::straggler(const StragglerRecord& record, const std::string& host) {
   write_line(line.close());
   const std::string who = "rank " + std::to_string(record.rank) + " on " + host;
   message(record.slow
-              ? who + formatted(" is slow: its part of a step takes %.1f times as long as the others', in the "
-                                "last steps up to %lld",
-                                record.ratio, static_cast<long long>(record.step))
-              : who + formatted(" keeps up with the others again, at step %lld", static_cast<long long>(record.step)));
+              ? who + fmt::format(" is slow: its part of a step takes {:.1f} times as long as the others', in the "
+                                  "last steps up to {}",
+                                  record.ratio, record.step)
+              : who + fmt::format(" keeps up with the others again, at step {}", record.step));
 }
 
 void Report::corruption(const CorruptionRecord& record) {
@@ -548,7 +283,7 @@ void Report::setback(const SetbackRecord& record) {
   if (record.event == "overfitting") warning(record.cause);
   if (rollback)
     warning("back to the checkpoint of step " + std::to_string(record.to_step) +
-            formatted(", with %g times the learning rate: ", record.lr_factor) + record.cause);
+            fmt::format(", with {:g} times the learning rate: ", record.lr_factor) + record.cause);
 }
 
 void Report::cut_back(std::int64_t metrics_bytes) {
@@ -572,13 +307,13 @@ std::string Report::finish(const FinalResult& result) {
   std::string weights;
   for (const EvaluationRecord& r : result.evaluations) {
     const std::string of = r.weights == "average" ? " average_" : " ";
-    if (r.weights != weights) last += of + formatted("clean_acc=%.4f", std::fabs(r.clean_acc));
+    if (r.weights != weights) last += of + fmt::format("clean_acc={:.4f}", std::fabs(r.clean_acc));
     weights = r.weights;
-    last += of + r.attack + formatted("_acc=%.4f", std::fabs(r.adv_acc));
+    last += of + r.attack + fmt::format("_acc={:.4f}", std::fabs(r.adv_acc));
   }
-  last += formatted(" time_s=%.1f comm_s=%.1f %s", result.time_s, result.comm_s, verdict_text(result.verdict));
-  const std::string text = table(facts_, history, result) + last + "\n";
-  write_text(facts_.folder + "/SUMMARY.txt", text);
+  last += fmt::format(" time_s={:.1f} comm_s={:.1f} {}", result.time_s, result.comm_s, verdict_text(result.verdict));
+  const std::string text = summary_table(facts_, history, result) + last + "\n";
+  write_text_atomically(facts_.folder + "/SUMMARY.txt", text);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     message(text.substr(begin, end - begin));

@@ -1,10 +1,10 @@
 #include "replica/model_state.hpp"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <set>
 
 namespace dat {
@@ -119,10 +119,7 @@ std::string weights_hash(const Model& model) {
 
 std::string weights_hash(const std::vector<float>& values) {
   const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size() * sizeof(float));
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 std::vector<float> running_statistics(const Model& model) {

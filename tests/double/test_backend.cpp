@@ -1,6 +1,6 @@
 // What the CUDA backend asks of CUDA's libraries, counted and provoked on their double.
 
-#include "../catch.hpp"
+#include "catch.hpp"
 // Catch before the names of the device.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>

@@ -1,6 +1,6 @@
 // The double itself: what it must find, and that its libraries compute what they should.
 
-#include "../catch.hpp"
+#include "catch.hpp"
 // Catch before the names of the device.
 #include <cublas_v2.h>
 #include <cudnn.h>

@@ -1,6 +1,6 @@
 // The plans of cuDNN's graph API, on its double.
 
-#include "../catch.hpp"
+#include "catch.hpp"
 // Catch before the names of the device.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>

@@ -1,6 +1,6 @@
 // How the CUDA backend chooses among the plans of a pass: what trials must find, provoked on the double.
 
-#include "../catch.hpp"
+#include "catch.hpp"
 // Catch before the names of the device.
 #include <cuda_runtime_api.h>
 #include <cudnn.h>

@@ -26,7 +26,7 @@ class Files(restart.Restart):
         kind, number, first, count = faults
         library = os.path.abspath("faults.so")
         if not os.path.exists(library):
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/faults.c", "-ldl"], check=True)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/support/faults.c", "-ldl"], check=True)
         with mock.patch.dict(os.environ, LD_PRELOAD=library, DAT_FAULTS=f"{kind}:{number}:{first}:{count}"):
             running = restart.launch(folder, *arguments, ranks=ranks)
         return running.wait()

@@ -1,5 +1,5 @@
 """Runs that hang end by themselves, soon after --comm-timeout, with one message that names the guilty rank; they leave
-neither processes nor shared memory behind. DAT_HANG_CASE: the program of tests/hang_case.cpp."""
+neither processes nor shared memory behind. DAT_HANG_CASE: the program of tests/support/hang_case.cpp."""
 
 import os
 import re

@@ -1,5 +1,6 @@
 #include "record/pictures/drawing.hpp"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,7 +8,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -96,9 +96,8 @@ Csv::Csv(const std::vector<std::string>& columns) {
 void Csv::row(const std::vector<double>& cells, const std::string& name) {
   std::string line = name.empty() ? "" : csv_field(name);
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    char number[32] = "";
-    if (std::isfinite(cells[i])) std::snprintf(number, sizeof number, "%.8g", cells[i]);
-    line += (i > 0 || !name.empty() ? "," : "") + std::string(number);
+    if (i > 0 || !name.empty()) line += ',';
+    if (std::isfinite(cells[i])) line += fmt::format("{:.8g}", cells[i]);
   }
   text_ += line + "\n";
 }

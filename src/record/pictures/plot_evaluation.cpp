@@ -1,9 +1,10 @@
 // Pictures of an evaluation.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <sstream>
 
@@ -48,12 +49,6 @@ struct Interval {
         (worst == 0 || file.outcomes[k].accuracy() < file.outcomes[worst].accuracy()))
       worst = k;
   return worst;
-}
-
-[[nodiscard]] std::string percent_of(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * part);
-  return text;
 }
 
 /// A table of how many images of each class were taken for each class: a row for each pair, class by class.
@@ -108,7 +103,8 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
     const int from = left + static_cast<int>(k) * (side + gap);
     body << "set lmargin at screen " << across(from) << "\nset rmargin at screen " << across(from + side) << "\n"
          << "set label 2 "
-         << gnuplot_text((shown[k] == 0 ? "clean" : "after " + one.name) + ": " + percent_of(one.accuracy()) + " right")
+         << gnuplot_text((shown[k] == 0 ? "clean" : "after " + one.name) + ": " + percent_text(one.accuracy()) +
+                         " right")
          << " at graph 0.5,1.04 center\nset label 3 'predicted' at graph 0.5,screen " << up(16) << " center\n"
          << (k == 0 ? "set label 4 'label' at screen " + across(16) +
                           ",graph 0.5 center rotate\nset ytics font ',10' " + tics
@@ -169,7 +165,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
     parts.push_back("'classes.csv' every ::1 using " + x.str() + ":" + std::to_string(at + 1) + ":" +
                     std::to_string(at + 2) + ":" + std::to_string(at + 3) + " with yerrorbars pt " +
                     std::to_string(kPoints[k % kPoints.size()]) + " ps 0.9 lw 1.5" + colour + " title " +
-                    gnuplot_text(one.name + ": " + percent_of(one.accuracy()) + " of all"));
+                    gnuplot_text(one.name + ": " + percent_text(one.accuracy()) + " of all"));
     std::ostringstream line;
     line << 100 * one.accuracy() << " with lines dt 3 lw 1" << colour << " notitle";
     parts.push_back(line.str());
@@ -265,8 +261,7 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
              static_cast<double>(attacked.prediction[i]), file.distance[i]},
             file.broken_by[i]);
   }
-  char enlarged[32];
-  std::snprintf(enlarged, sizeof enlarged, "x %.3g", scale);
+  const std::string enlarged = fmt::format("x {:.3g}", scale);
   for (std::size_t of = 0; of < blocks; ++of) {
     const int y0 = above + static_cast<int>(of) * block;
     const auto beside = [&](const std::string& text, int y, const std::string& more) {

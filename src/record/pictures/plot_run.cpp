@@ -1,8 +1,9 @@
 // Pictures of one run.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iomanip>
 #include <limits>
 #include <sstream>
@@ -34,9 +35,8 @@ std::string epoch_axis(const PlottedRun& run) {
   for (double mark = std::ceil(begin / distance) * distance; mark <= end + 1e-9; mark += distance) {
     const std::size_t step = run.step_at(mark);
     if (step == run.history.steps.size()) continue;
-    char label[32];
-    std::snprintf(label, sizeof label, "%.3g", mark > 0 ? run.history.steps[step].wall_time / unit.seconds : 0.0);
-    times << (times.tellp() > 0 ? ", " : "") << "'" << label << "' " << mark;
+    const double time = mark > 0 ? run.history.steps[step].wall_time / unit.seconds : 0.0;
+    times << (times.tellp() > 0 ? ", " : "") << fmt::format("'{:.3g}' ", time) << mark;
   }
   text << "set xlabel 'epochs, warm-up included'\nset xrange [" << begin << ":" << edge << "]\nset x2range [" << begin
        << ":" << edge << "]\nset xtics nomirror " << distance << "\n";

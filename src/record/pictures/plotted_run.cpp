@@ -1,7 +1,8 @@
 #include "record/pictures/plotted_run.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <sstream>
@@ -155,9 +156,7 @@ void draw_phase_bars(Plots& plots, const PhaseBars& bars) {
   if (large.empty()) return;
 
   const auto share = [&](const std::string& name, double seconds) {
-    char text[32] = "";
-    if (bars.shares) std::snprintf(text, sizeof text, " (%.1f %%)", 100 * seconds / sums[0]);
-    return name + text;
+    return bars.shares ? fmt::format("{} ({:.1f} %)", name, 100 * seconds / sums[0]) : name;
   };
   const std::size_t every = (bars.rows.size() + 15) / 16;  // more names have no place
   const std::string marks =

@@ -1,0 +1,76 @@
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "communicate/flight_recorder.hpp"
+#include "communicate/mpi_calls.hpp"
+#include "dat/communicator.hpp"
+#include "dat/error.hpp"
+
+namespace dat {
+
+void check_length(const Turn& turn, const MPI_Status& about, int expected) {
+  int bytes = 0;
+  turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
+  require(bytes == expected, ExitCode::communication, "rank ", about.MPI_SOURCE, " has sent ", bytes,
+          " bytes with tag ", about.MPI_TAG, ", where ", expected, " were expected");
+}
+
+void end_all_ranks(int exit_code) {
+  const FlightRecorder::Waiting waiting(FlightRecorder::of_process().begin(Call::abort, 0, 0, 0));
+  Progress::of_process().stop();
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+Request& Request::operator=(Request&& other) noexcept {
+  forget();
+  handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
+  expected_ = other.expected_;
+  place_ = std::exchange(other.place_, -1);
+  record_ = other.record_;
+  return *this;
+}
+
+void Request::forget() noexcept {
+  if (handle_ == MPI_REQUEST_NULL) return;
+  Progress::of_process().stop();  // the buffers are about to go
+  if (std::uncaught_exceptions() > 0) return;
+  std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
+             stderr);
+  end_all_ranks(static_cast<int>(ExitCode::communication));
+}
+
+void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
+  handle_ = MPI_REQUEST_NULL;  // an error ends it, too
+  if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
+  FlightRecorder::of_process().end(record_);
+  turn.check(status, call);
+  if (expected_ >= 0) check_length(turn, about, expected_);
+}
+
+void Request::watch() {
+  if (handle_ != MPI_REQUEST_NULL) place_ = Progress::of_process().watch(handle_);
+}
+
+bool Request::test() {
+  if (handle_ == MPI_REQUEST_NULL) return true;
+  const Turn turn;
+  int done = 0;
+  MPI_Status about;
+  const int status = MPI_Test(&handle_, &done, &about);
+  if (status == MPI_SUCCESS && done == 0) return false;
+  finish(turn, status, about, "MPI_Test");
+  return true;
+}
+
+void Request::wait() {
+  if (handle_ == MPI_REQUEST_NULL) return;
+  const FlightRecorder::Waiting waiting(record_);
+  const Turn turn;
+  MPI_Status about;
+  const int status = MPI_Wait(&handle_, &about);
+  finish(turn, status, about, "MPI_Wait");
+}
+
+}  // namespace dat

@@ -1,0 +1,425 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "data/arrays/pickle_objects.hpp"
+
+namespace dat::pickle {
+
+/// Runs the operations of a pickle, as far as arrays of NumPy need them, and executes nothing: a name in the file is
+/// looked up in kKnown and stands for one kind of object, or the file is refused. The number of objects and the length
+/// of each are bounded before memory is taken.
+class Machine {
+ protected:
+  explicit Machine(const ByteSource& source) : source_(source) {
+    while (step()) {
+    }
+    memo_ = {};
+  }
+
+  /// Of objects on the stack, over all: what is not a list of labels has a few hundred.
+  static constexpr std::int64_t kMost = 1 << 21;
+
+  template <class... Parts>
+  void check(bool condition, const Parts&... parts) const {
+    require(condition, ExitCode::data, source_.name(), ": ", parts...);
+  }
+  /// The same of the operation at hand.
+  template <class... Parts>
+  void check_here(bool condition, const Parts&... parts) const {
+    require(condition, ExitCode::data, source_.name(), ": byte ", begin_, ": ", parts...);
+  }
+
+  // The file, byte by byte.
+  std::uint8_t byte() {
+    if (at_ < block_begin_ || at_ >= block_begin_ + std::ssize(block_)) {
+      check(at_ < source_.size(), "ends at byte ", at_, " in the middle of the pickle: it is cut off");
+      block_.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, source_.size() - at_)));
+      source_.read(at_, block_.data(), std::ssize(block_));
+      block_begin_ = at_;
+    }
+    return block_[static_cast<std::size_t>(at_++ - block_begin_)];
+  }
+  std::uint64_t number(int bytes) {
+    std::uint64_t value = 0;
+    for (int i = 0; i < bytes; ++i) value |= std::uint64_t{byte()} << (8 * i);
+    return value;
+  }
+  /// Steps over so many bytes of the file and returns where they begin.
+  std::int64_t skip(std::uint64_t bytes) {
+    check_here(bytes <= static_cast<std::uint64_t>(source_.size() - at_), "needs ", bytes, " more bytes, the file has ",
+               source_.size() - at_, ": it is cut off or damaged");
+    return std::exchange(at_, at_ + static_cast<std::int64_t>(bytes));
+  }
+  std::string line() {
+    std::string text;
+    for (char c = 0; (c = static_cast<char>(byte())) != '\n'; text += c)
+      check_here(text.size() < kLongestWord, "has a name of more than ", kLongestWord, " bytes");
+    return text;
+  }
+
+  // The stack.
+  void push(NodeId id) {
+    check_here(++pushed_ <= kMost, "holds more than ", kMost, " objects; images and labels as arrays of NumPy are few");
+    stack_.push_back(id);
+  }
+  void push(Node node) {
+    nodes_.push_back(std::move(node));
+    push(static_cast<NodeId>(nodes_.size() - 1));
+  }
+  void push_bytes(Node::Kind kind, int width) {
+    const std::uint64_t length = number(width);
+    push({.kind = kind, .value = skip(length), .length = static_cast<std::int64_t>(length)});
+  }
+  NodeId top() const {
+    check_here(!stack_.empty() && stack_.size() > (marks_.empty() ? 0 : marks_.back()),
+               "takes an object where none is");
+    return stack_.back();
+  }
+  NodeId pop() {
+    const NodeId id = top();
+    stack_.pop_back();
+    return id;
+  }
+  std::vector<NodeId> pop_to_mark() {
+    check_here(!marks_.empty(), "ends a group that has not begun");
+    std::vector<NodeId> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
+    stack_.resize(marks_.back());
+    marks_.pop_back();
+    return items;
+  }
+  std::vector<NodeId> pop_some(int count) {
+    std::vector<NodeId> items(static_cast<std::size_t>(count));
+    for (int i = count; i-- > 0;) items[static_cast<std::size_t>(i)] = pop();
+    return items;
+  }
+  Node& container(Node::Kind kind) {
+    Node& node = nodes_[top()];
+    check_here(node.kind == kind, "adds to an object that cannot hold others");
+    return node;
+  }
+  void remember(std::uint64_t key) {
+    memo_[static_cast<std::uint32_t>(key)] = top();
+    check_here(std::ssize(memo_) <= kMost, "remembers more than ", kMost, " objects");
+  }
+  void recall(std::uint64_t key) {
+    const auto found = memo_.find(static_cast<std::uint32_t>(key));
+    check_here(found != memo_.end(), "refers to object ", key, ", which has not come yet");
+    push(found->second);
+  }
+
+  [[nodiscard]] static bool is_text(const Node& node) {
+    return node.kind == Node::Kind::text || node.kind == Node::Kind::bytes || node.kind == Node::Kind::latin1;
+  }
+  /// A short string. Of bytes that Python 3 wrote by protocol 2 (latin1), those below 128 are what they were.
+  [[nodiscard]] std::string word(NodeId id) const {
+    const Node& node = nodes_[id];
+    if (!is_text(node) || node.length > static_cast<std::int64_t>(kLongestWord)) return "?";
+    std::string text(static_cast<std::size_t>(node.length), ' ');
+    source_.read(node.value, text.data(), node.length);
+    return text;
+  }
+
+  void push_known(const std::string& module, const std::string& name) {
+    for (const KnownName& known : kKnown)
+      if (known.module == module && known.name == name)
+        return push({.kind = Node::Kind::known, .value = static_cast<std::int64_t>(known.what)});
+    check_here(
+        false, "wants ", printable(module + "." + name),
+        ", which is no part of an array; nothing in the file was executed. Save dictionaries of NumPy arrays only");
+  }
+  static std::string printable(std::string text) {
+    for (char& c : text)
+      if (c < ' ' || c > '~') c = '?';
+    return text;
+  }
+
+  /// One operation. False: it was the last one. The codes: CPython's Lib/pickletools.py.
+  bool step() {
+    begin_ = at_;
+    const std::uint8_t code = byte();
+    check_here(begin_ > 0 || code == 0x80, "no pickle of protocol 2 or newer");
+    if (code == '.') return false;  // STOP
+    check_here(arrange(code) || push_value(code) || fill(code) || make(code), "has the operation 0x", hex(code),
+               ", which arrays do not need: refused, or the file is damaged");
+    return true;
+  }
+  /// Operations on the file and on the stack. False: the code is none of them, here and in the next three.
+  bool arrange(std::uint8_t code) {
+    switch (code) {
+      case 0x80: {  // PROTO
+        const int protocol = byte();
+        check_here(protocol >= 2 && protocol <= 5, "is of protocol ", protocol, ", known are 2 to 5");
+        break;
+      }
+      case 0x95:  // FRAME
+        at_ = skip(number(8));
+        break;
+      case '(':  // MARK
+        check_here(std::ssize(marks_) < kMost, "begins more than ", kMost, " groups");
+        marks_.push_back(stack_.size());
+        break;
+      case '0':  // POP
+        pop();
+        break;
+      case '1':  // POP_MARK
+        pop_to_mark();
+        break;
+      case '2':  // DUP
+        push(top());
+        break;
+      default:
+        return false;
+    }
+    return true;
+  }
+  /// Numbers, bytes and texts.
+  bool push_value(std::uint8_t code) {
+    using Kind = Node::Kind;
+    switch (code) {
+      case 'N':  // NONE
+        push(Node{});
+        break;
+      case 0x88:  // NEWTRUE
+      case 0x89:  // NEWFALSE
+        push({.kind = Kind::integer, .value = code == 0x88 ? 1 : 0});
+        break;
+      case 'K':  // BININT1
+        push({.kind = Kind::integer, .value = byte()});
+        break;
+      case 'M':  // BININT2
+        push({.kind = Kind::integer, .value = static_cast<std::int64_t>(number(2))});
+        break;
+      case 'J':  // BININT
+        push({.kind = Kind::integer, .value = static_cast<std::int32_t>(number(4))});
+        break;
+      case 0x8a: {  // LONG1: two's complement, as many bytes as it takes
+        const int bytes = byte();
+        check_here(bytes <= 8, "holds an integer of ", bytes, " bytes");
+        std::uint64_t value = number(bytes);
+        if (bytes > 0 && bytes < 8 && (value >> (8 * bytes - 1)) != 0) value |= ~std::uint64_t{0} << (8 * bytes);
+        push({.kind = Kind::integer, .value = static_cast<std::int64_t>(value)});
+        break;
+      }
+      case 'G':  // BINFLOAT
+        skip(8);
+        push(Node{});
+        break;
+      case 'T':  // BINSTRING: bytes of Python 2
+      case 'B':  // BINBYTES
+        push_bytes(Kind::bytes, 4);
+        break;
+      case 'U':  // SHORT_BINSTRING
+      case 'C':  // SHORT_BINBYTES
+        push_bytes(Kind::bytes, 1);
+        break;
+      case 0x8e:  // BINBYTES8
+      case 0x96:  // BYTEARRAY8
+        push_bytes(Kind::bytes, 8);
+        break;
+      case 0x8c:  // SHORT_BINUNICODE
+        push_bytes(Kind::text, 1);
+        break;
+      case 'X':  // BINUNICODE
+        push_bytes(Kind::text, 4);
+        break;
+      case 0x8d:  // BINUNICODE8
+        push_bytes(Kind::text, 8);
+        break;
+      default:
+        return false;
+    }
+    return true;
+  }
+  /// Lists, dictionaries and tuples.
+  bool fill(std::uint8_t code) {
+    using Kind = Node::Kind;
+    switch (code) {
+      case ']':  // EMPTY_LIST
+        push({.kind = Kind::list});
+        break;
+      case '}':  // EMPTY_DICT
+        push({.kind = Kind::dict});
+        break;
+      case ')':  // EMPTY_TUPLE
+        push({.kind = Kind::tuple});
+        break;
+      case 0x85:  // TUPLE1
+      case 0x86:  // TUPLE2
+      case 0x87:  // TUPLE3
+        push({.kind = Kind::tuple, .items = pop_some(code - 0x84)});
+        break;
+      case 't':  // TUPLE
+        push({.kind = Kind::tuple, .items = pop_to_mark()});
+        break;
+      case 'a': {  // APPEND
+        const NodeId item = pop();
+        container(Kind::list).items.push_back(item);
+        break;
+      }
+      case 'e': {  // APPENDS
+        const std::vector<NodeId> items = pop_to_mark();
+        std::vector<NodeId>& all = container(Kind::list).items;
+        all.insert(all.end(), items.begin(), items.end());
+        break;
+      }
+      case 's': {  // SETITEM
+        const std::vector<NodeId> items = pop_some(2);
+        std::vector<NodeId>& all = container(Kind::dict).items;
+        all.insert(all.end(), items.begin(), items.end());
+        break;
+      }
+      case 'u': {  // SETITEMS
+        const std::vector<NodeId> items = pop_to_mark();
+        check_here(items.size() % 2 == 0, "has a key without a value");
+        std::vector<NodeId>& all = container(Kind::dict).items;
+        all.insert(all.end(), items.begin(), items.end());
+        break;
+      }
+      default:
+        return false;
+    }
+    return true;
+  }
+  /// Objects that are remembered, called, or given a state.
+  bool make(std::uint8_t code) {
+    switch (code) {
+      case 'q':  // BINPUT
+        remember(byte());
+        break;
+      case 'r':  // LONG_BINPUT
+        remember(number(4));
+        break;
+      case 0x94:  // MEMOIZE
+        remember(memo_.size());
+        break;
+      case 'h':  // BINGET
+        recall(byte());
+        break;
+      case 'j':  // LONG_BINGET
+        recall(number(4));
+        break;
+      case 'c': {  // GLOBAL
+        const std::string module = line();
+        push_known(module, line());
+        break;
+      }
+      case 0x93: {  // STACK_GLOBAL
+        const std::vector<NodeId> names = pop_some(2);
+        push_known(word(names[0]), word(names[1]));
+        break;
+      }
+      case 'R':  // REDUCE
+        reduce();
+        break;
+      case 'b':  // BUILD
+        build();
+        break;
+      case 0x97:  // NEXT_BUFFER
+        check_here(false, "refers to bytes outside of the file (out-of-band buffers); save it without buffer_callback");
+        break;
+      default:
+        return false;
+    }
+    return true;
+  }
+  static std::string hex(std::uint8_t code) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    return {kDigits[code >> 4], kDigits[code & 15]};
+  }
+
+  /// What Python would make by a call. Of the few functions that are known, each stands for one kind of object.
+  void reduce() {
+    using Kind = Node::Kind;
+    const NodeId arguments = pop(), function = pop();
+    check_here(nodes_[function].kind == Kind::known && nodes_[arguments].kind == Kind::tuple,
+               "calls what is no function of NumPy's");
+    const std::vector<NodeId>& given = nodes_[arguments].items;
+    const auto is = [&](std::size_t i, Kind kind) { return i < given.size() && nodes_[given[i]].kind == kind; };
+    const auto what = static_cast<Known>(nodes_[function].value);
+    if (what == Known::reconstruct && is(0, Kind::known) &&
+        nodes_[given[0]].value == static_cast<int>(Known::ndarray)) {
+      push({.kind = Kind::array});
+    } else if (what == Known::dtype && (is(0, Kind::text) || is(0, Kind::bytes))) {
+      push({.kind = Kind::dtype, .items = {given[0]}});
+    } else if (what == Known::encode && is(0, Kind::text) && given.size() == 2 && word(given[1]) == "latin1") {
+      const Node& text = nodes_[given[0]];
+      push({.kind = Kind::latin1, .value = text.value, .length = text.length});
+    } else if (what == Known::bytes && given.empty()) {  // b"" by protocol 2
+      push({.kind = Kind::bytes});
+    } else if (what == Known::frombuffer && given.size() == 4 && is(1, Kind::dtype) && is(2, Kind::tuple)) {
+      const bool column_major = word(given[3]) == "F";
+      push({.kind = Kind::array, .value = column_major ? 1 : 0, .items = {given[2], given[1], given[0]}});
+    } else if (what == Known::scalar && given.size() == 2 && is(0, Kind::dtype)) {
+      push(scalar(nodes_[given[0]], nodes_[given[1]]));
+    } else {
+      check_here(false, "makes an array in an unknown way: damaged, or of an unknown version of NumPy");
+    }
+  }
+
+  /// numpy.core.multiarray.scalar(dtype, bytes): an integer, or of no interest.
+  [[nodiscard]] Node scalar(const Node& type, const Node& bytes) const {
+    StoredArray one;
+    if (!type_of(type, one) || (one.kind != 'i' && one.kind != 'u') || one.item_bytes > 8) return {};
+    std::uint8_t digits[8] = {};
+    if (bytes.kind == Node::Kind::bytes && bytes.length == one.item_bytes)
+      source_.read(bytes.value, digits, one.item_bytes);
+    else if (bytes.kind == Node::Kind::latin1)
+      Latin1Stream(source_, bytes.value, bytes.length, one.item_bytes).read(digits, one.item_bytes);
+    else
+      return {};
+    return {.kind = Node::Kind::integer, .value = integer_of(digits, one)};
+  }
+  static std::int64_t integer_of(const std::uint8_t* digits, const StoredArray& type) {
+    std::uint64_t value = 0;
+    for (std::int64_t i = 0; i < type.item_bytes; ++i)
+      value = value << 8 | digits[type.big_endian ? i : type.item_bytes - 1 - i];
+    const auto unused = static_cast<unsigned>(64 - 8 * type.item_bytes);
+    return type.kind == 'u' ? static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value << unused) >> unused;
+  }
+
+  /// What Python would hand to __setstate__: of an array (version, shape, dtype, in Fortran's order, elements), of a
+  /// dtype (version, byte order, ...).
+  void build() {
+    const NodeId state = pop();
+    Node& object = nodes_[top()];
+    check_here(nodes_[state].kind == Node::Kind::tuple, "gives an object no state that is known");
+    const std::vector<NodeId>& parts = nodes_[state].items;
+    if (object.kind == Node::Kind::dtype && parts.size() >= 2) {
+      object.items.resize(1);
+      object.items.push_back(parts[1]);
+    } else if (object.kind == Node::Kind::array && parts.size() == 5) {
+      object.value = nodes_[parts[3]].value;
+      object.items = {parts[1], parts[2], parts[4]};
+    } else {
+      check_here(false, "gives an object no state that is known");
+    }
+  }
+
+  [[nodiscard]] bool type_of(const Node& type, StoredArray& array) const {
+    if (type.kind != Node::Kind::dtype || !read_type(word(type.items[0]), array)) return false;
+    if (type.items.size() > 1 && word(type.items[1]) == ">") array.big_endian = true;
+    return true;
+  }
+
+  static constexpr std::size_t kLongestWord = 256;
+
+  const ByteSource& source_;
+  std::int64_t at_ = 0, begin_ = 0;  ///< the next byte; where the operation at hand begins
+  std::int64_t block_begin_ = 0, pushed_ = 0;
+  std::vector<std::uint8_t> block_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> stack_;
+  std::vector<std::size_t> marks_;  ///< heights of the stack
+  std::unordered_map<std::uint32_t, NodeId> memo_;
+};
+
+}  // namespace dat::pickle

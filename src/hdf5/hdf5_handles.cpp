@@ -1,0 +1,60 @@
+#include "hdf5/hdf5_handles.hpp"
+
+#include <cstdlib>
+#include <vector>
+
+namespace dat {
+
+std::string hdf5_reason() {
+  std::string reason;
+  const auto first = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
+    if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
+  if (const auto at = reason.find("errno = "); at != std::string::npos) {
+    return system_reason(std::atoi(reason.c_str() + at + 8));
+  }
+  return reason.empty() ? "no reason given" : reason;
+}
+
+void prepare_hdf5() {
+  static const herr_t once = H5dont_atexit();
+  static_cast<void>(once);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);
+}
+
+namespace {
+
+herr_t refuse_external_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) { return -1; }
+
+}  // namespace
+
+Hdf5Handle reading_hdf5() {
+  const hid_t list = H5Pcreate(H5P_DATASET_ACCESS);
+  H5Pset_elink_cb(list, refuse_external_link, nullptr);
+  return {list, H5Pclose};
+}
+
+hid_t hdf5_memory_type(Hdf5Type type) {
+  switch (type) {
+    case Hdf5Type::u8:
+      return H5T_NATIVE_UINT8;
+    case Hdf5Type::i64:
+      return H5T_NATIVE_INT64;
+    case Hdf5Type::f32:
+      return H5T_NATIVE_FLOAT;
+    case Hdf5Type::f64:
+      return H5T_NATIVE_DOUBLE;
+  }
+  return -1;
+}
+
+Hdf5Handle hdf5_space(const Shape& shape) {
+  if (shape.empty()) return {H5Screate(H5S_SCALAR), H5Sclose};
+  const std::vector<hsize_t> dims(shape.begin(), shape.end());
+  return {H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose};
+}
+
+}  // namespace dat

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# ThreadSanitizer, in build/tsan: the unit tests of what has threads (loader, checkpoints, reports), the laws of messages on
+# 2 ranks, and whole runs with every thread that there is: loader, progress thread of --overlap, hang watch, writer of
+# --checkpoint-async.
+# One OpenMP thread: it does not see the barriers of OpenMP's runtime. What the libraries do among themselves is theirs
+# (tsan.supp says which, and why). The exit code is 1 where a race is found.
+# Usage: bash tests/campaign/threads.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+generator=()
+[ -e build/tsan/CMakeCache.txt ] || generator=(-G Ninja)
+cmake -B build/tsan "${generator[@]}" --preset asan -DDAT_SANITIZE=thread -DDAT_BENCH=OFF \
+  "-DDAT_TEST_FILES=test_(canary|checkpoint|data|report)\.cpp$"
+cmake --build build/tsan --target dat_tests dat_mpi_tests dat_hpc --parallel "$(nproc)"
+
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1" OMP_NUM_THREADS=1
+eval "$(python3 tests/mpi_environment.py)"
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+failed=0
+part() {
+  local begin=$SECONDS
+  echo "== $*"
+  "$@" >"$runs/log" 2>&1 || { failed=1 && { grep -A60 "WARNING: ThreadSanitizer" "$runs/log" || tail -60 "$runs/log"; }; }
+  echo "== $((SECONDS - begin)) s"
+}
+# It sees a race where there is one.
+echo 'int n; int main() { std::thread other([] { ++n; }); ++n; other.join(); }' |
+  c++ -x c++ -include thread -fsanitize=thread - -o "$runs/race"
+if "$runs/race" >"$runs/log" 2>&1 || ! grep -q "ThreadSanitizer: data race" "$runs/log"; then
+  echo "tests/campaign/threads.sh: a planted race was not seen" >&2 && exit 1
+fi
+part build/tsan/tests/dat_tests "~[.]"
+part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec]"
+small=(--network small_cnn --width 16 --batch 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
+threads=(--overlap --checkpoint-every 3 --checkpoint-async --comm-timeout 60 --check-every 2 --resident off --holdout 32)
+for epochs in 2 3; do  # the second goes on from the first one's checkpoint
+  part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs "$epochs"
+done
+part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --verify 3 --out "$runs/verify" --epochs 2
+part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" --codec int8 --selector exp3 --budget 5 --out "$runs/codec" --epochs 2
+part mpirun -np 2 build/tsan/dat_hpc eval --checkpoint "$runs/stale" --eval pgd2 --limit 32
+exit "$failed"

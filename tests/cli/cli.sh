@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Tests of the built program's command line: what it prints, where, and its exit codes.
+# Usage: DAT_HPC=path/to/dat_hpc bash tests/cli/cli.sh
+set -u
+program=$(realpath "${DAT_HPC:?set DAT_HPC to the path of the program}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+passed=0
+failed=0
+
+# check NAME CODE STDOUT-PATTERN STDERR-PATTERN COMMAND...: patterns are extended regular expressions; '' = no output.
+check() {
+  local name=$1 code=$2 out=$3 err=$4 actual problem=''
+  shift 4
+  "$@" >out.txt 2>err.txt </dev/null
+  actual=$?
+  [ "$actual" -eq "$code" ] || problem="exit code $actual, not $code"
+  if [ -z "$out" ]; then [ -s out.txt ] && problem="$problem; unexpected output"
+  else grep -Eq -- "$out" out.txt || problem="$problem; output lacks '$out'"; fi
+  if [ -z "$err" ]; then [ -s err.txt ] && problem="$problem; unexpected message"
+  else grep -Eq -- "$err" err.txt || problem="$problem; message lacks '$err'"; fi
+  if [ -z "$problem" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name: $problem" >&2
+    head -n 5 out.txt err.txt >&2
+  fi
+}
+
+# refuse CODE PATTERN ARGUMENTS...: exactly one line, on standard error, that starts as all errors do.
+refuse() {
+  local code=$1 pattern=$2
+  shift 2
+  check "refuses '$*'" "$code" '' "^dat_hpc: error: .*$pattern" "$program" "$@"
+  [ "$(wc -l <err.txt)" -eq 1 ] || { failed=$((failed + 1)) && echo "FAILED: '$*' prints not one line" >&2; }
+}
+
+# Where this variable breaks MPI_Init, what passes under it does not call it: a process that no launcher has started.
+export OMPI_MCA_pml=none_such
+step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval fgsm)
+check 'a step without a launcher' 0 '^run folder alone' '' "$program" "${step[@]}" --out alone
+if "$program" --version | grep -q 'Open MPI'; then
+  OMPI_COMM_WORLD_SIZE=1 "$program" "${step[@]}" --out launched >/dev/null 2>&1 && failed=$((failed + 1)) &&
+    echo "FAILED: a process of a launcher ran without a working MPI" >&2
+fi
+
+# screen NAME LINES: what was printed last has so many lines at most, of at most 80 columns.
+screen() {
+  [ "$(wc -l <out.txt)" -le "$2" ] && [ "$(wc -L <out.txt)" -le 80 ] ||
+    { failed=$((failed + 1)) && echo "FAILED: $1 does not fit on its screen" >&2; }
+}
+
+check 'the bare name' 0 '^Verbs' '' "$program"
+screen 'the bare name' 45
+cp out.txt first.txt
+check 'help' 0 '^  --recipe NAME' '' "$program" --help
+cmp -s out.txt first.txt || { failed=$((failed + 1)) && echo 'FAILED: --help is not what the bare name shows' >&2; }
+if "$program" --version | grep -q 'Open MPI'; then  # where MPI_Init fails, whoever trains ends with 6 or is killed
+  env OMPI_COMM_WORLD_SIZE=1 "$program" >out.txt 2>/dev/null
+  grep -q '^Verbs' out.txt && failed=$((failed + 1)) && echo 'FAILED: the bare name under a launcher does not train' >&2
+fi
+check 'short help of train' 0 'LAMB with JointSpar' '' "$program" train --help
+screen 'the help of train' 80
+check 'help of everything' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help all
+check 'help with a word' 0 '^  --lr-decay NUMBER' '' "$program" --help milestone
+grep -q -- '--momentum' out.txt && failed=$((failed + 1)) && echo 'FAILED: --help WORD shows other options' >&2
+check 'the recipes' 0 '^madry +11 passes x 205 epochs +PGD training \(Madry' '' "$program" --recipe list
+check 'a recipe, a file, the command line' 0 '^weight-decay = 2e-04$' '' "$program" --recipe madry --lr 0.3 --print-config
+grep -q '^lr = 0.3$' out.txt || { failed=$((failed + 1)) && echo 'FAILED: a recipe wins over the command line' >&2; }
+check 'validate tells what differs' 0 '^  lr = 0.3 \(default 0.01\)$' '' "$program" validate --network small_cnn --width 16 --lr 0.3
+check 'twice' 0 '^lr = 0.2$' "^dat_hpc: warning: option '--lr' is given twice; the last one counts, '0.2'$" \
+  "$program" --lr 0.1 --lr 0.2 --print-config
+check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --data set0.h5 --width 16$' '' sh -c "\"$program\" data synthetic \
+  set0.h5 --train 12 --test 6 --size 16 >/dev/null && \"$program\" slurm --recipe madry --width 16 --data set0.h5"
+for verb in train eval validate plot bench doctor slurm forecast export import 'data convert' 'data synthetic' 'data inspect'; do
+  # shellcheck disable=SC2086
+  check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
+done
+check 'help VERB' 0 '^Usage: dat_hpc data convert' '' "$program" help data convert
+check 'version' 0 '^oneDNN +[0-9]+\.' '' "$program" --version
+check 'version names the commit' 0 '^commit +[0-9a-z]+' '' "$program" --version
+check 'printed configuration' 0 '^eps = "4/255"$' '' "$program" --eps 4/255 --network small_cnn --print-config
+cp out.txt run.toml
+check 'the printed configuration reloads' 0 '^network = "small_cnn"$' '' "$program" --config run.toml --print-config
+cmp -s out.txt run.toml || { failed=$((failed + 1)) && echo 'FAILED: the reloaded configuration differs' >&2; }
+check 'validate' 0 'step' '' "$program" validate --config run.toml
+grep -q 'warm start' out.txt && failed=$((failed + 1)) && echo "FAILED: validate speaks of a warm start" >&2
+check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank .*, 0\.0 MB per step' '' env \
+  OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --warm-start 5
+refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
+
+# Without a GPU, whether the build has CUDA or not.
+check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
+if ! grep -q ': usable$' out.txt; then
+  refuse 5 '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \
+    validate --device cuda
+fi
+
+check 'bench' 0 '^images/s' '' "$program" bench --device cpu --network small_cnn --width 16 --batch 8 \
+  --seconds 2
+for part in '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step  '; do
+  grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: bench prints no '$part'" >&2; }
+done
+refuse 2 "'--seconds' must be a number .* above 0" bench --seconds 0
+check 'bench refuses a folder' 9 '' '^dat_hpc: error: cannot create the folder /dev/null/out' "$program" \
+  bench --device cpu --network small_cnn --width 16 --batch 8 --out /dev/null/out
+
+check 'forecast' 0 '^1gbit: 30\.0 us, 117\.7 MB/s' '' "$program" forecast --device cpu --network small_cnn \
+  --width 16 --batch 8 --attack-steps 2 --seconds 2 --ranks 1,2,8 --bandwidth 1gbit,10gbit --out forecast
+for part in '^small_cnn, width 16, batch 8 a rank' '^codec float32 ' '^10gbit: ' '^      8 '; do
+  grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: forecast prints no '$part'" >&2; }
+done
+# Another question to the same calibration: the same answer where the question is the same, and no MPI.
+sed -n '/^10gbit/,/^$/p' out.txt | head -n 5 >first.txt
+check 'forecast from a calibration' 0 '^10gbit: ' '' "$program" forecast --calibration forecast/calibration.json \
+  --ranks 1,2,8 --bandwidth 10gbit
+sed -n '/^10gbit/,/^$/p' out.txt | head -n 5 | cmp -s - first.txt ||
+  { failed=$((failed + 1)) && echo 'FAILED: the same calibration gives another forecast' >&2; }
+check 'forecast with everything' 0 '^2GB/s: 5\.0 us' '' "$program" forecast --calibration forecast/calibration.json --overlap \
+  --ranks 6 --ranks-per-node 2 --bandwidth 2GB/s --latency 5 --algorithm tree --jitter 0.05 --stale-attack 1 --bucket 1000 \
+  --budget 5,6 --budget-unit bytes --codec float32
+refuse 2 "--bandwidth takes numbers with gbit" forecast --calibration forecast/calibration.json --bandwidth fast
+refuse 2 "has measured no network" forecast --calibration forecast/calibration.json --bandwidth measured
+refuse 2 "the calibration has no codec 'zip'; it has .*float32" forecast --calibration forecast/calibration.json --codec zip
+refuse 2 "--budget 1000 is not above 0" forecast --calibration forecast/calibration.json --budget 1000
+refuse 2 "--latency takes one number, or one for each" forecast --latency 1,2,3 --bandwidth 1gbit,10gbit
+refuse 2 "'--ranks' must be a whole number of at least 1" forecast --ranks 0
+refuse 3 "cannot read the calibration 'none.json'" forecast --calibration none.json
+head -c 1000 forecast/calibration.json >cut.json
+refuse 3 "cut.json is not JSON, or cut off" forecast --calibration cut.json
+sed 's/"rounds": 1/"rounds": -1/' forecast/calibration.json >bad.json
+refuse 3 "bad.json: codecs\[0\]: rounds must be a whole number from 1 to 16" forecast --calibration bad.json
+refuse 9 'cannot create the folder /dev/null/out' forecast --calibration forecast/calibration.json --out /dev/null/out
+
+refuse 2 "unknown option '--ltr'; did you mean '--lr'\?" --ltr 0.1
+refuse 2 "unknown option '--learning-rate'; did you mean '--lr'\?" --learning-rate 0.1
+refuse 2 "unknown verb 'tarin'; did you mean 'train'\?" tarin
+refuse 2 "'--batch' must be a whole number of at least 1" --batch -1
+refuse 2 "--micro-batch 30" --batch 128 --micro-batch 30
+printf 'lr = 0.1\nepoch = 3\n' >bad.toml
+refuse 2 "bad.toml:2: 'epoch' .*did you mean 'epochs'\?" --config bad.toml
+refuse 2 "'none.toml'" --config none.toml
+refuse 2 'dat_hpc eval RUN' eval
+refuse 4 'none: ' eval none
+refuse 2 'OUTPUT is required' data convert folder
+refuse 2 'CHECKPOINT is required' export --out model.onnx
+refuse 2 'give --out' import weights.safetensors
+refuse 4 'none.h5' export none.h5 --out model.safetensors
+refuse 3 'none.h5' data inspect none.h5
+refuse 3 'none' data convert none out.h5
+refuse 3 'none' plot none
+refuse 3 'none.h5' validate --data none.h5
+refuse 9 'no/such/folder' data synthetic no/such/folder/set.h5 --train 10 --test 10
+help_to_full_disk() { "$program" --help >/dev/full; }
+check 'a full disk' 9 '' 'standard output' help_to_full_disk
+
+refuse 2 'threads' --threads 1000000000
+
+check 'other ranks fail silently' 2 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --ltr 0.1
+check 'other ranks print no help' 0 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --help
+
+check 'a synthetic set' 0 'set.h5' '' "$program" data synthetic set.h5 --classes 3 --train 12 --test 6 --size 16
+check 'its description' 0 '16' '' "$program" data inspect set.h5
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

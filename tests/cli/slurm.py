@@ -1,0 +1,405 @@
+#!/usr/bin/env python3
+"""The batch scripts of jobs/slurm without Slurm: slurm.py PROGRAM ROOT [unittest arguments]
+
+Commands of Slurm's names on the path play time limits, TERM and cancels against the decision of jobs/slurm/common.sh: what
+`scontrol show job` said in each of these cases was taken down under a real Slurm (22.05). Then the script that `dat_hpc slurm`
+prints. With a real Slurm: tests/campaign/slurm_cycles.py.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, ROOT = os.path.abspath(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1)).resolve()
+COMMON = ROOT / "jobs/slurm/common.sh"
+
+# What stands in for the commands. scontrol answers with the file `job` and notes each requeue, which Slurm then shows as one
+# more restart. srun hands USR1 on, and TERM comes to it and to its ranks, which is one process here.
+COMMANDS = {
+    "scontrol": """
+case "$*" in
+  "--oneliner show job 7" | "--oneliner show job 5_2") cat "$PLAY/job" ;;
+  "requeue 7" | "requeue 5_2")
+    if [ -e "$PLAY/refuse" ]; then rm "$PLAY/refuse"; exit 1; fi
+    echo "$2" >>"$PLAY/requeued"; sed -i 's/Restarts=0/Restarts=1/' "$PLAY/job" ;;
+  *) echo "scontrol: unexpected: $*" >&2; exit 1 ;;
+esac
+""",
+    "srun": """
+if [ "$*" = --mpi=list ]; then echo "specific pmix plugin versions available: pmix_v4"; exit; fi
+[ "$1" = --mpi=pmix ] || exit 99
+shift
+exec "$@"
+""",
+    # Exits with the code in the file `code`, `delay` seconds after the first signal; 76 at the second.
+    "dat_hpc": """
+stop() { [ -z "$stopped" ] || exit 76; stopped=1; echo "$1" >>"$PLAY/signals"; }
+trap 'stop USR1' USR1
+trap 'stop TERM' TERM
+printf '%s\\n' "$@" >"$PLAY/arguments"
+: >"$PLAY/started"
+until [ -n "$stopped" ] || [ -e "$PLAY/end" ]; do sleep 0.02; done
+sleep "$(cat "$PLAY/delay")"
+exit "$(cat "$PLAY/code")"
+""",
+}
+
+RUNNING = ("JobId=7 JobName=dat_hpc UserId=u(1) Priority=1 JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=0 "
+           "BatchFlag=1 Reboot=0 ExitCode=0:0 RunTime=00:00:08 TimeLimit=00:01:00 PreemptTime=None\n")
+CANCELLED = RUNNING.replace("RUNNING", "COMPLETING")
+LIMIT = CANCELLED.replace("Reason=None", "Reason=TimeLimit")
+BACK = CANCELLED.replace("Restarts=0", "Restarts=1")
+PREEMPTED = RUNNING.replace("PreemptTime=None", "PreemptTime=2026-11-22T14:17:03")
+
+
+class Job:
+    """A batch script under way: `dat_train` with these words, in a folder of its own."""
+
+    def __init__(self, job=RUNNING, code=75, delay=0.0, script=None, **environment):
+        self.folder = tempfile.TemporaryDirectory()
+        self.play = pathlib.Path(self.folder.name)
+        for name, text in COMMANDS.items():
+            (self.play / name).write_text("#!/usr/bin/env bash" + text)
+            (self.play / name).chmod(0o755)
+        self.write(job=job, code=str(code), delay=str(delay))
+        if script is None:
+            script = self.play / "job.sh"
+            script.write_text(f'. "{COMMON}"\ndat_train --lr 0.1\n')
+        keep = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DAT_"))}
+        keep |= {"PLAY": str(self.play), "PATH": f"{self.play}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "DAT_HPC": "dat_hpc"}
+        self.process = subprocess.Popen(["bash", str(script)], env=keep | environment, cwd=self.play, text=True,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def write(self, **files):
+        for name, text in files.items():
+            (self.play / name).write_text(text)
+
+    def read(self, name):
+        path = self.play / name
+        return path.read_text().split() if path.exists() else []
+
+    def started(self):
+        deadline = time.monotonic() + 60
+        while not (self.play / "started").exists():
+            assert self.process.poll() is None and time.monotonic() < deadline, self.process.stderr.read()
+            time.sleep(0.02)
+        return self
+
+    def send(self, number):
+        self.process.send_signal(number)
+        return self
+
+    def rank(self, number):
+        """A signal at the ranks alone, as Slurm sends TERM to the steps of a job."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        os.kill(int(children[0]), number)
+        return self
+
+    def ended(self):
+        """(exit code, what was requeued)"""
+        self.said = self.process.communicate(timeout=120)[1]
+        result = self.process.returncode, self.read("requeued")
+        self.signals = self.read("signals")
+        self.folder.cleanup()
+        return result
+
+
+class Decisions(unittest.TestCase):
+    def test_a_run_that_ends_by_itself_stays_ended(self):
+        for code in (0, 2, 3, 7, 9):
+            with self.subTest(code=code):
+                job = Job(code=code).started()
+                job.write(end="")
+                self.assertEqual(job.ended(), (code, []))
+
+    def test_usr1_is_handed_on_and_the_job_comes_back(self):
+        job = Job().started().send(signal.SIGUSR1)
+        self.assertEqual(job.ended(), (75, ["7"]))
+        self.assertEqual(job.signals, ["USR1"])
+
+    def test_usr1_before_the_program_could_take_it(self):
+        # The ranks die of it.
+        self.assertEqual(Job(code=138).started().send(signal.SIGUSR1).ended(), (138, ["7"]))
+
+    def test_a_time_limit_without_usr1(self):
+        job = Job().started()
+        job.write(job=LIMIT)
+        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, ["7"]))
+
+    def test_a_time_limit_is_decided_before_the_ranks_have_ended(self):
+        # Slurm kills the script when KillWait is over: it must not wait for them.
+        job = Job(delay=30).started()
+        job.write(job=LIMIT)
+        job.send(signal.SIGTERM).rank(signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while not job.read("requeued") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertIsNone(job.process.poll())
+        self.assertEqual(job.read("requeued"), ["7"])
+        job.process.kill()
+        job.ended()
+
+    def test_a_time_limit_that_only_the_ranks_have_heard_of(self):
+        job = Job().started()
+        job.write(job=LIMIT)
+        self.assertEqual(job.rank(signal.SIGTERM).ended(), (75, ["7"]))
+
+    def test_a_time_limit_after_usr1(self):
+        # A step longer than the warning: TERM at the ranks is their second signal.
+        job = Job(delay=1).started().send(signal.SIGUSR1)
+        time.sleep(0.3)
+        job.write(job=LIMIT)
+        code, requeued = job.rank(signal.SIGTERM).send(signal.SIGTERM).ended()
+        self.assertIn(code, (75, 76))
+        self.assertEqual(requeued, ["7"])
+
+    def test_a_cancelled_job_does_not_come_back(self):
+        for to_script in (True, False):  # the ranks may be done before the script gets its TERM
+            with self.subTest(to_script=to_script):
+                job = Job().started()
+                job.write(job=CANCELLED)
+                if to_script:
+                    job.send(signal.SIGTERM)
+                self.assertEqual(job.rank(signal.SIGTERM).ended(), (75, []))
+
+    def test_a_cancel_after_usr1(self):
+        job = Job(delay=1).started().send(signal.SIGUSR1)
+        job.write(job=CANCELLED)
+        code, requeued = job.send(signal.SIGTERM).rank(signal.SIGTERM).ended()
+        self.assertIn(code, (75, 76))
+        self.assertEqual(requeued, [])
+
+    def test_what_slurm_has_requeued_itself_is_not_requeued_again(self):
+        job = Job().started()
+        job.write(job=BACK)
+        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, []))
+
+    def test_a_job_that_has_come_back_before(self):
+        # The restarts that it knows of are no new ones.
+        job = Job(job=RUNNING.replace("Restarts=0", "Restarts=3"), SLURM_RESTART_COUNT="3").started()
+        job.write(job=CANCELLED.replace("Restarts=0", "Restarts=3"))
+        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, []))
+
+    def test_a_preemption_with_a_grace_time(self):
+        # TERM comes to the ranks alone, and the job runs on: who ends in that time is complete, not requeued.
+        for code in (75, 76, 143):
+            with self.subTest(code=code):
+                job = Job(code=code).started()
+                job.write(job=PREEMPTED)
+                self.assertEqual(job.rank(signal.SIGTERM).ended(), (code, ["7"]))
+
+    def test_a_preemption_that_would_cancel(self):
+        job = Job().started()
+        job.write(job=PREEMPTED.replace("RUNNING", "COMPLETING"))
+        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, ["7"]))
+
+    def test_term_at_the_script_alone_stops_the_job_for_good(self):
+        job = Job().started().send(signal.SIGTERM)  # scancel --batch --signal=TERM
+        self.assertEqual(job.ended(), (75, []))
+        self.assertEqual(job.signals, ["USR1"])
+
+    def test_a_time_limit_while_the_job_stops_for_good(self):
+        job = Job(delay=2).started().send(signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while not job.read("signals") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        job.write(job=LIMIT)
+        code, requeued = job.send(signal.SIGTERM).ended()
+        self.assertIn(code, (75, 76))
+        self.assertEqual(requeued, [])
+
+    def test_a_rank_that_dies_ends_the_job(self):
+        job = Job(code=137).started()
+        job.write(end="")
+        self.assertEqual(job.ended(), (137, []))
+
+    def test_slurm_that_does_not_answer(self):
+        job = Job().started()
+        (job.play / "job").unlink()
+        self.assertEqual(job.rank(signal.SIGTERM).ended(), (75, []))
+
+    def test_a_requeue_that_fails_is_tried_again(self):
+        job = Job().started()
+        job.write(refuse="")
+        self.assertEqual(job.send(signal.SIGUSR1).ended(), (75, ["7"]))
+
+    def test_the_number_of_restarts_is_bounded(self):
+        for times, expected in (("2", ["7"]), ("3", [])):
+            with self.subTest(times=times):
+                job = Job(job=RUNNING.replace("Restarts=0", f"Restarts={times}"), SLURM_RESTART_COUNT=times, DAT_RESTARTS="3")
+                self.assertEqual(job.started().send(signal.SIGUSR1).ended(), (75, expected))
+
+    def test_a_task_of_an_array_is_requeued_alone(self):
+        job = Job(SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2").started().send(signal.SIGUSR1)
+        self.assertEqual(job.ended(), (75, ["5_2"]))
+
+    def test_no_program(self):
+        code, requeued = Job(DAT_HPC="/no/such/dat_hpc").ended()
+        self.assertEqual((code, requeued), (2, []))
+
+
+class Printed(unittest.TestCase):
+    """The script of `dat_hpc slurm`."""
+
+    def slurm(self, *arguments, code=0):
+        if not {"--network=small_cnn", "--config"} & set(arguments):
+            arguments = ["--network=small_cnn", "--width=16", *arguments]
+        ended = subprocess.run([PROGRAM, "slurm", *arguments], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, code, ended.stderr)
+        return ended.stdout if code == 0 else ended.stderr
+
+    def settings(self, text):
+        lines = [line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH ")]
+        return dict(line.split("=", 1) if "=" in line else (line, "") for line in lines)
+
+    def words(self, *options):
+        """What a program in the place of dat_hpc is given by the printed script, under a real shell."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "job.sh"
+            script.write_text(self.slurm(*options))
+            job = Job(script=script, code=0).started()
+            words = (job.play / "arguments").read_text().split("\n")[:-1]
+            job.write(end="")
+            self.assertEqual(job.ended(), (0, []))
+        return words
+
+    def test_it_has_the_text_of_common_sh(self):
+        self.assertTrue(COMMON.read_text() in self.slurm(), "the program was built from another jobs/slurm/common.sh")
+
+    def test_the_shell_takes_it(self):
+        for options in ([], ["--out", "/a b/c'd$", "--nodes", "3"], ["--modules", "openmpi cuda/12.4", "--gpus-per-node", "2"]):
+            checked = subprocess.run(["bash", "-n"], input=self.slurm(*options), text=True, capture_output=True, check=False)
+            self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
+    def test_resources(self):
+        job = self.settings(self.slurm("--nodes=2", "--gpus-per-node=4", "--partition=gpu", "--account=p1"))
+        expected = {"nodes": "2", "ntasks-per-node": "4", "gpus-per-node": "4", "cpus-per-task": "8", "partition": "gpu",
+                    "account": "p1", "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append"}
+        self.assertEqual(job, job | expected)
+        job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00"))
+        self.assertEqual(job, job | {"nodes": "2", "ntasks-per-node": "3", "cpus-per-task": "5", "time": "1-00:00:00"})
+        self.assertNotIn("gpus-per-node", job)
+
+    def test_memory_grows_with_what_validate_says(self):
+        def megabytes(*options):
+            return int(self.settings(self.slurm("--network=small_cnn", *options))["mem"][:-1])
+
+        def validated(*options):
+            text = subprocess.run([PROGRAM, "validate", "--network=small_cnn", "--threads=1", "--device=cpu", *options],
+                                  capture_output=True, text=True, check=True).stdout
+            line = next(line for line in text.splitlines() if line.startswith("memory per rank"))
+            return float(line.split()[3])
+
+        small, large = ["--width=16", "--batch=16"], ["--width=32", "--batch=256"]
+        mebibyte = 1.048576  # Slurm's M, in MB
+        self.assertAlmostEqual((megabytes(*large) - megabytes(*small)) * mebibyte, validated(*large) - validated(*small), delta=3)
+        # Rounding to whole mebibytes aside, a node needs what its ranks need.
+        self.assertAlmostEqual(megabytes("--ranks-per-node=4", *small), 4 * megabytes(*small), delta=4)
+
+    def test_time_follows_from_the_seconds_of_a_step(self):
+        # 64 images on 2 ranks in batches of 8: 4 steps an epoch; 100 epochs and 20: 480 steps. 480 s * 1.25 + 600 s = 20 min.
+        job = self.slurm("--nodes=2", "--limit-train=64", "--batch=8", "--epochs=100", "--warmup-epochs=20", "--step-seconds=1")
+        self.assertIn("480 steps", job)
+        self.assertIn("1 s a step (--step-seconds)", job)
+        self.assertEqual(self.settings(job)["time"], "00:20:00")
+        self.assertEqual(self.settings(self.slurm("--limit-train=64", "--step-seconds=70"))["signal"], "B:USR1@200")
+
+    def test_time_follows_from_a_run(self):
+        with tempfile.TemporaryDirectory() as run:
+            with open(f"{run}/metrics.jsonl", "w") as file:
+                file.write('{"kind":"run"}\n{"kind":"step","step":1,"wall_time":9}\n{"kind":"step","step":2,"wall_time":10}\n'
+                           '{"kind":"ranks","step":2}\n')
+            job = self.slurm("--limit-train=64", "--batch=8", "--epochs=8", "--warmup-epochs=0", "--like", run)
+            self.assertIn(f"5 s a step (the mean of the 2 steps of {run}", job)
+            self.assertEqual(self.settings(job)["time"], "00:17:00")  # 64 steps of 5 s: 400 s with the quarter, and 600 s
+            self.assertIn("metrics.jsonl", self.slurm("--like", f"{run}/none", code=3))
+
+    def test_words_are_quoted(self):
+        out = "/tmp/a b/$HOME/`id`/'q' \"r\" \\ ;&|<>*?!#~é/x"
+        words = self.words("--network=small_cnn", "--out", out, "--no-augment", "--milestones=3,4", "-q", "--eps", "4/255")
+        self.assertEqual(words[0], "train")
+        self.assertIn(out, words)
+        resolved = [subprocess.run([PROGRAM, "train", *given, "--print-config"], capture_output=True, text=True, check=True).stdout
+                    for given in (words[1:], ["--network=small_cnn", "--out", out, "--no-augment", "--milestones=3,4", "-q",
+                                              "--eps", "4/255"])]
+        self.assertEqual(*resolved)
+
+    def test_the_file_of_options_is_named_not_copied(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/a file.toml"
+            pathlib.Path(path).write_text('network = "small_cnn"\nepochs = 2\n')
+            self.assertEqual(self.words("--config", path, "--lr=0.5"), ["train", "--config", path, "--lr", "0.5"])
+
+    def test_no_line_of_the_comments_is_broken(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = f"{folder}/a\nrm -rf x"
+            os.mkdir(run)
+            with open(f"{run}/metrics.jsonl", "w") as file:
+                file.write('{"kind":"step","step":1,"wall_time":1}\n')
+            self.assertNotIn("\nrm", self.slurm("--like", run))
+
+    def test_refusals(self):
+        for arguments, expected in ((["--job-name", "a b"], "--job-name 'a b'"), (["--partition", "x\ny"], "--partition"),
+                                    (["--time", "soon"], "--time 'soon'"), (["--modules", "$(id)"], "--modules"),
+                                    (["--step-seconds=1", "--like=x"], "give one of them"), (["--node=2"], "'--nodes'")):
+            self.assertIn(expected, self.slurm(*arguments, code=2))
+
+
+class Studies(unittest.TestCase):
+    """submit.sh with a stand-in for sbatch, collect.py on records made up here."""
+
+    def submit(self, folder, study, *options):
+        (folder / "sbatch").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >>"$PLAY/submitted"; wc -l <"$PLAY/submitted"\n')
+        (folder / "sbatch").chmod(0o755)
+        environment = os.environ | {"PLAY": str(folder), "PATH": f"{folder}:{os.environ['PATH']}", "DAT_HPC": PROGRAM}
+        subprocess.run(["bash", ROOT / "jobs/slurm/submit.sh", study, folder / "study", *options], env=environment, check=True,
+                       stdout=subprocess.DEVNULL)
+        tasks = [line.split("\t") for line in (folder / "study/tasks.tsv").read_text().splitlines()]
+        return tasks, (folder / "submitted").read_text().splitlines()
+
+    def test_every_task_is_submitted_once_with_options_that_the_program_takes(self):
+        for study in ("one_node", "eight_nodes", "budgets", "p_min", "nodes", "dropout", "strong", "weak"):
+            for small in ([], ["--small"]):
+                with self.subTest(study=study, small=small), tempfile.TemporaryDirectory() as folder:
+                    tasks, submitted = self.submit(pathlib.Path(folder), study, *small)  # refuses wrong options itself
+                    self.assertEqual(len({task[0] for task in tasks}), len(tasks))
+                    numbers = []
+                    for line in submitted[:-1]:
+                        words = dict(word[2:].split("=", 1) for word in line.split() if word.startswith("--") and "=" in word)
+                        first, last = map(int, words["array"].split("-"))
+                        numbers += range(first, last + 1)
+                        for task in tasks[first - 1 : last]:
+                            self.assertEqual(task[1], f"{words['nodes']}x{words['ntasks-per-node']}")
+                        self.assertEqual("gpus-per-node" in words, not small)
+                    self.assertEqual(numbers, list(range(1, len(tasks) + 1)))
+                    arrays = ":".join(str(k + 1) for k in range(len(submitted) - 1))
+                    self.assertIn(f"--dependency=afterany:{arrays} ", submitted[-1])
+
+    def test_a_table_has_one_row_for_each_task(self):
+        with tempfile.TemporaryDirectory() as folder:
+            study = pathlib.Path(folder)
+            (study / "tasks.tsv").write_text("weak-1\t1x1\nweak-2\t1x2\nweak-4\t2x2\n")
+            for name, images, seconds in (("weak-1", 8, 1.0), ("weak-2", 16, 1.25)):
+                (study / name).mkdir()
+                step = (f'{{"kind":"step","step":%d,"epoch":0,"images":{images},"t_train":{seconds - 0.5},"t_reduce":0.5,"t_evaluate":9,'
+                        '"bytes_sent":4000000,"acc_adv":0.5}\n')
+                evaluation = '{"kind":"evaluation","split":"test","clean_acc":0.75,"adv_acc":0.25}\n'
+                (study / name / "metrics.jsonl").write_text("".join(step % k for k in range(1, 21)) + evaluation + '{"kind":"st')
+            (study / "weak-1/SUMMARY.txt").touch()
+            ended = subprocess.run([sys.executable, ROOT / "jobs/slurm/collect.py", study], stdout=subprocess.DEVNULL, check=False)
+            self.assertEqual(ended.returncode, 1)  # two are not done
+            with open(study / "table.csv") as file:
+                rows = [line.split(",") for line in file.read().splitlines()]
+            # Efficiency of 2 ranks: 16 / 1.25 / 2 over 8 images a second and rank.
+            self.assertEqual(rows[1:], [["weak-1", "1", "done", "20", "1", "8", "1", "50", "4", "75", "25", "50", "25"],
+                                        ["weak-2", "2", "stopped", "20", "1.25", "12.8", "0.8", "40", "4", "", "", "50", ""],
+                                        ["weak-4", "4", "missing", *[""] * 10]])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
