@@ -314,8 +314,8 @@ void Run::roll_back(std::string cause, bool to_best) {
   trainer_->set_back(before, options_.rollback_lr);
   checked_ = -1;
   evaluation_due_ = 0;
-  // Whenever the run is killed, its newest checkpoint finds the record that it wants: those of what is left go before
-  // the record is cut, and what is told of the rollback is in a checkpoint afterwards.
+  // Whenever the run is killed, its newest checkpoint finds the record that it wants: later checkpoints go before the
+  // record is cut, and what is told of the rollback is in a checkpoint afterwards.
   save(Checkpoints::Kind::step, bytes);
   checkpoints_.require_saved(*ranks_);
   together(*ranks_, [&] {
