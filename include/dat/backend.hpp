@@ -13,9 +13,9 @@
 namespace dat {
 
 /// What a convolution of a program is planned for: square kernel, square padding, no groups, no dilation. There are two
-/// kinds. A frozen one is for weights that stay the same over many calls (attack, evaluation): it has a bias, the fused
-/// end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y = conv(x), with a weight
-/// gradient, without bias or fused end, in f32.
+/// kinds. A frozen convolution is for weights that stay as they are over many calls (attack, evaluation), and has a
+/// bias, the fused end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y =
+/// conv(x), with a weight gradient, without bias or fused end, in f32.
 struct ConvSpec {
   int n = 0;                   ///< samples in every call
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
@@ -29,7 +29,8 @@ struct ConvSpec {
   bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
   bool other_gradient = false;  ///< with `relu_input`: x has another reader, whose part of the gradient is added
-  DType storage = DType::f32;   ///< of x, y and their gradients, but for images; only a frozen one may have another
+  /// Type of x, y and their gradients, but for images; other than f32 in a frozen convolution only.
+  DType storage = DType::f32;
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
   [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
@@ -49,13 +50,14 @@ class Conv2d {
   /// Packs the weights [c_out][kh][kw][c_in] for the passes below. To be called again when they have changed, or when
   /// take_turn says that the packed copies are gone.
   ///
-  /// Frozen: the weights of output channel o are multiplied by scale [c_out], and bias [c_out] is copied: a batch norm
-  /// is folded in so. Null: no scale; the bias stays as it is, zero at first. Training: both must be null, and the
-  /// `weights` themselves must stay where they are, and unchanged, until the next call.
+  /// Frozen: the weights of output channel o are multiplied by scale [c_out], and bias [c_out] is copied: this is how a
+  /// batch norm is folded in. A null `scale`: no scale; a null `bias`: the bias stays as it is, zero at first.
+  /// Training: both must be null, and the `weights` themselves must stay where they are, and unchanged, until the next
+  /// call.
   virtual void load(const float* weights, const float* scale, const float* bias) = 0;
 
-  /// Frozen: from now on only the first `samples` of the n are asked for. Where that saves time, the others are left
-  /// out: forward() and backward_data() then leave their y, bits and dx as they are.
+  /// Frozen: from now on only the first `samples` of the n are asked for. Where that saves time, the other samples are
+  /// left out: forward() and backward_data() then leave y, bits and dx of these as they are.
   virtual void want(int /*samples*/) {}
 
   /// y = conv(x), with the fused end of a frozen convolution: y = relu(conv(x) + bias + y).
@@ -63,9 +65,10 @@ class Conv2d {
   /// @param bits  Frozen with ReLU: where the result is positive, bit j of word g for element 16 g + j of y in memory.
   ///              [ceil(elements of y / 16)]; null: not wanted. Else: must be null.
   virtual void forward(const void* x, void* y, std::uint16_t* bits) = 0;
-  /// The same with ConvSpec::keeps_residual, and only then: y = relu(conv(x) + bias + residual).
+  /// forward() of a convolution with ConvSpec::keeps_residual, and only of such a one: y = relu(conv(x) + bias +
+  /// residual).
   ///
-  /// @param residual  [n, c_out, h_out, w_out], as y. The two must not overlap.
+  /// @param residual  [n, c_out, h_out, w_out], as y. The residual and y must not overlap.
   virtual void forward(const void* /*x*/, const void* /*residual*/, void* /*y*/, std::uint16_t* /*bits*/) {
     assert(!"only for convolutions whose residual is kept");
   }
@@ -73,16 +76,17 @@ class Conv2d {
   /// What forward_of_norm() makes of x before it convolves it: relu(scale * x + shift).
   struct InputNorm {
     const float *scale, *shift;  ///< [c_in]
-    std::uint16_t* open;         ///< gets where that is positive, in words of bits: [ceil(elements of x / 16)]
+    std::uint16_t* open;         ///< gets where the result is positive, in words of bits: [ceil(elements of x / 16)]
   };
-  /// forward() of that. x stays as it is.
+  /// forward() of what InputNorm makes of x. x itself stays as it is.
   virtual void forward_of_norm(const void* /*x*/, const InputNorm&, void* /*y*/, std::uint16_t* /*bits*/) {
     assert(!"only where Backend::takes_norm() says so");
   }
 
   /// The input gradient, dx = conv^T(dy). Not for images.
   ///
-  /// @param accumulate  dx is added to what is there. Only where backward_data_accumulates() says that it can.
+  /// @param accumulate  The gradient is added to what is in dx. Only where backward_data_accumulates() says that this
+  ///                    is possible.
   void backward_data(const void* dy, void* dx, bool accumulate) { backward_data(dy, dx, accumulate, {}); }
   [[nodiscard]] virtual bool backward_data_accumulates() const = 0;
 
@@ -92,7 +96,7 @@ class Conv2d {
     const std::uint16_t* dy = nullptr;  ///< [ceil(elements of y / 16)]
     const std::uint16_t* dx = nullptr;  ///< [ceil(elements of x / 16)], with `accumulate` only
   };
-  /// The input gradient with masks. Both must be null unless backward_data_masks() says that it can.
+  /// The input gradient with masks. Both masks must be null unless backward_data_masks() says that they are possible.
   virtual void backward_data(const void* dy, void* dx, bool accumulate, const Masks& masks) = 0;
   [[nodiscard]] virtual bool backward_data_masks() const = 0;
 
@@ -100,19 +104,22 @@ class Conv2d {
   /// is not positive. So nobody has to keep, or apply, mask bits of that ReLU.
   ///
   /// @param x      What forward() was given.
-  /// @param other  [n, c_in, h, w]: the other part of x's gradient. Null without ConvSpec::other_gradient.
-  /// @param dx     Overwritten; it must not overlap the others.
+  /// @param other  [n, c_in, h, w]: the part of x's gradient that another reader of x has made. Null without
+  ///               ConvSpec::other_gradient.
+  /// @param dx     Overwritten; dx must not overlap the other arrays.
   virtual void backward_relu(const void* /*dy*/, const void* /*x*/, const void* /*other*/, void* /*dx*/) {
     assert(!"only where backward_relu_pays() says so");
   }
-  /// Whether the backend can do that, and has found it faster than backward_data() and a mask.
+  /// Whether the backend has backward_relu() for this convolution, and has found it faster than backward_data() and a
+  /// mask.
   [[nodiscard]] virtual bool backward_relu_pays() const { return false; }
 
   /// The gradient of images, in f32, then PGD's step at these images where `update` has one (update.x not null). With a
   /// step, dx may be left as it was. Only where spec.image is set.
   virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update) = 0;
 
-  /// The weight gradient: dw [c_out][kh][kw][c_in] = or += it. Not of a frozen convolution.
+  /// The weight gradient: dw [c_out][kh][kw][c_in] becomes the gradient or, with `accumulate`, has it added. Not of a
+  /// frozen convolution.
   virtual void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) = 0;
 
   /// The library's names of the chosen kernels, for reports.
@@ -120,7 +127,7 @@ class Conv2d {
 };
 
 struct BatchNormSpec {
-  int n = 0, c = 0, h = 0, w = 0;  ///< of x, which has more than one value per channel
+  int n = 0, c = 0, h = 0, w = 0;  ///< shape of x, which has more than one value per channel
   bool relu = false;               ///< followed by a ReLU
   float epsilon = 1e-5F;
 };
@@ -154,7 +161,8 @@ class Linear {
   /// dx [n, in] = dy * weights.
   virtual void backward_data(const float* dy, const float* weights, float* dx) = 0;
 
-  /// dw [out, in] and dbias [out] = or += their gradients. A null one is not wanted.
+  /// dw [out, in] and dbias [out] become their gradients or, with `accumulate`, have them added. A null one is not
+  /// wanted.
   virtual void backward_weights(const float* x, const float* dy, float* dw, float* dbias, bool accumulate) = 0;
 };
 
@@ -181,7 +189,7 @@ struct Trial {
   std::string pass;         ///< forward | input gradient [through ReLU[, adding]] | weight gradient
   std::string name;         ///< the library's name of the algorithm
   double milliseconds = 0;  ///< the least of some runs; 0: not timed
-  std::string refused;      ///< why it is out of the question; empty: it is not
+  std::string refused;      ///< why the way is out of the question; empty: it may be taken
 };
 
 /// One device and the libraries on it.
@@ -190,7 +198,7 @@ struct Trial {
 ///
 /// 1. Programs are planned, one after the other. Each calls plan_weights(), makes its convolutions, batch norms and
 ///    linear layers, and asks for the memory of its activations (request_workspace).
-/// 2. commit_workspace() makes the memory that they all share. Now they can run.
+/// 2. commit_workspace() makes the memory that all programs share. Now the programs can run.
 /// 3. Before a program runs, it takes the turn (take_turn), and packs its weights where it has to (Conv2d::load).
 ///
 /// More programs may be planned later; commit_workspace() must then be called again. Once everything is planned, no
@@ -205,11 +213,12 @@ class Backend {
 
   /// Where kernels are launched for this backend.
   [[nodiscard]] virtual Device device() const = 0;
-  /// For reports, e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  /// The backend in words for reports, e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   [[nodiscard]] virtual std::string description() const = 0;
-  /// What decides how it computes: the kind of device, libraries, precision. Ranks of a run must have the same.
+  /// What decides how the backend computes: the kind of device, libraries, precision. All ranks of a run must have the
+  /// same text.
   [[nodiscard]] virtual std::string arithmetic() const = 0;
-  /// Names a GPU: the same for two ranks exactly if they share it. Empty for a CPU.
+  /// The name of the GPU: two ranks have the same name exactly if they share the GPU. Empty for a CPU.
   [[nodiscard]] virtual std::string device_id() const = 0;
 
   /// How activations of c channels of h x w pixels lie in memory.
@@ -226,7 +235,8 @@ class Backend {
   [[nodiscard]] float* allocate_floats(std::int64_t count, const std::string& purpose) {
     return static_cast<float*>(allocate(static_cast<std::size_t>(count) * sizeof(float), purpose));
   }
-  /// The same on the host, for fetch() and send().
+  /// Zeroed, pinned memory on the host, for fetch() and send(), which the backend owns, too. Error(device): there is
+  /// not so much.
   [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes, const std::string& purpose) = 0;
   struct Allocation {
     std::string purpose;
@@ -237,31 +247,32 @@ class Backend {
   /// Bytes that could still be allocated on the device for data that speeds things up; 0 on the CPU.
   [[nodiscard]] virtual std::size_t spare_memory() const = 0;
 
-  /// The workspace: one block of memory that every program uses while it runs, and on whose contents none may rely
-  /// after another one has run. Each program says, while it is planned, how many bytes it needs.
+  /// The workspace: one block of memory that every program uses while it runs, and on whose contents no program may
+  /// rely after another one has run. Each program says, while it is planned, how many bytes it needs.
   virtual void request_workspace(std::size_t bytes) = 0;
   /// Makes the workspace as large as the largest request so far, and likewise the packed weights (see plan_weights) and
   /// the scratch memory of the libraries. Does nothing where they are large enough. A block that grows moves:
   /// recordings made before are made anew when they are replayed next, and where packed weights have moved, take_turn
   /// says that they are lost.
   virtual void commit_workspace() = 0;
-  /// Its beginning; null before the first commit_workspace().
+  /// The beginning of the workspace; null before the first commit_workspace().
   [[nodiscard]] virtual void* workspace() const = 0;
 
   /// Packed weights, too, may lie in memory that programs use in turn. Call this before the first convolution of a
   /// program is made: the packed weights of those that follow lie side by side, over those of the programs before. All
   /// convolutions made until the next call have one turn together, also where they belong to several programs.
   virtual void plan_weights() {}
-  /// Takes the turn for the convolutions that were made after one call of plan_weights(). `who` is any address that is
-  /// theirs alone, always the same. Call it before weights are packed, and before convolutions run.
+  /// Takes the turn for the convolutions that were made after one call of plan_weights(). `who` is any address that
+  /// belongs to these convolutions alone, always the same. Call it before weights are packed, and before convolutions
+  /// run.
   ///
   /// @return  false: others have had the turn since, and all packed weights of these convolutions are lost; each must
-  ///          load its weights (Conv2d::load) before it runs. true: they are as they were, also where there are none
-  ///          yet.
+  ///          load its weights (Conv2d::load) before it runs. true: the packed weights are as they were, also where
+  ///          none have been packed yet.
   [[nodiscard]] virtual bool take_turn(const void* /*who*/) { return true; }
 
   /// Copies in the queue, from and to any host memory. When copy_to_device returns, the host memory may change; when
-  /// copy_to_host returns, the data are there: it waits for everything queued before.
+  /// copy_to_host returns, the data are there, because the call waits for everything queued before.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   /// Waits until everything that was queued is done, copies of fetch() included.
@@ -270,8 +281,9 @@ class Backend {
   /// A point in the queue, which arrives when all before it is done. Only the last 256 tickets may be asked for.
   using Ticket = std::int64_t;
   [[nodiscard]] virtual Ticket mark() = 0;
-  /// Copies to pinned memory (allocate_pinned) beside the work that is queued later. It takes what the work queued so
-  /// far leaves on the device, which later work must not change before the ticket has arrived. Then the data are there.
+  /// Copies to pinned memory (allocate_pinned) beside the work that is queued later. The copy takes what the work
+  /// queued so far leaves on the device, which later work must not change before the ticket has arrived. Once it has
+  /// arrived, the data are in `pinned`.
   [[nodiscard]] virtual Ticket fetch(void* pinned, const void* device, std::size_t bytes) = 0;
   [[nodiscard]] virtual bool arrived(Ticket) = 0;
   virtual void wait_for(Ticket) = 0;
@@ -279,8 +291,8 @@ class Backend {
   /// or until a ticket that was drawn later has arrived.
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
-  /// Time on the device. A stamp is a moment in its queue. passed() says whether it has come; then seconds() tells the
-  /// time from one stamp to another. Only the last kStamps stamps may be asked for.
+  /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
+  /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;
   [[nodiscard]] virtual Ticket stamp() = 0;
   [[nodiscard]] virtual bool passed(Ticket stamp) = 0;
@@ -295,25 +307,25 @@ class Backend {
   };
   /// Records the device work that `work` queues; nothing is done before replay().
   ///
-  /// @param work  Queues kernels and passes of programs, all of which have run before, and nothing else: it must not
-  ///              allocate, wait, copy from or to the host, or pack weights. Programs are therefore refreshed outside,
-  ///              before each replay. It is called now or at each replay, and all that it refers to must live as long
-  ///              as the recording.
+  /// @param work  Queues kernels and passes of programs, all of which have run before, and nothing else: `work` must
+  ///              not allocate, wait, copy from or to the host, or pack weights. Programs are therefore refreshed
+  ///              outside, before each replay. `work` is called now or at each replay, and all that it refers to must
+  ///              live as long as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
   /// Whether a replay costs the host less than the calls.
   [[nodiscard]] virtual bool replays() const { return false; }
 
   /// Plans a convolution. On a GPU this tries the library's algorithms, which takes time, and memory for a moment.
   ///
-  /// Call plan_weights() before the first one of a program. The convolution can run after commit_workspace().
+  /// Call plan_weights() before the first convolution of a program. The convolution can run after commit_workspace().
   ///
   /// Error(usage): the numbers of channels are no multiples of what the device works on at once (64 bytes on the CPU
   /// with AVX-512, 32 with AVX2, 16 on a GPU), or the storage is refused. Error(data): images whose channels the device
-  /// does not take. Error(device): the library has no fast or no right code for it.
+  /// does not take. Error(device): the library has no fast or no right code for this convolution.
   [[nodiscard]] virtual std::unique_ptr<Conv2d> conv2d(const ConvSpec&) = 0;
   /// Whether such a frozen convolution has Conv2d::forward_of_norm: a pass less over x.
   [[nodiscard]] virtual bool takes_norm(const ConvSpec&) const { return false; }
-  /// Plan the other two; errors and order as for conv2d.
+  /// Plan a batch norm and a linear layer; errors and order as for conv2d.
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<Linear> linear(int n, int in, int out) = 0;
 
@@ -330,12 +342,13 @@ struct BackendOptions {
   std::string device = "auto";  ///< auto: the GPU where there is one, else the CPU | cpu | cuda
   int threads = 1;              ///< CPU threads of this rank
   int node_rank = 0;            ///< among the ranks of this node: picks the GPU
-  std::string math = "tf32";    ///< f32 | tf32 (where the GPU has it): of products of f32 numbers
-  bool deterministic = false;   ///< the same bits in every run: GPU algorithms by rule, not by timing
+  std::string math = "tf32";    ///< how f32 numbers are multiplied: f32 | tf32 (where the GPU has it)
+  bool deterministic = false;   ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
   bool graphs = true;           ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
 };
 
-/// Error(usage): there is no such device. Error(device): it cannot be had here.
+/// Makes the backend of a device. Error(usage): there is no such device. Error(device): this machine, or this build,
+/// lacks the device.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendOptions&);
 
 /// Why this program cannot use a GPU here; empty if it can.
@@ -344,6 +357,6 @@ struct BackendOptions {
 [[nodiscard]] std::string cuda_report();
 
 [[nodiscard]] std::string onednn_version();
-[[nodiscard]] std::string cuda_version();  ///< of toolkit and cuDNN, or "not built"
+[[nodiscard]] std::string cuda_version();  ///< versions of toolkit and cuDNN, or "not built"
 
 }  // namespace dat

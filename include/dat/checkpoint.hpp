@@ -10,8 +10,8 @@
 
 namespace dat {
 
-/// Everything that a run needs to go on bit for bit, independent of the number of ranks. One HDF5 file:
-/// /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /codec/ARRAY in memory's order,
+/// Everything that a run needs to go on bit for bit, independent of the number of ranks. A checkpoint is one HDF5 file
+/// with /param/NAME, /optim/ARRAY/NAME, /bn/NAME (PyTorch's names, shapes and order), /codec/ARRAY in memory's order,
 /// /state/* for the rest.
 struct Checkpoint {
   struct Array {
@@ -33,15 +33,16 @@ struct Checkpoint {
   [[nodiscard]] const Array& array(const std::string& name, const std::vector<std::int64_t>& shape) const;
 };
 
-/// The evaluation with the best robust accuracy on what is held out, so far, after which best.h5 was written. Every
-/// checkpoint of a run has one, best.h5 its own: so it shows whether that file is of the same run, or of a part of it
-/// that was lost.
+/// The evaluation with the best robust accuracy so far on the images kept aside, after which best.h5 was written. Every
+/// checkpoint of a run has such a record, best.h5 its own: comparing the two shows whether best.h5 is the file that the
+/// checkpoint means, or belongs to a part of the run that was lost.
 struct BestRecord {
-  double accuracy = -1;     ///< robust, the worst of the attacks; -1: there has been none
-  std::int64_t step = -1;   ///< as counted in that part of the run; -1: a run of an earlier version does not say
-  std::int64_t bytes = -1;  ///< of metrics.jsonl, when best.h5 was written; -1 likewise
+  double accuracy = -1;  ///< robust, the worst of the attacks; -1: there has been none
+  /// Step of the evaluation, as counted in that part of the run; -1: a run of an earlier version does not say.
+  std::int64_t step = -1;
+  std::int64_t bytes = -1;  ///< length of metrics.jsonl when best.h5 was written; -1: as for step
 
-  /// What a checkpoint says.
+  /// The record that a checkpoint holds.
   [[nodiscard]] static BestRecord of(const Checkpoint&);
   void save(Checkpoint&) const;
   friend bool operator==(const BestRecord&, const BestRecord&) = default;
@@ -49,33 +50,35 @@ struct BestRecord {
 
 /// Writes a sealed file (file.hpp). Error(io).
 void write_checkpoint(const std::string& path, const Checkpoint&);
-/// Checks the seal, then reads. Error(checkpoint) with the file's name and what is wrong with it.
+/// Checks the seal, then reads. Error(checkpoint): the message has the file's name and what is wrong with it.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& path);
 /// Weights and running statistics (arrays "param/NAME", "bn/NAME") of a checkpoint, or of a PyTorch state_dict that was
-/// saved as an HDF5 file of float32 datasets (docs/manual.md): a leading "module." of the names is left out, and the
-/// highest num_batches_tracked is the integer batches_tracked. Error(checkpoint).
+/// saved as an HDF5 file of float32 datasets (docs/manual/export_import.md): a leading "module." of the names is left
+/// out, and the highest num_batches_tracked is the integer batches_tracked. Error(checkpoint).
 [[nodiscard]] Checkpoint read_weights(const std::string& path);
 
-/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, the last three kept, `latest` naming the newest; best.h5. A best.h5
-/// that is no longer the best one is best-NNNNNNNNN.h5 as long as one of the three names it: whichever of them the run
-/// goes on from finds its own.
+/// The folder `ckpt` of a run: step-NNNNNNNNN.h5, of which the last three are kept, `latest`, which names the newest,
+/// and best.h5. A best.h5 that is no longer the best one is kept as best-NNNNNNNNN.h5 as long as one of the last three
+/// checkpoints names it: whichever of them the run goes on from finds its own.
 class CheckpointFolder {
  public:
   /// Creates the folder if need be and removes temporary files that a killed writer left. `goes_on`: the run was
-  /// restored from a checkpoint in this folder; otherwise there must be none. Error(usage): there are some. Error(io).
+  /// restored from a checkpoint in this folder; otherwise the folder must hold no checkpoint. Error(usage): it holds
+  /// some. Error(io).
   CheckpointFolder(std::string folder, bool goes_on);
-  /// Writes step-NNNNNNNNN.h5, then removes all but it and the two before it; later ones, which this run has not been
-  /// restored from because they are damaged, too. Free space is checked first. Error(io).
+  /// Writes step-NNNNNNNNN.h5, then removes all checkpoints of steps but this one and the two before it, also later
+  /// ones, which are damaged: the run would have been restored from them otherwise. Free space is checked first.
+  /// Error(io).
   void save(std::int64_t step, const Checkpoint&) const;
   /// Writes best.h5. Error(io).
   void save_best(const Checkpoint&) const;
-  /// Makes best.h5 the file that a run had at a checkpoint with this record; another one that stands there is of a part
-  /// of the run that was lost. False: there is none any more. Error(io).
+  /// Makes best.h5 the file that the run had at a checkpoint with this record; another best.h5 that stands there
+  /// belongs to a part of the run that was lost. False: the file of this record is gone. Error(io).
   [[nodiscard]] bool restore_best(const BestRecord& best) const;
   /// Whether there is any checkpoint of a step.
   [[nodiscard]] static bool any_in(const std::string& folder);
   /// The newest whole checkpoint, of step `last` at most. A damaged one is named to `warn` and the previous one is
-  /// taken. Empty: there is none at all. Error(checkpoint): there are some, and all are damaged.
+  /// taken. Empty: there is no checkpoint at all. Error(checkpoint): there are some, and all are damaged.
   [[nodiscard]] static std::optional<Checkpoint> newest_in(
       const std::string& folder, const std::function<void(const std::string&)>& warn,
       std::int64_t last = std::numeric_limits<std::int64_t>::max());
@@ -87,14 +90,14 @@ class CheckpointFolder {
 
  private:
   void write(const std::string& name, const Checkpoint&) const;
-  /// Whether one of the last three names this best.h5.
+  /// Whether one of the last three checkpoints names the best.h5 of this record.
   [[nodiscard]] bool is_named(const BestRecord& best) const;
 
   std::string folder_;
 };
 
-/// The checkpoint at `path`: a file, or, of a run's folder or its `ckpt`, the newest whole one; damaged ones are named
-/// to `warn`. Error(checkpoint).
+/// The checkpoint at `path`, which is a file, or a run's folder or its `ckpt`, of which the newest whole checkpoint is
+/// taken; damaged ones are named to `warn`. Error(checkpoint): there is none.
 [[nodiscard]] Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn);
 
 }  // namespace dat

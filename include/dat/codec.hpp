@@ -19,27 +19,27 @@ enum class Transport : std::uint8_t {
   two_sided  ///< each rank gets its share of all of them, and sends the mean, encoded once more, to all
 };
 
-/// Tensors whose gradients travel together, in one message: those of the active layers among the tensors
-/// first .. end - 1. Each tensor's message has a place of its own in it. With Transport::two_sided a "tensor" is what
+/// Tensors whose gradients travel together, in one message: the tensors of the active layers among the tensors first ..
+/// end - 1. Each tensor's message has a place of its own in the bucket's. With Transport::two_sided a "tensor" is what
 /// one rank has to average of a tensor of the network, a run of its elements.
 struct Bucket {
   int first = 0, end = 0;  ///< tensors
-  std::int64_t step = 0;   ///< of the training: with seed and rank, the key of counted random numbers
+  std::int64_t step = 0;   ///< step of the training: with seed and rank, the key of counted random numbers
   /// Counts the messages of a step: from 0 to Codec::rounds() - 1; with Transport::two_sided, the mean's have number 1.
   int round = 0;
   /// The tensors' elements, for the loops of kernels/launch.hpp; results of `sum` begin with tensor `first`.
   Chunks chunks{};
   const std::int64_t* element = nullptr;  ///< [all tensors], on the device: the tensor's first element
-  const std::int64_t* size = nullptr;     ///< [all tensors], on the device: its elements
+  const std::int64_t* size = nullptr;     ///< [all tensors], on the device: the tensor's elements
   const std::int64_t* byte = nullptr;     ///< [all tensors], on the device: the first byte of its message
-  std::int64_t bytes = 0;                 ///< of the whole message
+  std::int64_t bytes = 0;                 ///< bytes of the whole message
   /// Room for one `sum`, on the device: partial [chunks.count][kSums], sums [end - first][kSums].
   double *partial = nullptr, *sums = nullptr;
 };
 
 struct CodecOptions {
-  std::uint64_t seed = 1;  ///< of random numbers
-  int rank = 0;            ///< of those that send to each other
+  std::uint64_t seed = 1;  ///< seed of random numbers
+  int rank = 0;            ///< number of this rank among those that send to each other
   int factors = 0;         ///< columns of powersgd's factors, atoms of atomo; 0: the codec's own
   double clip = 2.5;       ///< terngrad: largest gradient, in standard deviations of its tensor; 0: any
 };
@@ -55,17 +55,19 @@ class Codec {
   [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
   /// Whether decoding what was encoded brings back every bit.
   [[nodiscard]] virtual bool exact() const = 0;
-  /// How its messages may meet, the way that is taken by default first.
+  /// How the codec's messages may meet; the transport that is taken by default comes first.
   [[nodiscard]] virtual std::vector<Transport> transports() const = 0;
-  /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the
-  /// last decoding leaves the result. More than one goes with Transport::sum alone.
+  /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the last
+  /// decoding leaves the result. More than one round goes with Transport::sum alone.
   [[nodiscard]] virtual int rounds() const { return 1; }
 
-  /// Writes the messages of the bucket's tensors. gradients: the whole flat block [parameters.size]; message: the
-  /// bucket's; both on the device. Called once a step and round for every tensor that takes part in it.
+  /// Writes the messages of the bucket's tensors. `gradients` is the whole flat block [parameters.size], `message` the
+  /// bucket's [bucket.bytes]; both are on the device. Called once a step and round for every tensor that takes part in
+  /// it.
   virtual void encode(const Bucket& bucket, const float* gradients, void* message) = 0;
   /// Sets the bucket's elements of `gradients` to `factor` times what any rank's message stands for, or a sum of
-  /// messages. The other elements are left alone. In a round that is not the last one it may leave all of them alone.
+  /// messages. Elements outside the bucket are left alone. In a round that is not the last one, the codec may leave all
+  /// elements alone.
   virtual void decode(const Bucket& bucket, const void* message, float factor, float* gradients) = 0;
 
   /// What is remembered from step to step, such as what compression has left out so far: floats on the device.

@@ -17,8 +17,9 @@ class Turn;
 class Watchdog;
 enum class Call : std::uint32_t;
 
-/// What the communications are for that the main thread begins while it lives, and which have no purpose closer to
-/// them: "gradients conv1 to linear". The hang watch names it. The texts must stay as long as it lives.
+/// Says what the communications are for that the main thread begins while the label lives: "gradients conv1 to linear".
+/// Of several labels that live, the last one counts. The hang watch names the purpose. The texts must stay as long as
+/// the label lives.
 class CallLabel {
  public:
   explicit CallLabel(const char* what, const char* first = "", const char* last = "") noexcept : before_(current_) {
@@ -35,8 +36,8 @@ class CallLabel {
   Parts before_;
 };
 
-/// A communication that was started and goes on beside the caller's work. It belongs to whoever holds it: its buffers
-/// must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
+/// A communication that was started and goes on beside the caller's work. A request belongs to whoever holds it: its
+/// buffers must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
 /// anything under way, such as a new one or one that was moved from, is done.
 ///
 /// Destroying or overwriting a request that is not done is a programming error, because MPI would still write to memory
@@ -66,14 +67,15 @@ class Request {
   void watch();
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
-  int expected_ = -1;         ///< bytes of the message to be received; -1: nothing is received from one rank alone
-  int place_ = -1;            ///< among those that are moved on beside other work; -1: it is none of them
+  int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
+  /// Place among the requests that are moved on beside other work; -1: this request is none of them.
+  int place_ = -1;
   std::uint64_t record_ = 0;  ///< for the hang watch
 };
 
 /// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
-/// them, in the same order. Messages from rank to rank, at the end, are not. One thread of the program calls them;
-/// MPI is called by one thread at a time.
+/// them, in the same order. Messages from rank to rank, at the end, are not. One thread of the program calls the
+/// members; MPI is called by one thread at a time.
 ///
 /// A buffer that goes into a single message has at most 2^31 - 1 bytes; a longer one is refused with
 /// Error(communication), which is also what a failure of MPI becomes. Members that a training step calls allocate
@@ -84,8 +86,8 @@ class Communicator {
   /// the groups that are split from it. A process that no launcher has started is single() and leaves MPI alone: Open
   /// MPI 4.1 would start a daemon for it, and may crash while it ends (open-mpi/ompi, issue 10117).
   [[nodiscard]] static std::unique_ptr<Communicator> world();
-  /// One rank that calls MPI never: for tools, benchmarks and unit tests. What a collective brings is what this rank
-  /// has; messages from rank to rank are refused, since there is nobody else.
+  /// One rank that calls MPI never: for tools, benchmarks and unit tests. A collective brings what this rank has;
+  /// messages from rank to rank are refused, since there is nobody else.
   [[nodiscard]] static std::unique_ptr<Communicator> single();
   /// Not the world's: **collective** over the group.
   ~Communicator();
@@ -104,7 +106,8 @@ class Communicator {
   [[nodiscard]] bool root() const { return rank_ == 0; }
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
 
-  /// Adds up `data` [count] over the ranks, in place. Of any length: long ones go in pieces of 2^28 numbers.
+  /// Adds up `data` [count] over the ranks, in place. `count` may be any number: long arrays go in pieces of 2^28
+  /// numbers.
   void sum(float* data, std::int64_t count);
   void sum(double* data, std::int64_t count);
   void sum(std::int64_t* data, std::int64_t count);
@@ -115,13 +118,14 @@ class Communicator {
   void broadcast(std::string& text);              ///< from rank 0
   /// The values of all ranks, in rank order, on rank 0; empty elsewhere. The count is the same on all ranks.
   [[nodiscard]] std::vector<double> gather(const std::vector<double>& values);
-  /// The texts of all ranks, in rank order, on rank 0; empty elsewhere. Of any length, all together a single message.
+  /// The texts of all ranks, in rank order, on rank 0; empty elsewhere. Texts may have any length; all together are a
+  /// single message.
   [[nodiscard]] std::vector<std::string> gather(const std::string& text);
-  /// Brings each rank's block of `bytes` bytes to all: that of rank r stands at `all` + r * bytes. The size is the same
-  /// on all ranks. `mine` lies outside `all`.
+  /// Brings each rank's block of `bytes` bytes to all: the block of rank r stands at `all` + r * bytes. The size is the
+  /// same on all ranks. `mine` lies outside `all`.
   void all_gather(const void* mine, void* all, std::size_t bytes);
-  /// The same for blocks of different sizes: rank r has bytes[r], and the blocks stand in `all` one behind the other.
-  /// All ranks give the same `bytes` [size()]. Their sum is that of a single message.
+  /// all_gather() for blocks of different sizes: rank r's block has bytes[r] bytes, and the blocks stand in `all` one
+  /// behind the other. All ranks give the same `bytes` [size()], whose sum must fit into a single message.
   void all_gather(const void* mine, void* all, const std::vector<int>& bytes);
   /// Brings bytes from every rank to every rank: rank r gets the next `to[r]` bytes of `send`, and its `from[r]` bytes
   /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a
@@ -131,7 +135,8 @@ class Communicator {
 
   /// Lets a thread move on, from now on, what the calls below start, while the caller computes: without it, that
   /// happens in test(), in wait() and in other members only. The thread sleeps while nothing is under way, and most of
-  /// the time otherwise. One for all groups of the process. False: MPI does not grant the calls of a second thread.
+  /// the time otherwise. There is one such thread for all groups of the process. False: MPI does not grant the calls of
+  /// a second thread.
   [[nodiscard]] bool move_on_beside();
   /// Seconds of this process so far, during which anything that these calls have started was under way.
   [[nodiscard]] double seconds_under_way() const;
@@ -139,8 +144,9 @@ class Communicator {
   [[nodiscard]] Request start_sum(float* data, std::int64_t count);
   /// Starts what all_gather() does with blocks of one size.
   [[nodiscard]] Request start_all_gather(const void* mine, void* all, std::size_t bytes);
-  /// The same with blocks of different sizes: that of rank r has bytes[r] and stands at `all` + at[r]. All ranks give
-  /// the same `bytes` and `at` [size()], which must stay as they are until the request is done.
+  /// Starts what all_gather() does with blocks of different sizes: the block of rank r has bytes[r] bytes and stands at
+  /// `all` + at[r]. All ranks give the same `bytes` and `at` [size()], which must stay as they are until the request is
+  /// done.
   [[nodiscard]] Request start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
                                          const std::vector<int>& at);
   /// Starts what exchange() does: what rank r gets stands at `send` + to_at[r], what it has for this rank goes to
@@ -150,9 +156,10 @@ class Communicator {
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody
-  /// has asked for it. Not collective, as all of the following.
+  /// has asked for the message. Not collective, like all members from here to probe().
   void send(const void* data, std::size_t bytes, int to, int tag);
-  /// The same, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a receiver.
+  /// Sends as send() does, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a
+  /// receiver.
   void send_synchronously(const void* data, std::size_t bytes, int to, int tag);
   [[nodiscard]] Request start_send(const void* data, std::size_t bytes, int to, int tag);
   /// Receives the next message with this tag from this rank, which must have this length: where it is not known,
@@ -165,20 +172,20 @@ class Communicator {
     std::size_t bytes = 0;
   };
   static constexpr int kAny = -1;
-  /// The first message that has arrived from this rank with this tag, kAny standing for all of them; empty where there
-  /// is none yet. Does not wait, and leaves the message to receive().
+  /// The first message that has arrived from this rank with this tag, where kAny stands for every rank or every tag;
+  /// empty where no such message is there yet. Does not wait, and leaves the message to receive().
   [[nodiscard]] std::optional<Arrival> probe(int from, int tag);
 
-  /// Bytes that this rank has given to MPI for others, counted at the calls: of sums and gathered blocks its own, once
-  /// for all who get them; of broadcasts those of rank 0.
+  /// Bytes that this rank has given to MPI for others, counted at the calls: its own part of sums and gathered blocks,
+  /// once for all ranks that get it; a broadcast counts on rank 0 alone.
   [[nodiscard]] std::int64_t bytes_given() const { return bytes_given_; }
 
   /// Ends all ranks of the run with this exit code. Never returns.
   [[noreturn]] void abort(int exit_code);
 
-  /// Starts the hang watch: where no rank gets on for so many seconds, or one is not heard of any more, all of them end
-  /// with the code of a communication error, and one message says whose fault it is. Lasts until MPI has ended. Of the
-  /// world; one rank has nobody to watch. **Collective.** Error(communication).
+  /// Starts the hang watch: where no rank gets on for so many seconds, or a rank is not heard of any more, all ranks
+  /// end with the code of a communication error, and one message says whose fault it is. The watch lasts until MPI has
+  /// ended. Only the world can be watched; one rank has nobody to watch. **Collective.** Error(communication).
   void watch(double timeout_seconds);
   /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
   void keep_records_in(const std::string& folder);
@@ -190,11 +197,11 @@ class Communicator {
   [[nodiscard]] static double seconds_waited();
 
   [[nodiscard]] static std::string library_version();
-  /// Whether the library reads and writes GPU memory in calls that return when they are done; asked of it, where it can
-  /// tell. What start_sum() and start_all_gather() get must be host memory in any case: Open MPI lists MPI_Iallreduce,
-  /// MPI_Iallgather and MPI_Iallgatherv among the calls that do not work with device memory, and with UCX "all
-  /// non-blocking reduction collectives" (its documentation, 5.0, "CUDA", "Which MPI APIs do NOT work with CUDA-aware?"
-  /// and "... CUDA-aware UCX?").
+  /// Whether the library reads and writes GPU memory in calls that return when they are done; the library is asked,
+  /// where it can tell. What start_sum() and start_all_gather() get must be host memory in any case: Open MPI lists
+  /// MPI_Iallreduce, MPI_Iallgather and MPI_Iallgatherv among the calls that do not work with device memory, and with
+  /// UCX "all non-blocking reduction collectives" (its documentation, 5.0, "CUDA", "Which MPI APIs do NOT work with
+  /// CUDA-aware?" and "... CUDA-aware UCX?").
   [[nodiscard]] bool takes_device_memory() const;
 
  private:
@@ -210,19 +217,20 @@ class Communicator {
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
   std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
-  std::uint32_t name_;                         ///< the same on all ranks of the group, hardly ever that of another one
+  /// Equal on all ranks of the group, hardly ever equal to another group's.
+  std::uint32_t name_;
   std::int64_t collectives_ = 0, splits_ = 0;  ///< so far
   std::unique_ptr<Watchdog> watchdog_;
 };
 
-/// Of this process.
+/// The name of the host that this process runs on.
 [[nodiscard]] std::string host_name();
 
 /// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.
 [[nodiscard]] int rank_from_environment();
 
 /// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
-/// started this process: it has set one of the variables that MPI starts from.
+/// started this process, which is known by the environment variables that MPI starts from.
 [[nodiscard]] bool launched();
 
 }  // namespace dat

@@ -22,14 +22,14 @@ struct DatasetInfo {
 /// The names of classes that no file has named: "class 0", "class 1", ...
 [[nodiscard]] std::vector<std::string> numbered_classes(int classes);
 
-/// uint8 images of one split ("train" or "test") from one or more files: one pool, in the order given.
-/// Labels are in memory; pixels are read from disk when asked for (the page cache is shared by the ranks of a node).
+/// uint8 images of one split ("train" or "test") from one or more files, which are one pool, in the order given. Labels
+/// are in memory; pixels are read from disk when asked for (the page cache is shared by the ranks of a node).
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// How many samples are those of the first file. They come first.
+  /// How many samples are from the first file. The samples of the first file come first.
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   /// 0 ... classes - 1; -1: unknown.
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
@@ -40,24 +40,25 @@ class Dataset {
 /// Opens `/split/images` uint8 [n,s,s,c] and `/split/labels` integer [n] of all files (data/README.md). The classes are
 /// those named in a file; where no file names any, the highest label of all splits + 1. Error(data): a file is missing,
 /// no plain HDF5 (hdf5/hdf5_reader.hpp; convert_dataset makes it), damaged (files made by write_synthetic and
-/// convert_dataset are sealed: file.hpp), has no such split, has
-/// other shapes or types than said, labels out of range (training images may have -1: unknown), or files that do not
-/// fit together. Of several files, those without test images add none to "test". limit > 0: the first `limit` samples
-/// only.
+/// convert_dataset are sealed: file.hpp), has no such split, has other shapes or types than said, labels out of range
+/// (training images may have -1: unknown), or files that do not fit together. Files without test images add none to
+/// "test" where there are several files. limit > 0: the first `limit` samples only.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit);
 
 /// A hash of shapes, class names, all labels and the pixels, as 32 hexadecimal digits: what ranks compare to know that
-/// they have the same images. Of more than 65,536 images it sees the pixels of every second, third, ... one, so that no
-/// start reads much more than 200 MB of CIFAR's images. Error(data).
+/// they have the same images. Where there are more than 65,536 images, the hash takes the pixels of every second,
+/// third, ... image only, so that no start reads much more than 200 MB of CIFAR's images. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or
-/// just those (kept: false); in both cases in the order of the whole. Error(usage): nothing would be left.
+/// just these `count` samples (kept: false); in both cases in the order of the whole. Error(usage): nothing would be
+/// left.
 [[nodiscard]] std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t among, std::int64_t count,
                                                 std::uint64_t seed, bool kept);
 
-/// A set with the first `count` samples of its first file, and all of the others; 0, or more than there are: all.
+/// A set with the first `count` samples of its first file, and all samples of its other files; 0, or more than there
+/// are: all.
 [[nodiscard]] std::unique_ptr<Dataset> first_of_first_file(std::unique_ptr<Dataset> whole, std::int64_t count);
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
@@ -88,8 +89,8 @@ struct ConvertOptions {
   std::string labels;         ///< the .npy file of the labels, where `source` is that of the images
   std::string val = "leave";  ///< validation images: left out; or they join ("train") or replace ("test") others
   int size = 0;               ///< height = width of records; 0: 32. Other sources know theirs
-  int label_bytes = 1;        ///< of records: the last one counts (CIFAR-100: 2)
-  int classes = 0;            ///< 0: as many as are named; of records without names 10, of arrays any
+  int label_bytes = 1;        ///< label bytes of a record, the last of which counts (CIFAR-100: 2)
+  int classes = 0;            ///< 0: as many as are named; without names 10 for records, any number for arrays
 };
 std::string convert_dataset(const ConvertOptions&);
 

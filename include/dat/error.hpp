@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// Process exit codes; the same on every rank. The table is part of the user's manual (README.md).
+/// Exit codes of the process, which are the same on every rank. The table is part of the user's manual (README.md).
 enum class ExitCode : int {
   done = 0,           ///< finished
   usage = 2,          ///< bad option, configuration or combination of options
@@ -38,7 +38,7 @@ template <class... Parts>
   throw Error(code, text.str());
 }
 
-/// Throws Error(code) unless `condition` holds. For input; our own logic uses assert.
+/// Throws Error(code) unless `condition` holds. For input; the program's own logic is checked by assert.
 template <class... Parts>
 void require(bool condition, ExitCode code, const Parts&... parts) {
   if (!condition) fail(code, parts...);

@@ -16,11 +16,12 @@ void write_atomically(const std::string& path, const std::function<void(const st
 /// The same of a text.
 void write_text_atomically(const std::string& path, const std::string& text);
 
-/// Removes the temporary files that a killed writer left in a folder; with a name, those of that file alone. Error(io).
+/// Removes the temporary files that a killed writer left in a folder; with a name, only the temporary files for the
+/// file of that name. Error(io).
 void remove_temporaries(const std::string& folder, const std::string& of = "");
 
-/// The same for an HDF5 file that was created with a user block of kSealBytes: the block receives a magic word, the
-/// file's length and the SHA-256 of everything after the block.
+/// Writes as write_atomically() does an HDF5 file that `write` creates with a user block of kSealBytes: the block
+/// receives a magic word, the file's length and the SHA-256 of everything after the block.
 constexpr std::size_t kSealBytes = 512;
 void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write);
 

@@ -22,8 +22,8 @@ struct HostBatch {
   std::vector<std::int32_t> labels;    ///< [count]
   std::vector<std::int64_t> ids;       ///< [count] sample numbers: keys of the random start
   std::vector<Crop> crops;             ///< [count]
-  std::vector<std::int64_t> everyone;  ///< the ids of all ranks, rank by rank; empty where nobody asks for them
-  std::vector<int> begins;             ///< [ranks + 1] where those of a rank begin
+  std::vector<std::int64_t> everyone;  ///< the ids of all ranks, rank by rank; empty without `everyone` in the options
+  std::vector<int> begins;             ///< [ranks + 1] where the ids of a rank begin in `everyone`
 
   /// Makes room for `most` images of `bytes` each, none of them cut.
   void make_room(std::int64_t most, std::int64_t bytes) {
@@ -37,12 +37,13 @@ struct HostBatch {
 
 struct LoaderOptions {
   int batch = 1, micro_batch = 1;
-  bool dealt = false;        ///< `batch` is that of all ranks, whose micro-batches are dealt to them (dat/dealing.hpp)
-  std::optional<Mix> mix{};  ///< of the dataset; none: one pool
+  /// `batch` is the batch of all ranks, whose micro-batches are dealt to them (dat/dealing.hpp).
+  bool dealt = false;
+  std::optional<Mix> mix{};  ///< how the dataset is mixed; none: one pool
   bool augment = true;       ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
   bool pixels = true;        ///< read the pixels; false: the ids say enough
   bool everyone = false;     ///< name the samples of all ranks
-  int warmup_epochs = 0;     ///< they share the shuffle of the first epoch, as in DAT
+  int warmup_epochs = 0;     ///< the warm-up epochs share the shuffle of the first one, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
 };
@@ -51,9 +52,9 @@ struct LoaderOptions {
 class BatchReader {
  public:
   BatchReader(const Dataset& dataset, int ranks, const LoaderOptions& options);
-  /// A batch that is large enough for any of them.
+  /// A batch with room for any rank's samples of any step.
   [[nodiscard]] HostBatch batch() const;
-  /// Fills one that batch() has made. Allocates nothing.
+  /// Fills a batch that batch() has made. Allocates nothing.
   void fill(HostBatch& batch, std::int64_t step, int rank);
   [[nodiscard]] const Sampler& sampler() const { return sampler_; }
 
@@ -78,7 +79,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The batch of the next step; valid until the next call. Waits for it where it is not there yet. Throws what the
+  /// The batch of the next step; valid until the next call. Waits where the batch is not there yet. Throws what the
   /// reading threw.
   const HostBatch& next();
   [[nodiscard]] const Sampler& sampler() const { return reader_.sampler(); }

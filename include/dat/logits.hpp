@@ -17,31 +17,31 @@ struct Logits {
   /// [n]: 1 where the largest logit is the label's, the first of equal ones; else 0; -1 where the label is unknown
   float* correct = nullptr;
   float* gradient = nullptr;         ///< [n, classes]; null: not wanted
-  const float* reference = nullptr;  ///< [n, classes]: those of the clean images, where a loss is taken against them
+  const float* reference = nullptr;  ///< [n, classes]: logits of the clean images, where a loss is taken against them
 };
 
 /// A loss of single samples: leaves loss, correctness, and the gradient of scale * (sum of the losses). Queued.
 using SampleLoss = void(const Logits&, float scale);
 
-/// Cross-entropy of the softmax. A sample whose label is unknown has none.
+/// Cross-entropy of the softmax; 0 for a sample whose label is unknown.
 void cross_entropy(const Logits& logits, float scale);
-/// KL(p||q), where p is the softmax of Logits::reference and a constant (soft labels), q that of the values.
+/// KL(p||q), where p is the softmax of Logits::reference and a constant (soft labels), q the softmax of Logits::values.
 void kl_divergence(const Logits& logits, float scale);
-/// The first of samples whose label is known, the second of the others.
+/// cross_entropy() of the samples whose label is known, kl_divergence() of the others.
 void cross_entropy_or_divergence(const Logits& logits, float scale);
 
 /// What an attack climbs, and from where.
 struct AttackGoal {
   SampleLoss* loss = cross_entropy;
   bool reference = false;  ///< the loss is taken against the logits of the clean images (Logits::reference)
-  float spread = 0;        ///< of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
+  float spread = 0;        ///< deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
 };
 
 /// What attacks climb beside cross-entropy, of logits z, label y and target t: kernels::MarginLoss has the formulas.
 void margin(const Logits& logits, float scale);            ///< the largest wrong logit minus z_y
-void cw_margin(const Logits& logits, float scale);         ///< the same up to 50, and constant from there
+void cw_margin(const Logits& logits, float scale);         ///< margin() up to 50, and constant from there
 void dlr(const Logits& logits, float scale);               ///< difference of logits ratio
-void targeted_dlr(const Logits& logits, float scale);      ///< the same of a target
+void targeted_dlr(const Logits& logits, float scale);      ///< difference of logits ratio of the target
 void class_difference(const Logits& logits, float scale);  ///< z_t - z_y
 
 }  // namespace dat

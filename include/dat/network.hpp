@@ -18,41 +18,45 @@ enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, 
 /// images.
 struct Node {
   Op op = Op::input;
-  std::vector<int> inputs;              ///< the nodes whose results it reads
-  int c = 0, h = 1, w = 1;              ///< of its result, per sample, with the filling; pool and linear: h = w = 1
+  std::vector<int> inputs;  ///< the nodes whose results it reads
+  /// Shape of the result, per sample, with the filling; pool and linear: h = w = 1.
+  int c = 0, h = 1, w = 1;
   int kernel = 0, stride = 1, pad = 0;  ///< convolution
-  /// Its parameters, as numbers of segments; -1: it has none. A batch norm's are gamma and beta.
+  /// The parameters of the node, as numbers of segments; -1: it has none. The parameters of a batch norm are gamma and
+  /// beta.
   int weight = -1, bias = -1;
-  int norm = -1;  ///< batch norm: its number in Graph::norms
+  int norm = -1;  ///< batch norm: number in Graph::norms
 
   /// Whether its result are images, or normalized ones: f32 in the backend's image_layout.
   [[nodiscard]] bool makes_images() const { return op == Op::input || op == Op::normalize; }
 };
 
-/// A batch norm's place in the arrays of statistics, which hold those of all batch norms one after the other.
+/// A batch norm's place in the arrays of statistics, which hold the statistics of all batch norms one after the other.
 struct Norm {
   std::string name;        ///< PyTorch's, e.g. "layer1.0.bn1"
   int channels = 0;        ///< with the filling
-  std::int64_t begin = 0;  ///< its first element in such an array
+  std::int64_t begin = 0;  ///< first element of the batch norm in such an array
   int filling = 0;         ///< the last channels, which no file holds: see Segment
 
   [[nodiscard]] int file_channels() const { return channels - filling; }
 };
 
 /// (x - mean) / deviation of each channel, by which a network normalizes its images before its first convolution.
-/// Attacks see and change the images themselves, in [0, 1]. Both empty: images are taken as they are.
+/// Attacks see and change the images themselves, in [0, 1]. Where mean and deviation are empty, images are taken as
+/// they are.
 struct Normalization {
   std::vector<float> mean, deviation;  ///< one number a channel each; deviations are above 0
 };
 
-/// none; cifar10 or cifar100 (the numbers in RobustBench's dm_wide_resnet.py); or the means of all channels, then their
-/// standard deviations, separated by commas. Error(usage): none of these.
+/// The normalization that a text names: "none"; "cifar10" or "cifar100" (the numbers in RobustBench's
+/// dm_wide_resnet.py); or the means of all channels, then their standard deviations, separated by commas. Error(usage):
+/// the text is none of these.
 [[nodiscard]] Normalization normalization_from(const std::string& text);
 
 /// What networks have behind their batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
 enum class Activation : std::uint8_t { relu, silu };
 
-/// relu or silu. Error(usage): another name.
+/// The activation of this name, relu or silu. Error(usage): another name.
 [[nodiscard]] Activation activation_from(const std::string& name);
 
 /// The description of a network, without numbers. NetworkBuilder makes it.
@@ -61,25 +65,25 @@ struct Graph {
   std::vector<Segment> segments;                ///< the parameters, in PyTorch's order, without gaps
   std::vector<Norm> norms;                      ///< the batch norms, in the order of their nodes
   std::int64_t parameters = 0, statistics = 0;  ///< elements of all segments; channels of all batch norms
-  Normalization normalization{};                ///< what Op::normalize does, where there is that node
+  Normalization normalization{};                ///< what Op::normalize does, where the network has that node
 
-  /// For each node, the nodes that read its result; twice, where one reads it twice.
+  /// For each node, the nodes that read its result; a node that reads it twice is there twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
-  /// Multiply-adds of one forward pass of one sample, of convolutions only, those with the filling included.
+  /// Multiply-adds of one forward pass of one sample, of convolutions only, with the channels of the filling.
   [[nodiscard]] double macs() const;
 };
 
 struct NetworkOptions {
   int width = 64;    ///< channels of the first stage
   int size = 32;     ///< height = width of the images
-  int channels = 3;  ///< of the images
+  int channels = 3;  ///< channels of the images
   int classes = 10;
   Activation activation = Activation::relu;
   Normalization normalization{};
 };
 
-/// Records a network, node by node. Each of these functions adds a node, and returns its number for those that read it.
-/// Names are PyTorch's names of modules; "name.weight" and "name.bias" become the names of the parameters.
+/// Records a network, node by node. Each of these functions adds a node, and returns its number for the nodes that read
+/// it. Names are PyTorch's names of modules; "name.weight" and "name.bias" become the names of the parameters.
 ///
 /// To be lowered to programs, a network begins with one convolution of the images (NetworkBuilder::input) and ends with
 /// one linear layer.
@@ -91,13 +95,13 @@ class NetworkBuilder {
 
   /// The images, normalized where the options say so.
   [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
-  /// A convolution with a square kernel, padding kernel/2 and no bias. Its result is filled up to a multiple of
+  /// A convolution with a square kernel, padding kernel/2 and no bias. The result is filled up to a multiple of
   /// kChannels.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride);
   int batch_norm(const std::string& name, int x);
   int relu(int x);
   int silu(int x);
-  /// The one of the two that the options say.
+  /// The activation that the options name.
   int activation(int x);
   int add(int a, int b);
   /// The mean over all pixels.
@@ -109,7 +113,7 @@ class NetworkBuilder {
   void begin_block(const std::string& name) { block_ = name; }
   void begin_module(const std::string& name) { module_ = name; }
 
-  /// Of the result of a node, without the filling.
+  /// Channels of the result of a node, without the filling.
   [[nodiscard]] int channels(int x) const {
     return graph_.nodes[static_cast<std::size_t>(x)].c - filling_[static_cast<std::size_t>(x)];
   }
@@ -124,7 +128,7 @@ class NetworkBuilder {
   int segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in);
   [[nodiscard]] int filling(int x) const { return filling_[static_cast<std::size_t>(x)]; }
   Graph graph_;
-  std::vector<int> filling_;  ///< of the result of each node
+  std::vector<int> filling_;  ///< filling of the result of each node
   Activation activation_;
   std::string block_, module_;
 };
@@ -146,13 +150,13 @@ class NetworkBuilder {
 /// programs see that their packed copies are old.
 class Model {
  public:
-  static constexpr float kEpsilon = 1e-5F, kMomentum = 0.1F;  ///< of batch norm: PyTorch's defaults
+  static constexpr float kEpsilon = 1e-5F, kMomentum = 0.1F;  ///< constants of batch norm: PyTorch's defaults
 
   /// All numbers are zero until initialize() or upload(). The backend must outlive the model. Error(device): there is
   /// not enough memory.
   Model(Backend& backend, Graph graph, Granularity granularity);
 
-  /// initial_values() for the parameters; running mean 0, variance 1: the same for any number of ranks.
+  /// initial_values() for the parameters; running mean 0, variance 1. The values do not depend on the number of ranks.
   void initialize(std::uint64_t seed);
 
   /// Copies one segment of a flat array [parameters.size] on the device (values, gradients or an optimizer's) to the

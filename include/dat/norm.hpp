@@ -8,19 +8,20 @@
 
 namespace dat {
 
-/// What the size of a perturbation is, over all pixels and channels of an image: its largest entry (linf), or the root
-/// of the sum of its squares (l2).
+/// How the size of a perturbation is measured, over all pixels and channels of an image: by the largest entry (linf),
+/// or by the root of the sum of the squares (l2).
 enum class BallNorm : std::uint8_t { linf, l2 };
 
-/// As options call them.
+/// The norms as options call them.
 [[nodiscard]] inline std::vector<std::string> norm_names() { return {"linf", "l2"}; }
 [[nodiscard]] inline std::string name_of(BallNorm norm) { return norm == BallNorm::linf ? "linf" : "l2"; }
-/// Error(usage): no such norm.
+/// The norm of this name. Error(usage): there is no such norm.
 [[nodiscard]] inline BallNorm norm_from(const std::string& name) {
   require(name == "linf" || name == "l2", ExitCode::usage, "unknown norm '", name, "'; known: linf, l2");
   return name == "linf" ? BallNorm::linf : BallNorm::l2;
 }
-/// Error(usage): an L-infinity radius or step above 1, which is all of [0, 1]; a radius in grey levels, most likely.
+/// Refuses an L-infinity radius or step above 1, which is all of [0, 1], and most likely meant in grey levels. `option`
+/// is named in the message. Error(usage).
 inline void require_in_range(const std::string& option, BallNorm norm, double value) {
   require(norm != BallNorm::linf || value <= 1, ExitCode::usage, option, " ", value,
           " is more than 1, and pixels are in [0, 1]; grey levels are written as 8/255");

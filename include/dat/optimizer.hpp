@@ -16,16 +16,16 @@ struct OptimizerOptions {
   double momentum = 0.9;                              ///< sgd, lars, lars_sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;  ///< lamb
   bool bias_correction = false;                       ///< lamb
-  /// On every tensor, but in lars_sgd not on those of one dimension. < 0: the optimizer's own default (sgd 5e-4, the
-  /// others 1e-4).
+  /// Weight decay of every tensor, but in lars_sgd not of tensors of one dimension. < 0: the optimizer's own default
+  /// (sgd 5e-4, the others 1e-4).
   double weight_decay = -1;
   bool nesterov = false;                  ///< sgd
   double trust_coefficient = 1e-3;        ///< eta of lars_sgd
   double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
   std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the step
   /// Largest L2 norm of all active layers' gradients together, as the optimizer takes them: gradient/p where importance
-  /// is inside, the raw gradient where it is outside. Longer ones are shortened as by torch.nn.utils.clip_grad_norm_.
-  /// 0: off.
+  /// is inside, the raw gradient where it is outside. Longer gradients are shortened as by
+  /// torch.nn.utils.clip_grad_norm_. 0: off.
   double clip_norm = 0;
 };
 
@@ -46,10 +46,10 @@ class Optimizer {
   };
   [[nodiscard]] virtual std::vector<State> state() const = 0;
 
-  /// The state beside those arrays (step counts), as flat numbers, so that a checkpoint can restore it bit for bit;
-  /// empty where there is none.
+  /// The state beside the arrays of states() (step counts), as flat numbers, so that a checkpoint can restore it bit
+  /// for bit; empty where there is none.
   [[nodiscard]] virtual std::vector<double> numbers() const { return {}; }
-  /// Takes up such numbers. Error(checkpoint) where there are more or fewer than this optimizer has.
+  /// Takes up what numbers() has given. Error(checkpoint): there are more or fewer numbers than this optimizer has.
   virtual void restore(const std::vector<double>& numbers) {
     require(numbers.empty(), ExitCode::checkpoint, "the checkpoint holds ", numbers.size(),
             " numbers of optimizer state, but this optimizer has none: resume with the optimizer of the first run");
@@ -57,11 +57,11 @@ class Optimizer {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>& optimizers();
-/// What weight_decay < 0 stands for. Error(usage): no such optimizer.
+/// The weight decay that weight_decay < 0 stands for. Error(usage): there is no such optimizer.
 [[nodiscard]] double default_weight_decay(const std::string& optimizer);
 
 struct AverageOptions {
-  std::string rule = "ema";  ///< one of average_rules()
+  std::string rule = "ema";  ///< rule of the average, one of average_rules()
   double decay = 0.995;      ///< tau of ema
   std::int64_t from = 0;     ///< steps of the run until averaging begins
   std::int64_t steps_per_epoch = 1;
@@ -72,11 +72,11 @@ struct AverageOptions {
 [[nodiscard]] std::vector<std::string> average_rules();
 
 /// Any optimizer, and beside the weights that it moves their average over the steps, with those of inactive layers.
-/// Until averaging begins the average is the weights themselves. It is one more array of the optimizer's state,
-/// "average"; how many weights it is made of is the last of its numbers.
+/// Until averaging begins the average is the weights themselves. The average is one more array of the optimizer's
+/// state, "average"; the number of weights of which it is made is the last of the optimizer's numbers().
 class AveragedOptimizer final : public Optimizer {
  public:
-  /// Error(usage): no such rule.
+  /// Wraps `optimizer`, whose weights are averaged. Error(usage): there is no such rule.
   AveragedOptimizer(Backend& backend, Parameters& parameters, std::unique_ptr<Optimizer> optimizer,
                     const AverageOptions& options);
 
@@ -85,14 +85,14 @@ class AveragedOptimizer final : public Optimizer {
   void take_up(std::int64_t step);
   [[nodiscard]] std::vector<State> state() const override;
   [[nodiscard]] std::vector<double> numbers() const override;
-  /// Takes up those of the optimizer alone as well: nothing has been averaged then.
+  /// Takes up the numbers of the wrapped optimizer alone, too: nothing has been averaged then.
   void restore(const std::vector<double>& numbers) override;
 
-  /// [parameters.size], on the device.
+  /// The average [parameters.size], on the device.
   [[nodiscard]] float* average() const { return average_; }
-  /// How many weights it is made of; 0: averaging has not begun.
+  /// How many weights the average is made of; 0: averaging has not begun.
   [[nodiscard]] std::int64_t taken() const { return taken_; }
-  /// Whether take_up() or reset() has just changed it.
+  /// Whether the last take_up() or reset() has changed the average.
   [[nodiscard]] bool changed() const { return kept_ < 1; }
   /// Begins anew: the average is the weights as they are now.
   void reset();
@@ -106,7 +106,7 @@ class AveragedOptimizer final : public Optimizer {
   AverageOptions options_;
   float* average_;
   std::int64_t taken_ = 0;
-  double kept_ = 0;  ///< of the average, in the last change
+  double kept_ = 0;  ///< part of the average that the last change has kept
 };
 
 struct ScheduleOptions {

@@ -16,9 +16,9 @@ enum class Granularity : std::uint8_t { tensor, module, block };
 /// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` has
 /// PyTorch's order [out, in, kh, kw], which is also that of files.
 ///
-/// Where a network's channels are no multiple of what devices work on, the last ones of out and in are filling: zeros
-/// in values, gradients and any optimizer's state, which no file holds. They stay zeros, because zeros go into a
-/// filling channel, its gamma is zero, and the weights that read it are.
+/// Where a network's channels are no multiple of what devices work on, the last channels of out and in are filling:
+/// zeros in values, gradients and any optimizer's state, which no file holds. The filling stays zero, because zeros go
+/// into a filling channel, its gamma is zero, and so are the weights that read it.
 struct Segment {
   std::string name;        ///< PyTorch's name, e.g. "layer1.0.conv1.weight"
   std::vector<int> shape;  ///< PyTorch's shape, with the filling
@@ -27,8 +27,8 @@ struct Segment {
   std::int64_t begin = 0;  ///< first element in the flat block
   std::int64_t size = 0;   ///< elements, with the filling
   int layer = 0;           ///< JointSpar's layer
-  int filling_out = 0;     ///< of shape[0]
-  int filling_in = 0;      ///< of shape[1]
+  int filling_out = 0;     ///< filling channels of shape[0]
+  int filling_in = 0;      ///< filling channels of shape[1]
 
   /// PyTorch's shape, which files have: without the filling.
   [[nodiscard]] std::vector<int> file_shape() const;
@@ -71,8 +71,8 @@ struct ActiveSet {
   }
 };
 
-/// A run of at most kChunk elements of one segment: the unit in which many-tensor kernels work. Fixed, so that sums
-/// have the same order at any number of threads.
+/// A run of at most kChunk elements of one segment: the unit in which many-tensor kernels work. kChunk is fixed, so
+/// that sums have one order at any number of threads.
 struct Chunk {
   std::int64_t begin = 0;
   std::int32_t size = 0;
@@ -94,7 +94,8 @@ class ChunkTable {
   ChunkTable(Backend& backend, const Parameters& parameters);
   /// The chunks of the segments of active layers. Valid until the next call. Allocates nothing.
   [[nodiscard]] const Chunks& select(const ActiveSet& active);
-  /// Those of the segments begin..end - 1 alone, of the last selection. Results of `sum` begin with segment `begin`.
+  /// The chunks of the segments begin..end - 1 alone, of the last selection. Results of `sum` begin with segment
+  /// `begin`.
   [[nodiscard]] Chunks between(int begin, int end) const;
   [[nodiscard]] std::int64_t largest() const { return static_cast<std::int64_t>(all_.size()); }
 

@@ -9,17 +9,17 @@ namespace dat {
 /// memory.
 ///
 /// First every buffer is announced (`add`), with each instruction that writes or reads it (`touch`). Then `place`
-/// decides once where all of them lie; after that, `offset` and `at` tell it. Instructions are numbered by the caller,
-/// in the order in which they will run.
+/// decides once where all of them lie; after that, `offset` and `at` tell the places. Instructions are numbered by the
+/// caller, in the order in which they will run.
 class Planner {
  public:
   /// The number of a buffer. Negative numbers stand for no buffer.
   using Buffer = int;
 
-  /// Announces a buffer of this size. It must be touched at least once before `place`.
+  /// Announces a buffer of this size, which must be touched at least once before `place`.
   [[nodiscard]] Buffer add(std::size_t bytes);
-  /// Says that the buffer is alive at this instruction. It lives from the lowest to the highest instruction it was
-  /// touched at, both included, and keeps its contents in between.
+  /// Says that the buffer is alive at this instruction. A buffer lives from the lowest to the highest instruction it
+  /// was touched at, both included, and keeps its contents in between.
   void touch(Buffer buffer, int instruction);
 
   /// Gives every buffer its place, first fit by decreasing size (Greedy by size: Pisarchyk, Lee, "Efficient Memory
@@ -28,7 +28,7 @@ class Planner {
 
   /// Where the buffer begins in the block, in bytes; a multiple of 64. Only after `place`.
   [[nodiscard]] std::size_t offset(Buffer buffer) const { return items_[static_cast<std::size_t>(buffer)].offset; }
-  /// The same as an address in the block that begins at `block`; null for no buffer.
+  /// The address of the buffer in the block that begins at `block`; null for no buffer.
   template <class T>
   [[nodiscard]] T* at(void* block, Buffer buffer) const {
     return buffer < 0 ? nullptr : reinterpret_cast<T*>(static_cast<char*>(block) + offset(buffer));

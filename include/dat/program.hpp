@@ -11,8 +11,8 @@
 namespace dat {
 
 /// The network as the attack and the evaluation see it: a function of the images alone. Weights and running statistics
-/// are constants, folded into the convolutions, and the only gradient is that of the images. Samples do not influence
-/// each other, so unused ones may hold anything.
+/// are constants, folded into the convolutions, and the only gradient is the gradient of the images. Samples do not
+/// influence each other, so unused samples may hold anything.
 ///
 /// Life: the constructor plans the program; Backend::commit_workspace() makes the memory for this and all other
 /// programs; then forward() and backward() run in pairs. Activations lie in memory that all programs share: between a
@@ -22,18 +22,18 @@ class FrozenProgram {
  public:
   /// Plans a program.
   ///
-  /// @param model    Its network and numbers. It must outlive the program, and its graph must not change.
+  /// @param model    The network and its numbers. The model must outlive the program, and its graph must not change.
   /// @param n        The number of samples in every call.
   /// @param storage  The type of activations, of their gradients and of the packed weights. Images, logits and sums are
   ///                 f32 in any case.
   ///
-  /// Error(usage): the backend refuses this storage, or the network has a form that cannot be lowered: it begins with
-  /// one convolution of the images and ends with one linear layer. Further errors: Backend::conv2d.
+  /// Error(usage): the backend refuses this storage, or the network has a form that cannot be lowered: other than one
+  /// convolution of the images at the beginning and one linear layer at the end. Further errors: Backend::conv2d.
   FrozenProgram(Model& model, int n, DType storage = DType::f32);
 
-  /// One program for each of these numbers of samples. Their packed weights lie side by side and take one turn
-  /// together: each program packs once after the model has changed, in whatever order they run. They need memory for
-  /// the packed weights of all of them, but for the activations of the largest only.
+  /// One program for each of these numbers of samples. The packed weights of the programs lie side by side and take one
+  /// turn together: each program packs once after the model has changed, in whatever order the programs run. Memory is
+  /// needed for the packed weights of all programs, but for the activations of the largest only.
   [[nodiscard]] static std::vector<std::unique_ptr<FrozenProgram>> of_sizes(Model& model, const std::vector<int>& sizes,
                                                                             DType storage = DType::f32);
   ~FrozenProgram();
@@ -47,20 +47,20 @@ class FrozenProgram {
   ///
   /// @param x  [n] images in image_layout, f32, on the device.
   void forward(const float* x) { forward(x, n_); }
-  /// The same of the first `wanted` samples, for this call and the backward call that belongs to it. The others may be
-  /// left out; on the CPU that saves nearly all of their time. What a sample gets is the same bits in any case.
+  /// Computes logits() of the first `wanted` samples, for this call and the backward call that belongs to it. The other
+  /// samples may be left out; on the CPU that saves nearly all of their time. A wanted sample gets the same bits in any
+  /// case.
   void forward(const float* x, int wanted);
 
   /// Computes the gradient of the images from dlogits(), which the caller has set, for the x of the last forward call.
   ///
   /// @param dx      [n] images in image_layout, f32: where the gradient goes.
-  /// @param update  Where update.x is not null, PGD's step is made at these images right away; its arrays are [n]
-  /// images,
-  ///                too. dx may then be left as it was.
+  /// @param update  Where update.x is not null, PGD's step is made at these images right away; the arrays of `update`
+  ///                are [n] images, too. dx may then be left as it was.
   void backward(float* dx, const PgdUpdate& update = {});
 
-  /// What dlogits should be multiplied by, so that gradients in f16 do not become zero: a power of two, which also
-  /// multiplies dx.
+  /// The factor by which dlogits should be multiplied, so that gradients in f16 do not become zero: a power of two,
+  /// which also multiplies dx.
   [[nodiscard]] float gradient_scale() const { return storage_ == DType::f16 ? 1024.0F : 1.0F; }
 
   [[nodiscard]] int n() const { return n_; }
@@ -68,12 +68,12 @@ class FrozenProgram {
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
   /// What the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// For reports: one line per convolution, its name and the library's code for it.
+  /// One line per convolution for reports: its name and the library's code for it.
   [[nodiscard]] std::vector<std::string> implementations() const;
 
  private:
   struct Step;
-  /// Of the programs whose packed weights lie side by side: how often others have used that place.
+  /// Counts, for the programs whose packed weights lie side by side, how often others have used that place.
   struct Turn {
     std::uint64_t number = 0;
   };
@@ -88,7 +88,8 @@ class FrozenProgram {
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
   std::shared_ptr<Turn> turn_;
-  std::uint64_t version_ = 0, packed_in_ = 0;  ///< of the model, and the turn, when the weights were packed
+  /// Version of the model, and number of the turn, when the weights were packed.
+  std::uint64_t version_ = 0, packed_in_ = 0;
 };
 
 /// The storage of this name: f32, f16 or bf16. Error(usage): another name.
@@ -96,12 +97,12 @@ class FrozenProgram {
 
 /// What a backward pass of the training program shall compute, and where the results go. Nothing else is computed.
 struct GradientRequest {
-  /// Weight gradients are wanted of the active layers; null: of none.
+  /// The set whose active layers get weight gradients; null: no layer gets any.
   const ActiveSet* weights = nullptr;
   /// Where weight gradients go: [parameters.size] on the device, in the layout of the parameters. Only the segments of
   /// active layers are written. Must not be null where weights are wanted.
   float* gradients = nullptr;
-  /// They are added to what is there, instead of overwriting it.
+  /// Weight gradients are added to what is in `gradients`, instead of overwriting it.
   bool accumulate = false;
   /// Where the gradient of the images goes: [n] images in image_layout; null: not wanted.
   float* input = nullptr;
@@ -114,9 +115,9 @@ struct GradientRequest {
 /// gradients of weights and images. Life and memory are as for FrozenProgram.
 ///
 /// Where the backend replays recordings, the program records what is the same in every pass: the way forth, and the
-/// pieces of the way back between the gradients of parameters. It does so in its first forward call, which therefore
-/// takes longer and allocates. What depends on the request is called: the gradients of parameters, the convolution that
-/// reads the images, and a piece of which not everything is wanted.
+/// pieces of the way back between the gradients of parameters. The program records in its first forward call, which
+/// therefore takes longer and allocates. What depends on the request is called one by one: the gradients of parameters,
+/// the convolution that reads the images, and a piece of which not everything is wanted.
 class TrainingProgram {
  public:
   /// Plans a program for n samples at a time. Errors as of FrozenProgram; also Error(usage) where n is so small that a
@@ -138,10 +139,10 @@ class TrainingProgram {
   /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
 
-  /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's alone, the least of some
-  /// runs. Those of a batch norm come with the gradient of its input and cost next to nothing. It computes on numbers
-  /// that mean nothing: the results of forward() and backward() are void then, and so is `gradients`
-  /// [parameters.size].
+  /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's gradient alone, the
+  /// least of some runs. The gradients of gamma and beta come with the gradient of the batch norm's input and cost next
+  /// to nothing. The call computes on numbers that mean nothing: the results of forward() and backward() are void then,
+  /// and so is `gradients` [parameters.size].
   ///
   /// @param x  [n] images in image_layout, f32, on the device.
   [[nodiscard]] std::vector<double> weight_gradient_seconds(const float* x, float* gradients);
@@ -152,7 +153,8 @@ class TrainingProgram {
   /// Mean and biased variance of the last forward call, [graph.statistics] each, on the device.
   [[nodiscard]] const float* batch_mean() const { return mean_; }
   [[nodiscard]] const float* batch_variance() const { return variance_; }
-  /// What the running statistics are made of, [2 * graph.statistics]: the means, then the unbiased variances.
+  /// What the last forward call gives to the running statistics, [2 * graph.statistics], on the device: the means, then
+  /// the unbiased variances.
   [[nodiscard]] const float* statistics() const { return mean_; }
   /// What the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
@@ -169,7 +171,7 @@ class TrainingProgram {
   Model& model_;
   int n_;
   std::vector<Step> steps_;
-  std::vector<Piece> pieces_;                    ///< of the way back, in its order
+  std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)
   Planner planner_;
   std::size_t workspace_bytes_ = 0;

@@ -11,8 +11,9 @@
 
 namespace dat {
 
-/// The lines of a training step, what stands between steps (other, evaluate, checkpoint), and communication beside them
-/// (hidden), which ran while the others did: every second of a run is in one of the first kPhasesInSum.
+/// What the seconds of a run are booked under: the lines of a training step, what stands between steps (other,
+/// evaluate, checkpoint), and communication that ran beside other phases (hidden). Every second of a run is in one of
+/// the first kPhasesInSum phases.
 enum class Phase : std::uint8_t {
   data,
   attack,
@@ -36,11 +37,11 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack", 
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
 struct StepRecord {
   std::int64_t step = 0;             ///< counted from 1: the number of updates made
-  int epoch = 0;                     ///< the one that the step belongs to, from 0, warm-up included
+  int epoch = 0;                     ///< the epoch that the step belongs to, from 0, warm-up included
   std::int64_t steps_per_epoch = 1;  ///< step / steps_per_epoch: epochs done after this step, with their fraction
   double wall_time = 0;              ///< seconds of training so far, over restarts
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
-  std::int64_t images = 0;                                                  ///< of all ranks
+  std::int64_t images = 0;                                                  ///< images of all ranks
   std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
   std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
   std::int64_t bytes_statistics = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
@@ -62,10 +63,10 @@ struct EvaluationRecord {
   std::string attack = "pgd10";  ///< as in --eval
   int attack_steps = 0;          ///< gradients per image and restart
   int restarts = 1;
-  std::string norm = "linf";  ///< of the ball, as norm_from takes it
+  std::string norm = "linf";  ///< norm of the ball, as norm_from takes it
   double eps = 0, alpha = 0;
-  double clean_acc = 0, adv_acc = 0;    ///< parts of `images`; adv_acc: right after every restart
-  double clean_loss = 0, adv_loss = 0;  ///< means; adv_loss: of each image's worst restart
+  double clean_acc = 0, adv_acc = 0;    ///< parts of `images` that are classified right; adv_acc: after every restart
+  double clean_loss = 0, adv_loss = 0;  ///< mean losses; adv_loss: of each image's worst restart
   std::int64_t images = 0;
 };
 
@@ -73,7 +74,7 @@ struct EvaluationRecord {
 struct RankRecord {
   std::int64_t step = 0;
   std::vector<double> seconds;  ///< [ranks][kPhases]
-  std::vector<double> bytes;    ///< [ranks] sent
+  std::vector<double> bytes;    ///< [ranks] bytes that each rank has sent
 };
 
 /// A rank that has become persistently slower than the others, or keeps up again.
@@ -81,25 +82,25 @@ struct StragglerRecord {
   std::int64_t step = 0;
   int rank = 0;
   bool slow = false;
-  double ratio = 1;  ///< of its time for a step, waits not counted, to the median of the others
+  double ratio = 1;  ///< the rank's time for a step, waits not counted, over the median of the others
 };
 
 /// Silent corruption that the run has gone on from.
 struct CorruptionRecord {
   std::int64_t step = 0;
-  int rank = -1;     ///< the guilty one; -1: nobody can say
+  int rank = -1;     ///< the guilty rank; -1: nobody can say
   std::string what;  ///< what was wrong: "weights, running means", "gradient of micro-batch 3 of rank 1"
   std::string done;  ///< what was done about it
-  std::string text;  ///< all of it, for people
+  std::string text;  ///< the whole record as a sentence, for people
 };
 
 /// A step that was skipped because of numbers that are not finite, catastrophic overfitting, or a rollback.
 struct SetbackRecord {
-  std::int64_t step = 0;     ///< skipped; or the last one before
+  std::int64_t step = 0;     ///< the skipped step, or the last step before the setback
   std::string event;         ///< skipped | overfitting | rollback
   std::string cause;         ///< what was seen
-  std::int64_t to_step = 0;  ///< rollback: goes on behind this one
-  double lr_factor = 1;      ///< of the learning rates from here on
+  std::int64_t to_step = 0;  ///< rollback: the run goes on behind this step
+  double lr_factor = 1;      ///< factor of the learning rates from here on
 };
 
 /// What does not change during a run.
@@ -126,9 +127,9 @@ struct RunFacts {
 [[nodiscard]] std::string ball_text(BallNorm norm, double eps);
 /// "eps 8/255, alpha 2/255, 1 restart": what the name of the record's attack does not say.
 [[nodiscard]] std::string attack_text(const EvaluationRecord& record);
-/// "test images", "held-out training images": those of a record's split.
+/// The images of a record's split: "test images", "held-out training images".
 [[nodiscard]] std::string images_text(const std::string& split);
-/// ", averaged weights", or nothing: those of a record.
+/// The weights of a record, behind a comma: ", averaged weights"; empty for raw ones.
 [[nodiscard]] std::string weights_text(const std::string& weights);
 
 /// "63.10 %".
@@ -147,7 +148,7 @@ enum class Validity : std::uint8_t {
   partial,  ///< --limit or --limit-test have left some out
   invalid   ///< a loss was infinite or NaN
 };
-/// Of `images` of the split's `whole`.
+/// The verdict on figures of `images` images of a split that has `whole`; `finite`: all losses were finite.
 [[nodiscard]] Validity verdict_of(bool finite, std::int64_t images, std::int64_t whole);
 [[nodiscard]] const char* verdict_text(Validity);  ///< VALID, PARTIAL, INVALID
 
@@ -162,13 +163,13 @@ struct FinalResult {
 
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
-/// metrics.jsonl is the live record: one JSON object a line, written with one write() each, "kind" = run (the first
+/// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
 /// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback. results.h5 is made from it
 /// by write_results. Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
-  /// length to which metrics.jsonl is cut first; < 0 starts an empty one. The caller holds the folder's RunLock.
+  /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
   /// Removes a results.h5 and SUMMARY.txt that were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter
   /// than `resume_bytes`.
   Report(RunFacts facts, std::int64_t resume_bytes);
@@ -187,7 +188,7 @@ class Report {
   void cut_back(std::int64_t metrics_bytes);
   void message(const std::string& line);  ///< to the terminal and run.log
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
-  /// Bytes of metrics.jsonl so far, for the checkpoint; they are on disk when this returns. Error(io).
+  /// Bytes of metrics.jsonl so far, for the checkpoint. The bytes are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes();
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.
   std::string finish(const FinalResult&);
@@ -220,18 +221,19 @@ class Report {
 void write_results(const RunFacts& facts);
 
 /// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
-/// against epochs; seconds by phase and rank. Each with its .gp script and .csv data. format: "svg" or "png". Returns
-/// the paths of the pictures. p is left out where it is 1 throughout, or for less than 2 steps or layers. Error(data):
-/// no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are written all the
-/// same.
+/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. format: "svg" or
+/// "png". Returns the paths of the pictures. p is left out where it is 1 throughout, or for less than 2 steps or
+/// layers. Error(data): no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are
+/// written all the same.
 [[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
 
 /// Draws several runs beside each other into the folder `out`: accuracy on the test images against epochs and seconds,
-/// seconds by phase, bytes sent. As plot_run otherwise.
+/// seconds by phase, bytes sent. Format, result and errors as of plot_run.
 [[nodiscard]] std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
                                                     const std::string& format);
 
-/// The evaluation that `plot` is given: a file itself, or eval.json in a folder that is no run's; empty: none.
+/// The evaluation that `plot` is given: a file itself, or eval.json in a folder that is no run's; empty: `path` is no
+/// evaluation.
 [[nodiscard]] std::string evaluation_in(const std::string& path);
 
 struct EvaluationPictures {
@@ -240,8 +242,8 @@ struct EvaluationPictures {
 };
 
 /// Draws what `eval --out` has written: which classes are taken for which, accuracy by class with confidence intervals,
-/// and, of what --save-adversarial has left beside eval.json, some images. Into plots/ beside eval.json, or NAME-plots/
-/// beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
+/// and, of what --save-adversarial has left beside eval.json, some images. The pictures go into plots/ beside
+/// eval.json, or NAME-plots/ beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
 [[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const std::string& format);
 
 /// Groups of bars, and a line across for what can be reached.
@@ -262,11 +264,12 @@ struct LineChart {
   std::string name, title, x_label, y_label;
   std::vector<std::string> lines;
   std::vector<double> x;       ///< powers of two are marked
-  std::vector<double> values;  ///< [x][lines], above 0; NaN: none
-  double from = 0;             ///< where the values' axis begins; 0: it is logarithmic where they differ ten times
+  std::vector<double> values;  ///< [x][lines], above 0; NaN: no point
+  /// Where the values' axis begins; 0: the axis is logarithmic where values differ ten times.
+  double from = 0;
 };
 
-/// As draw_bars.
+/// Draws the lines as draw_bars does the bars; files, result and errors as there.
 [[nodiscard]] std::string draw_lines(const std::string& folder, const std::string& picture, const LineChart& chart);
 
 }  // namespace dat

@@ -5,16 +5,17 @@
 
 namespace dat {
 
-/// The right of one process to write into a run's folder, held until its destruction. It is to be taken before anything
-/// in the folder is looked at: what was seen before may be gone when the writer before has ended.
+/// The right of one process to write into a run's folder, held until its destruction. The lock is to be taken before
+/// anything in the folder is looked at: what was seen before may be gone when the writer before has ended.
 class RunLock {
  public:
   /// Creates the folder where there is none, and takes the lock on its file `.lock`. The ranks of a launcher that was
-  /// killed live on for a moment, and another run may be about to end: it waits for them for ten seconds, and calls
-  /// `waiting` once if it has to. A file system without locks is let pass. Error(usage): another process holds it.
-  /// Error(io).
+  /// killed live on for a moment, and another run may be about to end: the constructor waits for ten seconds, and calls
+  /// `waiting` once if it has to wait. On a file system without locks it goes on without one. Error(usage): another
+  /// process holds the lock. Error(io).
   RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting);
-  /// Removes the lock's file, and the folder if this made it, where nothing else has been written: a start that failed.
+  /// Removes the lock's file where nothing else has been written, as after a start that failed, and then the folder,
+  /// too, if the lock had created it.
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

@@ -6,15 +6,16 @@
 
 namespace dat {
 
-/// How batches are mixed from a labelled set, samples [0, labelled), and extra ones behind it, [labelled, labelled +
-/// extra). Images are dealt out in groups, the first ones of which are labelled; a pool has groups of one image.
+/// How batches are mixed from a labelled set, samples [0, labelled), and an extra set behind it, samples [labelled,
+/// labelled + extra). Images are dealt out in groups, whose first images are labelled; a pool has groups of one image.
 struct Mix {
-  /// One pool.
+  /// A pool of `samples` samples, which is not mixed.
   Mix(std::int64_t samples) : labelled(samples) {}
   /// Every micro-batch takes `share` of its images, 0 < share < 1, from the labelled set and the others from the extra
-  /// ones (Carmon, Raghunathan, Schmidt, Duchi, Liang, "Unlabeled Data Improves Adversarial Robustness", NeurIPS 2019,
+  /// set (Carmon, Raghunathan, Schmidt, Duchi, Liang, "Unlabeled Data Improves Adversarial Robustness", NeurIPS 2019,
   /// and its code, SemiSupervisedSampler; Rebuffi et al., "Data Augmentation Can Improve Robustness", NeurIPS 2021). A
-  /// group is the smallest one with this share. Error(usage): the micro-batch holds no such share, or a set is empty.
+  /// group is the smallest number of images with this share. Error(usage): the micro-batch holds no such share, or a
+  /// set is empty.
   Mix(std::int64_t labelled, std::int64_t extra, double share, int micro_batch);
 
   std::int64_t labelled, extra = 0;
@@ -30,14 +31,15 @@ struct Mix {
 /// How an epoch is shared out among ranks, steps and micro-batches. With M = ranks * (batch / micro_batch), the epoch
 /// has the next multiple of M entries, the first samples coming again at its end. So every step of every rank, the last
 /// and shorter one too, has the same number of micro-batches, all of one size. A batch larger than a rank's share is
-/// cut to it: its micro-batches become smaller, and fewer only where there would be less than one image for each.
-/// Of a mix the same holds for its groups; an epoch has as many as give each labelled image once.
+/// cut to this share: its micro-batches become smaller, and fewer only where there would be less than one image for
+/// each. In a mix all this holds for groups instead of samples; an epoch has as many groups as give each labelled image
+/// once.
 struct EpochPlan {
   /// micro_batch: a divisor of `batch`, or 0: the whole batch; a multiple of the mix's group.
   EpochPlan(const Mix& mix, int ranks, int batch, int micro_batch);
 
   std::int64_t per_rank;  ///< samples of one rank, those that come again included: a multiple of micro_batches
-  int micro_batches;      ///< of a step
+  int micro_batches;      ///< micro-batches of a step
   int batch;              ///< samples of one rank and step, but the last: at most per_rank
 
   [[nodiscard]] int micro_batch() const { return batch / micro_batches; }
@@ -48,14 +50,14 @@ struct EpochPlan {
 
 /// Which samples a rank sees, in which order (torch.utils.data.DistributedSampler, shuffle, drop_last = False): a
 /// permutation of N, wrapped around as EpochPlan says; rank r takes entries r, r + ranks, ... A batch is the next
-/// `batch` of them, the last one of an epoch may be shorter.
+/// `batch` of these entries; the last batch of an epoch may be shorter.
 ///
 /// A batch is dealt out to its micro-batches like cards, so that micro-batch m of all ranks' micro-batches holds the
 /// entries congruent to m: R ranks with one micro-batch see what 1 rank with R micro-batches sees.
 ///
-/// In a mix, groups are dealt out. The labelled images of group g are entries g a, g a + 1, ... of their permutation, a
-/// in each group. The extra ones have a permutation of their own, which lasts for as many epochs as it fills; each
-/// takes the next part of it, wrapped around only where the extra set is too small for one epoch.
+/// In a mix, groups are dealt out. The labelled images of group g are entries g a, g a + 1, ... of the labelled set's
+/// permutation, a in each group. The extra images have a permutation of their own, which lasts for as many epochs as it
+/// fills; each epoch takes the next part of it, wrapped around only where the extra set is too small for one epoch.
 class Sampler {
  public:
   Sampler(const Mix& mix, int ranks, int rank, int batch, int micro_batch, std::uint64_t seed);
@@ -65,7 +67,7 @@ class Sampler {
   /// Draws the permutation of a shuffle number (an epoch). Allocates nothing.
   void shuffle(std::uint32_t number);
   /// Samples of step `step` of the epoch, one micro-batch after the other: fills indices[0 .. count) and returns count.
-  /// `rank`: this one's, or another's, whose count is the same.
+  /// `rank` is this rank or another one, whose count is the same.
   int batch(std::int64_t step, std::int64_t* indices) const { return batch(step, rank_, indices); }
   int batch(std::int64_t step, int rank, std::int64_t* indices) const;
 
@@ -80,8 +82,9 @@ class Sampler {
   EpochPlan plan_;
   int ranks_, rank_;
   std::uint64_t seed_;
-  std::int64_t extra_entries_;                        ///< of an epoch
-  std::int64_t extra_first_ = 0, extra_number_ = -1;  ///< where the epoch begins in which permutation
+  std::int64_t extra_entries_;  ///< extra entries of an epoch
+  /// Where the epoch begins in the permutation of the extra set, and the number of this permutation.
+  std::int64_t extra_first_ = 0, extra_number_ = -1;
   std::vector<Card> deck_, extra_;
 };
 

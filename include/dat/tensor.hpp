@@ -50,7 +50,7 @@ struct Tensor {
 
 /// Where an augmented image is cut from the zero-padded original, and whether it is mirrored. {0, 0, 0}: as it is.
 struct Crop {
-  std::int8_t top = 0, left = 0;  ///< of the cut, relative to the original: -padding .. padding
+  std::int8_t top = 0, left = 0;  ///< corner of the cut, relative to the original: -padding .. padding
   std::int8_t flip = 0;
 };
 

@@ -22,16 +22,16 @@ struct AttackFigure {
   double accuracy = 0;
 };
 
-/// - "Square beats APGD": it breaks more than 0.2 % of all images that APGD, before it in the sequence, has left; or,
-///   each on all images, its accuracy is lower by more than that. The limit is that of the authors' code of AutoAttack
-///   (checks.py, check_square_sr).
-/// - "zero gradients": of the cross-entropy, or of another loss that APGD climbs, at any clean image that is classified
-///   right (check_zero_gradients there). A sequence looks at them.
+/// - "Square beats APGD": Square breaks more than 0.2 % of all images that APGD, before it in the sequence, has left;
+///   or, where each of the two attacks all images, the accuracy under Square is lower by more than 0.2 %. The limit is
+///   that of the authors' code of AutoAttack (checks.py, check_square_sr).
+/// - "zero gradients": the gradient of the cross-entropy, or of another loss that APGD climbs, is zero at a clean image
+///   that is classified right (check_zero_gradients there). Only a sequence looks for this.
 /// - "more steps of PGD": five times the steps or more leave an accuracy that is lower by more than 2 points, so the
-///   shorter attack had not come to its end. The limit is our own.
+///   shorter attack had not come to its end. The limit of 2 points is our own.
 ///
-/// @param figures   Of attacks that were run on all images.
-/// @param sequence  Null: none was run.
+/// @param figures   Accuracies under attacks that were run on all images.
+/// @param sequence  Result of a sequence; null: none was run.
 [[nodiscard]] std::vector<Alarm> masking_alarms(const std::vector<AttackFigure>& figures,
                                                 const SequenceResult* sequence);
 

@@ -13,9 +13,10 @@ namespace dat {
 /// What a network is worth on some sets of images, under the attacks of evaluations.
 class Assessment {
  public:
-  /// dealing: of the images to the ranks.
+  /// dealing: how images are dealt to the ranks.
   Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks, Evaluator::Dealing dealing);
-  /// split: its name in the records. pixels: those of the set on the device; null: they are read image by image.
+  /// Adds a set. split: its name in the records. pixels: the set's pixels on the device; null: they are read image by
+  /// image.
   void add(const std::string& split, const Dataset& images, const std::uint8_t* pixels);
 
   /// A record for each set and attack, in the order in which the sets were added. Step, epoch and time are the
@@ -27,7 +28,7 @@ class Assessment {
   Replica& replica_;
   const EvaluationAttacks& attacks_;
   Evaluator::Dealing dealing_;
-  std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< by split
+  std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< evaluators by split
 };
 
 }  // namespace dat

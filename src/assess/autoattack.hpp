@@ -14,32 +14,32 @@
 
 namespace dat {
 
-/// How many images go through the network at a time while a sequence runs. The same for every --batch and number of
-/// ranks: what a library computes of an image then never depends on the others. Fewer may be wanted of a pass
-/// (FrozenProgram::forward).
+/// How many images go through the network at a time while a sequence runs. The number does not depend on --batch and
+/// the ranks, so that what a library computes of an image never depends on the other images. Fewer may be wanted of a
+/// pass (FrozenProgram::forward).
 [[nodiscard]] constexpr int sequence_micro_batch(bool gpu) { return gpu ? 256 : 64; }
 
 /// The attacks of a sequence, planned.
 class SequenceAttacks {
  public:
-  /// alpha: of attacks that take a number of steps, as in an evaluation (evaluation_alpha).
+  /// alpha: step size of attacks that take a number of steps, as in an evaluation (evaluation_alpha).
   SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes);
 
   struct Member {
     std::string name;
     std::unique_ptr<Attack> attack;
     int runs;         ///< restarts included
-    int first_stage;  ///< of its runs, in the sequence
+    int first_stage;  ///< number of the member's first run in the sequence
   };
-  /// The first one is "clean": no attack.
+  /// The attacks in order, behind a first member "clean", which is no attack.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] int stages() const { return members_.back().first_stage + members_.back().runs; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// The most that one of them needs (Attack::scratch_images).
+  /// The most scratch memory that one of the attacks needs (Attack::scratch_images).
   [[nodiscard]] int scratch_images() const;
-  /// What attacks have put in place of what the number of classes does not allow, and which of them cannot reach the
-  /// border of the ball; each once.
+  /// Sentences for the user: what attacks have put in place of what the number of classes does not allow, and which
+  /// attacks cannot reach the border of the ball; each sentence once.
   [[nodiscard]] std::vector<std::string> notices() const;
 
  private:
@@ -48,34 +48,37 @@ class SequenceAttacks {
   std::vector<Member> members_;
 };
 
-/// What a sequence has found out about a set. The same on all ranks, but for seconds, which are rank 0's.
+/// What a sequence has found out about a set. All ranks have equal results, but for seconds, which are rank 0's.
 struct SequenceResult {
   static constexpr int kRobust = -1;
   struct Image {
-    int broken_by = kRobust;  ///< number of the attack; 0: it is wrong without one
-    int run = 0;              ///< of that attack, counted from 1; 0: no attack has broken it
-    int prediction = 0;       ///< of the image that was broken, or of the clean one
-    double distance = 0;      ///< by the norm, of the image that an attack has broken; else 0
+    /// Number of the attack that has broken the image; 0: the clean image is classified wrong.
+    int broken_by = kRobust;
+    int run = 0;          ///< run of that attack, counted from 1; 0: no attack has broken the image
+    int prediction = 0;   ///< class of the image that was broken, else of the clean one
+    double distance = 0;  ///< distance by the norm of the image that an attack has broken; else 0
     [[nodiscard]] bool robust() const { return broken_by == kRobust; }
     friend bool operator==(const Image&, const Image&) = default;
   };
   struct Row {  ///< of an attack; the first one of the clean images
     std::string attack;
     int runs = 1;
-    std::int64_t images = 0, broken = 0;  ///< attacked; of these, classified wrong then
-    /// Of these images, classified right, those where the loss that the attack climbs has no gradient before it begins.
-    /// Clean: the cross-entropy. Looked at for other losses of APGD alone.
+    /// Images that were attacked; of these, images that were classified wrong afterwards.
+    std::int64_t images = 0, broken = 0;
+    /// The number of these images at which, before the attack begins, the loss that it climbs has no gradient although
+    /// they are classified right. The row of the clean images counts for the cross-entropy; other losses are looked at
+    /// for APGD alone.
     std::int64_t zero_gradients = 0;
-    double accuracy = 0;  ///< right behind it, as a part of all images
-    double seconds = 0;   ///< over restarts
+    double accuracy = 0;  ///< part of all images that is classified right behind the attack
+    double seconds = 0;   ///< seconds of the attack, over restarts
   };
   std::vector<Image> images;
   std::vector<Row> rows;
   [[nodiscard]] double accuracy() const { return rows.back().accuracy; }
 };
 
-/// What five forward passes over the same images say about a network (checks.py of the authors' code, check_randomized
-/// and check_range_output, with their limits).
+/// Warnings about a network, from five forward passes over the same images (checks.py of AutoAttack's authors,
+/// check_randomized and check_range_output, with their limits).
 ///
 /// @param passes  [passes][images * classes] logits
 /// @param labels  [images]
@@ -86,37 +89,37 @@ struct SequenceResult {
 [[nodiscard]] ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean,
                                       std::span<const float> attacked, BallNorm norm, double eps);
 
-/// Runs sequences of attacks over any number of ranks. After every run of an attack the ranks share what it has broken,
-/// and the images that are still right are dealt to them anew. The flags do not depend on the ranks, on the size of
-/// batches, on the order of images, or on where an evaluation was killed and went on.
+/// Runs sequences of attacks over any number of ranks. After every run of an attack the ranks share which images it has
+/// broken, and the images that are still right are dealt to the ranks anew. The flags do not depend on the ranks, on
+/// the size of batches, on the order of images, or on where an evaluation was killed and went on.
 ///
-/// What an attack leaves is checked: a forward pass of its own must find it misclassified, and it must be in the ball,
-/// to rounding, and in [0, 1].
+/// An image that an attack leaves is checked: a forward pass of the evaluator's own must find it misclassified, and it
+/// must be in the ball, to rounding, and in [0, 1].
 class SequenceEvaluator {
  public:
   /// The images must have room for whole passes of sequence_micro_batch() images, and the objective's program must take
-  /// as many.
+  /// as many images.
   SequenceEvaluator(Communicator& world, const Dataset& dataset, Images& images, FrozenObjective& objective);
 
   struct Progress {
     std::string attack;
-    int run = 1, runs = 1;              ///< the one under way
-    std::int64_t done = 0, images = 0;  ///< of this run, those included that were done before an interruption
-    std::int64_t right = 0;             ///< of all images, so far
-    double seconds = 0;                 ///< of this attack
-    double part = 0;                    ///< of this attack that is done, if no more images are broken
+    int run = 1, runs = 1;              ///< number of the run under way, and of all runs of the attack
+    std::int64_t done = 0, images = 0;  ///< images of this run, with those that were done before an interruption
+    std::int64_t right = 0;             ///< images of the set that are right so far
+    double seconds = 0;                 ///< seconds of this attack
+    double part = 0;                    ///< part of this attack that is done, if no more images are broken
   };
   struct Options {
     std::uint64_t seed = 1;
-    std::vector<JournalEntry> found{};  ///< what was done before, the same on all ranks
-    bool images_wanted = false;         ///< those that attacks have broken
+    std::vector<JournalEntry> found{};  ///< what was done before the interruption, equal on all ranks
+    bool images_wanted = false;         ///< options.broken is to be given the images that attacks have broken
     // On rank 0, after each group of images; null: nobody is told. Images come before the entry that knows of them.
     std::function<void(std::int64_t image, const float* pixels)> broken{};  ///< [size][size][channels]
     std::function<void(const JournalEntry&)> entry{};
     std::function<void(const Progress&)> progress{};
   };
-  /// **Collective.** Error(numerical): logits that are not finite. Error(integrity): an attack has left the ball. Both
-  /// on all ranks. Error(data): `found` is not of this evaluation.
+  /// Runs the attacks. **Collective.** Error(numerical): logits are not finite. Error(integrity): an attack has left
+  /// the ball. Either error is on all ranks. Error(data): options.found is not of this evaluation.
   [[nodiscard]] SequenceResult run(const SequenceAttacks& attacks, const Options& options);
 
   /// Logits of some forward passes over the first images of the set, as many as are dealt at a time, for
@@ -125,7 +128,7 @@ class SequenceEvaluator {
 
  private:
   using Member = SequenceAttacks::Member;
-  /// The next of these images, as many as all ranks take at a time.
+  /// Attacks the next images of the list, as many as all ranks take at a time.
   [[nodiscard]] JournalEntry attack_group(const Member& member, int run, BallNorm norm, double eps,
                                           const Options& options, std::span<const std::int64_t> open);
   void load(const std::int64_t* ids, int count);
@@ -133,8 +136,8 @@ class SequenceEvaluator {
   void confirm(BallNorm norm, double eps);
   void flag_zero_gradients(SampleLoss* loss);
   [[nodiscard]] std::vector<float> fetch(const float* device, std::int64_t count) const;
-  /// The first `count` images here, of `most` on any rank, and those of the other ranks, where they were broken, to
-  /// options.broken on rank 0.
+  /// Gives the broken images among the first `count` of this rank, and among those of the other ranks, to
+  /// options.broken on rank 0. `most`: the largest `count` of any rank.
   void hand_over_broken(int count, int most, const Options& options);
 
   Communicator& world_;
@@ -142,8 +145,8 @@ class SequenceEvaluator {
   Images& images_;
   FrozenObjective& objective_;
   HostBatch batch_;
-  std::vector<float> x_adv_;            ///< of the last confirm()
-  std::vector<ImageOutcome> outcomes_;  ///< [capacity], likewise
+  std::vector<float> x_adv_;            ///< images of the last confirm()
+  std::vector<ImageOutcome> outcomes_;  ///< [capacity] outcomes of the last confirm()
 };
 
 }  // namespace dat

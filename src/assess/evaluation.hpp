@@ -11,15 +11,15 @@
 
 namespace dat {
 
-/// What an evaluation attacks with: words as --eval takes them, and what they have in common.
+/// What an evaluation attacks with: words as --eval takes them, and the settings that all its attacks have in common.
 struct EvaluationOptions {
   std::vector<std::string> attacks;
   BallNorm norm = BallNorm::linf;
   double eps = 8.0 / 255;
-  double alpha = 0;  ///< 0: the attack's own
-  int steps = 10;    ///< of a word that names none
-  int restarts = 1;  ///< random starts; the worst counts for each image
-  int classes = 10;  ///< of the network
+  double alpha = 0;  ///< step size; 0: the attack's own
+  int steps = 10;    ///< steps of a word that names none
+  int restarts = 1;  ///< random starts, the worst of which counts for each image
+  int classes = 10;  ///< classes of the network
 };
 
 /// A sentence where the steps of an evaluation's attack do not reach the border of its ball, so that it flatters the
@@ -39,10 +39,10 @@ class EvaluationAttacks {
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// The most that one of them needs (Attack::scratch_images).
+  /// The most scratch memory that one of the attacks needs (Attack::scratch_images).
   [[nodiscard]] int scratch_images() const;
-  /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that takes
-  /// another form than elsewhere.
+  /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that is made
+  /// in another form because of the number of classes.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
@@ -54,24 +54,27 @@ class EvaluationAttacks {
 /// What an evaluation found out about each image. All arrays are [samples of the set], in its order, on all ranks.
 struct EvaluationResult {
   struct Outcome {
-    std::vector<double> loss, correct;  ///< attacked: of the worst restart; right after all of them
-    std::vector<double> prediction;     ///< attacked: of the worst one that it is classified wrong after
+    /// Attacked: loss of the worst restart; 1 where the image is right after all restarts.
+    std::vector<double> loss, correct;
+    std::vector<double> prediction;  ///< attacked: class after the worst restart of those that leave the image wrong
   };
   Outcome clean;
-  std::vector<Outcome> attacked;  ///< by attack
+  std::vector<Outcome> attacked;  ///< outcome of each attack
   double seconds = 0;
 
-  /// One record an attack, with accuracies, losses and the attack's settings; step, time and set are the caller's.
+  /// One record for each attack, with accuracies, losses and the attack's settings; step, time and set are the
+  /// caller's.
   [[nodiscard]] std::vector<EvaluationRecord> records(const EvaluationAttacks& attacks) const;
 };
 
 /// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. What is found out about
-/// an image does not depend on the ranks or on its neighbours in a batch: the runs of an attack (Attack::runs) behind
-/// the one that breaks it count no more, whether or not they are made for others.
+/// an image does not depend on the ranks or on the image's neighbours in a batch: the runs of an attack (Attack::runs)
+/// behind the run that breaks the image do not count, whether or not they are made for other images.
 class Evaluator {
  public:
-  /// How samples are dealt: rank r takes samples r, r + ranks, ...; or of the set in whole batches, as many samples as
-  /// the device takes at once, batches r, r + ranks, ... Then any number of ranks computes the same batches.
+  /// How samples are dealt to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into
+  /// batches of as many samples as the device takes at once, and rank r takes batches r, r + ranks, ..., so that any
+  /// number of ranks computes the same batches.
   enum class Dealing : std::uint8_t { samples, batches };
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
@@ -92,7 +95,7 @@ class Evaluator {
   Dealing dealing_;
   HostBatch batch_;
   float *loss_, *correct_;
-  std::vector<float> host_loss_, host_correct_, host_logits_;  ///< of a batch
+  std::vector<float> host_loss_, host_correct_, host_logits_;  ///< results of a batch
 };
 
 }  // namespace dat

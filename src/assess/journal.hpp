@@ -10,12 +10,12 @@ namespace dat {
 
 /// What one run of an attack has made of one image. Ranks exchange it as it lies in memory.
 struct ImageOutcome {
-  static constexpr std::int32_t kNotFinite = 1;     ///< a logit is not
-  static constexpr std::int32_t kOutside = 2;       ///< of the ball, or of [0, 1]
-  static constexpr std::int32_t kZeroGradient = 4;  ///< of the loss, in every pixel of the clean image
+  static constexpr std::int32_t kNotFinite = 1;     ///< a logit is not finite
+  static constexpr std::int32_t kOutside = 2;       ///< the image is outside of the ball, or of [0, 1]
+  static constexpr std::int32_t kZeroGradient = 4;  ///< the loss's gradient is 0 in every pixel of the clean image
 
   std::int32_t prediction = 0;  ///< class of the attacked image, by a forward pass of its own
-  float distance = 0;           ///< by the norm, of the attacked image from the clean one
+  float distance = 0;           ///< distance by the norm of the attacked image from the clean one
   std::int32_t flags = 0;
 
   friend bool operator==(const ImageOutcome&, const ImageOutcome&) = default;
@@ -24,20 +24,20 @@ struct ImageOutcome {
 /// What one run of an attack has made of a group of images: a line of the journal.
 struct JournalEntry {
   int stage = 0;       ///< number of the run in the sequence, all runs of all attacks counted; 0: the clean images
-  double seconds = 0;  ///< that rank 0 took for it
-  std::vector<std::int64_t> images;  ///< numbers in the set, increasing
+  double seconds = 0;  ///< seconds that rank 0 took for the group
+  std::vector<std::int64_t> images;  ///< numbers of the images in the set, increasing
   std::vector<ImageOutcome> outcomes;
 
   friend bool operator==(const JournalEntry&, const JournalEntry&) = default;
 };
 
-/// What an evaluation has found out so far, on disk, so that a killed one goes on: a line of JSON that says what
-/// decides about the results, and one more for each group of images, each in one write. Nothing but the end is ever
-/// changed.
+/// What an evaluation has found out so far, on disk, so that a killed evaluation goes on: a line of JSON that says what
+/// decides about the results, and one more line for each group of images, each written in one write. Nothing but the
+/// end of the file is ever changed.
 class Journal {
  public:
-  /// Begins a journal, or goes on in one. A last line that is not whole is cut off. Error(usage): it is that of another
-  /// evaluation; the message names the first thing in which they differ. Error(io).
+  /// Begins a journal, or goes on in one. A last line that is not whole is cut off. Error(usage): the journal is that
+  /// of another evaluation; the message names the first thing in which the two differ. Error(io).
   ///
   /// @param facts  Everything that decides about the results, by name.
   Journal(std::string path, const Facts& facts);
@@ -47,7 +47,7 @@ class Journal {
 
   /// The lines behind the first one, as they were found.
   [[nodiscard]] const std::string& found() const { return found_; }
-  /// The line is on disk when this returns. Error(io).
+  /// Adds a line, which is on disk when this returns. Error(io).
   void append(const JournalEntry& entry);
 
  private:
@@ -58,7 +58,7 @@ class Journal {
   int file_ = -1;
 };
 
-/// The entries in Journal::found(). Error(data): one of them is damaged.
+/// The entries in Journal::found(). Error(data): an entry is damaged.
 [[nodiscard]] std::vector<JournalEntry> read_journal(const std::string& lines);
 
 }  // namespace dat

@@ -11,29 +11,31 @@ namespace dat {
 /// Attributes of the root of a file.
 using FileFacts = std::vector<std::pair<std::string, std::string>>;
 
-/// Writes what a sequence has found out, sealed, readable with h5py (docs/manual.md): image/{label, clean_correct,
-/// robust, broken_by, run, prediction, distance}, attack/{name, runs, images, broken, accuracy, seconds}. Error(io).
+/// Writes what a sequence has found out, sealed, readable with h5py (docs/manual/evaluation.md): image/{label,
+/// clean_correct, robust, broken_by, run, prediction, distance}, attack/{name, runs, images, broken, accuracy,
+/// seconds}. Error(io).
 void write_sequence_results(const std::string& path, const Dataset& images, const SequenceResult& result,
                             const FileFacts& facts);
 
-/// The images of a set as an evaluation has attacked them. While it runs, each broken one is kept in a plain file in
-/// the folder, `adversarial.part`, so that a killed evaluation has them; at the end there is adversarial.h5.
+/// The images of a set as an evaluation has attacked them. While the evaluation runs, each broken image is kept in a
+/// plain file in the folder, `adversarial.part`, so that a killed evaluation still has them; at the end there is
+/// adversarial.h5.
 class AdversarialImages {
  public:
-  /// @param begun  The evaluation has broken images before, which must be there.
+  /// @param begun  The evaluation goes on and has broken images before, which must be in the folder.
   ///
-  /// Error(usage): they are not. Error(io).
+  /// Error(usage): these images are not in the folder. Error(io).
   AdversarialImages(const std::string& folder, const Dataset& images, bool begun);
   ~AdversarialImages();
   AdversarialImages(const AdversarialImages&) = delete;
   AdversarialImages& operator=(const AdversarialImages&) = delete;
 
-  /// pixels: [size][size][channels]. Error(io).
+  /// Keeps a broken image; pixels: [size][size][channels]. Error(io).
   void keep(std::int64_t image, const float* pixels);
   /// What was kept so far is on disk when this returns. Error(io).
   void sync();
-  /// Writes adversarial.h5, sealed: images float32 [N, size, size, channels] in [0, 1], those that no attack has broken
-  /// as they are; clean uint8, all as they are; label, robust. Removes the other file. Error(io).
+  /// Writes adversarial.h5, sealed: images float32 [N, size, size, channels] in [0, 1], clean where no attack has
+  /// broken them; clean uint8, all images clean; label, robust. Removes adversarial.part. Error(io).
   void finish(const SequenceResult& result, const FileFacts& facts);
 
  private:

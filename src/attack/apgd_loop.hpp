@@ -13,7 +13,7 @@ struct ApgdSettings {
   BallNorm norm = BallNorm::linf;
   double eps = 0;
   int iterations = 100;
-  int rank = 0;  ///< of the target among the logits of the clean image; 0: no target
+  int rank = 0;  ///< rank of the target among the logits of the clean image; 0: no target
   Searching attack = Searching::apgd_ce;
   bool best_loss = false;  ///< AttackOptions::best_loss
 };
@@ -23,7 +23,7 @@ class ApgdWindows {
  public:
   explicit ApgdWindows(int iterations)
       : window_(share(iterations, 22)), least_(share(iterations, 6)), less_(share(iterations, 3)) {}
-  /// The window that ends with the next iteration; 0: none does.
+  /// The length of the window that ends with the next iteration; 0: no window ends.
   [[nodiscard]] int next() {
     if (++since_ < window_) return 0;
     const int ended = window_;
@@ -37,7 +37,7 @@ class ApgdWindows {
   int window_, least_, less_, since_ = 0;
 };
 
-/// Of scratch memory.
+/// Arrays of the size of the images that APGD takes of the scratch memory.
 [[nodiscard]] constexpr int apgd_images(BallNorm norm) { return norm == BallNorm::l2 ? 5 : 4; }
 constexpr int kIterationsBetweenLooks = 4;
 

@@ -16,16 +16,16 @@ namespace dat {
 [[nodiscard]] std::unique_ptr<Attack> make_fab_t(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_square(const AttackOptions&);
 
-/// eta = objective.start, or where there is none a random one, in the ball or beside the image (Objective::spread);
-/// x_adv = x + eta. In the ball: U(-eps, eps) in each pixel, or start_in_l2.
+/// Starts an attack: eta = objective.start, or where that is null a random eta, in the ball or beside the image
+/// (Objective::spread); x_adv = x + eta. A start in the ball is U(-eps, eps) in each pixel, or start_in_l2.
 void start(Objective& objective, BallNorm norm, double eps);
-/// An iteration of PGD in the L-infinity ball with the gradient that is in objective.dx.
+/// Makes an iteration of PGD in the L-infinity ball with the gradient that is in objective.dx.
 void pgd_step(Objective& objective, float alpha, float eps);
 
-/// Classes that a targeted attack goes through: the nine with the largest logits beside the first, or all that are
-/// there. Error(usage): there is one class.
+/// The number of classes that a targeted attack goes through: nine, those with the largest logits beside the first, or
+/// with fewer than ten classes all others. Error(usage): there is one class.
 [[nodiscard]] int targets_of(const AttackOptions& options);
-/// Attack::notice() where that is less than nine.
+/// Attack::notice() of a targeted attack with fewer than nine targets.
 [[nodiscard]] std::string targets_notice(int classes);
 
 /// Attacks that look for a misclassified image, and draw random numbers of their own.

@@ -10,13 +10,13 @@ struct FabSettings {
   BallNorm norm = BallNorm::linf;
   double eps = 0;  ///< an image is done with when one is found inside this ball; the iterations do not depend on it
   int iterations = 100;
-  int rank = 0;               ///< of the target among the logits of the clean image; 0: all wrong classes
-  bool random_start = false;  ///< else the clean image
+  int rank = 0;               ///< rank of the target among the logits of the clean image; 0: all wrong classes
+  bool random_start = false;  ///< start at random; false: at the clean image
   Searching attack = Searching::fab;
 };
 
-constexpr int kFabImages = 3;   ///< of scratch memory
-constexpr int kFabPasses = 24;  ///< of Newton's iteration, at most; about five are needed
+constexpr int kFabImages = 3;   ///< arrays of the size of the images that FAB takes of the scratch memory
+constexpr int kFabPasses = 24;  ///< most passes of Newton's iteration; about five are needed
 
 /// The radii of both projections, of `state` with df and w, into its rows.
 template <class P>

@@ -6,7 +6,8 @@
 
 namespace dat {
 
-constexpr int kL2Images = 1;  ///< of scratch memory that a start and steps in the L2 ball take
+/// Arrays of the size of the images that a start and steps in the L2 ball take of the scratch memory.
+constexpr int kL2Images = 1;
 
 /// L2 norms of the images of arrays, one array after the other, in the scratch memory.
 template <class P>
@@ -14,12 +15,12 @@ class L2Norms {
  public:
   L2Norms(P& o, Scratch<P>& scratch)
       : o_(o), strips_{o.layout.elements()}, partial_(scratch.small(strips_.per_image())), norms_(scratch.small()) {}
-  /// [n]; valid until the next call.
+  /// The norms [n] of an array of images; valid until the next call.
   [[nodiscard]] const RealOf<P>* of(const RealOf<P>* images) {
     each(o_.device, o_.n * strips_.per_image(), kernels::StripNorms<RealOf<P>>{strips_, images, partial_});
     return join();
   }
-  /// Of those whose strips' norms are in partial().
+  /// The norms of the arrays whose strips' norms are in partial(); [n] each, valid until the next call.
   [[nodiscard]] const RealOf<P>* join() {
     each(o_.device, o_.n, kernels::JoinNorms<RealOf<P>>{strips_, partial_, norms_});
     return norms_;

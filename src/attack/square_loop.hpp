@@ -16,8 +16,9 @@ struct SquareSettings {
   int iterations = 5000;
 };
 
-/// The side of the window: that of a square with the share p of the image's pixels, where p is 0.8 up to iteration 10
-/// and then halved behind iterations 10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000, whatever the number of iterations.
+/// The side of the window: the side of a square with the share p of the image's pixels, where p is 0.8 up to iteration
+/// 10 and then halved behind iterations 10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000, whatever the number of
+/// iterations.
 [[nodiscard]] inline int square_side(int iteration, int height, int width) {
   double share = 0.8;
   for (const int behind : {10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000})
@@ -26,12 +27,12 @@ struct SquareSettings {
   return std::clamp(side, 1, std::min(height, width));
 }
 
-/// The same in the L2 ball: odd, and 3 at least, where the image is no smaller.
+/// The side of the window in the L2 ball, made of square_side(): odd, and 3 at least, where the image is no smaller.
 [[nodiscard]] inline int square_side_in_l2(int iteration, int height, int width) {
   return std::min(std::max(square_side(iteration, height, width), 3) | 1, std::min(height, width));
 }
 
-/// Of scratch memory.
+/// Arrays of the size of the images that Square takes of the scratch memory.
 [[nodiscard]] constexpr int square_images(BallNorm norm) { return norm == BallNorm::l2 ? 3 : 2; }
 constexpr int kProposalsBetweenLooks = 10;
 
@@ -84,7 +85,7 @@ class SquareInL2 {
   const T* best_;
   T eps_;
   T *pattern_, *norms_, *sizes_;
-  int side_ = 0;  ///< of the pattern
+  int side_ = 0;  ///< side of the pattern
 };
 
 /// A run of Square. The objective's loss is margin.

@@ -201,7 +201,7 @@ Checkpoint read_weights(const Hdf5Reader& file) {
   Checkpoint weights;
   for (const std::string& name : file.list("/")) {
     require(!file.is_group(name), ExitCode::checkpoint, path, ": has the group ", name,
-            ", but a state_dict is one dataset a tensor (docs/manual.md has the format)");
+            ", but a state_dict is one dataset a tensor (docs/manual/export_import.md has the format)");
     const Hdf5Info info = file.info(name);
     if (name.ends_with(kBatchCounter) && file.elements(name) == 1 &&
         (info.kind == Hdf5Info::Kind::integer || info.kind == Hdf5Info::Kind::real)) {
@@ -217,7 +217,8 @@ Checkpoint read_weights(const Hdf5Reader& file) {
     array.values = file.read<float>(name, array.shape);
     weights.arrays.push_back(std::move(array));
   }
-  require(!weights.arrays.empty(), ExitCode::checkpoint, path, ": holds no weights (docs/manual.md has the format)");
+  require(!weights.arrays.empty(), ExitCode::checkpoint, path,
+          ": holds no weights (docs/manual/export_import.md has the format)");
   return weights;
 }
 

@@ -32,31 +32,33 @@ struct CallRecord {
   static constexpr std::size_t kPurpose = 56;
   Call call = Call::none;
   std::uint32_t group = 0;
-  std::int64_t number = 0;  ///< among the collectives of its group, from 1; of a message: the other rank
-  std::int64_t bytes = 0;   ///< of this rank
+  /// Number among the collectives of its group, from 1; of a message from rank to rank, the other rank.
+  std::int64_t number = 0;
+  std::int64_t bytes = 0;  ///< bytes of this rank's part
   std::array<char, kPurpose> purpose{};
   std::int64_t begun = 0, ended = 0;  ///< nanoseconds of the steady clock; ended = 0: under way
 };
 
-/// "sum #1042 of 44.7 MB (gradients conv1 to linear)". Equal on all ranks for what is the same collective.
+/// "sum #1042 of 44.7 MB (gradients conv1 to linear)". The text of a collective is equal on all ranks that are in the
+/// same one.
 [[nodiscard]] std::string text_of(const CallRecord& record);
 
 /// The last communications of this process, for the hang watch, which reads them from its own thread at any time: a
-/// ring, written by the main thread without locks and without memory from the heap. (PyTorch's process groups call
-/// theirs by this name.)
+/// ring, written by the main thread without locks and without memory from the heap. (The name is that of the recorder
+/// in PyTorch's process groups.)
 class FlightRecorder {
  public:
   static constexpr std::size_t kKept = 64;
-  using Ticket = std::uint64_t;  ///< of a record; 0: none
+  using Ticket = std::uint64_t;  ///< names a record; 0: none
 
-  /// Of this process, as MPI is. Never destroyed.
+  /// The one recorder of this process, as there is one MPI. Never destroyed.
   [[nodiscard]] static FlightRecorder& of_process();
 
   // The main thread:
 
   Ticket begin(Call call, std::uint32_t group, std::int64_t number, std::int64_t bytes) noexcept;
   void end(Ticket ticket) noexcept;
-  /// The main thread waits for this communication, as long as it lives.
+  /// The main thread waits for a communication as long as this object lives.
   class Waiting {
    public:
     explicit Waiting(Ticket ticket) noexcept;
@@ -76,19 +78,21 @@ class FlightRecorder {
   [[nodiscard]] std::uint64_t progress() const noexcept;
   struct Now {
     bool waiting = false;
-    CallRecord record;  ///< what the main thread waits for; else what it has begun last
+    CallRecord record;  ///< the communication that the main thread waits for, else the one that it has begun last
   };
   [[nodiscard]] Now now() const noexcept;
   /// The records that are kept, the oldest first.
   [[nodiscard]] std::vector<CallRecord> kept() const;
-  /// What this rank has called as this collective of this group; Call::none where that is not kept, or has not begun.
+  /// The call that this rank has made as collective `number` of the group; Call::none where its record is not kept any
+  /// more, or where it has not begun.
   [[nodiscard]] CallRecord find(std::uint32_t group, std::int64_t number) const noexcept;
 
  private:
   static constexpr std::size_t kWords = sizeof(CallRecord) / sizeof(std::uint64_t);
   static_assert(sizeof(CallRecord) == kWords * sizeof(std::uint64_t));
   using Words = std::array<std::uint64_t, kWords>;
-  /// A record that another thread may read while it is written: the version is odd then, and another one afterwards.
+  /// A record that another thread may read while it is written: the version is odd while it is written, and another one
+  /// afterwards.
   struct Slot {
     std::atomic<std::uint64_t> version{0};
     std::atomic<Ticket> ticket{0};
@@ -100,7 +104,7 @@ class FlightRecorder {
   std::array<Slot, kKept> slots_;
   std::atomic<Ticket> last_{0}, waiting_{0};
   std::atomic<std::uint64_t> moves_{0};
-  std::int64_t waited_ = 0;  ///< nanoseconds
+  std::int64_t waited_ = 0;  ///< nanoseconds that the main thread has waited
 };
 
 }  // namespace dat

@@ -14,23 +14,24 @@ namespace dat {
 /// communication that was started moves on only while somebody is in a call of MPI (Open MPI, MPICH and others have no
 /// thread of their own for it unless they are asked, where they have one at all).
 ///
-/// One lock around every call is all that MPI_THREAD_SERIALIZED wants. A call that waits keeps it: it moves on what is
-/// under way just as well.
+/// One lock around every call is all that MPI_THREAD_SERIALIZED wants. A call that waits keeps the lock: it moves on
+/// what is under way just as well.
 class Progress {
  public:
-  /// Of this process, as MPI is. Never destroyed: MPI_Abort runs the ends of static objects, in the middle of anything.
+  /// The one Progress of this process, as there is one MPI. Never destroyed: MPI_Abort runs the ends of static objects,
+  /// in the middle of anything.
   [[nodiscard]] static Progress& of_process();
 
   /// What MPI_Init_thread has granted.
   void allow(bool threads) { allowed_ = threads; }
-  /// Starts the thread unless it runs. False: MPI does not allow one.
+  /// Starts the thread unless it runs. False: MPI does not allow a second thread.
   [[nodiscard]] bool start();
-  /// Ends the thread, which then makes no call any more. Before MPI ends, and before the memory goes away that MPI
-  /// writes to.
+  /// Ends the thread, which then makes no call any more. To be called before MPI ends, and before the memory goes away
+  /// that MPI writes to.
   void stop() noexcept;
 
-  /// A request of a collective, which belongs to the caller and must be released once it is done. The number to do that
-  /// with. The caller has its turn, here and in the next two.
+  /// Watches the request of a collective, which belongs to the caller. Returns the number with which the caller must
+  /// release it once it is done. The caller has its turn, here and in the next two members.
   [[nodiscard]] int watch(MPI_Request request);
   void release(int place);
   /// Seconds so far in which any of the watched requests was not done.
@@ -40,24 +41,24 @@ class Progress {
   friend class Turn;
   using Clock = std::chrono::steady_clock;
   struct Watched {
-    MPI_Request request = MPI_REQUEST_NULL;  ///< null: this place is free
+    MPI_Request request = MPI_REQUEST_NULL;  ///< null: the place is free
     bool done = false;
   };
   void run();
   void move_on();
   void finish(Watched& one);
 
-  std::mutex turn_;  ///< held in each call of MPI; of all that follows
+  std::mutex turn_;  ///< held in each call of MPI; guards all members that follow
   std::condition_variable wake_;
   std::thread thread_;
   bool allowed_ = false, running_ = false;
   std::vector<Watched> watched_;
-  int under_way_ = 0;  ///< of watched_, those not done
+  int under_way_ = 0;  ///< requests of watched_ that are not done
   Clock::time_point since_;
   double seconds_ = 0;
 };
 
-/// The right to call MPI, for as long as it lives. What checks a call's result asks for it.
+/// The right to call MPI, for as long as the object lives. What checks a call's result asks for it.
 class Turn {
  public:
   Turn() : lock_(Progress::of_process().turn_) {}

@@ -28,8 +28,8 @@ class Communicator;
 /// that after it; and it kills the ranks of the same user on the same host that do not answer any more: a stopped
 /// process cannot end itself.
 ///
-/// MPI that is given messages of other sizes than it expects may write where it must not. A process that crashes while it
-/// waits for MPI ends the run in the same way, so that the message tells what the ranks called.
+/// MPI that is given messages of other sizes than it expects may write where it must not. A process that crashes while
+/// it waits for MPI ends the run in the same way, so that the message tells what the ranks called.
 ///
 /// Time is this process's own: what passes while it is stopped itself, with its batch job for instance, counts against
 /// nobody.
@@ -52,10 +52,10 @@ class Watchdog {
   using Clock = std::chrono::steady_clock;
   struct Peer {
     Place place;
-    std::string machine;  ///< equal: the same host, user and process numbers
+    std::string machine;  ///< equal texts: the ranks share host, user and process numbers
     std::int64_t started = 0;
-    bool reached = false;  ///< has agreed to end
-    bool written = false;  ///< its records are in their file
+    bool reached = false;  ///< the peer has agreed to end
+    bool written = false;  ///< the peer's records are in their file
   };
   static void on_crash(int signal);
   [[nodiscard]] std::string introduction() const;
@@ -90,10 +90,10 @@ class Watchdog {
   Verdict verdict_;
   std::string why_;
 
-  std::mutex mutex_;  ///< of the next two
+  std::mutex mutex_;  ///< guards the next two members
   std::string folder_, failure_;
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<int> crashed_{0};  ///< the signal
+  std::atomic<int> crashed_{0};  ///< the signal that has ended the process
   std::thread thread_;
 };
 

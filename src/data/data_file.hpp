@@ -19,8 +19,8 @@ constexpr std::int64_t kDatasetFormat = 1;
 /// Opens a data file for reading: its seal, if it has one, is checked, then its kind and version. Error(data).
 [[nodiscard]] Hdf5Reader open_data_file(const std::string& path);
 
-/// Calls `use` with the labels as data files hold them, which is what their hash is of: a byte each, or eight with the
-/// sign where some are unknown (-1).
+/// Calls `use` with the labels as data files hold them and as they are hashed: a byte each, or eight with the sign
+/// where some are unknown (-1).
 template <class Use>
 void with_stored_labels(const std::vector<std::int16_t>& labels, const Use& use) {
   if (std::find(labels.begin(), labels.end(), -1) == labels.end())
@@ -37,8 +37,8 @@ class DataFileWriter {
   void begin(const std::string& split, std::int64_t samples);
   /// The next samples of the split: pixels [labels.size()][size][size][channels].
   void add(const std::vector<std::uint8_t>& pixels, const std::vector<std::int16_t>& labels);
-  void end();    ///< of the split; all its samples were added
-  void close();  ///< of the file
+  void end();    ///< ends the split, all of whose samples have been added
+  void close();  ///< ends the file
 
  private:
   Hdf5File file_;

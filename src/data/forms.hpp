@@ -8,9 +8,10 @@
 #include "dat/dataset.hpp"
 #include "data/arrays/arrays.hpp"
 
-// The forms that `data convert` takes, each in a file of its own; the table of them is in convert.cpp. Of each there is
-// whether a source, a folder or a file as the table says, has that form, going by names and first bytes, and what makes
-// a data file of it, in a process of its own (confined.hpp). Error(data, io, usage).
+// The forms that `data convert` takes, each in a file of its own; the table of them is in convert.cpp. Each form has
+// two functions: has_... or is_... tells whether a source, a folder or a file as the table says, has the form, going by
+// names and first bytes; convert_... makes a data file of the source, in a process of its own (confined.hpp).
+// Error(data, io, usage).
 
 namespace dat {
 
@@ -57,7 +58,7 @@ void require_data_file(const std::string& path);
 /// Text of a stranger without what a terminal would obey.
 [[nodiscard]] std::string printable(std::string text);
 
-/// CIFAR-10's, where a folder does not name them.
+/// The names of CIFAR-10's classes, for a folder that does not name them.
 [[nodiscard]] std::vector<std::string> cifar10_names();
 
 /// Calls `use` with the pixels [k][size][size][3] and labels [k] of one block of binary records after the other: label

@@ -7,25 +7,25 @@
 
 namespace dat {
 
-/// Bytes that can be read at any place: those of a file, or of memory in tests.
+/// Bytes that can be read at any place: the bytes of a file, or of memory in tests.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// What messages call it.
+  /// What messages call the source.
   [[nodiscard]] virtual const std::string& name() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Reads `bytes` bytes from `offset` on. Error(data): they are not all there, or the system cannot read them.
+  /// Reads `bytes` bytes from `offset` on. Error(data): the bytes are not all there, or the system cannot read them.
   virtual void read(std::int64_t offset, void* to, std::int64_t bytes) const = 0;
 };
 
-/// The bytes of a file. Error(data): it is missing, or no file.
+/// The bytes of a file. Error(data): `path` is missing, or no file.
 [[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
 /// Bytes that come one after the other.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  /// The next `bytes` bytes. Error(data): there are no more, or they are damaged.
+  /// Reads the next `bytes` bytes. Error(data): there are no more, or they are damaged.
   virtual void read(void* to, std::int64_t bytes) = 0;
 };
 

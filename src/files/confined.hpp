@@ -20,9 +20,9 @@ inline constexpr bool kLimitsMemory = true;
 #endif
 
 /// Does `work` in a child process within `limits`: files from outside may make a library loop, crash or ask for all
-/// memory, and that must end there. Returns when it has ended well. What `work` leaves behind are files alone. An Error
-/// of `work` is thrown here. Error(data): it took more than it may, or crashed; `source` is what the message blames.
-/// For processes without MPI and devices.
+/// memory, and such an end must be the child's alone. Returns when `work` has ended well. `work` can leave nothing
+/// behind but files. An Error of `work` is thrown here. Error(data): `work` took more than it may, or crashed; `source`
+/// is what the message blames. For processes without MPI and devices.
 void confined(const std::string& source, const Limits& limits, const std::function<void()>& work);
 
 }  // namespace dat

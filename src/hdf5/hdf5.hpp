@@ -16,47 +16,48 @@
 
 namespace dat {
 
-/// Of the library, such as "1.10.8".
+/// The version of the library, such as "1.10.8".
 [[nodiscard]] std::string hdf5_version();
 
-/// An HDF5 file, the only door to hdf5.h. The library loops or crashes on some damaged files: those from outside are
-/// opened with it by `data convert` alone, in a process of their own; all else that reads takes Hdf5Reader. Names are
+/// An HDF5 file, the only door to hdf5.h. The library loops or crashes on some damaged files: files from outside are
+/// opened with it by `data convert` alone, in a process of their own; all other code reads with Hdf5Reader. Names are
 /// paths in the file ("history/step/lr"; "/" is the root); groups on the way to something new are made. Failures are
 /// Error(io) for a created file and Error(code) for an opened one, naming the file, the object and the library's
 /// reason. External links, external storage and filter plug-ins are refused. Not thread-safe: one thread at a time for
 /// all files.
 class Hdf5File {
  public:
-  /// A new file, in place of an old one. user_block = kSealBytes is what write_sealed wants, 0 is none.
+  /// Creates a file, in place of an old one. user_block = kSealBytes is what write_sealed wants, 0 is none.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block = kSealBytes);
-  /// For reading.
+  /// Opens a file for reading; errors have the code `code`.
   [[nodiscard]] static Hdf5File open(const std::string& path, ExitCode code);
   Hdf5File(Hdf5File&& other) noexcept;
   Hdf5File& operator=(Hdf5File&&) = delete;
   ~Hdf5File();
-  /// Ends writing: what was not yet on disk goes there now. The destructor does the same, but cannot tell of a failure.
+  /// Ends writing: what was not yet on disk goes there now. The destructor ends writing, too, but cannot tell of a
+  /// failure.
   void close();
 
-  /// A new contiguous dataset of T, to be filled with write_rows. Shape {} is a scalar.
+  /// Declares a new contiguous dataset of T, to be filled with write_rows. Shape {} is a scalar.
   template <class T>
   void declare(const std::string& name, const Shape& shape) {
     declare(name, shape, kHdf5Type<T>);
   }
-  /// Rows first, first + 1, ... of a declared dataset: `values` (vector, span, array) is row-major and holds whole
-  /// rows.
+  /// Writes rows first, first + 1, ... of a declared dataset: `values` (vector, span, array) is row-major and holds
+  /// whole rows.
   template <class Values>
   void write_rows(const std::string& name, std::int64_t first, const Values& values) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(std::data(values))>>;
     write_rows(name, first, kHdf5Type<T>, std::data(values), static_cast<std::int64_t>(std::size(values)));
   }
-  /// A whole new dataset: `values` (vector, span, array) of uint8, int64, float or double in row-major order.
+  /// Writes a whole new dataset: `values` (vector, span, array) of uint8, int64, float or double in row-major order.
   template <class Values>
   void write(const std::string& name, const Shape& shape, const Values& values) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(std::data(values))>>;
     declare(name, shape, kHdf5Type<T>);
     write_rows(name, 0, values);
   }
-  /// A new 1-D dataset of UTF-8 strings of variable length.
+  /// Writes a new 1-D dataset of UTF-8 strings of variable length.
   void write_texts(const std::string& name, const std::vector<std::string>& values);
 
   // Attributes of the root ("/"), of a group or of a dataset; a group that is not there is made.

@@ -34,7 +34,7 @@ class Hdf5Reader {
   [[nodiscard]] bool is_group(const std::string& name) const;
   /// Names in a group, in the order in which they were made if the file knows it, else sorted.
   [[nodiscard]] std::vector<std::string> list(const std::string& group) const;
-  /// `offset` is that of the elements, always.
+  /// What the dataset says about itself; `offset` is always that of its elements.
   [[nodiscard]] Hdf5Info info(const std::string& name) const;
 
   /// All elements. Integers and real numbers are converted within their own kind; another kind is an error.
@@ -46,7 +46,7 @@ class Hdf5Reader {
     read_blocks<T>(name, [&](std::span<const T> block) { values.insert(values.end(), block.begin(), block.end()); });
     return values;
   }
-  /// The same, some thousands of elements at a time.
+  /// Calls `use` with all elements, some thousands of them at a time.
   template <class T>
   void read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use) const;
   [[nodiscard]] std::size_t elements(const std::string& name) const;

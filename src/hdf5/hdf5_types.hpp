@@ -25,8 +25,8 @@ struct Hdf5Info {
   enum class Kind : std::uint8_t { u8, integer, real, text, other };
   Shape shape;
   Kind kind = Kind::other;   ///< u8: unsigned bytes; integer: any other integers
-  std::int64_t element = 0;  ///< bytes of one
-  std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: they do not
+  std::int64_t element = 0;  ///< bytes of one element
+  std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: no such place
 };
 
 }  // namespace dat

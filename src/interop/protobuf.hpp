@@ -7,9 +7,10 @@
 
 namespace dat {
 
-/// A message of Protocol Buffers, written field by field. Its bytes are in pieces, so that messages within messages do
-/// not copy large fields. (Google's library would ask for its compiler and for headers of one version, to write the few
-/// messages of ONNX and to read none.) Source: "Encoding", https://protobuf.dev/programming-guides/encoding.
+/// A message of Protocol Buffers, written field by field. The message's bytes are in pieces, so that messages within
+/// messages do not copy large fields. (Google's library would ask for its compiler and for headers of one version, to
+/// write the few messages of ONNX and to read none.) Source: "Encoding",
+/// https://protobuf.dev/programming-guides/encoding.
 class ProtobufMessage {
  public:
   // Fields by their number. An int64, int32 or enum; a float; a string or bytes; a message.

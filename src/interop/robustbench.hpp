@@ -11,23 +11,23 @@ namespace dat {
 
 /// What a folder for RobustBench says of a model beside its weights.
 struct RobustBenchEntry {
-  std::string architecture;             ///< such as "resnet18, width 16"
+  std::string architecture;             ///< name of the architecture, such as "resnet18, width 16"
   std::string dataset;                  ///< cifar10; empty: another one
-  BallNorm norm = BallNorm::linf;       ///< of the ball that it was trained for, the threat model
-  double eps = 0;                       ///< its radius
-  std::optional<bool> additional_data;  ///< whether it was trained on more than `dataset`; empty: unknown
+  BallNorm norm = BallNorm::linf;       ///< norm of the ball that the network was trained for: the threat model
+  double eps = 0;                       ///< radius of that ball
+  std::optional<bool> additional_data;  ///< whether the network was trained on more than `dataset`; empty: unknown
   std::string weights;                  ///< weights_hash of the exported weights
   std::string evaluation;               ///< path of an evaluation that `eval --out` wrote; empty: there are no figures
 };
 
 /// Writes a folder with all that RobustBench asks of a model: model.safetensors, model.py (a class of PyTorch that
 /// loads it strictly), network.json (the graph, from which the class is built) and model_info.json with the fields of
-/// its model_info/; those that only the author knows (title, authors, venue, link) are empty. Figures are percents of
+/// its model_info/; fields that only the author knows (title, authors, venue, link) are empty. Figures are percents of
 /// the evaluation: clean_acc, reported (the attack that hurts most), autoattack_acc where AutoAttack's standard version
-/// has been run on all test images, else null; those of another norm are in the footnote alone. Returns what is still
+/// has been run on all test images, else null; figures in another norm are in the footnote alone. Returns what is still
 /// missing, a sentence a line, and the place of model_info.json, which says the threat model there. Error(data): the
-/// evaluation is not one of these weights on the test images, or of another eps. Error(io). Source: README and
-/// model_info/ of RobustBench/robustbench.
+/// evaluation is not of these weights on the test images, or of another eps. Error(io). Source: README and model_info/
+/// of RobustBench/robustbench.
 [[nodiscard]] std::string write_robustbench(const std::string& folder, const Graph& graph, const StateDict& state,
                                             const RobustBenchEntry& entry);
 

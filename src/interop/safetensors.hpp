@@ -12,7 +12,7 @@ namespace dat {
 
 /// The tensors of a network by name, as PyTorch's state_dict() gives them.
 struct StateDict {
-  std::vector<Checkpoint::Array> tensors;        ///< of real numbers, in the order of the file
+  std::vector<Checkpoint::Array> tensors;        ///< tensors of real numbers, in the order of the file
   std::map<std::string, std::int64_t> counters;  ///< whole numbers: "bn1.num_batches_tracked"
   std::map<std::string, std::string> metadata;   ///< what the file says of itself
 };
@@ -26,8 +26,8 @@ struct StateDict {
 /// the README of huggingface/safetensors.
 [[nodiscard]] StateDict read_safetensors(const ByteSource& source);
 
-/// Writes such a file, through a temporary one: counters as I64, then the tensors as F32 in their order. The header is
-/// padded, so that all elements are aligned. Error(io).
+/// Writes a safetensors file, through a temporary one: counters as I64, then the tensors as F32 in their order. The
+/// header is padded, so that all elements are aligned. Error(io).
 void write_safetensors(const std::string& path, const StateDict& state);
 
 }  // namespace dat

@@ -15,7 +15,7 @@ namespace dat {
 /// statistics where they have any of their own.
 [[nodiscard]] StateDict state_dict_of(const Checkpoint& checkpoint, bool average = false);
 
-/// The other way round: the arrays "param/NAME" and "bn/NAME", and the number of batches.
+/// The checkpoint of a state_dict: the arrays "param/NAME" and "bn/NAME", and the number of batches.
 [[nodiscard]] Checkpoint checkpoint_of(const StateDict& state);
 
 /// `options` of the network that `make` makes, with the numbers of classes and of the images' channels that the tensors
@@ -25,20 +25,22 @@ namespace dat {
 
 /// What is made of tensors of another origin.
 struct Fitting {
-  std::string file, network;  ///< what messages call the two
+  std::string file, network;  ///< what messages call the file and the network
   bool new_head = false;      ///< the last layer begins anew, whatever the file has of it
-  std::uint64_t seed = 1;     ///< of the new weights
+  std::uint64_t seed = 1;     ///< seed of the new weights
 };
 
 /// The tensors under the names and in the order of `graph`. Names are taken to mean the same where they differ in the
 /// ways in use: prefixes of wrappers (module., model., net., state_dict., _orig_mod.), torchvision's downsample for
 /// shortcut, the WideResNets' convShortcut, and fc, linear.fc, classifier, head and logits for the last layer. Copies
-/// under a second name (of the list `layers` in DAT's own code) are passed over if they are equal, and so are means and
-/// deviations of images (mu and sigma, mean and std) if they are the graph's, and TRADES' sub_block1, which computes
-/// nothing. Error(checkpoint): tensors that are missing, of another shape, or of no place: how many, and the first ten.
+/// under a second name (from the list `layers` in DAT's own code) are passed over if they are equal to the tensors, and
+/// so are means and deviations of images (mu and sigma, mean and std) if they are the graph's, and TRADES' sub_block1,
+/// which computes nothing. Error(checkpoint): tensors that are missing, of another shape, or of no place: how many, and
+/// the first ten.
 [[nodiscard]] StateDict fitted(const Graph& graph, StateDict state, const Fitting& how);
 
-/// The hash that `train` and `eval` tell of these weights (weights_hash of a Model), of tensors that are fitted.
+/// The hash that `train` and `eval` tell of these weights (weights_hash of a Model). The tensors must be fitted to the
+/// graph.
 [[nodiscard]] std::string weights_hash(const Graph& graph, const StateDict& state);
 
 }  // namespace dat

@@ -19,30 +19,31 @@ struct Link {
 };
 
 /// What a step of a training run is made of, as one rank has measured it: what forecasts are made from. Seconds are
-/// those of a rank and step unless something else is said.
+/// seconds of one rank in one step unless something else is said.
 struct Calibration {
-  /// A tensor of the network. In the order in which the last backward pass finishes their gradients.
+  /// A tensor of the network. Layers stand in the order in which the last backward pass finishes their gradients.
   struct Layer {
     std::string name{};
     std::int64_t elements = 1;
-    double backward = 0;         ///< of one backward pass, since the gradient before this one was finished
-    double weight_gradient = 0;  ///< of these, what is saved where the layer does not take part; at most `backward`
+    double backward = 0;  ///< seconds of one backward pass, since the gradient before this one was finished
+    /// The part of these seconds that is saved where the layer does not take part; at most `backward`.
+    double weight_gradient = 0;
   };
   struct Codec {
-    std::string name{};  ///< of --codec; with a transport that is not the codec's first, "NAME/TRANSPORT"
+    std::string name{};  ///< name as for --codec; with a transport that is not the codec's first, "NAME/TRANSPORT"
     Transport transport = Transport::sum;
     int rounds = 1;                     ///< messages of a step, with transport `sum`
     bool exact = false;                 ///< one rank has nothing to encode
     double encode = 0, decode = 0;      ///< seconds of an element, all rounds
-    std::vector<std::int64_t> bytes{};  ///< [layers] of the message, as MPI gets it, all rounds
+    std::vector<std::int64_t> bytes{};  ///< [layers] bytes of the message, as MPI gets it, all rounds
   };
 
   nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< what was measured, for people
-  int ranks = 1;                                                    ///< that measured
+  int ranks = 1;                                                    ///< ranks that measured
   int batch = 1;                                                    ///< images of a rank
   double data = 0, attack = 0, forward = 0, backward = 0, select = 0, update = 0;
-  int attack_iterations = 1;    ///< of which `attack` consists
-  int backward_passes = 1;      ///< of which `backward` consists
+  int attack_iterations = 1;    ///< iterations of which `attack` consists
+  int backward_passes = 1;      ///< passes of which `backward` consists
   std::int64_t statistics = 0;  ///< bytes of the step's second message, which is summed behind the gradients
   std::vector<Layer> layers;
   std::vector<Codec> codecs;            ///< float32 is one of them
@@ -56,10 +57,10 @@ struct Calibration {
 };
 
 [[nodiscard]] nlohmann::ordered_json to_json(const Calibration& calibration);
-/// What to_json has made. The text is not trusted: every type, size and range is checked. `where` names it in messages.
-/// Error(data).
+/// The calibration that to_json() has written as `text`. The text is not trusted: every type, size and range is
+/// checked. `where` names it in messages. Error(data).
 [[nodiscard]] Calibration calibration_from(const std::string& text, const std::string& where);
-/// The same of a file of at most 8 MB. Error(data).
+/// The calibration in a file of at most 8 MB, checked as calibration_from() does. Error(data).
 [[nodiscard]] Calibration read_calibration(const std::string& path);
 
 }  // namespace dat

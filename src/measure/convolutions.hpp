@@ -27,12 +27,13 @@ constexpr const char* kPassNames[kPasses] = {"frozen_forward", "frozen_input_gra
 /// network's own programs should be: what they have recorded is void.
 class Convolutions {
  public:
-  /// The frozen passes keep activations as `storage`. Without `training`, there are no others.
+  /// Plans the convolutions. The frozen passes keep activations as `storage`. Without `training`, there are no other
+  /// passes.
   Convolutions(Backend& backend, const Graph& graph, int batch, DType storage, bool training);
   ~Convolutions();
 
   struct Row {
-    std::string name;  ///< e.g. "64-128 3x3/2 @32"; "sum": of all
+    std::string name;  ///< e.g. "64-128 3x3/2 @32"; "sum" for all convolutions together
     int count = 1;     ///< how often the network has it
     double macs = 0;   ///< multiply-adds of one pass
     Sample passes[kPasses];
@@ -60,7 +61,7 @@ class Convolutions {
   std::vector<float> values_;
   std::int64_t largest_ = 0, weights_ = 0;  ///< elements of the largest activations and weights
   float *x_ = nullptr, *y_ = nullptr, *dx_ = nullptr, *w_ = nullptr, *dw_ = nullptr, *scale_ = nullptr;
-  std::uint16_t* bits_ = nullptr;  ///< of the ReLU behind a frozen convolution
+  std::uint16_t* bits_ = nullptr;  ///< bits of the ReLU behind a frozen convolution
 };
 
 /// All convolutions of the network together.

@@ -28,9 +28,9 @@ struct Cluster {
 /// Seconds until all ranks have the sum of their `bytes`. With several ranks on a node and several nodes: each step of
 /// a ring takes as long as on its slowest link, an upper bound; in a tree the ranks of a node share the node's link.
 [[nodiscard]] double seconds_of_sum(const Cluster& cluster, double bytes);
-/// Seconds until all ranks have the `bytes` of each of them, passed on in a ring.
+/// Seconds until all ranks have the `bytes` of every rank, passed on in a ring.
 [[nodiscard]] double seconds_of_gather(const Cluster& cluster, double bytes);
-/// Seconds until each rank has, of the `bytes` of each of them, the part that is for it: one partner after the other.
+/// Seconds until each rank has the part that is for it of every rank's `bytes`: one partner after the other.
 [[nodiscard]] double seconds_of_exchange(const Cluster& cluster, double bytes);
 
 /// What may be chosen for a training run.
@@ -43,7 +43,7 @@ struct StepChoice {
   double jitter = 0;                       ///< standard deviation of a rank's computing time, as a part of it
 };
 
-/// Seconds of a step. They add up to seconds().
+/// Seconds of a step, which add up to seconds().
 struct StepForecast {
   double data = 0, attack = 0, forward = 0, backward = 0, encode = 0;
   double exposed = 0;     ///< communication that nothing covers, the second message of the step included
@@ -51,7 +51,7 @@ struct StepForecast {
   double decode = 0, select = 0, update = 0;
 
   double hidden = 0;  ///< communication beside the backward pass, or beside the next attack; no part of the sum
-  double bytes = 0;   ///< of a rank's gradient message, as MPI gets it
+  double bytes = 0;   ///< bytes of a rank's gradient message, as MPI gets it
 
   [[nodiscard]] double seconds() const {
     return data + attack + forward + backward + encode + exposed + straggling + decode + select + update;
@@ -60,7 +60,7 @@ struct StepForecast {
 
 /// The mean step. Buckets leave one after the other, each when its layers are done; layers that are drawn with
 /// probability p count as p of a layer, in bytes and in seconds, which is exact without overlap and a lower bound of
-/// the mean with it. Jitter delays the whole step by that of the slowest rank.
+/// the mean with it. Jitter delays the whole step by the delay of the slowest rank.
 [[nodiscard]] StepForecast forecast_step(const Calibration& calibration, const Cluster& cluster,
                                          const StepChoice& choice);
 
@@ -73,8 +73,8 @@ struct StepForecast {
 /// The mean of the largest of so many independent standard normal numbers.
 [[nodiscard]] double expected_maximum(int count);
 
-/// Seconds against bytes, as a line. It has the least sum of squared relative errors: small messages count as much as
-/// large ones.
+/// Seconds against bytes, as a line. The line has the least sum of squared relative errors: small messages count as
+/// much as large ones.
 struct Line {
   double intercept = 0, slope = 0;
 };

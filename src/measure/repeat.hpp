@@ -43,7 +43,7 @@ template <class F>
   return summarize(std::move(times));
 }
 
-/// Of one call of `work`, in a recording of as many calls as the clock needs.
+/// Measures one call of `work`, in a recording of as many calls as the clock needs.
 template <class F>
 [[nodiscard]] Sample repeat_recorded(Backend& backend, const Effort& effort, const F& work) {
   constexpr double kEnough = 5;
@@ -65,7 +65,7 @@ template <class F>
   return sample;
 }
 
-/// Of the whole process so far.
+/// Peak resident memory of the whole process so far, in MiB.
 [[nodiscard]] double peak_resident_mb();
 
 }  // namespace dat

@@ -15,7 +15,7 @@ struct StepOptions {
   int micro_batch = 0;         ///< images that are attacked and trained on at a time; 0: all of them
   int attack_batch = 0;        ///< images per pass of the attack; 0: the micro-batch
   std::string attack = "pgd";
-  int attack_steps = 10;  ///< of pgd
+  int attack_steps = 10;  ///< gradient steps of pgd
   double lambda = 0;      ///< weight of the loss on clean images
   bool overlap = false;   ///< send gradients while the backward pass runs
   std::int64_t bucket = 8 << 20;
@@ -26,19 +26,19 @@ struct StepOptions {
 };
 
 /// The step of a training run, on images that are drawn: by default PGD with running statistics, one pass with batch
-/// statistics on the adversarial images, the reduction, SGD (lr 0.01, momentum 0.9). The scripts in bench/peers do it
-/// on the same weights, images and labels (inputs.py).
+/// statistics on the adversarial images, the reduction, SGD (lr 0.01, momentum 0.9). The scripts in bench/peers make
+/// this step on the same weights, images and labels (inputs.py).
 class TrainingStep {
  public:
   /// Error(usage): sizes that do not divide each other; Error as of the backend.
   TrainingStep(Communicator& ranks, const StepOptions& options);
 
-  /// One step. Milliseconds of its parts are left in the members below. **Collective.**
+  /// Makes one step. Milliseconds of its parts are left in the members below. **Collective.**
   void run();
   double attack_ms = 0, train_ms = 0, reduce_ms = 0, update_ms = 0;
   [[nodiscard]] double step_ms() const { return attack_ms + train_ms + reduce_ms + update_ms; }
 
-  /// One iteration of the attack on the images that are loaded: gradient and update.
+  /// Makes one iteration of the attack on the images that are loaded: gradient and update.
   void attack_iteration();
 
   struct Losses {
@@ -66,7 +66,7 @@ class TrainingStep {
   [[nodiscard]] const Graph& graph() const { return trainer_.model().graph; }
 
  private:
-  /// The first images of the set, as many as a micro-batch has.
+  /// Loads the first images of the set, as many as a micro-batch has.
   void load();
   /// Mean of the attacked network's loss on what is loaded, at the clean images or after an attack from `start`; null:
   /// a random start.

@@ -13,8 +13,9 @@ namespace dat {
 
 /// A graph on its way to a frozen program.
 ///
-/// The gradient of a value is planned while its readers are, from the last to the first. Its parts are not added at
-/// once, since most operations can do it on the way: it is `main`, zero where `mask` is not open, plus `extra`.
+/// The gradient of a value is planned while its readers are planned, from the last to the first. The parts of a
+/// gradient are not added at once, since most operations can add them on the way: a gradient is `main`, zero where
+/// `mask` is not open, plus `extra`.
 class FrozenLowering : public Lowering {
  public:
   /// The arrays that operations share, on the device.
@@ -29,35 +30,38 @@ class FrozenLowering : public Lowering {
         gradients_(of.graph.nodes.size()),
         activations_(of.graph.nodes.size()) {}
 
-  const DType storage;  ///< of activations and their gradients up to the pool; from there on they are few, and f32
+  /// Type of activations and their gradients up to the pool; behind the pool they are few, and f32.
+  const DType storage;
   const Arrays arrays;
 
   struct Gradient {
-    Buffer main = -1, extra = -1, mask = -1;  ///< -1: there is none
-    bool through_relu = false;                ///< it is that of what the result was before its ReLU
+    Buffer main = -1, extra = -1, mask = -1;  ///< -1: the gradient has no such part
+    bool through_relu = false;                ///< the gradient is taken at what the result was before its ReLU
   };
-  /// The gradient of an operation's result, for that operation. A mask is applied before it runs: none is left.
+  /// The gradient of an operation's result, for that operation. A mask is applied before the operation runs, so that
+  /// none is left.
   [[nodiscard]] Gradient arriving(int result);
   [[nodiscard]] bool has_gradient(int value) const { return at(value).main >= 0; }
   /// An operation adds this part to the gradient of a value that it reads. A mask, which only the first part may have,
-  /// is left to whoever needs that gradient next.
+  /// is left to the operation that needs the gradient next.
   void contribute(int value, Buffer part, Buffer mask = -1);
-  /// The other way to contribute: the operation itself adds to the first part, in this buffer. The mask is applied
-  /// before, or goes to `mask`, where the operation applies it itself.
+  /// The other way to contribute: the operation itself adds to the first part of the gradient, in the buffer that is
+  /// returned. The mask is applied before the operation runs, or goes to `mask` where the operation applies it itself.
   [[nodiscard]] Buffer add_to(int value, Buffer* mask = nullptr);
 
   /// A way round mask bits: the ReLU's own output says where it was open. A convolution that makes a value with a ReLU
-  /// at its end says so (made_by_relu). The first convolution that reads it is the last to add to its gradient, and may
-  /// take it through that ReLU; then the value must be kept until it is there (keep).
+  /// at its end says so (made_by_relu). The first convolution that reads the value is the last to add to its gradient,
+  /// and may take the gradient through that ReLU; then the value must be kept until the gradient is there (keep).
   void made_by_relu(int value) { activation(value).by_relu = true; }
   [[nodiscard]] bool may_go_through_relu(int value, int reader) const {
     return activation(value).by_relu && readers(value).front() == reader;
   }
   void keep(int value) { activation(value).kept = true; }
   [[nodiscard]] bool kept(int value) const { return activation(value).kept; }
-  /// Whether all that is missing of the gradient is the part of one reader, and the rest lies in one buffer.
+  /// Whether all that is missing of the value's gradient is the part of one reader, and the rest lies in one buffer.
   [[nodiscard]] bool one_part_missing(int value) const;
-  /// That reader makes the whole gradient, in `whole`, from its own part and what is returned (-1: there is nothing).
+  /// The reader whose part is missing makes the whole gradient, in `whole`, from its own part and the buffer that is
+  /// returned (-1: there is no other part).
   [[nodiscard]] Buffer go_through_relu(int value, Buffer whole);
 
   /// A batch norm with its ReLU that the operation behind it, the only one that reads `value`, applies while it reads.
@@ -65,10 +69,10 @@ class FrozenLowering : public Lowering {
     Buffer x = -1, bits = -1;
     const float *scale = nullptr, *shift = nullptr;
   };
-  /// Leaves it to that operation, and the value has no buffer of its own. false: that operation cannot, or is not the
-  /// next one.
+  /// Leaves the batch norm to the operation behind it; the value then has no buffer of its own. false: that operation
+  /// cannot apply it, or is not the next one.
   [[nodiscard]] bool leave_norm(int value, const Norm& norm);
-  /// For the operation that reads `value`: what has been left to it.
+  /// What has been left to the operation that reads `value`; empty: nothing.
   [[nodiscard]] std::optional<Norm> take_norm(int value);
 
   /// What the program does besides for the operation that plans the way back.
@@ -83,7 +87,7 @@ class FrozenLowering : public Lowering {
     DType type;
   };
   struct Upkeep {
-    std::vector<Masking> before;  ///< masks that others left to it
+    std::vector<Masking> before;  ///< masks that other operations left to this one
     std::vector<Sum> after;       ///< third parts of gradients
   };
   [[nodiscard]] Upkeep take_upkeep() { return std::exchange(upkeep_, {}); }
@@ -91,7 +95,7 @@ class FrozenLowering : public Lowering {
  private:
   struct Activation {
     bool by_relu = false, kept = false;
-    std::size_t parts = 0;  ///< of its gradient, so far
+    std::size_t parts = 0;  ///< parts of its gradient, so far
   };
 
   void mask_first(int value);
@@ -100,7 +104,7 @@ class FrozenLowering : public Lowering {
   [[nodiscard]] Gradient& at(int value) { return gradients_[static_cast<std::size_t>(value)]; }
   [[nodiscard]] const Gradient& at(int value) const { return gradients_[static_cast<std::size_t>(value)]; }
 
-  std::pair<int, Norm> norm_{-1, {}};  ///< the last that was left, with its value
+  std::pair<int, Norm> norm_{-1, {}};  ///< the last norm that was left, with its value
   std::vector<Gradient> gradients_;
   std::vector<Activation> activations_;
   Upkeep upkeep_;
@@ -108,7 +112,7 @@ class FrozenLowering : public Lowering {
 
 /// y = a + b, or a copy of a where b is null.
 void add(const Device& device, DType type, const void* a, const void* b, void* y, std::int64_t elements);
-/// gradient = gradient + extra where the bits are open, else 0. extra may be null.
+/// Sets gradient to gradient + extra where the bits are open, elsewhere to 0. extra may be null.
 void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
           std::int64_t elements);
 
@@ -116,23 +120,23 @@ void mask(const Device& device, DType type, void* gradient, const void* extra, c
 class FrozenOperation : public Operation {
  public:
   virtual void plan_backward(FrozenLowering& lowering) = 0;
-  /// From now on only the first `samples` are asked for; the others may be left out.
+  /// From now on only the first `samples` samples are asked for; the others may be left out.
   virtual void want(int samples) { wanted_ = samples; }
   /// Takes over the model's weights and running statistics as they are now.
   virtual void refresh() {}
-  /// Queue the work. Images and their gradient concern the convolution that reads the images.
+  /// Queue the work of either way. Images and their gradient concern the convolution that reads the images.
   virtual void forward(const float* image) = 0;
   virtual void backward(float* image_gradient, const PgdUpdate& update) = 0;
-  /// For reports: a convolution's name, and the library's code for it; empty: nothing to report.
+  /// A convolution's name, and the library's code for it, for reports; empty: nothing to report.
   [[nodiscard]] virtual std::string implementation() const { return {}; }
 
  protected:
   using Gradient = FrozenLowering::Gradient;
   FrozenOperation(const Lowering& lowering, int node) : Operation(lowering, node), wanted_(lowering.n) {}
-  /// Of a value with so many elements of all samples: those of the samples that are asked for.
+  /// How many elements of a value belong to the samples that are asked for, where all samples have `elements`.
   [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
-  /// The whole gradient of the result, in its main part: the extra part is added, and what is not open in bits is set
-  /// to zero. Either may be -1: no such thing. elements: of all samples.
+  /// Makes the whole gradient of the result in its main part: adds the extra part, and sets what is not open in `bits`
+  /// to zero. Extra part and bits may be -1, which is none. elements: of all samples.
   void gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const;
 
  private:
@@ -141,7 +145,7 @@ class FrozenOperation : public Operation {
 
 /// The operation that begins with this node.
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int node);
-/// The same for each kind, in nodes/.
+/// The operations of each kind of node, in nodes/.
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_normalize(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_affine(FrozenLowering& lowering, int node);

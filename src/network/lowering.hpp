@@ -26,11 +26,11 @@ class Lowering {
   Planner& planner;
   const int n;  ///< samples
 
-  /// The node with which the next operation begins, the first that no operation has taken; -1: there is none. From here
-  /// on the next instruction is planned.
+  /// Takes the node with which the next operation begins: the first node that no operation has taken; -1: there is
+  /// none. The next instruction of the planner begins.
   [[nodiscard]] int next_node();
-  [[nodiscard]] int first_not_taken() const;  ///< the same, before the operation is made
-  /// The same on the way back, where the operations are known.
+  [[nodiscard]] int first_not_taken() const;  ///< the node that next_node() would take, which stays untaken
+  /// Begins the next instruction on the way back, where the operations are known.
   void next_instruction() { ++instruction_; }
 
   [[nodiscard]] const Node& node(int k) const { return model.graph.nodes[static_cast<std::size_t>(k)]; }
@@ -48,9 +48,10 @@ class Lowering {
   [[nodiscard]] DType type(int value) const { return at(value).type; }
   /// Buffers are alive from the first to the last instruction that calls one of these for them; -1 is no buffer.
   [[nodiscard]] Buffer fresh(std::int64_t elements, DType type = DType::f32);
-  [[nodiscard]] Buffer make(int value, DType type = DType::f32);  ///< a fresh one, for this value
-  void make_in(Buffer buffer, int value, DType type);             ///< one that is there, for this value
-  [[nodiscard]] Buffer read(int value);                           ///< the value's; -1: images have none
+  [[nodiscard]] Buffer make(int value, DType type = DType::f32);  ///< a fresh buffer, for this value
+  void make_in(Buffer buffer, int value, DType type);             ///< takes a buffer that is there, for this value
+  /// The value's buffer; -1 for the images, which have none.
+  [[nodiscard]] Buffer read(int value);
   void touch(Buffer buffer);
 
  private:
@@ -61,13 +62,14 @@ class Lowering {
   [[nodiscard]] const Value& at(int value) const { return values_[static_cast<std::size_t>(value)]; }
   [[nodiscard]] int only_reader(int value, Op op) const;
 
-  std::vector<std::vector<int>> readers_;  ///< of each value
-  std::vector<bool> taken_;                ///< nodes
+  std::vector<std::vector<int>> readers_;  ///< readers of each value
+  std::vector<bool> taken_;                ///< nodes that an operation has taken
   std::vector<Value> values_;
   int instruction_ = -1;
 };
 
-/// What both programs ask of the backend for a convolution; the rest of the specification says plain, for training.
+/// What both programs ask of the backend for a convolution; the rest of the specification is that of a plain
+/// convolution for training.
 [[nodiscard]] ConvSpec conv_spec(const Lowering& lowering, const Node& node);
 
 /// What the operations of both programs have in common.
@@ -75,7 +77,8 @@ class Operation {
  public:
   virtual ~Operation() = default;
 
-  [[nodiscard]] const Node& node() const { return node_; }     ///< the first of its nodes: the one with its parameters
+  /// The first of the operation's nodes, which has its parameters.
+  [[nodiscard]] const Node& node() const { return node_; }
   [[nodiscard]] int input() const { return node_.inputs[0]; }  ///< the (first) value that it reads
   [[nodiscard]] int result() const { return result_; }         ///< the value that it makes
 

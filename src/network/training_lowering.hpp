@@ -22,8 +22,8 @@ class TrainingLowering : public Lowering {
 
   const Arrays arrays;
 
-  /// The gradient of a value, whose readers are planned from the last to the first. An owned one may be overwritten;
-  /// others share the buffer.
+  /// The gradient of a value, whose readers are planned from the last to the first. An owned gradient may be
+  /// overwritten; one that is not owned shares its buffer with others.
   struct Gradient {
     Buffer buffer = -1;
     bool owned = false;
@@ -33,7 +33,7 @@ class TrainingLowering : public Lowering {
   /// An operation adds this part to the gradient of a value that it reads.
   void contribute(int value, Buffer part, bool owned);
 
-  /// Parts that meet those of other readers; the program adds them after the operation has run.
+  /// A part of a gradient that meets the part of another reader; the program adds the two after the operation has run.
   struct Sum {
     Buffer a, b, into;
     std::int64_t elements;
@@ -49,7 +49,7 @@ class TrainingLowering : public Lowering {
 /// What a backward pass wants of one operation.
 struct WantedGradients {
   const float* image = nullptr;           ///< what the forward pass read
-  float* image_gradient = nullptr;        ///< of the convolution that reads the images: where dx goes
+  float* image_gradient = nullptr;        ///< where dx goes of the convolution that reads the images
   bool dx = false;                        ///< the gradient of what the operation reads
   float *dw = nullptr, *dbias = nullptr;  ///< where the gradients of its parameters go; null: not wanted
   bool accumulate = false;                ///< dw and dbias are added to what is there
@@ -61,12 +61,12 @@ class TrainingOperation : public Operation {
   virtual void plan_backward(TrainingLowering& lowering) = 0;
   /// Takes over the model's weights as they are now.
   virtual void refresh() {}
-  /// Queue the work. The images concern the convolution that reads them.
+  /// Queues the way forth. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
-  /// The gradient of what it reads, where it or what backward_weights() makes of it is wanted.
+  /// Queues the gradient of what the operation reads, where it, or what backward_weights() makes of it, is wanted.
   virtual void backward(const WantedGradients& wanted) = 0;
-  /// The gradients of its parameters. Called where one of them is wanted: before backward(), or behind it, where that
-  /// computes them.
+  /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or
+  /// behind it where backward() computes them.
   virtual void backward_weights(const WantedGradients&) {}
   [[nodiscard]] virtual bool weights_first() const { return true; }
 
@@ -76,7 +76,7 @@ class TrainingOperation : public Operation {
 
 /// The operation that begins with this node.
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node);
-/// The same for each kind, in nodes/.
+/// The operations of each kind of node, in nodes/.
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_normalize(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_convolution(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_batch_norm(TrainingLowering& lowering, int node);

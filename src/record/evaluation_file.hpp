@@ -21,14 +21,17 @@ struct EvaluationFile {
   std::vector<std::string> class_names;  ///< [classes]
   std::vector<int> label;                ///< [images]
   std::vector<Outcome> outcomes;         ///< the first one: clean; the sequence, where there was one: the last
-  std::vector<std::string> broken_by;    ///< [images] of a sequence: the attack, empty: none; else empty
-  std::vector<double> distance;          ///< [images] of a sequence, else empty
+  /// [images] of a sequence: the attack that has broken the image, an empty text for no attack; without a sequence
+  /// empty.
+  std::vector<std::string> broken_by;
+  /// [images] of a sequence: distance of the broken image; without a sequence empty.
+  std::vector<double> distance;
 
   [[nodiscard]] std::size_t images() const { return label.size(); }
   [[nodiscard]] std::size_t classes() const { return class_names.size(); }
 };
 
-/// Error(data): it is no such file, or what it says does not fit together.
+/// Reads the JSON file of an evaluation. Error(data): the file is no such file, or what it says does not fit together.
 [[nodiscard]] EvaluationFile read_evaluation(const std::string& path);
 
 /// Images of an evaluation with --save-adversarial: bytes and numbers in [0, 1], [image][size][size][channels].

@@ -56,7 +56,7 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("images", record.images, "");
 }
 
-constexpr int kResultsFormat = 2;  ///< of metrics.jsonl and results.h5
+constexpr int kResultsFormat = 2;  ///< format of metrics.jsonl and results.h5
 
 /// Evaluations of the raw or the averaged weights on one split under one attack (name, ball, step size, restarts), in
 /// the order of steps.
@@ -75,22 +75,22 @@ struct History {
   std::vector<std::int64_t> layer_sizes;  ///< [layers], elements
   std::vector<double> layer_costs;        ///< [layers] in the budget; empty in records of earlier versions
   int warmup_epochs = 0;                  ///< 0 also in records of earlier versions
-  std::vector<StepRecord> steps;          ///< their pointers are null
+  std::vector<StepRecord> steps;          ///< steps whose pointers are null
   std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
   std::vector<std::uint8_t> active;       ///< [steps][layers]
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
   std::vector<StragglerRecord> stragglers;
-  std::vector<CorruptionRecord> corruptions;  ///< their texts are empty
+  std::vector<CorruptionRecord> corruptions;  ///< corruptions whose texts are empty
   std::vector<SetbackRecord> setbacks;
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
-  /// Seconds of each rank by phase, so far: every table and picture of phases is made of these. They are those of the
-  /// `ranks` records, which have what follows the last step, and what one part of the run did between its last step
-  /// and its end. Of the steps (rank 0 alone) where there is no such record yet.
+  /// Seconds of each rank by phase, so far: every table and picture of phases is made of these. The seconds are taken
+  /// from the `ranks` records, which have what follows the last step, and what one part of the run did between its last
+  /// step and its end. Where there is no such record yet, they are taken from the steps (rank 0 alone).
   [[nodiscard]] std::vector<std::array<double, kPhases>> phase_seconds() const;
-  /// All evaluations, in the order of their first ones.
+  /// All series of evaluations, in the order of their first evaluations.
   [[nodiscard]] std::vector<EvaluationSeries> evaluation_series() const;
 };
 
@@ -98,7 +98,7 @@ struct History {
 /// a damaged line, by number.
 [[nodiscard]] History read_history(const std::string& folder);
 
-/// write_results from what was read already.
+/// Writes results.h5 as write_results(facts) does, from a history that was read already.
 void write_results(const RunFacts& facts, const History& history);
 
 }  // namespace dat

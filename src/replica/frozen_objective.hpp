@@ -16,8 +16,8 @@ class FrozenObjective : public Objective {
   FrozenObjective(Images& images, FrozenProgram& program);
   /// Makes room for the logits of clean images, which a goal may ask for. While the replica is built.
   void allow_reference();
-  /// For the samples that are in the images now, from a random start. Where the goal is taken against the logits of the
-  /// clean images, computes these.
+  /// Prepares an attack on the samples that are in the images now, from a random start. Where the goal is taken against
+  /// the logits of the clean images, computes these logits.
   void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time, const AttackGoal& goal = {});
   void gradient() override;
   void forward() override;
@@ -26,8 +26,8 @@ class FrozenObjective : public Objective {
   [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;
-  /// Loss and correctness of `x` (clean or x_adv), [images.count] each on the device, without a gradient. Its logits
-  /// are left in `logits`.
+  /// Loss and correctness of `x` (clean or x_adv), [images.count] each on the device, without a gradient. The logits of
+  /// `x` are left in `logits`.
   void measure(const float* x, float* loss, float* correct);
 
  protected:
@@ -42,17 +42,18 @@ class FrozenObjective : public Objective {
     std::unique_ptr<Backend::Recording> work;
   };
   void pass(const PgdUpdate& update);
-  /// Of the images that are still computed alone.
+  /// Makes a pass over the images that have been put side by side, and no others.
   void pass_gathered(bool gradient);
   [[nodiscard]] int passes_for(int samples) const { return (samples + program_.n() - 1) / program_.n(); }
   /// Whether `left` images side by side cost less than `now` as they lie.
   [[nodiscard]] bool pays_to_gather(int left, int now) const;
-  /// How many of `samples` the pass computes that begins with `first`.
+  /// How many of `samples` images the pass computes that begins with number `first`.
   [[nodiscard]] int wanted(int first, int samples) const { return std::min(program_.n(), samples - first); }
   /// What the program has computed of the samples from `first` on, and where it belongs.
   [[nodiscard]] Logits piece(int first) const;
   void keep_logits(int first) { copy_logits(logits_, first); }
-  /// What the program has computed of the samples from `first` on, to their places in `to` [n, classes]; null: nowhere.
+  /// Copies what the program has computed of the samples from `first` on to their places in `to` [n, classes]; null:
+  /// nowhere.
   void copy_logits(float* to, int first);
   void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
 
@@ -63,11 +64,11 @@ class FrozenObjective : public Objective {
 
   /// What the program computes of images that have been put side by side; null where that saves nothing.
   struct Packed {
-    std::int32_t *samples = nullptr, *labels, *targets;  ///< samples: of all passes; -1: empty
+    std::int32_t *samples = nullptr, *labels, *targets;  ///< samples: the samples of all passes; -1: an empty place
     float *x, *dx, *losses, *correct;
   };
   Packed packed_;
-  int gathered_ = 0;  ///< how many images are put side by side; 0: they are where they belong
+  int gathered_ = 0;  ///< how many images are put side by side; 0: all images are where they belong
   std::vector<std::int32_t> host_done_, host_samples_;
 };
 

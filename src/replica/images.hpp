@@ -24,7 +24,7 @@ class Images {
   Layout layout;
   int classes, capacity, count = 0;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
-  std::int32_t *labels, *targets, *done;  ///< targets, done: of attacks (Objective)
+  std::int32_t *labels, *targets, *done;  ///< targets, done: memory for attacks (Objective)
   std::int64_t* ids;
   Crop* crops;
 
@@ -35,7 +35,8 @@ class Images {
 
 /// All pixels of a dataset on the device, [size][h][w][c].
 [[nodiscard]] const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset);
-/// Whether that should be done: `wanted` is on, off, or auto: where the device has twice the memory to spare.
+/// Whether the pixels of a dataset should be put on the device: `wanted` is on, off, or auto, which means where the
+/// device has twice the memory to spare.
 [[nodiscard]] bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted);
 
 }  // namespace dat

@@ -8,9 +8,10 @@
 
 namespace dat {
 
-/// Parameters and running statistics of a checkpoint into a model. Error(checkpoint): another network.
+/// Copies parameters and running statistics of a checkpoint into a model. Error(checkpoint): the checkpoint is of
+/// another network.
 void load_network(const Checkpoint& checkpoint, Model& model);
-/// Adds them to a checkpoint: "param/NAME", "bn/NAME", in PyTorch's order.
+/// Adds a model's parameters and running statistics to a checkpoint: "param/NAME", "bn/NAME", in PyTorch's order.
 void save_network(const Model& model, Checkpoint& checkpoint);
 
 /// Adds an array of the model's parameters, or of their optimizer, as "GROUP/NAME" for each segment; and back.
@@ -18,8 +19,8 @@ void save_network(const Model& model, Checkpoint& checkpoint);
 void save_segments(const Model& model, const std::string& group, const float* from, Checkpoint& checkpoint);
 void load_segments(const Checkpoint& checkpoint, const std::string& group, Model& model, float* to);
 
-/// The same of running statistics [2][graph.statistics], on the host: "GROUP/NAME.running_mean",
-/// "GROUP/NAME.running_var".
+/// Adds running statistics [2][graph.statistics], on the host, to a checkpoint as "GROUP/NAME.running_mean",
+/// "GROUP/NAME.running_var"; and back.
 void save_statistics(const Model& model, const std::string& group, const std::vector<float>& from,
                      Checkpoint& checkpoint);
 [[nodiscard]] std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::string& group,
@@ -30,14 +31,14 @@ inline const char* const kAverageGroup = "optim/average";
 [[nodiscard]] bool has_average(const Checkpoint& checkpoint);
 [[nodiscard]] bool has_average_statistics(const Checkpoint& checkpoint);
 /// Whether `wanted` (auto: the averaged weights, where they are complete; raw; average) means the averaged weights of a
-/// checkpoint. `rebuilt`: they need statistics of their own (--average-bn rebuild). Error(checkpoint): it has none that
-/// can be used; `path` names it.
+/// checkpoint. `rebuilt`: averaged weights need statistics of their own (--average-bn rebuild). Error(checkpoint): the
+/// checkpoint has no averaged weights that can be used; `path` names it.
 [[nodiscard]] bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
                                  const std::string& path);
-/// The averaged weights of a checkpoint into a model that has its network, with their statistics.
+/// Copies the averaged weights of a checkpoint, with their statistics, into a model that has its network.
 void load_average(const Checkpoint& checkpoint, Model& model);
 
-/// A hash of all parameters, as 32 hexadecimal digits; the second takes them in memory's order.
+/// A hash of all parameters, as 32 hexadecimal digits; the second function takes the parameters in memory's order.
 [[nodiscard]] std::string weights_hash(const Model& model);
 [[nodiscard]] std::string weights_hash(const std::vector<float>& values);
 

@@ -19,14 +19,14 @@ struct ReplicaOptions {
   std::string activation = "relu";  ///< as activation_from takes it
   std::string normalize = "none";   ///< as normalization_from takes it
   Granularity granularity = Granularity::tensor;
-  DatasetInfo images;                 ///< size, channels and classes of what the network is for
+  DatasetInfo images;                 ///< size, channels and classes of the images that the network is for
   int micro_batch = 1;                ///< most images at a time
   int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
-  DType attack_storage = DType::f32;  ///< of the network's activations while it is attacked; evaluation is f32
+  DType attack_storage = DType::f32;  ///< type of the network's activations while it is attacked; evaluation is f32
   bool early_stop = false;            ///< attacks that samples leave (Objective::steps_until_fooled)
   bool attack_reference = false;      ///< training's attacks ask for the logits of clean images (AttackGoal)
-  int scratch_images = 0;             ///< that attacks need (Attack::scratch_images)
-  std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: it is not trained
+  int scratch_images = 0;             ///< arrays that attacks need (Attack::scratch_images)
+  std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: the network is not trained
 };
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
@@ -42,7 +42,7 @@ class Replica {
   [[nodiscard]] Images& images() { return images_; }
   [[nodiscard]] int classes() const { return images_.classes; }
 
-  /// What a training's attack sees, and what an evaluation's attack sees; one and the same where both are f32.
+  /// What a training's attack sees, and what an evaluation's attack sees; one and the same object where both are f32.
   [[nodiscard]] FrozenObjective& attacked() { return *attacked_; }
   [[nodiscard]] FrozenObjective& evaluated() { return evaluated_ ? *evaluated_ : *attacked_; }
   /// The training program for n images, one of options.training_batches.
@@ -54,14 +54,14 @@ class Replica {
   [[nodiscard]] FrozenProgram& frozen() { return *frozen_.front(); }
   [[nodiscard]] std::vector<std::string> implementations() const { return frozen_.front()->implementations(); }
 
-  /// When all parts that use this device have been built.
+  /// To be called when all parts that use this device have been built.
   void commit() { backend_->commit_workspace(); }
 
  private:
   std::unique_ptr<Backend> backend_;
   Model model_;
   Images images_;
-  std::vector<std::unique_ptr<FrozenProgram>> frozen_;  ///< of one size; of several for the early stop
+  std::vector<std::unique_ptr<FrozenProgram>> frozen_;  ///< programs of one size; of several sizes for the early stop
   std::unique_ptr<FrozenProgram> frozen_f32_;           ///< null where frozen_ is f32 already
   std::map<int, std::unique_ptr<TrainingProgram>> training_;
   std::unique_ptr<FrozenObjective> attacked_, evaluated_;

@@ -21,7 +21,7 @@ inline void check_budget(const SelectorOptions& options) {
           " or lower p_min to at most ", options.budget / options.layers);
 }
 
-/// The probability of every layer while nothing is known of them. It meets the budget whatever the costs.
+/// The probability of every layer while nothing is known of them. This probability meets the budget whatever the costs.
 [[nodiscard]] inline double equal_probability(const SelectorOptions& options) {
   return std::max(options.budget / options.layers, options.p_min);
 }

@@ -92,6 +92,8 @@ MUTATIONS = [
      "for (const char* part : {CallLabel::current_[0]})", "unit:[hang]"),
     ("any thread ticks", "include/dat/tick.hpp", "if (ticking) ticks", "ticks", "unit:[hang]"),
     ("slow in one window", STRAGGLERS, "kWindows = 3", "kWindows = 1", "unit:[hang]"),
+    ("the first rank to end does not wait for the others' records", "src/communicate/watchdog.cpp",
+     "if (all_have_written() ||", "if (true ||", "e2e:hang"),
     ("slow for ever", "src/train/watch/stragglers.cpp", "rank.slow ? *most >= kEach", "rank.slow ? *most >= 0", "unit:[hang]"),
     # Attack.
     ("pgd: no box clamp", PERTURB, "sign(dx), 0.0F, 1.0F);", "sign(dx), -1.0F, 2.0F);", "step:adversarial only"),

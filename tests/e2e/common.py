@@ -237,7 +237,7 @@ class TestCase(unittest.TestCase):
 
 
 def seal(path):
-    """The first 512 bytes of a file that has been changed: docs/manual.md."""
+    """The first 512 bytes of a file that has been changed: docs/manual/files.md."""
     with open(path, "r+b") as file:
         file.seek(512)
         digest = hashlib.sha256(file.read()).hexdigest()

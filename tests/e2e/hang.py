@@ -3,6 +3,7 @@ neither processes nor shared memory behind. DAT_HANG_CASE: the program of tests/
 
 import os
 import re
+import select
 import signal
 import subprocess
 import time
@@ -53,6 +54,23 @@ class Hang(common.TestCase):
             lines = file.read().splitlines()
         self.assertEqual(len(lines), 2 + 64)
         self.assertRegex(lines[-1], "under way")
+
+    def test_records_that_take_long(self):
+        """The first rank to end has mpirun kill the others: so it waits until they have written their records."""
+        running, ranks = self.start()
+        os.mkfifo("run/hang-rank-2.txt")  # takes nothing until somebody reads
+        since = time.monotonic()
+        common.kill(ranks[1], signal.SIGSTOP)
+        time.sleep(TIMEOUT_S + 2)  # a second after the message could have been printed, at the earliest
+        reader = os.open("run/hang-rank-2.txt", os.O_RDONLY | os.O_NONBLOCK)
+        waiting = select.poll()
+        waiting.register(reader, select.POLLIN)
+        waiting.poll(5000)  # the rank opens it, too, and writes
+        os.set_blocking(reader, True)
+        with open(reader) as file:
+            self.assertEqual(len(file.read().splitlines()), 2 + 64)
+        self.gone(ranks.values(), since)
+        self.assertEqual(running.wait().code, 6)
 
     def test_launcher_that_notices_nothing(self):
         """One rank is killed, another one stopped, and so is mpirun: the last rank ends what is left."""

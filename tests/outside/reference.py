@@ -440,7 +440,7 @@ class Reference:
                      codec=codecs_of_gradients.first_state(self.config, self.shapes, self.ranks))
 
     def read_state(self, path):
-        """A checkpoint: docs/manual.md."""
+        """A checkpoint: docs/manual/files.md."""
         with h5py.File(path, "r") as file:
             tensor = lambda of: torch.from_numpy(of[()].astype(np.float64))
             state = file["state"]

@@ -65,7 +65,8 @@ class CpuBackend final : public Backend {
   [[nodiscard]] bool deterministic() const { return deterministic_; }
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
-  /// Room for packed weights, as an offset: of this program alone, but not of the others.
+  /// Reserves room for packed weights and returns its offset. Weights of one program lie apart; those of programs that
+  /// take turns may lie over each other.
   [[nodiscard]] std::size_t reserve_weights(std::size_t bytes);
   [[nodiscard]] float* weights(std::size_t offset) const {
     return reinterpret_cast<float*>(static_cast<char*>(weights_.data) + offset);
@@ -97,8 +98,8 @@ class CpuBackend final : public Backend {
   Ticket next_stamp_ = 0;
 };
 
-/// For as long as it lives, the library computes with one thread where the backend is deterministic: for primitives
-/// that share a sum out to the threads, while they are planned and while they run.
+/// For as long as this object lives, the library computes with one thread where the backend is deterministic: for
+/// primitives that share a sum out to the threads, while they are planned and while they run.
 class FixedSums {
  public:
   explicit FixedSums(const CpuBackend& backend);
@@ -107,7 +108,7 @@ class FixedSums {
   FixedSums& operator=(const FixedSums&) = delete;
 
  private:
-  const int threads_;  ///< to go back to; 0: nothing was changed
+  const int threads_;  ///< number of threads to go back to; 0: nothing was changed
 };
 
 }  // namespace dat::cpu

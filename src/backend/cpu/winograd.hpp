@@ -18,31 +18,34 @@ namespace dat::cpu {
 class Winograd {
  public:
   /// Stride 1; stride 2; the input gradient of stride 2, in which x is dy. The input gradient of stride 1 is a
-  /// convolution of stride 1. Both take turned weights, and c_in and c_out are those of dy and dx.
+  /// convolution of stride 1. Either input gradient takes turned weights, and c_in and c_out are the channels of dy and
+  /// dx.
   enum class Kind : std::uint8_t { same, down, up };
   struct Spec {
     Kind kind = Kind::same;
     int n = 0, c_in = 0, h = 0, w = 0, c_out = 0, h_out = 0, w_out = 0;
     int block = 16, threads = 1;
     bool frozen = false;  ///< the same weights for many calls: small ones are transformed when they are packed
-    /// Of the input gradient.
+    /// The specification of the input gradient, as a convolution of dy.
     [[nodiscard]] Spec turned() const;
   };
   /// Words of bits, one for 16 elements as in ReLU masks, say what is open; the rest counts as zero. Null: all is.
   /// Words are for blocks of 16 channels only.
   struct Input {
     const float* data;
-    int samples;  ///< the first so many of n; the y of the others is left as it is
+    int samples;  ///< how many of the n samples are wanted, the first ones; the y of the others is left as it is
     const std::uint16_t* open = nullptr;
     const float *scale = nullptr, *shift = nullptr;  ///< [c_in]: relu(scale * x + shift) is convolved; null: x itself
-    std::uint16_t* positive = nullptr;               ///< with them: gets where that is > 0; null: not wanted
+    /// With scale and shift: gets where the result of the norm is > 0; null: not wanted.
+    std::uint16_t* positive = nullptr;
   };
   struct Epilogue {
     const float* bias = nullptr;          ///< [c_out]; null: none
     bool accumulate = false;              ///< y = conv(x) + bias + y
-    const std::uint16_t* open = nullptr;  ///< of the y that is added
+    const std::uint16_t* open = nullptr;  ///< what is open of the y that is added
     bool relu = false;                    ///< last
-    std::uint16_t* bits = nullptr;        ///< where y > 0 then; null: not wanted. For blocks of 16 channels only
+    /// Gets where the final y > 0; null: not wanted. For blocks of 16 channels only.
+    std::uint16_t* bits = nullptr;
   };
 
   explicit Winograd(const Spec& spec) : spec_(spec) {}
@@ -53,7 +56,7 @@ class Winograd {
   [[nodiscard]] std::size_t packed_size() const { return plain_size() + transformed_size(); }
   /// packed = weights [c_out][3][3][c_in] * scale [c_out] (null: 1).
   void pack(const float* weights, const float* scale, float* packed) const;
-  /// The same for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].
+  /// Packs for the input gradient of a convolution c_out to c_in: weights [c_in][3][3][c_out], scale [c_in].
   void pack_turned(const float* weights, const float* scale, float* packed) const;
 
   virtual void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const = 0;
@@ -75,7 +78,8 @@ class Winograd {
   Spec spec_;
 };
 
-/// Null where this processor has no fast code for such blocks: AVX-512 has for 16 channels, AVX2 for 8.
+/// Makes the convolution; null where this processor has no fast code for such blocks: AVX-512 has code for 16 channels,
+/// AVX2 for 8.
 [[nodiscard]] std::unique_ptr<Winograd> make_winograd(const Winograd::Spec& spec);
 
 // One file each, compiled for that instruction set.

@@ -141,8 +141,8 @@ struct PairPoints {
   static constexpr float a = 0.375F, b = 1.25F;
 };
 
-/// F(4, 2) for the points a, -a, b, -b and infinity: 4 sums of two neighbours by 5 products. They take the outer taps;
-/// the sixth weight is the middle tap, by which the 4 points from 5 on are multiplied as they are.
+/// F(4, 2) for the points a, -a, b, -b and infinity: 4 sums of two neighbours by 5 products. The points take the outer
+/// taps; the sixth weight is the middle tap, by which the 4 points from 5 on are multiplied as they are.
 struct Pairs : Symmetric<PairPoints> {
   static constexpr int kPoints = 9;
   static constexpr float for_a = 1 / (2 * a * (a2 - b2)), for_b = 1 / (2 * b * (b2 - a2));
@@ -214,7 +214,7 @@ struct Up : Pairs {
   }
 };
 
-/// Factors of a product: that of a row and a step lies at data[row * row + step * step].
+/// Factors of a product: the factor of a row and a step lies at data[row * row + step * step].
 struct Factors {
   const float* data;
   std::int64_t row, step;
@@ -251,7 +251,7 @@ template <int B, int Q, int R, bool add>
     }
 }
 
-/// The same for any number of rows, as many at a time as fit into registers.
+/// Computes m as above for any number of rows, as many at a time as fit into registers.
 template <int B, int Q, bool add, int R = B == 16 ? 8 : 6>
 void multiply_rows(int rows, Factors a, const float* u, std::int64_t u_stride, int steps, float* m,
                    std::int64_t m_stride) {
@@ -427,7 +427,7 @@ class SimdWinograd final : public Winograd {
     return k >= -Scheme::kInFirst && k < Scheme::kInStep - Scheme::kInFirst;
   }
 
-  /// The same for some tiles: to[point * stride][tile][channel].
+  /// Loads some tiles at once: to[point * stride][tile][channel].
   template <bool norm = false>
   void load_tiles(const Input& x, int first, int count, int c, int channels, float* to, std::int64_t stride) const {
     for (int tile = 0; tile < count; ++tile)
@@ -522,7 +522,7 @@ class SimdWinograd final : public Winograd {
     }
   }
 
-  /// By all threads of a team, which wait for each other at the end.
+  /// Transforms the weights of all panels, by all threads of a team, which wait for each other at the end.
   void load_all_weights(const float* packed, float* whole) const {
     const std::int64_t us = u_stride();
 #pragma omp for collapse(2) schedule(static)

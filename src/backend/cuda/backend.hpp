@@ -14,8 +14,9 @@ namespace dat::cuda {
 
 class PassPlan;
 
-/// The GPU that this process has taken (cudaSetDevice). It is looked at before any library is asked for a handle, so
-/// that a GPU that they have no code for is refused with words that help. Error(device): it is one.
+/// The GPU that this process has taken (cudaSetDevice). The GPU is looked at before any library is asked for a handle,
+/// so that a GPU for which the libraries have no code is refused with words that help. Error(device): the GPU is such a
+/// one.
 struct Gpu {
   Gpu();
   int index = 0, count = 0;  ///< which one of how many
@@ -82,7 +83,7 @@ class CudaBackend final : public Backend {
   void request_zeros(std::size_t bytes) { zeros_.request(bytes); }
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
-  /// The plan that was chosen for the pass with this description; null: none yet.
+  /// The plan that was chosen for the pass with this description; null: no plan has been chosen yet.
   [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) { return plans_[description]; }
   void tried(Trial trial) { trials_.push_back(std::move(trial)); }
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
@@ -104,7 +105,7 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<void, FreeHost>> pinned_;
   std::vector<Allocation> allocations_;
   SharedBlock workspace_, scratch_, zeros_;
-  int moves_ = 0;  ///< of one of them
+  int moves_ = 0;  ///< how often one of the blocks has moved
   std::vector<Trial> trials_;
 
   Stream stream_, copies_;
@@ -122,7 +123,7 @@ class CudaBackend final : public Backend {
   Half halves_[2];
   int half_ = 0;
 
-  static constexpr int kTickets = 256;  ///< that can be under way at once
+  static constexpr int kTickets = 256;  ///< tickets that can be under way at once
   std::vector<Event> tickets_;
   std::vector<Timer> stamps_;
   Ticket next_ = 0, next_stamp_ = 0;

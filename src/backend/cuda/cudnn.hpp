@@ -66,14 +66,15 @@ using ActivationDesc =
 [[nodiscard]] cudnnDataType_t cudnn_type(DType type);
 [[nodiscard]] cudaDataType_t cuda_type(DType type);
 
-/// Format: CUDNN_TENSOR_NHWC, or CUDNN_TENSOR_NCHW; of filters [out][kh][kw][in], or [out][in][kh][kw].
+/// The descriptor of a tensor. format: CUDNN_TENSOR_NHWC, or CUDNN_TENSOR_NCHW; for filters these mean
+/// [out][kh][kw][in], or [out][in][kh][kw].
 [[nodiscard]] TensorDesc tensor(cudnnTensorFormat_t format, DType type, int n, int c, int h, int w);
 [[nodiscard]] FilterDesc filter(cudnnTensorFormat_t format, DType type, int out, int in, int kernel);
 [[nodiscard]] TensorDesc nhwc(DType type, int n, int c, int h, int w);
 [[nodiscard]] ConvolutionDesc convolution(int pad, int stride);
 [[nodiscard]] ActivationDesc activation(bool relu);
 
-/// "9.19.0", of the library that is loaded.
+/// The version of the library that is loaded, such as "9.19.0".
 [[nodiscard]] std::string cudnn_version();
 
 }  // namespace dat::cuda

@@ -115,7 +115,8 @@ class Engine {
  public:
   explicit Engine(Descriptor configuration);
 
-  /// "engine 38 2=10 24=3": its number, and type=value of its knobs. Says all that there is to say of it.
+  /// "engine 38 2=10 24=3": the engine's number, and type=value of its knobs. The name says all that there is to say of
+  /// an engine.
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool deterministic() const { return deterministic_; }
   [[nodiscard]] const Descriptor& configuration() const { return configuration_; }
@@ -134,7 +135,7 @@ class Execution {
  public:
   Execution(cudnnHandle_t handle, const Engine& engine);
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_; }
-  /// Queues it. The pack says where the tensors lie.
+  /// Queues the execution. The pack says where the tensors lie.
   [[nodiscard]] cudnnStatus_t run(const Descriptor& pack) const {
     return cudnnBackendExecute(handle_, plan_.raw(), pack.raw());
   }

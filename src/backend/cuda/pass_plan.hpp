@@ -40,7 +40,8 @@ struct PassSpec {
   [[nodiscard]] std::int64_t result_count() const {
     return pass == Pass::forward ? y_count() : pass == Pass::data ? x_count() : w_count();
   }
-  /// For reports and as a key: "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16", and "input gradient".
+  /// The convolution and the pass in words, for reports and as a key: "3x3, 64 to 64 channels, 128 of 32x32, frozen,
+  /// ReLU, f16", and "input gradient".
   [[nodiscard]] std::string convolution() const;
   [[nodiscard]] std::string pass_name() const;
 };
@@ -51,7 +52,7 @@ struct Operands {
   const void* dy = nullptr;            ///< input and weight gradient: [n][h_out][w_out][c_out]
   const void* w = nullptr;             ///< forward, input gradient: as rotated_weights() says
   const float* bias = nullptr;         ///< frozen forward: [c_out]
-  const void* rounded_bias = nullptr;  ///< the same in conv.storage
+  const void* rounded_bias = nullptr;  ///< the bias in conv.storage
   /// What is added, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
   const void* other = nullptr;
   void* result = nullptr;         ///< y, dx or dw
@@ -69,8 +70,8 @@ void store_mask(CudaBackend&, const PassSpec&, const Operands&);
 /// The size of a part of scratch memory behind which another part may begin.
 [[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// One way to compute one pass. It belongs to no convolution: equal ones share it. It must give the same results at
-/// every call if deterministic(), and all it queues must be recordable (Backend::record).
+/// One way to compute one pass. A plan belongs to no convolution: equal convolutions share it. A plan must give the
+/// same results at every call if deterministic(), and all that it queues must be recordable (Backend::record).
 class PassPlan {
  public:
   PassPlan() = default;
@@ -78,7 +79,7 @@ class PassPlan {
   PassPlan& operator=(const PassPlan&) = delete;
   virtual ~PassPlan() = default;
 
-  /// For reports, e.g. "IMPLICIT_PRECOMP_GEMM tensor fused". No two plans of a pass have the same.
+  /// The plan's name for reports, e.g. "IMPLICIT_PRECOMP_GEMM tensor fused". No two plans of a pass have the same name.
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
   [[nodiscard]] virtual std::size_t zeros_bytes() const { return 0; }
@@ -102,14 +103,14 @@ struct Plans {
 };
 
 /// cuDNN's legacy calls (cudnnConvolutionForward and its like), each algorithm in each form that it can have, in the
-/// order of cuDNN's heuristics. None for a gradient through a ReLU. In legacy_plans.cpp.
+/// order of cuDNN's heuristics. There are none for a gradient through a ReLU. Defined in legacy_plans.cpp.
 [[nodiscard]] Plans legacy_plans(CudaBackend&, const PassSpec&);
 
 /// cuDNN's graph API, for frozen convolutions in 16 bits: forward where the result lies where no operand does, and the
-/// input gradient through a ReLU. With --deterministic none: its engines would have to be chosen by time. In
-/// graph_plans.cpp.
+/// input gradient through a ReLU. With --deterministic there are none, since the library's engines would have to be
+/// chosen by time. Defined in graph_plans.cpp.
 [[nodiscard]] Plans graph_plans(CudaBackend&, const PassSpec&);
-/// For dat_hpc doctor: whether there are any for a typical convolution, or why not.
+/// A sentence for dat_hpc doctor: whether the graph API has plans for a typical convolution, or why not.
 [[nodiscard]] std::string graph_report(CudaBackend&);
 
 }  // namespace dat::cuda

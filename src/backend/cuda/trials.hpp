@@ -6,13 +6,13 @@
 
 namespace dat::cuda {
 
-/// The plan for a pass: of all that providers offer the fastest that is right. Each is tried on random numbers in every
-/// form in which it will be called, and refused unless its results are those of the definition and it can be recorded.
-/// With --deterministic nothing is timed: it is the first of them whose results never vary. Equal passes are tried
-/// once. All trials are in backend.trials(). Error(device): none is right.
+/// The plan for a pass: of all plans that providers offer, the fastest right one. Each plan is tried on random numbers
+/// in every form in which it will be called, and refused unless its results are those of the definition and it can be
+/// recorded. With --deterministic nothing is timed: the first right plan is taken whose results never vary. Equal
+/// passes are tried once. All trials are in backend.trials(). Error(device): no plan is right.
 [[nodiscard]] std::shared_ptr<const PassPlan> choose_plan(CudaBackend&, const PassSpec&);
 
-/// The plan for Conv2d::backward_relu; null: none is right and faster than `data`, the convolution's plan for
+/// The plan for Conv2d::backward_relu; null: no plan is right and faster than `data`, the convolution's plan for
 /// backward_data, with a pass behind it that applies mask bits.
 [[nodiscard]] std::shared_ptr<const PassPlan> choose_relu_plan(CudaBackend&, const ConvSpec&,
                                                                const std::shared_ptr<const PassPlan>& data);

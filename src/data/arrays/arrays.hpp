@@ -12,34 +12,36 @@ namespace dat {
 
 /// An array of NumPy's in a file, as the file describes it.
 struct StoredArray {
-  std::string name;             ///< in the file; for messages
-  char kind = 0;                ///< of the elements: u (unsigned), i (signed), f (real), ...
-  std::int64_t item_bytes = 0;  ///< of an element
+  std::string name;             ///< name of the array in the file; for messages
+  char kind = 0;                ///< kind of the elements: u (unsigned), i (signed), f (real), ...
+  std::int64_t item_bytes = 0;  ///< bytes of an element
   bool big_endian = false;
   bool column_major = false;  ///< Fortran's order, where it makes a difference
   std::vector<std::int64_t> shape;
-  std::int64_t bytes = 0;  ///< of all elements
-  /// The elements from the first on; not longer than the source lives. Error(data).
+  std::int64_t bytes = 0;  ///< bytes of all elements
+  /// Opens a stream of the elements from the first on, which must not outlive the source. Error(data).
   std::function<std::unique_ptr<ByteStream>()> open;
 
   /// Type and shape for messages: "uint8 [500000, 32, 32, 3]".
   [[nodiscard]] std::string text() const;
 };
 
-/// Takes kind, item_bytes and big_endian from NumPy's name of a type, such as "|u1" or "<i8". False: it names none.
+/// Takes kind, item_bytes and big_endian from NumPy's name of a type, such as "|u1" or "<i8". False: the text names no
+/// such type.
 [[nodiscard]] bool read_type(const std::string& text, StoredArray& array);
 
-/// Takes shape and bytes, of elements that are known. False: a negative or an impossible size.
+/// Sets shape and bytes of an array whose type of elements is known. False: a negative or an impossible size.
 [[nodiscard]] bool set_shape(std::vector<std::int64_t> shape, StoredArray& array);
 
-/// A file of named arrays. It refers to its source.
+/// A file of named arrays, which refers to its source and must not outlive it.
 class ArrayFile {
  public:
   virtual ~ArrayFile() = default;
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
-  /// One of `names`. Error(data): it is no array, or not wholly there.
+  /// The array of this name, one of names(). Error(data): the name is no array, or the array is not wholly there.
   [[nodiscard]] virtual StoredArray array(const std::string& name) const = 0;
-  /// The strings of a list; those of more than 256 bytes are "?". Error(data): it is none.
+  /// The strings of the list of this name; strings of more than 256 bytes are "?". Error(data): the name is no such
+  /// list.
   [[nodiscard]] virtual std::vector<std::string> words(const std::string& name) const = 0;
 };
 
@@ -56,8 +58,8 @@ class ArrayFile {
 /// A .npy file. Error(data).
 [[nodiscard]] StoredArray open_npy(const ByteSource& source);
 
-/// A MATLAB file of version 5, packed or not. Dimensions come in the order of NumPy, the one that runs fastest last,
-/// which is MATLAB's first. Texts and what holds other variables are named, but are no arrays. Error(data).
+/// A MATLAB file of version 5, packed or not. Dimensions come in the order of NumPy: the dimension that runs fastest is
+/// the last one, and MATLAB's first. Texts and what holds other variables are named, but are no arrays. Error(data).
 /// Source: "MAT-File Format", The MathWorks.
 [[nodiscard]] std::unique_ptr<ArrayFile> open_mat(const ByteSource& source);
 
@@ -72,12 +74,12 @@ class ArrayFile {
 
 /// Images and labels that belong together, of known layout.
 struct ImageArrays {
-  std::string file;  ///< for messages
+  std::string file;  ///< name of the file; for messages
   StoredArray images, labels;
   std::int64_t count = 0;
   int size = 0, channels = 0;
   bool channels_first = false;  ///< [n, c, s, s], else [n, s, s, c]
-  bool turned = false;          ///< of channels_first: columns of pixels stand where rows do elsewhere
+  bool turned = false;          ///< with channels_first: columns of pixels stand where rows do elsewhere
 };
 
 /// Puts images, uint8 [n, s, s, c], [n, c, s, s] or [n, s, s], and labels, integers [n], together. Error(data): other
@@ -91,7 +93,7 @@ struct ImageArrays {
 /// Error(data): another kind of file, no such arrays, other types or shapes.
 [[nodiscard]] ImageArrays find_images(const ByteSource& source, const ByteSource* labels);
 
-/// All labels. Error(data): one is not in [lowest, classes). -1: unknown.
+/// All labels; -1: unknown. Error(data): a label is not in [lowest, classes).
 [[nodiscard]] std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest = -1);
 
 /// Calls `use` with the pixels [k][s][s][c] of one block of images after the other. Error(data).

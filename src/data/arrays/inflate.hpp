@@ -17,7 +17,7 @@ enum class Wrapping : std::uint8_t { none, zlib, gzip };
 /// Deflated bytes of a source, which it must not outlive, unpacked. The only door to zlib.h.
 class InflateStream final : public ByteStream {
  public:
-  /// Of the `packed` bytes from `offset` on. `name` is what messages call them.
+  /// Unpacks the `packed` bytes from `offset` on. `name` is what messages call these bytes.
   InflateStream(const ByteSource& source, std::int64_t offset, std::int64_t packed, Wrapping wrapping,
                 std::string name);
   ~InflateStream() override;
@@ -25,12 +25,12 @@ class InflateStream final : public ByteStream {
   InflateStream& operator=(const InflateStream&) = delete;
 
   void read(void* to, std::int64_t bytes) override;
-  /// To be called when the last byte has been read. Error(data): more follow, or the checksum is another.
+  /// To be called when the last byte has been read. Error(data): more bytes follow, or the checksum is another.
   void end();
 
  private:
   struct Zlib;
-  /// Unpacks up to `bytes` bytes. Returns how many there were: fewer at the end alone.
+  /// Unpacks up to `bytes` bytes. Returns the number of bytes that there were: fewer than `bytes` at the end alone.
   std::int64_t unpack(void* to, std::int64_t bytes);
 
   const ByteSource& source_;
@@ -52,7 +52,7 @@ class InflatedPart final : public ByteStream {
   std::int64_t left_, after_;
 };
 
-/// The CRC-32 of all bytes so far, given that of those before (0 at the beginning).
+/// The CRC-32 of all bytes so far, given the CRC-32 of the bytes before (0 at the beginning).
 [[nodiscard]] std::uint32_t crc_of(std::uint32_t before, const void* bytes, std::int64_t count);
 
 }  // namespace dat

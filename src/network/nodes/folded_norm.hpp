@@ -7,7 +7,7 @@ namespace dat {
 /// A batch norm with running statistics, as scale*x + shift.
 class FoldedNorm {
  public:
-  /// None: scale and shift are null.
+  /// No norm: scale and shift are null.
   FoldedNorm() = default;
   FoldedNorm(const FrozenLowering& lowering, int node);
   /// From the model's parameters and running statistics as they are now.

@@ -13,7 +13,7 @@ namespace dat {
 [[nodiscard]] std::string csv_field(const std::string& text);
 
 /// A folder of pictures: writes data and scripts there and runs gnuplot in it, so that no path is in a script. `name`
-/// begins every title; format: svg or png. Error(usage): another one. Error(io).
+/// begins every title; format: svg or png. Error(usage): another format. Error(io).
 class Plots {
  public:
   Plots(const std::string& folder, const std::string& name, const std::string& format);
@@ -21,11 +21,11 @@ class Plots {
   void write(const std::string& file, const std::string& text) const;
   /// Writes the script of a picture; `size` in pixels, "W,H". The title is gnuplot's variable `name`, too.
   void script(const std::string& picture, const std::string& title, const std::string& size, const std::string& body);
-  /// Runs gnuplot on all scripts and returns the pictures' paths. Error(device): it is missing or fails.
+  /// Runs gnuplot on all scripts and returns the pictures' paths. Error(device): gnuplot is missing or fails.
   [[nodiscard]] std::vector<std::string> draw() const;
 
  private:
-  /// Exit status of gnuplot; 127: there is none.
+  /// Exit status of gnuplot; 127: there is no gnuplot.
   [[nodiscard]] int gnuplot(const std::string& file) const;
 
   std::string folder_, format_, name_;
@@ -64,7 +64,8 @@ constexpr const char *kBlue = "#0072b2", *kOrange = "#d55e00", *kGreen = "#009e7
 
 constexpr const char* kFrame = "set grid lc rgb '#dddddd' lt 1\nset offsets 0,0,graph 0.05,0\n";
 constexpr const char* kKeyBelow = "set key outside bottom center horizontal Left reverse height 1.5\n";
-/// A key below a picture of 1000 pixels, of so many lines with names of at most so many letters; and its rows.
+/// gnuplot's words for a key below a picture of 1000 pixels, of `lines` lines with names of at most `letters` letters;
+/// and the number of its rows.
 [[nodiscard]] std::string key_below(std::size_t lines, std::size_t letters);
 [[nodiscard]] std::size_t key_rows(std::size_t lines, std::size_t letters);
 constexpr double kPastTheLast = 1 + 1e-5;  // the end of an axis: the last point is not lost by rounding

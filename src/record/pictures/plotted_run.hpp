@@ -19,7 +19,7 @@ struct PlottedRun {
   [[nodiscard]] static double epochs(const StepRecord& r) {
     return static_cast<double>(r.step) / static_cast<double>(r.steps_per_epoch);
   }
-  /// Epochs done when an evaluation was made. By time, which orders everything.
+  /// Epochs done when an evaluation was made, found by its time, which orders everything.
   [[nodiscard]] double epochs(const EvaluationRecord& r) const;
   /// Epochs done before the first step, and after the last one.
   [[nodiscard]] double begin() const;
@@ -68,7 +68,8 @@ struct Curve {
 /// weights. A colour per attack, a dash per split and weights.
 [[nodiscard]] std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names);
 
-/// Rows of a table with a column per curve from `column` on, of `columns`. `value`: of a curve and a record.
+/// Rows of a table with a column per curve from `column` on, of `columns`. `value` gives the number of a curve and a
+/// record.
 template <class Value>
 void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves, std::size_t column,
               std::size_t columns, const std::string& name, const Value& value) {
@@ -88,15 +89,15 @@ void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves,
 
 /// Rows of seconds by phase.
 struct PhaseBars {
-  std::string title, bar;  ///< bar: what a row is of, for the table
+  std::string title, bar;  ///< bar: what a row stands for, as the table's heading
   std::vector<std::string> names;
   std::vector<std::array<double, kPhases>> rows;
   std::string axes;     ///< more of the script
   bool shares = false;  ///< the first row's, of its sum, in the key
 };
 
-/// Draws stacked bars. Phases that are below a hundredth of every bar are one, and a line says which they are. What is
-/// hidden has no place in a bar, but one in the table beside it.
+/// Draws stacked bars. Phases that are below a hundredth of every bar are drawn as one, and a line names them. Hidden
+/// communication has no place in a bar, but a column in the table beside it.
 void draw_phase_bars(Plots& plots, const PhaseBars& bars);
 
 }  // namespace dat

@@ -7,9 +7,9 @@
 
 namespace dat {
 
-/// A draw of its own on every rank, as JointSpar has it: each has a selector, which learns from the gradient of the
-/// rank's own batch; and multiplies its gradients by its own 1/p before the mean over all ranks is made. The optimizer
-/// gets that mean with the factor 1, for the layers that any rank has drawn. All ranks know all masks.
+/// A draw of its own on every rank, as JointSpar has it: each rank has a selector, which learns from the gradient of
+/// the rank's own batch, and multiplies its gradients by its own 1/p before the mean over all ranks is made. The
+/// optimizer gets that mean with the factor 1, for the layers that any rank has drawn. All ranks know all masks.
 class PerWorkerMasks final : public LayerSampling {
  public:
   PerWorkerMasks(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model);
@@ -25,7 +25,7 @@ class PerWorkerMasks final : public LayerSampling {
   void write(double*, int) override {}
   void read(const double*) override {}
 
-  /// Draws and selectors of all ranks, one behind the other.
+  /// Saves draws and selectors of all ranks, one behind the other.
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
@@ -40,12 +40,12 @@ class PerWorkerMasks final : public LayerSampling {
 
   std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0
   ActiveSet updated_;
-  std::size_t words_;                      ///< of 64 layers
+  std::size_t words_;                      ///< words of 64 layers in a mask
   std::vector<std::uint64_t> mine_, all_;  ///< [words]; [ranks][words]: masks as they travel
   std::vector<float> factors_;             ///< [segments] 1/p
   float* device_factors_;
   ChunkTable chunks_;
-  double *partial_, *sums_, *host_sums_;  ///< of squares, by chunk, by segment
+  double *partial_, *sums_, *host_sums_;  ///< sums of squares: by chunk, by segment, by segment on the host
 };
 
 }  // namespace dat

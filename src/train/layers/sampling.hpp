@@ -15,7 +15,7 @@
 namespace dat {
 
 /// JointSpar around the selector: when layers are drawn, what the ranks know of each other's draws, and what the
-/// selector learns of their gradients. Who draws is what its kinds differ in (--mask): SharedMask, PerWorkerMasks.
+/// selector learns of their gradients. The two kinds, SharedMask and PerWorkerMasks, differ in who draws (--mask).
 class LayerSampling : public MessagePart, public Stateful {
  public:
   LayerSampling(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model);
@@ -25,11 +25,13 @@ class LayerSampling : public MessagePart, public Stateful {
   virtual const ActiveSet& draw(std::int64_t step) = 0;
   /// The layers whose gradients the ranks bring to the reduction: one set of all ranks, or one of each.
   [[nodiscard]] virtual std::span<const ActiveSet> brought() const = 0;
-  /// The layers that the optimizer updates, with the factors that it applies; on all ranks the same.
+  /// The layers that the optimizer updates, with the factors that it applies; equal on all ranks.
   [[nodiscard]] virtual const ActiveSet& updated() const = 0;
-  /// Of a segment of this rank's layers, once its gradient is complete and before it is reduced.
+  /// Multiplies the gradient of a segment of this rank's layers by 1/p where that is to be done, once the gradient is
+  /// complete and before it is reduced.
   virtual void weigh(int /*segment*/) {}
-  /// Error(integrity), on all ranks: some have drawn other layers. Once the message of the step has been summed.
+  /// To be called once the message of the step has been summed. Error(integrity), on all ranks: some ranks have drawn
+  /// other layers.
   virtual void require_agreement() const {}
   /// The layers of which the reduction makes a gradient.
   [[nodiscard]] virtual const ActiveSet& summed() const { return active_; }
@@ -43,15 +45,16 @@ class LayerSampling : public MessagePart, public Stateful {
 
   [[nodiscard]] const ActiveSet& active() const { return active_; }
   [[nodiscard]] const std::vector<double>& probabilities() const { return p_; }
-  /// [layers] gradient norms of the active layers that the selector has learned from in this step; null: it has not.
+  /// [layers] gradient norms of the active layers that the selector has learned from in this step; null: the selector
+  /// has not learned.
   [[nodiscard]] const std::vector<double>* norms() const { return learned_ ? &norms_ : nullptr; }
   [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
   [[nodiscard]] double budget() const { return budget_; }
-  /// [layers] in units of their mean.
+  /// Costs [layers] in units of their mean.
   [[nodiscard]] std::vector<double> costs() const;
 
-  /// Takes up the draw in force and the selector's state of a rank with this number; where the checkpoint has those of
-  /// fewer ranks, they begin again with the first.
+  /// Takes up the draw in force and the selector's state of a rank with this number; where the checkpoint has fewer
+  /// ranks, they are counted again from the first.
   void restore(const Checkpoint& checkpoint) override;
 
  protected:
@@ -63,7 +66,7 @@ class LayerSampling : public MessagePart, public Stateful {
 
   /// Adds the costs to a checkpoint, where they cannot be known otherwise.
   void save_costs(Checkpoint& checkpoint) const;
-  /// Begins a step. Whether a draw is due.
+  /// Begins a step. Returns whether a draw is due.
   [[nodiscard]] bool begin(std::int64_t step);
   /// Whether this rank's selector learns from this step.
   [[nodiscard]] virtual bool learns() const;
@@ -71,7 +74,7 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
   /// Takes up what `saved_` has for this rank.
   void take();
-  /// [segments][kSums] sums of squares that the selector learns from; `mean`: of the mean gradient.
+  /// [segments][kSums] sums of squares that the selector learns from; `mean`: the sums of the mean gradient.
   [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
 
   Communicator& ranks_;
@@ -89,15 +92,15 @@ class LayerSampling : public MessagePart, public Stateful {
 
   std::int64_t warmup_steps_, period_;
   double budget_;
-  const std::string name_;       ///< of the selector
-  const SelectorOptions equal_;  ///< of the selector, without costs
+  const std::string name_;       ///< name of the selector
+  const SelectorOptions equal_;  ///< options of the selector, without costs
   const bool measured_;          ///< the costs are seconds
   std::vector<double> costs_;    ///< [layers]; empty: 1 each
   std::vector<double> norms_;
   bool learned_ = false;
 };
 
-/// By --mask.
+/// The kind of sampling that --mask names.
 [[nodiscard]] std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options,
                                                                  const Plan& plan, Model& model);
 

@@ -4,7 +4,7 @@
 
 namespace dat {
 
-/// One draw for all ranks. Rank 0 draws and learns from the mean gradient; the others repeat the draw and compare.
+/// One draw for all ranks. Rank 0 draws and learns from the mean gradient; the other ranks repeat the draw and compare.
 class SharedMask final : public LayerSampling {
  public:
   SharedMask(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
@@ -30,7 +30,7 @@ class SharedMask final : public LayerSampling {
 
   ActiveSet repeated_;  ///< as this rank draws it from rank 0's probabilities
   ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some
-  bool wrong_ = false;  ///< they differ
+  bool wrong_ = false;  ///< this rank's draw and rank 0's differ
   int wrong_ranks_ = 0;
 };
 

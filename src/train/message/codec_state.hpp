@@ -9,9 +9,9 @@
 namespace dat {
 
 /// What the codec of the gradients remembers. A checkpoint has every rank's own arrays, [ranks][count] each, so that a
-/// run goes on bit for bit. With another number of ranks than were saved, each rank takes the mean of what they had:
-/// the mean over the ranks, which is what gradients lack so far, stays. A checkpoint without the codec's arrays, of a
-/// run with another codec, leaves what the codec begins with.
+/// run goes on bit for bit. With another number of ranks than were saved, each rank takes the mean of what the saved
+/// ranks had: the mean over the ranks, which is what gradients lack so far, stays. A checkpoint without the codec's
+/// arrays, of a run with another codec, leaves what the codec begins with.
 class CodecState final : public Stateful {
  public:
   /// may_go_back: keep() and put_back() work, which takes memory for a second copy.
@@ -19,14 +19,14 @@ class CodecState final : public Stateful {
 
   /// Before a step: keeps what is remembered. Queued.
   void keep();
-  /// Remembers what was kept. Queued.
+  /// Remembers again what keep() has kept. Queued.
   void put_back();
 
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
   void replicated(ReplicatedState& state) override;
-  [[nodiscard]] std::int64_t bytes() const;  ///< in a checkpoint
+  [[nodiscard]] std::int64_t bytes() const;  ///< bytes of what is remembered, in a checkpoint
 
  private:
   /// What is remembered, and what it was before the step.
@@ -39,7 +39,8 @@ class CodecState final : public Stateful {
   Backend& backend_;
   const Reducer& reducer_;
   std::vector<Kept> kept_;
-  std::vector<std::vector<float>> restored_;  ///< rank 0: of each state with arrays of each rank, those of all
+  /// Rank 0: for each state that every rank has for itself, the arrays of all ranks.
+  std::vector<std::vector<float>> restored_;
 };
 
 }  // namespace dat

@@ -18,20 +18,21 @@ class ReplicatedState {
   /// floats [count] on the backend's device.
   virtual void device(const std::string& name, float* data, std::int64_t count) = 0;
   virtual void host(const std::string& name, void* data, std::size_t bytes) = 0;
-  /// Whether the arrays may be others afterwards.
+  /// Whether the arrays may have other contents afterwards.
   [[nodiscard]] virtual bool writes() const { return false; }
 };
 
-/// A part of the training that has state of its own. It writes its own entries of a checkpoint, and reads them: into a
-/// part just made. So going back to a checkpoint within a run is what going on from it in another process is.
+/// A part of the training that has state of its own. Such a part writes its own entries of a checkpoint, and reads them
+/// into a part that has just been made. So going back to a checkpoint within a run is what going on from it in another
+/// process is.
 class Stateful {
  public:
   virtual ~Stateful() = default;
-  /// Adds the state to rank 0's checkpoint. The other ranks' are not looked at; they help where the state is spread
-  /// over the ranks. **Collective.**
+  /// Adds the state to rank 0's checkpoint. The checkpoints of other ranks are not looked at; these ranks help where
+  /// the state is spread over the ranks. **Collective.**
   virtual void save(Checkpoint& checkpoint) = 0;
-  /// Takes the state from a checkpoint, on rank 0. Error(checkpoint): it does not fit; Error(usage): the options do
-  /// not.
+  /// Takes the state from a checkpoint, on rank 0. Error(checkpoint): the state does not fit; Error(usage): the options
+  /// do not.
   virtual void restore(const Checkpoint& checkpoint) = 0;
   /// Gives rank 0's state to all ranks. **Collective.**
   virtual void share(Communicator& ranks) = 0;
@@ -43,7 +44,7 @@ class Stateful {
 [[nodiscard]] std::int64_t integer_of(const Checkpoint& checkpoint, const char* name);
 [[nodiscard]] const std::vector<double>& doubles_of(const Checkpoint& checkpoint, const char* name);
 
-/// Rank 0's floats [count] on the device to all ranks. **Collective.**
+/// Brings rank 0's floats [count] on the device to all ranks. **Collective.**
 void share_floats(Communicator& ranks, Backend& backend, float* device, std::int64_t count);
 
 }  // namespace dat

@@ -16,27 +16,27 @@ namespace dat {
 class MessagePart {
  public:
   virtual ~MessagePart() = default;
-  [[nodiscard]] virtual std::size_t places() const = 0;  ///< numbers; the same in every step and on every rank
-  /// Queues copies of what the device has found out, if that is needed. `ticket`: of the last one.
+  [[nodiscard]] virtual std::size_t places() const = 0;  ///< how many numbers, equal in every step and on every rank
+  /// Queues copies of what the device has found out, if that is needed. `ticket` becomes the ticket of the last copy.
   virtual void fetch(Backend::Ticket& /*ticket*/) {}
-  /// Writes the numbers of one of this rank's units of work [places]. What was fetched is there. What is the rank's and
-  /// not a unit's belongs to unit 0; the others have 0 there.
+  /// Writes the numbers of one of this rank's units of work [places]. What was fetched is there. Numbers that are the
+  /// rank's and not a unit's belong to unit 0; the other units have 0 in their places.
   virtual void write(double* to, int unit) = 0;
-  /// Reads their sums over the ranks [places].
+  /// Reads the sums of the part's numbers over the ranks [places].
   virtual void read(const double* from) = 0;
 };
 
 /// The second message of a step: small numbers of all parts, with one wait for the device and one sum over the ranks.
-/// (The first one is the gradient's.) Where units of work have an order, their numbers are added up in it.
+/// (The first message is the gradient's.) Where units of work have an order, their numbers are added up in it.
 class StepMessage {
  public:
-  /// order: of the units of work of all ranks; null: each rank has one, and MPI adds up as it likes.
+  /// order: the order of the units of work of all ranks; null: each rank has one unit, and MPI adds up as it likes.
   StepMessage(Communicator& ranks, Backend& backend, const SummationTree* order = nullptr);
-  /// Reserves places for a part, which must outlive this. While the training is built.
+  /// Reserves places for a part, which must outlive the message. To be called while the training is built.
   void add(MessagePart& part);
-  /// **Collective.** Allocates nothing.
+  /// Fetches, writes, sums and reads the numbers of all parts. **Collective.** Allocates nothing.
   void sum();
-  /// What this rank has sent; 0 with one rank.
+  /// Bytes that this rank has sent; 0 with one rank.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
@@ -55,11 +55,11 @@ class StepMessage {
   std::vector<double> partial_;  ///< [places of this rank][numbers]
 };
 
-/// What any rank wants all to know: that it wishes to end the run after this step, and that it has seen a number that
-/// is not finite. Both counts share a place: the length of the message decides on the order in which MPI adds up.
+/// What a rank wants all ranks to know: that it wishes to end the run after this step, and that it has seen a number
+/// that is not finite. Both counts share a place: the length of the message decides on the order in which MPI adds up.
 class Vote final : public MessagePart {
  public:
-  bool wish = false, bad = false;  ///< this rank's; bad: before the others write
+  bool wish = false, bad = false;  ///< what this rank votes; bad: to be set before the other parts write
   [[nodiscard]] bool stop_agreed() const { return stop_; }
   [[nodiscard]] bool bad_agreed() const { return bad_agreed_; }
 

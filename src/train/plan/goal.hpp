@@ -10,15 +10,15 @@
 
 namespace dat {
 
-/// Whether the attack of this name climbs what the loss has for a goal; the others climb what is their own.
+/// Whether the attack of this name climbs what the loss has for a goal; other attacks climb an objective of their own.
 [[nodiscard]] bool climbs_goal(const std::string& attack);
 
 /// What the attack on training images climbs: the goal of the loss, with the start that --attack-start says. An attack
-/// that climbs what is its own needs no logits of clean images.
+/// that climbs an objective of its own needs no logits of clean images.
 [[nodiscard]] AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack);
 
-/// Whether the attack runs with batch statistics unless the user says otherwise. What is taken against the clean images
-/// needs samples that do not depend on each other.
+/// Whether the attack runs with batch statistics unless the user says otherwise. A loss that is taken against the clean
+/// images needs samples that do not depend on each other.
 [[nodiscard]] bool prefers_batch_statistics(const Attack& attack, const Loss& loss);
 
 /// How the training set is read.

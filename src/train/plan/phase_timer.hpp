@@ -26,8 +26,8 @@ class PhaseTimer final : public Stateful {
 
   /// The phase that has lasted since the last lap ends with what is queued now.
   void lap(Phase phase);
-  /// The sum of the gradients has ended with the last lap, and was under way for so many seconds: what of that the
-  /// step's laps have not exposed so far was hidden.
+  /// The sum of the gradients has ended with the last lap, and was under way for so many seconds: the part of these
+  /// seconds that the step's laps have not exposed so far was hidden.
   void end_sum(double seconds_under_way);
   /// Seconds by phase that have become known since the last step's end.
   [[nodiscard]] std::array<double, kPhases> end_step();
@@ -35,7 +35,7 @@ class PhaseTimer final : public Stateful {
   /// Seconds by phase since the last call; waits for the device.
   [[nodiscard]] std::array<double, kPhases> take();
 
-  /// The two times, for the next part of the run.
+  /// Saves wall_time() and exposed_time(), for the next part of the run.
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
@@ -43,9 +43,9 @@ class PhaseTimer final : public Stateful {
  private:
   static constexpr double kNoSum = -1;
   struct Lap {
-    Phase phase;  ///< that ends here
+    Phase phase;  ///< the phase that ends with this lap
     Backend::Ticket stamp;
-    double under_way = kNoSum;  ///< of the sum that ends here
+    double under_way = kNoSum;  ///< seconds of the sum that ends with this lap
   };
   void add(Phase phase, double seconds, std::array<double, kPhases>& to);
   /// Adds the laps that the device has passed to `seconds` and to the totals.
@@ -53,11 +53,11 @@ class PhaseTimer final : public Stateful {
 
   Backend& backend_;
   std::chrono::steady_clock::time_point started_;
-  double earlier_ = 0, exposed_ = 0;       ///< earlier_: of the parts of the run before this one
+  double earlier_ = 0, exposed_ = 0;       ///< earlier_: seconds of the parts of the run before this one
   double exposed_before_ = 0;              ///< exposed_ when the step began
-  std::array<double, kPhases> carried_{};  ///< for the next step's record
+  std::array<double, kPhases> carried_{};  ///< seconds for the next step's record
   std::array<double, kPhases> since_take_{};
-  std::vector<Lap> laps_;  ///< not passed yet
+  std::vector<Lap> laps_;  ///< laps whose stamps have not passed yet
   Backend::Ticket last_ = 0;
 };
 

@@ -8,8 +8,8 @@
 
 namespace dat {
 
-/// The arithmetic of a run: how its images are shared out among ranks, steps and micro-batches, and how long it is.
-/// Made once, from the options, the number of training images and that of the ranks that train.
+/// The arithmetic of a run: how its images are shared out among ranks, steps and micro-batches, and how long it is. A
+/// plan is made once, from the options, the number of training images and the number of ranks that train.
 class Plan {
  public:
   Plan(const TrainOptions& options, const Mix& training_images, int ranks);
@@ -20,18 +20,19 @@ class Plan {
   /// Sums have the order of the micro-batches of all ranks, which are dealt as in dat/dealing.hpp: --deterministic. An
   /// epoch is shared out as on one rank with all of the batch.
   bool ordered;
-  int total_batch;                ///< images of all ranks and step: --total-batch, or that of the ranks together
-  std::int64_t images_of_a_rank;  ///< in an epoch, those that come again to fill up its last step included
-  int batch;          ///< most images of a rank and step: --batch, or its share of the set where that is less
-  int micro_batches;  ///< of a step: of each rank; ordered: of all ranks together
-  int micro_batch, last_micro_batch;  ///< images of each of them; in the last step of an epoch
+  int total_batch;  ///< images of all ranks in a step: --total-batch, or --batch times the ranks
+  /// Images of a rank in an epoch, those that come again to fill up its last step included.
+  std::int64_t images_of_a_rank;
+  int batch;          ///< most images of a rank in a step: --batch, or the rank's share of the set where that is less
+  int micro_batches;  ///< micro-batches of a step: of each rank; ordered: of all ranks together
+  int micro_batch, last_micro_batch;  ///< images of each micro-batch; last_micro_batch: in the last step of an epoch
   std::int64_t steps_per_epoch;
   int epochs, warmup_epochs;  ///< `epochs` includes the warm-up
   std::int64_t warmup_steps;
-  std::int64_t steps;        ///< of the run: its epochs, or --max-steps where that is less
+  std::int64_t steps;        ///< steps of the run: those of its epochs, or --max-steps where that is less
   std::int64_t draw_period;  ///< steps between draws of layers (--resample)
 
-  /// Of a step.
+  /// Micro-batches of a rank in a step.
   [[nodiscard]] int micro_batches_of(int rank) const;
   /// Whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
@@ -43,7 +44,7 @@ class Plan {
 
  private:
   Plan(const TrainOptions& options, const Mix& training_images, int ranks, const EpochPlan& epoch);
-  std::int64_t images_of_an_epoch_ = 0;  ///< of all ranks
+  std::int64_t images_of_an_epoch_ = 0;  ///< images of all ranks in an epoch
 };
 
 }  // namespace dat

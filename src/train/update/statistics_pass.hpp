@@ -15,11 +15,11 @@ namespace dat {
 /// alone; over micro-batches and ranks it is averaged as a training step's statistics are.
 class StatisticsPass {
  public:
-  /// While the training is built. The arguments must outlive it.
+  /// To be made while the training is built. The arguments must outlive the object.
   StatisticsPass(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
                  Replica& replica, const SummationTree* order);
 
-  /// The pixels of the training set, on the device; else they are read in each pass.
+  /// Takes the pixels of the training set from the device; without this call they are read in each pass.
   void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }
   /// Overwrites the model's running statistics. Uses the replica's images and programs. **Collective.**
   void run();

@@ -11,35 +11,37 @@ namespace dat {
 
 /// Averaged weights as a network: the running statistics that go with them, and the way into the model and out again.
 ///
-/// Whose statistics these are is --average-bn: the weights' own, as the model has them (raw); their average, by the
-/// same rule (ema); or those that the averaged weights themselves see on the training images (rebuild), which somebody
-/// else makes (StatisticsPass). In checkpoints they stand beside the averaged weights.
+/// --average-bn says which statistics go with the averaged weights: the raw weights' own, as the model has them (raw);
+/// the average of these by the rule of the weights (ema); or the statistics that the averaged weights themselves see on
+/// the training images (rebuild), which StatisticsPass makes. In checkpoints the statistics stand beside the averaged
+/// weights.
 class WeightAverage {
  public:
-  /// Both must outlive it.
+  /// Model and optimizer must outlive the object.
   WeightAverage(Model& model, AveragedOptimizer& optimizer, const std::string& statistics);
 
-  /// [parameters.size], on the device.
+  /// The averaged weights [parameters.size], on the device.
   [[nodiscard]] const float* weights() const { return optimizer_.average(); }
-  /// Whether it is more than the weights as they are.
+  /// Whether averaging has begun; until then the average is the weights as they are.
   [[nodiscard]] bool has_begun() const { return optimizer_.taken() > 0; }
-  /// After the update of step number `step` and of the model's running statistics.
+  /// Takes up weights and statistics, after the update of step number `step` and of the model's running statistics.
   void follow(std::int64_t step);
-  /// Exchanges the average with the model's weights, its statistics with the model's where it has any of its own, and
-  /// back. Programs see that. Bits stay as they are.
+  /// Exchanges the average with the model's weights, and its statistics with the model's where it has statistics of its
+  /// own; a second call exchanges them back. Programs notice the change. Bits stay as they are.
   void exchange();
 
-  /// Whether statistics have to be made before they are looked at: rebuilt ones, of weights that have changed since.
-  /// Until averaging begins, the model's are right.
+  /// Whether statistics have to be rebuilt before the average is evaluated, because the weights have changed since the
+  /// last pass. Until averaging begins, the model's statistics are right.
   [[nodiscard]] bool lacks_statistics() const { return rebuilds_ && has_begun() && !rebuilt_; }
-  /// They have been made.
+  /// Says that the statistics have been rebuilt.
   void have_statistics() { rebuilt_ = true; }
 
-  /// Statistics of its own; those that are lacking are left out.
+  /// Saves the statistics of the average's own, unless lacks_statistics().
   void save(Checkpoint& checkpoint) const;
-  /// Once the optimizer has been restored.
+  /// To be called once the optimizer has been restored.
   void restore(const Checkpoint& checkpoint);
-  /// Once the ranks share weights and running statistics, and before they share the optimizer's state. **Collective.**
+  /// To be called once the ranks share weights and running statistics, and before they share the optimizer's state.
+  /// **Collective.**
   void share(Communicator& ranks);
   void replicated(ReplicatedState& state);
   /// Numbers in a checkpoint, beside the optimizer's state.

@@ -18,8 +18,9 @@ class WeightUpdate final : public Stateful {
   WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics);
 
   [[nodiscard]] double lr(std::int64_t step) const { return schedule_->lr(step); }
-  /// Of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times its rate.
-  /// perturbation: where the optimizer finds the weights for that moment; null: as they are.
+  /// Makes the update of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times
+  /// the learning rate of the step. perturbation: says where the optimizer finds the weights at that moment; null:
+  /// where they are.
   void apply(const ActiveSet& active, std::int64_t step, double lr_factor, WeightPerturbation* perturbation);
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Null: weights are not averaged.
@@ -27,7 +28,8 @@ class WeightUpdate final : public Stateful {
   /// Numbers of a checkpoint beside the weights and the running statistics.
   [[nodiscard]] std::int64_t state_size() const;
 
-  /// Weights, running statistics and the optimizer's state. An average by another rule is left out: a new one begins.
+  /// Weights, running statistics and the optimizer's state. An average by another rule is left out: a new average
+  /// begins.
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
@@ -35,7 +37,7 @@ class WeightUpdate final : public Stateful {
 
  private:
   Model& model_;
-  std::string rule_;  ///< of the average; none: there is no average
+  std::string rule_;  ///< rule of the average; "none": there is no average
   BatchStatistics& statistics_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<Optimizer> optimizer_;

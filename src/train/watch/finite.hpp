@@ -16,17 +16,18 @@ namespace dat {
 struct BadNumbers {
   enum class Where : std::int32_t { images, statistics, loss, gradient, sum, nowhere };
   Where where = Where::nowhere;
-  std::int32_t segment = -1;  ///< gradient, sum: of the network's tensors, the one that the way back reaches first
+  std::int32_t segment = -1;  ///< gradient, sum: the network's tensor that the way back reaches first
   std::int32_t rank = 0;
 
-  /// "the gradient of conv1.weight is not finite (rank 1)".
+  /// What is not finite, in words: "the gradient of conv1.weight is not finite (rank 1)".
   [[nodiscard]] std::string text(const Parameters& parameters) const;
 };
 
 /// Looks whether all numbers of a step are finite, before anything is updated with them: attacked images, batch
-/// statistics, losses, the rank's own gradient, and what the sum over the ranks has made of it. Gradients and images
-/// are finite if the sums of their squares are: no f32 number has a square above 1.2e77, and they are added in double.
-/// A rank's verdict travels with the step's message (Vote). Queues work and waits for nothing; allocates nothing.
+/// statistics, losses, the rank's own gradient, and what the sum over the ranks has made of the gradients. Gradients
+/// and images are finite if the sums of their squares are: no f32 number has a square above 1.2e77, and squares are
+/// added in double. A rank's verdict travels with the step's message (Vote). Queues work and waits for nothing;
+/// allocates nothing.
 class NumberCheck final : public MessagePart {
  public:
   struct Sizes {
@@ -38,16 +39,17 @@ class NumberCheck final : public MessagePart {
   NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
               const BatchStatistics& statistics, Vote& vote, const Sizes& sizes);
 
-  /// A step begins.
+  /// Begins a step.
   void begin() { images_ = gradients_ = 0; }
-  /// Attacked images [count] of the step's next micro-batch.
+  /// Looks at the attacked images [count] of the step's next micro-batch.
   void look_at_images(const float* images, int count);
-  /// What this rank brings to the reduction (Reducer::own), of these layers.
+  /// Looks at what this rank brings to the reduction (Reducer::own), of these layers.
   void look_at_own(std::span<float* const> gradients, const ActiveSet& layers);
-  /// What the reduction has left in the gradients, of these layers.
+  /// Looks at what the reduction has left in the gradients, of these layers.
   void look_at_sum(const ActiveSet& layers);
 
-  /// Once the message has been summed: null where everything is finite on all ranks. Else **collective**.
+  /// To be called once the message has been summed. Null where everything is finite on all ranks; else what is not,
+  /// which is **collective**.
   [[nodiscard]] const BadNumbers* agreed();
   /// [segments][kSums] sums of squares of the mean gradient's active segments, once the message has been summed.
   [[nodiscard]] const double* squares() const { return host_ + at_sum_; }
@@ -66,7 +68,7 @@ class NumberCheck final : public MessagePart {
     Chunks chunks;
   };
   [[nodiscard]] BadNumbers own_verdict() const;
-  /// The last of the segments whose sum, from number `at` on, is not finite; -1: none.
+  /// The last of the segments whose sum, from number `at` on, is not finite; -1: all are finite.
   [[nodiscard]] std::int32_t bad_segment(std::int64_t at) const;
 
   Communicator& ranks_;
@@ -91,9 +93,9 @@ class Setbacks final : public Stateful {
  public:
   std::int64_t in_a_row = 0;  ///< steps that were skipped since the last good one
   std::int64_t rollbacks = 0;
-  double lr_factor = 1;  ///< of all learning rates from here on
+  double lr_factor = 1;  ///< factor of all learning rates from here on
 
-  /// Nothing, where nothing has happened.
+  /// Saves nothing where nothing has happened.
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;

@@ -14,26 +14,26 @@ namespace dat {
 
 /// What numbers of several ranks that should be equal say about them.
 struct Majority {
-  std::vector<std::size_t> differing;  ///< numbers that are not the same on all ranks
-  /// For each rank, those of them in which it is not with more than half of all ranks. Empty for all where a number
-  /// has no such majority.
+  std::vector<std::size_t> differing;  ///< indices of numbers that are not equal on all ranks
+  /// For each rank, the differing numbers in which it is not with more than half of all ranks. Empty for all ranks
+  /// where a number has no such majority.
   std::vector<std::vector<std::size_t>> wrong;
   bool decided = true;  ///< each number has a majority
-  int source = -1;      ///< the lowest rank that is with it everywhere; -1: there is none
+  int source = -1;      ///< the lowest rank that is with the majority everywhere; -1: there is none
 };
-/// values [ranks][numbers].
+/// The majority in values [ranks][numbers].
 [[nodiscard]] Majority majority_of(std::span<const std::uint64_t> values, int ranks);
 
 /// "rank 1 on node0", "ranks 1 on node0, 3 on node1". hosts [ranks].
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
 /// Compares what the ranks hold in common, by a fingerprint of each array, and puts right what a minority has wrong.
-/// The parts must outlive it.
+/// The parts must outlive the object.
 class ReplicaCheck {
  public:
   ReplicaCheck(Communicator& ranks, Backend& backend, std::vector<Stateful*> parts);
-  /// After step number `step`. With `repair`, ranks that differ from the majority get its state, and what was done is
-  /// returned, a record for each of them. **Collective**: one small message where nothing differs.
+  /// Checks after step number `step`. With `repair`, ranks that differ from the majority get its state, and what was
+  /// done is returned, a record for each of them. **Collective**: one small message where nothing differs.
   /// Error(integrity), on all ranks: a difference that is not to be repaired, or that has no majority. Rank 0's message
   /// names the ranks, their hosts and the arrays.
   std::vector<CorruptionRecord> check(std::int64_t step, bool repair);

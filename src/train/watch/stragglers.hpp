@@ -10,10 +10,11 @@ namespace dat {
 
 /// Tells which ranks are persistently slower than the others.
 ///
-/// Times are compared window by window, of kWindow steps each; a rank's is measured against the median of the others.
-/// It is slow once it has taken kEach times as long in each of kWindows windows in a row, and kMean times in their
-/// mean; it keeps up again once it has stayed below kEach in as many. So a rank that becomes slow is found within 20
-/// steps: of the first window, 4 steps at most had begun before. Less than kLeastSeconds per step never counts.
+/// Times are compared window by window, of kWindow steps each; the time of a rank is measured against the median of the
+/// others. A rank is slow once it has taken kEach times as long in each of kWindows windows in a row, and kMean times
+/// in their mean; it keeps up again once it has stayed below kEach in as many windows. So a rank that becomes slow is
+/// found within 20 steps: at most 4 steps of the first window had begun before it became slow. Less than kLeastSeconds
+/// per step never counts.
 class StragglerRule {
  public:
   static constexpr int kWindow = 5, kWindows = 3;
@@ -21,17 +22,17 @@ class StragglerRule {
   struct Change {
     int rank = 0;
     bool slow = false;
-    double ratio = 1;  ///< to the median of the others, over the windows
+    double ratio = 1;  ///< the rank's time over the median of the others, in the mean of the windows
   };
 
   explicit StragglerRule(int ranks);
-  /// seconds [ranks]: of a step, in the mean over a window. The ranks that have become slow, or keep up again, until
-  /// the next call. Allocates nothing.
+  /// Takes the seconds [ranks] of a step, in the mean over a window. Returns the ranks that have become slow, or keep
+  /// up again; valid until the next call. Allocates nothing.
   [[nodiscard]] std::span<const Change> take(std::span<const double> seconds);
 
  private:
   struct Rank {
-    std::array<double, kWindows> ratios{};  ///< of the last windows
+    std::array<double, kWindows> ratios{};  ///< ratios of the last windows
     bool slow = false;
   };
   std::vector<Rank> ranks_;
@@ -45,17 +46,18 @@ class StragglerRule {
 class Stragglers {
  public:
   explicit Stragglers(Communicator& ranks);
-  /// A step begins, or ends, on this rank.
+  /// To be called when a step begins, and when it ends, on this rank.
   void begin();
   void end();
-  /// After a step: what has changed, on all ranks alike. **Collective** after every kWindow-th step.
+  /// To be called after a step. Returns what has changed, on all ranks alike. **Collective** after every kWindow-th
+  /// step.
   [[nodiscard]] std::span<const StragglerRule::Change> compare();
 
  private:
   Communicator& ranks_;
   StragglerRule rule_;
   double began_ = 0, waited_ = 0;  ///< seconds
-  double mine_ = 0;                ///< so far, in this window
+  double mine_ = 0;                ///< seconds of this rank so far, in this window
   int steps_ = 0;
   std::vector<double> all_;  ///< [ranks]
 };

@@ -16,8 +16,9 @@ struct VerificationPlan {
   int verifier = -1;  ///< another rank than of.rank
   int third = -1;     ///< decides where the two differ; -1: there are two ranks
 };
-/// Of any micro-batch of the step where each has a gradient of its own (--deterministic); else of a rank's first one,
-/// since the gradients of the others are added to it. There are at least two ranks.
+/// The plan of a step. Any micro-batch of the step may be chosen where each has a gradient of its own
+/// (--deterministic); else the first one of any rank, since the gradients of a rank's other micro-batches are added to
+/// it. There are at least two ranks.
 [[nodiscard]] VerificationPlan verification_of(std::uint64_t seed, std::int64_t step, const Plan& plan);
 
 /// The largest distance of two computations of a gradient, in parts of its norm, where the order of their sums differs.
@@ -32,40 +33,40 @@ struct VerificationPlan {
 [[nodiscard]] double verification_tolerance(int attack_steps);
 
 /// Every N steps, has one micro-batch of one rank recomputed by another one, and compares gradient and loss: by bits
-/// where algorithms are deterministic, else by their distance. Where they differ and there is a third rank, that one
-/// says which is wrong.
+/// where algorithms are deterministic, else by their distance. Where the two differ and there is a third rank, the
+/// third one says which is wrong.
 class Verification {
  public:
-  /// The reference arguments must outlive it.
+  /// The reference arguments must outlive the object.
   Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, Replica& replica,
                Recompute& recompute);
 
-  /// Of step number `step`, which begins.
+  /// Begins step number `step`.
   void begin(std::int64_t step);
-  /// The gradient of this rank's examples is at `gradients`, and nothing has been added to it: where they are the ones
-  /// in question, queues what has to be kept of it.
+  /// The gradient of this rank's examples is at `gradients`, and nothing has been added to it: where these examples are
+  /// the micro-batch in question, queues what has to be kept of the gradient.
   void keep(const Examples& examples, const float* gradients, const ActiveSet& active);
   /// Once the message of the step has been summed, before anything is updated: whether the step's gradient may be used.
-  /// learner: of the step. Empty: nothing was wrong. **Collective** where a verification is due: a message from the
-  /// rank in question to the other one, and two numbers of all. Waits for the device on these two ranks. Allocates
-  /// nothing where nothing is wrong.
+  /// learner: the step's. Empty: nothing was wrong. **Collective** where a verification is due: a message from the rank
+  /// in question to the other one, and two numbers of all. Waits for the device on these two ranks. Allocates nothing
+  /// where nothing is wrong.
   struct Finding {
     CorruptionRecord record;
     bool usable = false;  ///< the gradient of the step was right: the recomputed one was wrong
   };
   [[nodiscard]] std::optional<Finding> verify(const Learner& learner, const ActiveSet& active);
-  /// That this rank has sent for it in this step.
+  /// Bytes that this rank has sent for the verification in this step.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
   [[nodiscard]] bool due() const { return every_ > 0 && ranks_.size() > 1 && (step_ + 1) % every_ == 0; }
   void sketch(const float* gradients, const ActiveSet& active);
-  /// What a rank claims of the gradient: its fingerprint, the loss, the sketch by chunks. To be fetched when it has
-  /// been queued.
+  /// Fetches what a rank claims of the gradient: its fingerprint, the loss, the sketch by chunks. To be called when
+  /// these have been queued.
   void fetch_claim(double loss, std::vector<double>& claim);
   void recompute_claim(const ActiveSet& active, std::vector<double>& claim);
   [[nodiscard]] std::size_t claim_bytes() const;
-  /// In parts of the norm; 0: the same bits.
+  /// The distance of two claims in parts of the norm; 0: the bits are equal.
   [[nodiscard]] double distance(const std::vector<double>& one, const std::vector<double>& other) const;
   [[nodiscard]] bool agree(const std::vector<double>& one, const std::vector<double>& other) const {
     return distance(one, other) <= tolerance_;  // NaN is no distance
@@ -76,14 +77,14 @@ class Verification {
   Plan plan_;
   std::uint64_t seed_;
   int every_;
-  double tolerance_;  ///< 0: bits
+  double tolerance_;  ///< largest distance in parts of the norm; 0: bits must be equal
   Backend& backend_;
   Recompute& recompute_;
   ChunkTable table_;
   Chunks chunks_;
   double *scratch_, *fingerprints_;  ///< [chunks][kSums], [segments][kSums]
   double *sketches_, *sums_;         ///< [chunks][kSums], [segments][kSums]
-  double* host_;                     ///< of fingerprints_, then sketches_
+  double* host_;                     ///< what is fetched of fingerprints_, then of sketches_
   std::int64_t step_ = 0, bytes_sent_ = 0;
   VerificationPlan chosen_;
   int first_ = 0, count_ = 0;         ///< images of the micro-batch, on the rank that has it
