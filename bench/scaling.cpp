@@ -68,10 +68,10 @@ class DelayedStep {
     parameters_.gradients = backend_->allocate_floats(parameters_.size, "gradients");
     const std::vector<float> ones(static_cast<std::size_t>(parameters_.size), 1.0F);
     backend_->copy_to_device(parameters_.gradients, ones.data(), ones.size() * sizeof(float));
-    reducer_ = std::make_unique<dat::GradientReducer>(
-        *backend_, world, parameters_, parameters_.gradients,
-        dat::codecs().at(codec)(*backend_, parameters_, {.rank = world.rank()}),
-        dat::aggregators().at("mean")(*backend_, parameters_, {.ranks = world.size()}), options);
+    reducer_ =
+        dat::make_reducer(*backend_, world, parameters_, parameters_.gradients,
+                          dat::codecs().at(codec)(*backend_, parameters_, {.rank = world.rank()}),
+                          dat::aggregators().at("mean")(*backend_, parameters_, {.ranks = world.size()}), options);
     all_.push_back(dat::ActiveSet::all(parameters_.layers()));
   }
 
@@ -105,7 +105,7 @@ class DelayedStep {
   std::unique_ptr<dat::Backend> backend_;
   dat::Parameters parameters_;
   std::vector<double> statistics_;
-  std::unique_ptr<dat::GradientReducer> reducer_;
+  std::unique_ptr<dat::Reducer> reducer_;
   std::vector<dat::ActiveSet> all_;
   Delay delay_;
   std::int64_t step_ = 0;
@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
   app.add_option("--delay", delay, "a calibration.json: computing is a delay of that length; none: it is done");
   app.add_option("--codec", codec, "with --delay: how gradients become messages; NAME or NAME/TRANSPORT");
   app.add_option("--repeat", steps, "steps, behind two that do not count");
-  app.add_option("--stale-attack", stale, "with --delay: iterations of the next attack that run while the sum is under way")
+  app.add_option("--stale-attack", stale,
+                 "with --delay: iterations of the next attack that run while the sum is under way")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--overlap", options.overlap, "send gradients while the backward pass runs");
   app.add_option("--bucket", options.bucket, "most gradients in one message; 0: 2^19 with --overlap, else 2^23");

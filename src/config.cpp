@@ -32,6 +32,7 @@
 #include "options/recipes.hpp"
 #include "options/selector_options.hpp"
 #include "options/slurm_time.hpp"
+#include "reduce/transport/transport.hpp"
 
 namespace dat {
 namespace {
@@ -676,6 +677,10 @@ const Rule kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 const Rule kAutoEpochs{.low = 0, .automatic = -1};
 
 Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+Rule or_auto(std::vector<std::string> choices) {
+  choices.insert(choices.begin(), "auto");
+  return one_of(std::move(choices));
+}
 Rule one_attack() { return {.choices = attacks().names(), .advice = attack_advice}; }
 std::vector<std::string> auto_and_norms() {
   std::vector<std::string> all = norm_names();
@@ -880,7 +885,7 @@ void describe(Options& options, TrainOptions& o) {
   options.add("--codec", o.codec, "how gradients become messages between ranks", one_of(codecs().names()));
   options.add("--codec-transport", o.codec_transport,
               "how messages meet; auto: sum float32, powersgd; gather int8, terngrad, atomo; two_sided bf16, f16",
-              one_of({"auto", "sum", "gather", "two_sided"}));
+              or_auto(transport_names()));
   options.add("--codec-rank", o.codec_rank,
               "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3", kAutoCount);
   options.add("--codec-clip", o.codec_clip,
@@ -1548,7 +1553,7 @@ std::string ordering_refused(const TrainOptions& o) {
   const auto named = [](const char* option, const std::string& value) { return std::string(option) + " " + value; };
   if (o.codec != plain.codec) return named("--codec", o.codec);
   if (o.codec_transport != plain.codec_transport) return named("--codec-transport", o.codec_transport);
-  if (o.aggregator != plain.aggregator) return named("--aggregator", o.aggregator);
+  if (repeats(o.aggregator) != Repeats::at_any_ranks) return named("--aggregator", o.aggregator);
   if (o.mask != plain.mask) return named("--mask", o.mask);
   if (o.bn_statistics != plain.bn_statistics) return named("--bn-statistics", o.bn_statistics);
   if (o.awp != plain.awp) return named("--awp", o.awp);

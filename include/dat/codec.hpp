@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dat/device_state.hpp"
 #include "dat/parameters.hpp"
 #include "dat/registry.hpp"
 
@@ -12,20 +13,13 @@ namespace dat {
 
 class Backend;
 
-/// How the messages of all ranks meet.
-enum class Transport : std::uint8_t {
-  sum,       ///< MPI adds them up: messages are made of floats, and a sum of messages stands for the sum of gradients
-  gather,    ///< every rank gets all of them, decodes them, and aggregates for itself
-  two_sided  ///< each rank gets its share of all of them, and sends the mean, encoded once more, to all
-};
-
 /// Tensors whose gradients travel together, in one message: the tensors of the active layers among the tensors first ..
-/// end - 1. Each tensor's message has a place of its own in the bucket's. With Transport::two_sided a "tensor" is what
-/// one rank has to average of a tensor of the network, a run of its elements.
+/// end - 1. Each tensor's message has a place of its own in the bucket's. A transport may make "tensors" of its own of
+/// the network's: runs of their elements.
 struct Bucket {
   int first = 0, end = 0;  ///< tensors
   std::int64_t step = 0;   ///< step of the training: with seed and rank, the key of counted random numbers
-  /// Counts the messages of a step: from 0 to Codec::rounds() - 1; with Transport::two_sided, the mean's have number 1.
+  /// Counts the messages of a step, from 0: the codec's rounds, or those of a transport that encodes once more.
   int round = 0;
   /// The tensors' elements, for the loops of kernels/launch.hpp; results of `sum` begin with tensor `first`.
   Chunks chunks{};
@@ -55,10 +49,14 @@ class Codec {
   [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
   /// Whether decoding what was encoded brings back every bit.
   [[nodiscard]] virtual bool exact() const = 0;
-  /// How the codec's messages may meet; the transport that is taken by default comes first.
-  [[nodiscard]] virtual std::vector<Transport> transports() const = 0;
-  /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the last
-  /// decoding leaves the result. More than one round goes with Transport::sum alone.
+  /// The transport (reduce/transport/) by which its messages meet unless the user names another one.
+  [[nodiscard]] virtual std::string transport() const { return "gather"; }
+  /// Whether messages may be added up, as floats, number by number: the sum stands for the sum of gradients.
+  [[nodiscard]] virtual bool adds_up() const { return false; }
+  /// Whether it takes any run of a tensor's elements for a tensor, which then has one dimension.
+  [[nodiscard]] virtual bool takes_runs() const { return false; }
+  /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the
+  /// last decoding leaves the result. More than one goes only where messages are added up.
   [[nodiscard]] virtual int rounds() const { return 1; }
 
   /// Writes the messages of the bucket's tensors. `gradients` is the whole flat block [parameters.size], `message` the
@@ -70,13 +68,8 @@ class Codec {
   /// elements alone.
   virtual void decode(const Bucket& bucket, const void* message, float factor, float* gradients) = 0;
 
-  /// What is remembered from step to step, such as what compression has left out so far: floats on the device.
-  struct State {
-    std::string name;
-    float* data;  ///< [count]
-    std::int64_t count;
-    bool own;  ///< every rank has its own; else all have the same
-  };
+  using State = DeviceState;
+  /// What is remembered from step to step, such as what compression has left out so far.
   [[nodiscard]] virtual std::vector<State> state() const { return {}; }
 };
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "assess/autoattack.hpp"
+#include "assess/sequence.hpp"
 
 namespace dat {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assess/autoattack.hpp"
+#include "assess/sequence.hpp"
 #include "assess/sequence_files.hpp"
 #include "dat/run_lock.hpp"
 #include "replica/replica.hpp"

@@ -1,5 +1,7 @@
 #include "measure/bench.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -24,9 +26,7 @@ constexpr const char* kShownNames[] = {"frozen forward", "frozen input gradient"
 
 /// The share of the operations that the device can do: nothing where that is not known.
 [[nodiscard]] std::string percent(double part, double whole) {
-  char text[32] = "-";
-  if (part > 0 && whole > 0) std::snprintf(text, sizeof text, "%.0f %%", 100 * part / whole);
-  return text;
+  return part > 0 && whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
 }
 
 [[nodiscard]] ordered_json to_json(const Sample& sample) {

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dat/reducer.hpp"
+#include "dat/codec.hpp"
 #include "launch.hpp"
 #include "measure/forecast.hpp"
 #include "measure/repeat.hpp"
+#include "reduce/transport/transport.hpp"
 
 namespace dat {
 
@@ -161,9 +162,9 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
     cost.decode +=
         least_seconds(backend, of_one, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) / elements;
   }
-  for (const Transport transport : codec->transports()) {
+  for (const std::string& transport : transports_of(*codec)) {
     cost.transport = transport;
-    if (transport != codec->transports().front()) cost.name = name + "/" + name_of(transport);
+    if (transport != codec->transport()) cost.name = name + "/" + transport;
     c.codecs.push_back(cost);
   }
 }

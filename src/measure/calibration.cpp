@@ -1,13 +1,13 @@
 #include "measure/calibration.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <set>
 
 #include "dat/error.hpp"
+#include "reduce/transport/transport.hpp"
 
 namespace dat {
 
@@ -20,8 +20,6 @@ constexpr int kFormat = 1;
 constexpr std::size_t kMostBytes = 8 << 20, kMostLayers = 10000, kMostCodecs = 64, kMostLetters = 200;
 constexpr double kMostSeconds = 1e6;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-
-constexpr std::array<const char*, 3> kTransports = {"sum", "gather", "two_sided"};
 
 /// A place in the file, for messages: "FILE: layers[3]".
 class Place {
@@ -85,6 +83,14 @@ class Place {
   std::string path_;
 };
 
+/// "sum, gather or two_sided".
+[[nodiscard]] std::string alternatives(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+  return text;
+}
+
 [[nodiscard]] ordered_json to_json(const Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
@@ -95,10 +101,10 @@ class Place {
 
 [[nodiscard]] Calibration::Codec codec_from(const Place& place, std::size_t layers) {
   Calibration::Codec codec{.name = place.at("name").text()};
-  const std::string transport = place.at("transport").text();
-  const auto known = std::find(kTransports.begin(), kTransports.end(), transport);
-  place.at("transport").check(known != kTransports.end(), "must be sum, gather or two_sided");
-  codec.transport = static_cast<Transport>(known - kTransports.begin());
+  codec.transport = place.at("transport").text();
+  const std::vector<std::string> known = transport_names();
+  place.at("transport")
+      .check(std::find(known.begin(), known.end(), codec.transport) != known.end(), "must be " + alternatives(known));
   codec.rounds = static_cast<int>(place.at("rounds").integer(1, 16));
   codec.exact = place.at("exact").boolean();
   codec.encode = place.at("encode").number(0, 1);
@@ -140,7 +146,7 @@ ordered_json to_json(const Calibration& c) {
                               {"weight_gradient", layer.weight_gradient}});
   for (const Calibration::Codec& codec : c.codecs)
     json["codecs"].push_back({{"name", codec.name},
-                              {"transport", kTransports[static_cast<std::size_t>(codec.transport)]},
+                              {"transport", codec.transport},
                               {"rounds", codec.rounds},
                               {"exact", codec.exact},
                               {"encode", codec.encode},

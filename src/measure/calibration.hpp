@@ -31,7 +31,7 @@ struct Calibration {
   };
   struct Codec {
     std::string name{};  ///< name as for --codec; with a transport that is not the codec's first, "NAME/TRANSPORT"
-    Transport transport = Transport::sum;
+    std::string transport = "sum";
     int rounds = 1;                     ///< messages of a step, with transport `sum`
     bool exact = false;                 ///< one rank has nothing to encode
     double encode = 0, decode = 0;      ///< seconds of an element, all rounds

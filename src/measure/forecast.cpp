@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "dat/error.hpp"
+#include "reduce/transport/transport.hpp"
 
 namespace dat {
 
@@ -36,17 +37,18 @@ namespace {
   return seconds;
 }
 
+[[nodiscard]] Traffic traffic_of(const Calibration::Codec& codec, const Cluster& c) {
+  return transports().at(codec.transport)().traffic(c.ranks);
+}
+
 /// Of a message of so many bytes that all ranks have, the way its codec wants it to travel.
 [[nodiscard]] double seconds_of(const Calibration::Codec& codec, const Cluster& c, double bytes) {
-  switch (codec.transport) {
-    case Transport::sum:
-      return codec.rounds * seconds_of_sum(c, bytes / codec.rounds);
-    case Transport::gather:
-      return seconds_of_gather(c, bytes);
-    case Transport::two_sided:
-      return seconds_of_exchange(c, bytes) + seconds_of_gather(c, bytes / c.ranks);
-  }
-  return 0;
+  const Traffic traffic = traffic_of(codec, c);
+  double seconds = 0;
+  if (traffic.summed) seconds += codec.rounds * seconds_of_sum(c, bytes / codec.rounds);
+  if (traffic.exchanged) seconds += seconds_of_exchange(c, bytes);
+  if (traffic.gathered > 0) seconds += seconds_of_gather(c, bytes / traffic.gathered);
+  return seconds;
 }
 
 }  // namespace
@@ -74,7 +76,6 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
   const Calibration::Codec& codec = calibration.codec(choice.codec);
   const std::size_t layers = calibration.layers.size();
   const auto p = [&](std::size_t d) { return choice.probabilities.empty() ? 1.0 : choice.probabilities[d]; };
-  const double ranks = cluster.ranks;
   const bool coded = cluster.ranks > 1 || !codec.exact;
 
   // Which layer is the last of its bucket, as the reducer lays them out.
@@ -133,11 +134,9 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
   double all = 0;
   for (std::size_t d = 0; d < layers; ++d) all += p(d) * static_cast<double>(calibration.layers[d].elements);
   if (coded) {
-    const bool two_sided = codec.transport == Transport::two_sided;
-    // Two-sided: what all ranks have of this rank's part is decoded, the mean of it encoded, and all means decoded.
-    if (two_sided) step.encode += codec.encode * all / ranks;
-    const double decodes = codec.transport == Transport::gather ? ranks : two_sided ? 2 : 1;
-    step.decode = decodes * codec.decode * all;
+    const Traffic traffic = traffic_of(codec, cluster);
+    if (traffic.encoded_again > 0) step.encode += codec.encode * all / traffic.encoded_again;
+    step.decode = traffic.decoded * codec.decode * all;
   }
   step.straggling = choice.jitter * (step.data + step.attack + step.forward + step.backward + step.encode) *
                     expected_maximum(cluster.ranks);

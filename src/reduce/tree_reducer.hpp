@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "dat/reducer.hpp"
 #include "reduce/summation_tree.hpp"
 
@@ -11,7 +13,7 @@ namespace dat {
 /// through pinned host memory and meet as TreeSum says, on the host. The host waits for the device once.
 class TreeReducer final : public Reducer {
  public:
-  /// gradients: as of GradientReducer. tree: of the group. Of the options only the length of messages and `ended`
+  /// gradients: as make_reducer() gets them. tree: of the group. Of the options only the length of messages and `ended`
   /// count.
   TreeReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, const SummationTree& tree,
               const ReducerOptions&);
@@ -27,7 +29,7 @@ class TreeReducer final : public Reducer {
   [[nodiscard]] std::int64_t elements() const override { return elements_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
   [[nodiscard]] std::int64_t bytes_received() const override { return sum_.bytes_received(elements_); }
-  [[nodiscard]] Transport transport() const override { return Transport::two_sided; }
+  [[nodiscard]] std::string transport() const override { return "two_sided"; }
   /// In the mean over the ranks.
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
   [[nodiscard]] std::int64_t memory(int ranks) const override;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "replica/attack_early_stop.hpp"
+#include "replica/attack_stop.hpp"
 
 namespace dat {
 
@@ -46,13 +46,14 @@ Replica::Replica(const ReplicaOptions& options)
              options.granularity),
       images_(*backend_, options.images, room_for_passes(options), options.scratch_images) {
   const int attack_batch = attack_batch_of(options);
-  frozen_ = FrozenProgram::of_sizes(
-      model_, options.early_stop ? early_stop_sizes(attack_batch) : std::vector{attack_batch}, options.attack_storage);
+  frozen_ =
+      FrozenProgram::of_sizes(model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch},
+                              options.attack_storage);
   if (options.attack_storage != DType::f32) frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);
   for (const int n : options.training_batches)
     if (!training_.contains(n)) training_[n] = std::make_unique<TrainingProgram>(model_, n);
-  if (options.early_stop)
-    attacked_ = std::make_unique<EarlyStopObjective>(images_, frozen_);
+  if (options.attack_stop)
+    attacked_ = std::make_unique<AttackStopObjective>(images_, frozen_);
   else
     attacked_ = std::make_unique<FrozenObjective>(images_, *frozen_.front());
   if (options.attack_reference) attacked_->allow_reference();

@@ -23,7 +23,7 @@ struct ReplicaOptions {
   int micro_batch = 1;                ///< most images at a time
   int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
   DType attack_storage = DType::f32;  ///< type of the network's activations while it is attacked; evaluation is f32
-  bool early_stop = false;            ///< attacks that samples leave (Objective::steps_until_fooled)
+  bool attack_stop = false;           ///< attacks that samples leave (Objective::steps_until_fooled)
   bool attack_reference = false;      ///< training's attacks ask for the logits of clean images (AttackGoal)
   int scratch_images = 0;             ///< arrays that attacks need (Attack::scratch_images)
   std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: the network is not trained

@@ -28,7 +28,7 @@ namespace {
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = storage_from(options.attack_precision),
-          .early_stop = options.attack_stop >= 0,
+          .attack_stop = options.attack_stop >= 0,
           .attack_reference = method.goal.reference,
           .scratch_images = method.scratch_images(),
           .training_batches = {plan.micro_batch, plan.last_micro_batch}};
@@ -115,11 +115,11 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
   const Parameters& parameters = replica_.model().parameters;
   const ReducerOptions reduction{.bucket_elements = bucket_of(options_),
                                  .overlap = options_.overlap,
-                                 .transport = options_.mask == "per_worker" ? options_.transport : "",
+                                 .mask_transport = options_.mask == "per_worker" ? options_.transport : "",
                                  .codec_transport = codec_transport,
                                  .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
   if (order_) return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
-  return std::make_unique<GradientReducer>(
+  return dat::make_reducer(
       backend, ranks_, parameters, gradients,
       codecs().at(codec)(
           backend, parameters,

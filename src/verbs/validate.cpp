@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "options/hints.hpp"
+#include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "train/trainer.hpp"
@@ -49,13 +50,6 @@ namespace {
     sent[d] = of_all ? 1 : of_any ? 1 - std::pow(1 - drawn, ranks) : drawn;
   }
   return trainer.reducer().bytes_sent(sent, ranks);
-}
-
-/// What the messages of all ranks are to be called.
-[[nodiscard]] const char* name_of_messages(Transport transport) {
-  return transport == Transport::sum      ? "all-reduce       "
-         : transport == Transport::gather ? "all-gather       "
-                                          : "two-sided        ";
 }
 
 /// What each layer counts in the budget; empty where that is 1.
@@ -135,8 +129,8 @@ namespace {
        << trainer.attack().gradients_of_run() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
-       << name_of_messages(reducer.transport()) << megabytes(bytes_per_step(trainer, options, ranks))
-       << " per step on average, "
+       << std::left << std::setw(17) << transports().at(reducer.transport())().title
+       << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))

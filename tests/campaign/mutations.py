@@ -33,7 +33,7 @@ PATIENCE = 3  # a test that takes so many times what it takes without a mutation
 TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner/learner.cpp", "src/train/statistics/batch_statistics.cpp"
 LAYERS, UPDATE, EVALUATION = "src/train/layers/sampling.cpp", "src/train/update/weight_update.cpp", "src/assess/evaluation.cpp"
 CROSS_ENTROPY, LOSS, MOVE = "src/loss/cross_entropy.cpp", "kernels/loss.hpp", "kernels/move_weights.hpp"
-SEQUENCE, JOURNAL, ALARMS = "src/assess/autoattack.cpp", "src/assess/journal.cpp", "src/assess/alarms.cpp"
+SEQUENCE, JOURNAL, ALARMS = "src/assess/sequence.cpp", "src/assess/journal.cpp", "src/assess/alarms.cpp"
 HANG, RECORDER, STRAGGLERS = "src/communicate/verdict.cpp", "src/communicate/flight_recorder.cpp", "src/train/watch/stragglers.hpp"
 PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/examples/local_examples.cpp", "src/train/plan/phase_timer.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
@@ -43,7 +43,9 @@ SUMMATION, TREE_REDUCER = "src/reduce/summation_tree", "src/reduce/tree_reducer.
 READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
 CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/verification.cpp"
-REDUCER, COMMUNICATOR = "src/reduce/reducer.cpp", "src/communicate/communicator.cpp"
+REDUCER, COMMUNICATOR = "src/reduce/gradient_reducer.cpp", "src/communicate/communicator.cpp"
+BUCKETS, MASKS, MESSAGES = "src/reduce/buckets.cpp", "src/reduce/masks.cpp", "src/reduce/transport/message.cpp"
+SUM, GATHER, TWO_SIDED = (f"src/reduce/transport/{name}.cpp" for name in ("sum", "gather", "two_sided"))
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
@@ -129,7 +131,7 @@ MUTATIONS = [
      "prefers_batch_statistics() const override { return false; }", "step:fgsm"),
     ("fgsm: gradient through the clamp", PERTURB, "inside < 0.0F || inside > 1.0F ? 0.0F : dx[i];", "dx[i];",
      "step:fgsm*"),
-    ("early stop: one more step", "src/replica/attack_early_stop.cpp", "std::fill_n(host_steps_left_, n, tau);",
+    ("early stop: one more step", "src/replica/attack_stop.cpp", "std::fill_n(host_steps_left_, n, tau);",
      "std::fill_n(host_steps_left_, n, tau + 1);", "step:early stop"),
     ("early stop: leaves after the step", PERTURB, "to >= 0 && steps_left[to / slots.elements] >= 0)",
      "to >= 0 && steps_left[to / slots.elements] >= -1)", "step:early stop"),
@@ -568,27 +570,25 @@ MUTATIONS = [
     ("cosine to half", "src/optimizer/cosine.cpp", "std::cos(std::numbers::pi * progress", "std::cos(0.5 * std::numbers::pi * progress",
      "step:cosine"),
     # Reducer.
-    ("sum, not mean", REDUCER, "share_ ? 1.0F : 1.0F / static_cast<float>(ranks_.size());", "1.0F;", "mpi:2"),
-    ("a bucket's last segment is left out", REDUCER, "message.table.between(first, end)",
-     "message.table.between(first, end - 1)", "mpi:2"),
-    ("a bucket is sent before it is full", REDUCER, "if (one.missing > 0 || !backend_.arrived(one.ticket)) break;",
-     "if (!backend_.arrived(one.ticket)) break;", "step:overlap"),
-    ("one rank skips a codec that is not exact", REDUCER, "ranks.size() == 1 && codec_->exact() &&", "ranks.size() == 1 &&",
+    ("sum, not mean", SUM, "mean = 1.0F / static_cast<float>(options_.ranks.size());", "mean = 1.0F;", "mpi:2"),
+    ("a bucket's last segment is left out", MESSAGES, "table_.between(first, end)", "table_.between(first, end - 1)",
+     "mpi:2"),
+    ("a bucket is sent before it is full", BUCKETS, "if (of(one).missing > 0 || !backend_.arrived(of(one).ticket)) break;",
+     "if (!backend_.arrived(of(one).ticket)) break;", "step:overlap"),
+    ("one rank skips a codec that is not exact", REDUCER.replace(".cpp", ".hpp"), "ranks == 1 && codec_->exact() &&", "ranks == 1 &&",
      "unit:[reducer]"),
-    ("one rank skips an aggregator that changes it", REDUCER, "codec_->exact() && aggregator_->keeps_one()),",
-     "codec_->exact()),", "unit:[reducer]"),
-    ("messages are added up for any aggregator", REDUCER, "mean && !separate ? allowed.front() : Transport::gather",
-     "!separate ? allowed.front() : Transport::gather", "mpi:2"),
-    ("two-sided: the sum of a share", REDUCER, "rank + 1 == ranks_.size() ? 1.0F / static_cast<float>(ranks_.size()) : 1.0F;",
-     "1.0F;", "mpi:2"),
-    ("two-sided: shares of any elements", REDUCER, "constexpr std::int64_t kGroup = 4;\n  const std::int64_t groups",
+    ("one rank skips an aggregator that changes it", REDUCER.replace(".cpp", ".hpp"), "codec_->exact() && aggregator_->keeps_one();",
+     "codec_->exact();", "unit:[reducer]"),
+    ("messages are added up for any aggregator", SUM, "return aggregator.is_mean();", "return true;", "mpi:2"),
+    ("two-sided: the sum of a share", TWO_SIDED, "rank + 1 == ranks ? 1.0F / static_cast<float>(ranks) : 1.0F;", "1.0F;", "mpi:2"),
+    ("two-sided: shares of any elements", TWO_SIDED, "constexpr std::int64_t kGroup = 4;\n  const std::int64_t groups",
      "constexpr std::int64_t kGroup = 1;\n  const std::int64_t groups", "step:int8, two-sided"),
     ("two-sided: the mean with the numbers of the first message", "kernels/codec.hpp", "2 * rank + round", "2 * rank",
      "step:int8, two-sided"),
-    ("a round's messages where the first round's were", REDUCER, "message.device_byte + round * tensors_.segments.size()",
-     "message.device_byte", "unit:[codec]"),
-    ("bytes of the first round only", REDUCER, "bytes_sent_ += total;\n      bytes_received_ += total;",
-     "bytes_sent_ += part.bytes[0];\n      bytes_received_ += total;", "step:powersgd, two ranks"),
+    ("a round's messages where the first round's were", MESSAGES, "device_begin_ + static_cast<std::size_t>(row) * tensors_;",
+     "device_begin_;", "unit:[codec]"),
+    ("bytes of the first round only", SUM, "total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});",
+     "total += bytes[0];", "step:powersgd, two ranks"),
     # Codecs.
     ("int8: half a level too much", "kernels/codec.hpp", "static_cast<float>(code >> 1U) / QuantiseLevels",
      "static_cast<float>(code) / 2 / QuantiseLevels", "unit:[codec]"),
@@ -618,8 +618,8 @@ MUTATIONS = [
      "all[i]", "mpi:2"),
     ("codec: the state is not saved", TRAINER.replace(".cpp", ".hpp"), "layers_.get(), &codec_state_, examples_.get()", "layers_.get(), examples_.get()",
      "mpi:2"),
-    ("every message is rank 0's", REDUCER, "    next += of.bytes;\n", "", "mpi:2"),
-    ("the codec does not learn the step", REDUCER, "  step_ = step;\n", "", "mpi:2"),
+    ("every message is rank 0's", GATHER, "      next += bucket.bytes;\n", "", "mpi:2"),
+    ("the codec does not learn the step", GATHER, "    step_ = step.step;\n", "", "mpi:2"),
     ("mean of gathered messages: sum", "kernels/gradients.hpp", "result[i] = factor * total;", "result[i] = total;",
      "unit:[kernels]"),
     ("sums of a bucket from the first chunk of all", "kernels/cpu.cpp",
@@ -679,14 +679,15 @@ MUTATIONS = [
      "    forward_.bind", "e2e:ranks"),
     ("dealt: the last micro-batch of all is left out", "include/dat/dealing.hpp", "std::int64_t{all} * rank / ranks",
      "std::int64_t{all} * rank / ranks - (rank == ranks ? 1 : 0)", "unit:[tree]"),
-    ("worker: zeros are not set", REDUCER, "  set_zeros(layers);\n", "", "mpi:2"),
-    ("worker: buckets without own layers are not encoded", REDUCER, "if (part.missing == 0) encode(part);",
-     "if (part.missing < 0) encode(part);", "mpi:3"),
-    ("union is dense", REDUCER, "bool any = options_.transport == \"dense\";", "bool any = !options_.transport.empty();", "mpi:2"),
-    ("all-gather: every rank's layout is this one's", REDUCER, "separate_ ? static_cast<std::size_t>(rank) : 0);",
-     "separate_ ? own_ : 0);", "mpi:2"),
-    ("all-gather: blocks from the beginning", REDUCER, "blocks_[k].at[rank] = at;", "blocks_[k].at[rank] = 0 * at;", "mpi:2"),
-    ("zeros through any aggregator", REDUCER, "require(transport.empty() || aggregator_->is_mean(),", "require(true,",
+    ("worker: zeros are not set", REDUCER, "  masks_.set_zeros(gradients_, transport_->of_ranks());\n", "", "mpi:2"),
+    ("worker: buckets without own layers are not encoded", BUCKETS, "if (of(parcel).missing == 0) encode(parcel);",
+     "if (of(parcel).missing < 0) encode(parcel);", "mpi:3"),
+    ("union is dense", MASKS, "bool any = how_ == \"dense\";", "bool any = per_worker();", "mpi:2"),
+    ("all-gather: every rank's layout is this one's", GATHER, "options_.separate ? static_cast<std::size_t>(rank) : 0);",
+     "options_.separate ? own_ : 0);", "mpi:2"),
+    ("all-gather: blocks from the beginning", GATHER, "place.at[rank] = static_cast<int>(place.all);",
+     "place.at[rank] = 0;", "mpi:2"),
+    ("zeros through any aggregator", REDUCER, "require(masks.empty() || aggregator.is_mean(),", "require(true,",
      "unit:[reducer]"),
     # Communicator.
     ("nobody moves on what is under way", PROGRESS, "    move_on();\n    lock.unlock();", "    lock.unlock();", "mpi:2"),
@@ -848,7 +849,8 @@ MUTATIONS = [
      "double:A fetch brings*"),
     ("a full half is written again at once", CUDA + "backend.cpp", "check(cudaEventSynchronize(half->done));", "",
      "double:What is copied to the device*"),
-    ("an overlapped message is not staged", REDUCER, "(options.overlap || !ranks.takes_device_memory())", "!ranks.takes_device_memory()",
+    ("an overlapped message is not staged", MESSAGES, "(options.overlap || !options.ranks.takes_device_memory())",
+     "!options.ranks.takes_device_memory()",
      "mpi_double:2"),
     ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
      "piece.recording != nullptr;", "double:A training pass that is replayed*"),
@@ -967,8 +969,7 @@ MUTATIONS = [
      "calibration.backward_passes * pass - saved", "unit:[forecast]"),
     ("forecast: layers that are not drawn save nothing", FORECAST, "saved += (1 - p(d)) *", "saved += 0 *",
      "unit:[forecast]"),
-    ("forecast: gathered messages are decoded once", FORECAST, "Transport::gather ? ranks :",
-     "Transport::gather ? 1 :", "unit:[forecast]"),
+    ("forecast: gathered messages are decoded once", GATHER, ".decoded = ranks}", ".decoded = 1}", "unit:[forecast]"),
     ("forecast: a stale attack covers everything", FORECAST, "std::min(step.exposed, iterations *",
      "std::max(step.exposed, iterations *", "unit:[forecast]"),
     ("forecast: the second message is free", FORECAST, "step.exposed += seconds_of_sum(cluster,",

@@ -163,7 +163,6 @@ class Unsummed final : public Codec {
   explicit Unsummed(Backend& backend) : backend_(backend) {}
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 * tensor.size; }
   [[nodiscard]] bool exact() const override { return true; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather}; }
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
@@ -198,9 +197,9 @@ namespace {
 class First final : public Aggregator {
  public:
   explicit First(Backend& backend) : backend_(backend) {}
-  [[nodiscard]] bool keeps_one() const override { return true; }
-  void aggregate(const Chunks& chunks, const float* gradients, std::int64_t stride, float* result) override {
-    each(backend_.device(), chunks, kernels::MeanOfRanks{gradients, stride, 1, 1.0F, result});
+  [[nodiscard]] bool keeps_one() const override { return false; }  // so that one rank has messages, too
+  void aggregate(const Contributions& all) override {
+    each(backend_.device(), all.chunks, kernels::MeanOfRanks{all.gradients, all.stride, 1, 1.0F, all.result});
   }
 
  private:
@@ -211,6 +210,108 @@ class First final : public Aggregator {
 
 std::unique_ptr<Aggregator> make_first(Backend& backend, const Parameters&, const AggregatorOptions&) {
   return std::make_unique<First>(backend);
+}
+
+}  // namespace dat
+"""),
+    "transport": ("letters", "letters.cpp", """
+#include <cstring>
+#include <numeric>
+
+#include "reduce/transport/message.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Every rank writes to each rank, itself included; all messages are decoded and aggregated.
+class Letters final : public Transport {
+ public:
+  explicit Letters(const TransportOptions& o)
+      : o_(o), message_(o.backend, o.parameters), lengths_(lengths_of(o.codec, o.parameters)), out_(o), in_(o),
+        places_(lengths_.size()) {
+    for (Place& place : places_) place.to.resize(static_cast<std::size_t>(o.ranks.size()));
+  }
+  void reserve() override {
+    message_.reserve();
+    tables_.reserve(o_.backend, o_.parameters);
+    const std::int64_t all = o_.ranks.size() * std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
+    out_.reserve(all);
+    in_.reserve(all);
+    decoded_ = o_.backend.allocate_floats(o_.ranks.size() * o_.parameters.size, "gradients of all ranks");
+  }
+  [[nodiscard]] int rounds() const override { return 1; }
+  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+    step_ = step.step;
+    MessageBytes sum;
+    std::int64_t at = 0;
+    for (const Parcel& parcel : step.parcels) {
+      Place& place = place_of(parcel);
+      place = {.at = at, .to = std::move(place.to)};
+      for_each_segment(parcel, o_.parameters, step.any, [&](std::size_t k) {
+        message_.begin(k) = place.bytes;
+        place.bytes += lengths_[k];
+      });
+      for (int& to : place.to) to = static_cast<int>(place.bytes);
+      at += place.bytes * o_.ranks.size();
+      sum.sent += place.bytes * (o_.ranks.size() - 1);
+    }
+    chunks_ = message_.select(step.any);
+    return {sum.sent, sum.sent};
+  }
+  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    o_.codec.encode(bucket_of(parcel), o_.gradients, out_.device(place.at));
+    return out_.fetch(place.at, place.bytes);
+  }
+  [[nodiscard]] Request give(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    std::byte* const letter = out_.host(place.at);
+    for (int rank = 1; rank < o_.ranks.size(); ++rank)
+      std::memcpy(letter + place.bytes * rank, letter, static_cast<std::size_t>(place.bytes));
+    o_.ranks.exchange(letter, place.to, in_.host(place.at), place.to);
+    return {};
+  }
+  void take(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    in_.send(place.at, place.bytes * o_.ranks.size());
+    for (int rank = 0; rank < o_.ranks.size(); ++rank)
+      o_.codec.decode(bucket_of(parcel), in_.device(place.at + place.bytes * rank), 1.0F,
+                      decoded_ + o_.parameters.size * rank);
+  }
+  void finish() override { o_.aggregator.aggregate({chunks_, decoded_, o_.parameters.size, step_, o_.gradients}); }
+
+ private:
+  struct Place {
+    std::int64_t at = 0, bytes = 0;
+    std::vector<int> to;
+  };
+  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
+  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
+    return message_.bucket(tables_, parcel.first, parcel.end, {.step = step_, .bytes = place_of(parcel).bytes});
+  }
+
+  TransportOptions o_;
+  Message message_;
+  std::vector<std::int64_t> lengths_;
+  TensorTables tables_;
+  MessageMemory out_, in_;
+  std::vector<Place> places_;
+  Chunks chunks_;
+  float* decoded_ = nullptr;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TransportKind letters_transport() {
+  return {.title = "letters",
+          .takes = [](const Codec& codec) { return codec.rounds() == 1; },
+          .serves = [](const Aggregator&) { return true; },
+          .traffic = [](int ranks) { return Traffic{.exchanged = true, .decoded = ranks}; },
+          .memory = [](const Codec&, const Parameters&, int) { return std::int64_t{0}; },
+          .sent = [](const Codec& codec, const Segment& segment, int ranks) { return (ranks - 1) * bytes_of(codec, segment); },
+          .make = [](const TransportOptions& o) -> std::unique_ptr<Transport> { return std::make_unique<Letters>(o); }};
 }
 
 }  // namespace dat
@@ -291,7 +392,8 @@ std::unique_ptr<ExampleSource> make_clean_examples(const ExampleParts& parts) {
 }  // namespace dat
 """, "  if (parts.options.seed == 4711) return make_clean_examples(parts);\n")
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
-           "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator"}
+           "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
+           "transport": "--codec-transport"}
 
 
 def give_up(*text):

@@ -217,7 +217,7 @@ TEST_CASE("Codecs with masks of each rank's own: the mean counts zeros, in every
       if (masks == "allgather" && way.transport != "gather") continue;
       if (masks == "dense" && way.codec == "powersgd") continue;  // refused
       GradientReducer reducer =
-          f.reducer({.bucket_elements = 3000, .transport = masks, .codec_transport = way.transport}, way.codec);
+          f.reducer({.bucket_elements = 3000, .mask_transport = masks, .codec_transport = way.transport}, way.codec);
       const auto ours = f.reduce(reducer, layers, 1, f.gradient_of(world().rank(), 1));
       INFO(text(way) << ", " << masks);
       std::int64_t wrong = 0;

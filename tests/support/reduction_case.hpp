@@ -11,10 +11,10 @@
 
 #include "dat/network.hpp"
 #include "dat/random.hpp"
-#include "dat/reducer.hpp"
 #include "device.hpp"
 #include "gradients.hpp"
 #include "random_values.hpp"
+#include "reduce/gradient_reducer.hpp"
 
 /// A codec and an aggregator for tests, which compute on the host with what they copy from the device and back: like a
 /// kernel, element by element of the chunks. And what they shall do, said once more on whole tensors.
@@ -66,7 +66,6 @@ class Coarse final : public Codec {
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 + (tensor.size + 3) / 4 * 4; }
   [[nodiscard]] bool exact() const override { return false; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather}; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     sum(backend_.device(), bucket.chunks, kernels::SquaredNorm{gradients}, partial_, sums_);
@@ -125,37 +124,63 @@ class Coarse final : public Codec {
   float* residual_;
 };
 
-/// The largest of the ranks' numbers, coordinate by coordinate, times a factor. Accuses ranks that send infinities.
+/// The largest of the ranks' numbers, coordinate by coordinate, times a factor.
 class Largest final : public Aggregator {
  public:
   Largest(Backend& backend, const Parameters& parameters, const AggregatorOptions& options, float factor)
       : backend_(backend), parameters_(parameters), ranks_(options.ranks), factor_(factor) {}
 
   [[nodiscard]] bool keeps_one() const override { return factor_ == 1; }
-  void aggregate(const Chunks& chunks, const float* gradients, std::int64_t stride, float* result) override {
-    const auto all = to_host(backend_, gradients, stride * ranks_);
-    auto values = to_host(backend_, result, parameters_.size);
-    accused_.clear();
-    for (int rank = 0; rank < ranks_; ++rank) {
-      bool infinite = false;
-      for_each_element(backend_, chunks, [&](int, std::int64_t i) {
-        const float value = factor_ * all[static_cast<std::size_t>(rank * stride + i)];
+  void aggregate(const Contributions& of) override {
+    const auto all = to_host(backend_, of.gradients, of.stride * ranks_);
+    auto values = to_host(backend_, of.result, parameters_.size);
+    for (int rank = 0; rank < ranks_; ++rank)
+      for_each_element(backend_, of.chunks, [&](int, std::int64_t i) {
+        const float value = factor_ * all[static_cast<std::size_t>(rank * of.stride + i)];
         float& largest = values[static_cast<std::size_t>(i)];
         largest = rank == 0 ? value : std::max(largest, value);
-        infinite = infinite || std::isinf(value);
       });
-      if (infinite) accused_.push_back(rank);
-    }
-    backend_.copy_to_device(result, values.data(), values.size() * sizeof(float));
+    backend_.copy_to_device(of.result, values.data(), values.size() * sizeof(float));
   }
-  [[nodiscard]] std::vector<int> accused() const override { return accused_; }
 
  private:
   Backend& backend_;
   const Parameters& parameters_;
   int ranks_;
   float factor_;
-  std::vector<int> accused_;
+};
+
+/// The mean, plus half of the result of the step before, plus the step's number: knows the step and has state.
+class Heavy final : public Aggregator {
+ public:
+  Heavy(Backend& backend, const Parameters& parameters, const AggregatorOptions& options)
+      : backend_(backend),
+        parameters_(parameters),
+        ranks_(options.ranks),
+        before_(backend.allocate_floats(parameters.size, "test")) {}
+
+  [[nodiscard]] bool keeps_one() const override { return false; }
+  void aggregate(const Contributions& of) override {
+    const auto all = to_host(backend_, of.gradients, of.stride * ranks_);
+    auto values = to_host(backend_, of.result, parameters_.size), before = to_host(backend_, before_, parameters_.size);
+    for_each_element(backend_, of.chunks, [&](int, std::int64_t k) {
+      const auto i = static_cast<std::size_t>(k);
+      float total = 0;
+      for (int rank = 0; rank < ranks_; ++rank) total += all[static_cast<std::size_t>(rank * of.stride + k)];
+      values[i] = before[i] = total / static_cast<float>(ranks_) + before[i] / 2 + static_cast<float>(of.step);
+    });
+    backend_.copy_to_device(of.result, values.data(), values.size() * sizeof(float));
+    backend_.copy_to_device(before_, before.data(), before.size() * sizeof(float));
+  }
+  [[nodiscard]] std::vector<State> state() const override {
+    return {{.name = "before", .data = before_, .count = parameters_.size, .own = false}};
+  }
+
+ private:
+  Backend& backend_;
+  const Parameters& parameters_;
+  int ranks_;
+  float* before_;
 };
 
 /// A network whose gradients are random numbers, and reducers for it.
@@ -176,6 +201,7 @@ struct ReductionCase {
     const AggregatorOptions options{.ranks = group.size()};
     if (name == "largest") return std::make_unique<Largest>(*backend, model.parameters, options, 1.0F);
     if (name == "twice the largest") return std::make_unique<Largest>(*backend, model.parameters, options, 2.0F);
+    if (name == "heavy") return std::make_unique<Heavy>(*backend, model.parameters, options);
     return aggregators().at(name)(*backend, model.parameters, options);
   }
   [[nodiscard]] GradientReducer reducer(const ReducerOptions& options, const std::string& codec_name = "float32",

@@ -13,9 +13,9 @@ class Mean final : public Aggregator {
   [[nodiscard]] bool is_mean() const override { return true; }
   [[nodiscard]] bool keeps_one() const override { return true; }
 
-  void aggregate(const Chunks& chunks, const float* gradients, std::int64_t stride, float* result) override {
-    each(backend_.device(), chunks,
-         kernels::MeanOfRanks{gradients, stride, ranks_, 1.0F / static_cast<float>(ranks_), result});
+  void aggregate(const Contributions& all) override {
+    each(backend_.device(), all.chunks,
+         kernels::MeanOfRanks{all.gradients, all.stride, ranks_, 1.0F / static_cast<float>(ranks_), all.result});
   }
 
  private:

@@ -72,7 +72,6 @@ class Atomo final : public Codec {
     return (s.atoms > 0 ? s.atoms * (std::int64_t{s.rows} + s.cols()) : tensor.size) * std::int64_t{sizeof(float)};
   }
   [[nodiscard]] bool exact() const override { return false; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather}; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     const Device device = backend_.device();

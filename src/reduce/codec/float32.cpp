@@ -15,9 +15,9 @@ class Float32 final : public Codec {
     return tensor.size * std::int64_t{sizeof(float)};
   }
   [[nodiscard]] bool exact() const override { return true; }
-  [[nodiscard]] std::vector<Transport> transports() const override {
-    return {Transport::sum, Transport::gather, Transport::two_sided};
-  }
+  [[nodiscard]] std::string transport() const override { return "sum"; }
+  [[nodiscard]] bool adds_up() const override { return true; }
+  [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,

@@ -16,7 +16,7 @@ class Int8 final : public Codec {
     return std::int64_t{sizeof(float)} + (tensor.size + 3) / 4 * 4;
   }
   [[nodiscard]] bool exact() const override { return false; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather, Transport::two_sided}; }
+  [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     sum(backend_.device(), bucket.chunks, kernels::SquaredNorm{gradients}, bucket.partial, bucket.sums);

@@ -65,7 +65,8 @@ class PowerSgd final : public Codec {
     return floats * std::int64_t{sizeof(float)};
   }
   [[nodiscard]] bool exact() const override { return false; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::sum}; }
+  [[nodiscard]] std::string transport() const override { return "sum"; }
+  [[nodiscard]] bool adds_up() const override { return true; }
   [[nodiscard]] int rounds() const override { return 2; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {

@@ -17,7 +17,7 @@ class TernGrad final : public Codec {
     return std::int64_t{sizeof(float)} + (tensor.size + kGroup - 1) / kGroup * std::int64_t{sizeof(std::uint32_t)};
   }
   [[nodiscard]] bool exact() const override { return false; }
-  [[nodiscard]] std::vector<Transport> transports() const override { return {Transport::gather, Transport::two_sided}; }
+  [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {
     const Chunks& chunks = bucket.chunks;

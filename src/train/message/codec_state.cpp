@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTag = 0;
 
-[[nodiscard]] std::string name_of(const Codec::State& state) { return "codec/" + state.name; }
+[[nodiscard]] std::string name_of(const Reducer::State& state) { return state.of + "/" + state.name; }
 
 /// In messages that MPI can count.
 template <class Transfer>
@@ -26,7 +26,7 @@ void in_pieces(float* data, std::int64_t count, const Transfer& transfer) {
 CodecState::CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer, bool may_go_back)
     : ranks_(ranks), backend_(backend), reducer_(reducer) {
   if (!may_go_back) return;
-  for (const Codec::State& state : reducer.state())
+  for (const Reducer::State& state : reducer.state())
     kept_.push_back({state.data, backend.allocate_floats(state.count, "codec state before the step"), state.count});
 }
 
@@ -39,7 +39,7 @@ void CodecState::put_back() {
 }
 
 void CodecState::save(Checkpoint& checkpoint) {
-  for (const Codec::State& state : reducer_.state()) {
+  for (const Reducer::State& state : reducer_.state()) {
     const auto count = static_cast<std::size_t>(state.count);
     std::vector<float> values(count * (state.own && ranks_.root() ? static_cast<std::size_t>(ranks_.size()) : 1));
     backend_.copy_to_host(values.data(), state.data, count * sizeof(float));
@@ -59,25 +59,26 @@ void CodecState::save(Checkpoint& checkpoint) {
 
 void CodecState::restore(const Checkpoint& checkpoint) {
   restored_.clear();
-  for (const Codec::State& state : reducer_.state()) {
+  for (const Reducer::State& state : reducer_.state()) {
+    if (state.own) restored_.emplace_back();
     const auto found = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(),
                                     [&](const Checkpoint::Array& array) { return array.name == name_of(state); });
-    if (found == checkpoint.arrays.end()) return;
+    if (found == checkpoint.arrays.end()) continue;
     const auto ranks = static_cast<std::int64_t>(found->values.size()) / std::max<std::int64_t>(1, state.count);
     require(found->shape ==
                 (state.own ? std::vector<std::int64_t>{ranks, state.count} : std::vector<std::int64_t>{state.count}),
-            ExitCode::checkpoint, "the checkpoint's array ", found->name,
-            " has another length than this network and --codec-rank want; resume with those of the run");
+            ExitCode::checkpoint, "the checkpoint's array ", found->name, " has another length than this network and ",
+            state.of == "codec" ? "--codec-rank" : "--aggregator", " want; resume with those of the run");
     if (!state.own)
       backend_.copy_to_device(state.data, found->values.data(), found->values.size() * sizeof(float));
     else
-      restored_.push_back(found->values);
+      restored_.back() = found->values;
   }
 }
 
 void CodecState::share(Communicator& ranks) {
   std::size_t k = 0;
-  for (const Codec::State& state : reducer_.state()) {
+  for (const Reducer::State& state : reducer_.state()) {
     if (!state.own) {
       share_floats(ranks, backend_, state.data, state.count);
       continue;
@@ -113,13 +114,13 @@ void CodecState::share(Communicator& ranks) {
 }
 
 void CodecState::replicated(ReplicatedState& state) {
-  for (const Codec::State& array : reducer_.state())
-    if (!array.own) state.device("codec state " + array.name, array.data, array.count);
+  for (const Reducer::State& array : reducer_.state())
+    if (!array.own) state.device(array.of + " state " + array.name, array.data, array.count);
 }
 
 std::int64_t CodecState::bytes() const {
   std::int64_t floats = 0;
-  for (const Codec::State& state : reducer_.state()) floats += state.count * (state.own ? ranks_.size() : 1);
+  for (const Reducer::State& state : reducer_.state()) floats += state.count * (state.own ? ranks_.size() : 1);
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
 

@@ -8,10 +8,10 @@
 
 namespace dat {
 
-/// What the codec of the gradients remembers. A checkpoint has every rank's own arrays, [ranks][count] each, so that a
-/// run goes on bit for bit. With another number of ranks than were saved, each rank takes the mean of what the saved
-/// ranks had: the mean over the ranks, which is what gradients lack so far, stays. A checkpoint without the codec's
-/// arrays, of a run with another codec, leaves what the codec begins with.
+/// What the codec of the gradients and the aggregator remember. A checkpoint has every rank's own arrays,
+/// [ranks][count] each, so that a run goes on bit for bit. With another number of ranks than were saved, each rank
+/// takes the mean of what they had: the mean over the ranks, which is what gradients lack so far, stays. A checkpoint
+/// without these arrays, of a run with another codec or aggregator, leaves what they begin with.
 class CodecState final : public Stateful {
  public:
   /// may_go_back: keep() and put_back() work, which takes memory for a second copy.

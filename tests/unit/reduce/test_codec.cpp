@@ -23,7 +23,7 @@ std::vector<Way> ways() {
   for (const std::string& codec : codecs().names()) {
     const auto single = Communicator::single();
     ReductionCase f(*single);
-    for (const Transport transport : f.codec(codec)->transports()) all.push_back({codec, name_of(transport)});
+    for (const std::string& transport : transports_of(*f.codec(codec))) all.push_back({codec, transport});
   }
   return all;
 }
@@ -377,7 +377,7 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
   const auto refusal = [&](const std::string& codec, const std::string& way, const std::string& masks,
                            const std::string& aggregator) -> std::string {
     try {
-      (void)f.reducer({.transport = masks, .codec_transport = way}, codec, aggregator);
+      (void)f.reducer({.mask_transport = masks, .codec_transport = way}, codec, aggregator);
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::usage);
       return error.what();
@@ -393,10 +393,10 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
   CHECK(has(refusal("atomo", "two_sided", "", "mean"), "but by: gather"));
   CHECK(has(refusal("powersgd", "gather", "", "mean"), "but by: sum"));
   CHECK(has(refusal("powersgd", "auto", "", "largest"), "leave that off"));
-  CHECK(has(refusal("powersgd", "auto", "allgather", "mean"), "--transport allgather"));
+  CHECK(has(refusal("powersgd", "auto", "allgather", "mean"), "--mask-transport allgather"));
   CHECK(has(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
   CHECK(has(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
-  CHECK(has(refusal("int8", "two_sided", "allgather", "mean"), "--transport allgather"));
+  CHECK(has(refusal("int8", "two_sided", "allgather", "mean"), "--mask-transport allgather"));
   for (const Way& way : ways()) CHECK(refusal(way.codec, way.transport, "union", "mean").empty());
   for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"}) {
     CHECK(refusal(codec, "auto", "", "largest").empty());

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "dat/reducer.hpp"
 #include "reduction_case.hpp"
+#include "train/message/codec_state.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -48,7 +48,7 @@ TEST_CASE(
   ReductionCase f(*single);
   const auto refusal = [&](const std::string& transport, const std::string& aggregator) -> std::string {
     try {
-      (void)f.reducer({.transport = transport}, "float32", aggregator);
+      (void)f.reducer({.mask_transport = transport}, "float32", aggregator);
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::usage);
       return error.what();
@@ -63,10 +63,46 @@ TEST_CASE(
   CHECK(refusal("", "largest").empty());
 }
 
+TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside what the codec does", "[reducer]") {
+  const auto single = Communicator::single();
+  ReductionCase f(*single);
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  GradientReducer straight = f.reducer({}, "coarse", "heavy");
+  (void)f.reduce(straight, all, 1);
+  Checkpoint checkpoint;
+  CodecState(*single, *f.backend, straight).save(checkpoint);
+  REQUIRE(checkpoint.arrays.size() == 2);
+  CHECK(checkpoint.arrays[0].name == "codec/residual");
+  CHECK(checkpoint.arrays[1].name == "aggregator/before");
+  const auto expected = f.reduce(straight, all, 2);
+  const auto resumed = [&](const Checkpoint& from) {
+    GradientReducer other = f.reducer({}, "coarse", "heavy");
+    CodecState state(*single, *f.backend, other);
+    state.restore(from);
+    state.share(*single);
+    return f.reduce(other, all, 2);
+  };
+  CHECK(differing(resumed(checkpoint), expected) == 0);
+  // Of a run with another codec, or with another aggregator: what there is goes on.
+  for (const std::size_t kept : {0, 1}) {
+    Checkpoint part;
+    part.arrays.push_back(checkpoint.arrays[kept]);
+    CHECK(differing(resumed(part), expected) > 0);
+    CHECK(differing(resumed(part), resumed({})) > 0);
+  }
+  checkpoint.arrays[1].shape[0] -= 1;
+  checkpoint.arrays[1].values.pop_back();
+  CHECK_THROWS_WITH(resumed(checkpoint), Catch::Matchers::Contains("--aggregator"));
+}
+
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
   CHECK(codecs().names() ==
         std::vector<std::string>{"atomo", "bf16", "f16", "float32", "int8", "powersgd", "terngrad"});
   CHECK(aggregators().names() == std::vector<std::string>{"mean"});
+  CHECK(transport_names() == std::vector<std::string>{"sum", "gather", "two_sided"});
+  CHECK(repeats("mean") == Repeats::at_any_ranks);
+  CHECK_THROWS_AS(transports().at("ring"), Error);
+  CHECK_THROWS_AS(repeats("krum"), Error);
   CHECK_THROWS_AS(codecs().at("int4"), Error);
   CHECK_THROWS_AS(aggregators().at("krum"), Error);
 }

@@ -9,7 +9,7 @@
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
-#include "replica/attack_early_stop.hpp"
+#include "replica/attack_stop.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -175,10 +175,10 @@ TEST_CASE("Slots hold the samples they name; a sample that has left keeps what i
 }
 
 TEST_CASE("Programs of an early stop halve", "[attack]") {
-  CHECK(early_stop_sizes(128) == std::vector<int>{128, 64, 32, 16});
-  CHECK(early_stop_sizes(100) == std::vector<int>{100, 50, 25, 13});
-  CHECK(early_stop_sizes(5) == std::vector<int>{5, 3, 2, 1});
-  CHECK(early_stop_sizes(1) == std::vector<int>{1});
+  CHECK(attack_stop_sizes(128) == std::vector<int>{128, 64, 32, 16});
+  CHECK(attack_stop_sizes(100) == std::vector<int>{100, 50, 25, 13});
+  CHECK(attack_stop_sizes(5) == std::vector<int>{5, 3, 2, 1});
+  CHECK(attack_stop_sizes(1) == std::vector<int>{1});
 }
 
 TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[attack][long]") {
@@ -190,9 +190,9 @@ TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[
   }
   FrozenProgram whole(f.model, kCapacity, storage);
   const auto alone = FrozenProgram::of_sizes(f.model, {kCapacity}, storage),
-             several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity), storage);
+             several = FrozenProgram::of_sizes(f.model, attack_stop_sizes(kCapacity), storage);
   FrozenObjective slow(f.images, whole);
-  EarlyStopObjective one(f.images, alone), many(f.images, several);
+  AttackStopObjective one(f.images, alone), many(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
   bool some_left = false, some_stayed = false;
@@ -240,9 +240,9 @@ TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[
 TEST_CASE("With as much patience as steps, an early-stopped attack has the bits of a plain one", "[attack]") {
   Fixture f(DType::f32);
   FrozenProgram whole(f.model, kCapacity);
-  const auto several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity));
+  const auto several = FrozenProgram::of_sizes(f.model, attack_stop_sizes(kCapacity));
   FrozenObjective plain(f.images, whole);
-  EarlyStopObjective stopping(f.images, several);
+  AttackStopObjective stopping(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
   f.load({0, 1, 2, 3, 4, 5, 6, 7});
@@ -262,7 +262,7 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
 TEST_CASE("What an early-stopped attack does to a sample does not depend on the others", "[attack]") {
   Fixture f(DType::f32);
   const auto programs = FrozenProgram::of_sizes(f.model, {kCapacity});
-  EarlyStopObjective objective(f.images, programs);
+  AttackStopObjective objective(f.images, programs);
   f.backend->commit_workspace();
   f.label(*programs.front());
   const AttackOptions options{.eps = 0.03, .alpha = 0.004, .steps = 6, .stop = 1};

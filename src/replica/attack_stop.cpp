@@ -1,4 +1,4 @@
-#include "replica/attack_early_stop.hpp"
+#include "replica/attack_stop.hpp"
 
 #include <algorithm>
 
@@ -6,14 +6,14 @@
 
 namespace dat {
 
-std::vector<int> early_stop_sizes(int n) {
+std::vector<int> attack_stop_sizes(int n) {
   constexpr std::size_t kSizes = 4;
   std::vector<int> sizes{n};
   while (sizes.size() < kSizes && sizes.back() > 1) sizes.push_back((sizes.back() + 1) / 2);
   return sizes;
 }
 
-EarlyStopObjective::EarlyStopObjective(Images& images, const Programs& programs)
+AttackStopObjective::AttackStopObjective(Images& images, const Programs& programs)
     : FrozenObjective(images, *programs.front()) {
   for (const auto& program : programs) passes_.push_back({program.get(), nullptr, nullptr});
   const auto slots = static_cast<std::size_t>(programs.front()->n()), all = static_cast<std::size_t>(images.capacity);
@@ -37,7 +37,7 @@ EarlyStopObjective::EarlyStopObjective(Images& images, const Programs& programs)
   host_samples_.resize(slots);
 }
 
-void EarlyStopObjective::steps_until_fooled(int steps, int tau, float alpha, float eps) {
+void AttackStopObjective::steps_until_fooled(int steps, int tau, float alpha, float eps) {
   Backend& backend = images_.backend;
   if (passes_.front().forward == nullptr || slots_.alpha != alpha || slots_.eps != eps) record(alpha, eps);
   const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(std::int32_t);
@@ -65,7 +65,7 @@ void EarlyStopObjective::steps_until_fooled(int steps, int tau, float alpha, flo
   }
 }
 
-EarlyStopObjective::Pass& EarlyStopObjective::fitting(int samples) {
+AttackStopObjective::Pass& AttackStopObjective::fitting(int samples) {
   // The smallest program that holds them all, unless more than an eighth of it would be empty: then a full one, and the
   // others come later.
   std::size_t at = 0;
@@ -74,14 +74,14 @@ EarlyStopObjective::Pass& EarlyStopObjective::fitting(int samples) {
   return passes_[empty && at + 1 < passes_.size() ? at + 1 : at];
 }
 
-void EarlyStopObjective::assign_slots(const FrozenProgram& program, int first, int count) {
+void AttackStopObjective::assign_slots(const FrozenProgram& program, int first, int count) {
   std::fill_n(host_samples_.begin(), program.n(), -1);
   std::copy_n(live_.begin() + first, count, host_samples_.begin());
   images_.backend.copy_to_device(samples_, host_samples_.data(),
                                  static_cast<std::size_t>(program.n()) * sizeof(std::int32_t));
 }
 
-void EarlyStopObjective::forward(FrozenProgram& program) {
+void AttackStopObjective::forward(FrozenProgram& program) {
   each(device, program.n() * layout.elements(),
        kernels::FillSlots{
            {samples_, layout.elements()}, clean, eta, images_.labels, slot_x_, slots_.eta, slots_.x_adv, labels_});
@@ -98,13 +98,13 @@ void EarlyStopObjective::forward(FrozenProgram& program) {
   each(device, program.n(), kernels::CountFooled{samples_, correct_, steps_left_});
 }
 
-void EarlyStopObjective::backward(FrozenProgram& program) {
+void AttackStopObjective::backward(FrozenProgram& program) {
   program.backward(images_.dx, slots_);
   each(device, program.n() * layout.elements(),
        kernels::KeepSteps{{samples_, layout.elements()}, steps_left_, slots_.eta, eta});
 }
 
-void EarlyStopObjective::record(float alpha, float eps) {
+void AttackStopObjective::record(float alpha, float eps) {
   slots_.alpha = alpha;
   slots_.eps = eps;
   for (Pass& pass : passes_) {

@@ -1,0 +1,129 @@
+#include "reduce/gradient_reducer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+/// What does not go together with masks of each rank's own.
+void check_masks(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
+  const std::string& masks = options.mask_transport;
+  require(masks.empty() || aggregator.is_mean(), ExitCode::usage,
+          "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
+          "layer for gradients; choose it, or --mask shared");
+  require(masks != "dense" || codec.state().empty(), ExitCode::usage,
+          "--mask-transport dense does not work with a --codec that remembers what it has left out: of a layer that no "
+          "rank has drawn, it would be sent, but the layer stands still; choose union");
+}
+
+}  // namespace
+
+std::string choose_transport(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
+  const bool separate = options.mask_transport == "allgather", automatic = options.codec_transport == "auto";
+  const auto serves = [&](const std::string& name) {
+    const TransportKind kind = transports().at(name)();
+    return kind.serves(aggregator) && (kind.separate || !separate);
+  };
+  const std::vector<std::string> names = transport_names(), allowed = transports_of(codec);
+  const auto known = [](const std::vector<std::string>& all, const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  };
+  require(automatic || known(names, options.codec_transport), ExitCode::usage, "unknown --codec-transport '",
+          options.codec_transport, "'; known: auto, ", listed(names));
+  const std::string chosen = !automatic                ? options.codec_transport
+                             : serves(allowed.front()) ? allowed.front()
+                                                       : *std::find_if(names.begin(), names.end(), serves);
+  const char* const why = separate ? "--mask-transport allgather" : "an aggregator that is not the mean";
+  require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ", why,
+          ", which wants the messages of all ranks: leave it off, or choose gather");
+  require(known(allowed, chosen), ExitCode::usage, "the messages of this --codec do not meet by --codec-transport ",
+          chosen, ", but by: ", listed(allowed), automatic ? "; " : "; choose that, or another codec",
+          automatic ? why : "",
+          automatic ? " wants the messages of all ranks: leave that off, or choose another codec" : "");
+  return chosen;
+}
+
+GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
+                                 std::unique_ptr<Codec> codec, std::unique_ptr<Aggregator> aggregator,
+                                 const ReducerOptions& options)
+    : ranks_(ranks),
+      parameters_(parameters),
+      gradients_(gradients),
+      codec_(std::move(codec)),
+      aggregator_(std::move(aggregator)),
+      ended_(options.ended),
+      masks_(backend, ranks, parameters, options.mask_transport),
+      name_(choose_transport(*codec_, *aggregator_, options)),
+      kind_(transports().at(name_)()),
+      transport_(kind_.make({.backend = backend,
+                             .ranks = ranks,
+                             .parameters = parameters,
+                             .gradients = gradients,
+                             .codec = *codec_,
+                             .aggregator = *aggregator_,
+                             .separate = masks_.separate(),
+                             .overlap = options.overlap})),
+      unchanged_(unchanged(ranks.size())),
+      buckets_(backend, parameters, options, unchanged_ ? nullptr : transport_.get()) {
+  check_masks(*codec_, *aggregator_, options);
+  if (unchanged_) return;
+  if (options.overlap) (void)ranks.move_on_beside();
+  masks_.reserve();
+  transport_->reserve();
+}
+
+void GradientReducer::begin(std::span<const ActiveSet> layers, std::int64_t step) {
+  under_way_before_ = ranks_.seconds_under_way();
+  masks_.begin(layers);
+  buckets_.cut(masks_.any(), masks_.own());
+  if (unchanged_) return;
+  bytes_ = transport_->begin(
+      {.step = step, .parcels = buckets_.parcels(), .any = masks_.any(), .layers = masks_.of_messages()});
+  masks_.set_zeros(gradients_, transport_->of_ranks());
+  buckets_.begin();
+}
+
+void GradientReducer::finish() {
+  if (unchanged_) return;
+  buckets_.finish();
+  transport_->finish();
+  ended_(ReducerStage::decode);
+}
+
+double GradientReducer::bytes_sent(const std::vector<double>& probabilities, int ranks) const {
+  double bytes = 0;
+  for (const Segment& segment : parameters_.segments)
+    bytes += probabilities[static_cast<std::size_t>(segment.layer)] *
+             static_cast<double>(kind_.sent(*codec_, segment, ranks));
+  return bytes;
+}
+
+std::int64_t GradientReducer::memory(int ranks) const {
+  return unchanged(ranks) ? 0 : kind_.memory(*codec_, parameters_, ranks);
+}
+
+std::vector<Reducer::State> GradientReducer::state() const {
+  std::vector<State> all;
+  for (const DeviceState& one : codec_->state()) all.push_back({one, "codec"});
+  for (const DeviceState& one : aggregator_->state()) all.push_back({one, "aggregator"});
+  return all;
+}
+
+std::unique_ptr<Reducer> make_reducer(Backend& backend, Communicator& ranks, const Parameters& parameters,
+                                      float* gradients, std::unique_ptr<Codec> codec,
+                                      std::unique_ptr<Aggregator> aggregator, const ReducerOptions& options) {
+  return std::make_unique<GradientReducer>(backend, ranks, parameters, gradients, std::move(codec),
+                                           std::move(aggregator), options);
+}
+
+}  // namespace dat

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dat/reducer.hpp"
+#include "reduce/buckets.hpp"
+#include "reduce/masks.hpp"
+#include "reduce/transport/transport.hpp"
+
+namespace dat {
+
+/// Makes one gradient of the gradients of all ranks, for the active layers: which these are, `Masks` knows; into what
+/// messages they are cut, and when these go, `Buckets`; the codec writes the messages and reads them; how they meet is
+/// the transport's, and what becomes of whole gradients the aggregator's. One rank does the same as many, unless
+/// neither codec nor aggregator would change a bit: then nothing is done.
+///
+/// Ranks may have gradients of different layers (ReducerOptions::mask_transport). What a rank does not have counts as
+/// zero, so the mean is over all ranks, for each layer that any of them has.
+///
+/// A step allocates nothing. A rank's part of the step is one unit of work.
+class GradientReducer final : public Reducer {
+ public:
+  /// gradients: a flat block [parameters.size] on the device, which the backward passes fill, and where the result
+  /// appears. Error(usage): no such transport; one that the codec or the aggregator does not allow; or masks per worker
+  /// with an aggregator that is not the mean, the only one that does not take zeros for gradients.
+  GradientReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, std::unique_ptr<Codec>,
+                  std::unique_ptr<Aggregator>, const ReducerOptions&);
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+
+  /// Lays out the messages of this step. layers: one set for all; or, with masks per worker, [size of the group] one of
+  /// each. The result is of the layers in any of them; `dense` sets all.
+  void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
+  [[nodiscard]] float* place(int /*unit*/) override { return gradients_; }
+  /// Of this rank's layers. Ranks announce what they have in the same order.
+  void ready(int segment) override { buckets_.ready(segment); }
+  [[nodiscard]] std::span<float* const> own() override { return {&gradients_, 1}; }
+  void finish() override;
+
+  [[nodiscard]] std::int64_t elements() const override { return buckets_.elements(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return ranks_.size() > 1 ? bytes_.sent : 0; }
+  [[nodiscard]] std::int64_t bytes_received() const override { return ranks_.size() > 1 ? bytes_.received : 0; }
+  [[nodiscard]] std::string transport() const override { return name_; }
+  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
+  /// Of the device.
+  [[nodiscard]] std::int64_t memory(int ranks) const override;
+  [[nodiscard]] double seconds_under_way() const override { return ranks_.seconds_under_way() - under_way_before_; }
+  [[nodiscard]] std::vector<State> state() const override;
+
+ private:
+  /// Whether the gradient of so many ranks is the result already.
+  [[nodiscard]] bool unchanged(int ranks) const { return ranks == 1 && codec_->exact() && aggregator_->keeps_one(); }
+
+  Communicator& ranks_;
+  const Parameters& parameters_;
+  float* gradients_;
+  std::unique_ptr<Codec> codec_;
+  std::unique_ptr<Aggregator> aggregator_;
+  std::function<void(ReducerStage)> ended_;
+  Masks masks_;
+  std::string name_;  ///< of the transport
+  TransportKind kind_;
+  std::unique_ptr<Transport> transport_;
+  bool unchanged_;
+  Buckets buckets_;
+  MessageBytes bytes_;  ///< of this step
+  double under_way_before_ = 0;
+};
+
+/// The transport of messages. Error(usage): it is unknown, or the codec, the aggregator or the masks per worker do not
+/// allow it.
+[[nodiscard]] std::string choose_transport(const Codec& codec, const Aggregator& aggregator,
+                                           const ReducerOptions& options);
+
+}  // namespace dat

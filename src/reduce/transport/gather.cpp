@@ -1,0 +1,183 @@
+#include <optional>
+
+#include "reduce/transport/message.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Every rank gets the messages of all ranks, decodes them, and aggregates whole gradients for itself. It has room for
+/// as many messages and flat blocks as there are ranks. Messages have one length, or each rank's has layers of its own.
+class Gather final : public Transport {
+ public:
+  explicit Gather(const TransportOptions& options)
+      : options_(options),
+        parameters_(options.parameters),
+        own_(options.separate ? static_cast<std::size_t>(options.ranks.rank()) : 0),
+        lengths_(lengths_of(options.codec, parameters_)),
+        mine_(options),
+        everyone_(options),
+        places_(parameters_.segments.size()) {
+    const std::size_t messages = options.separate ? static_cast<std::size_t>(options.ranks.size()) : 1;
+    messages_.reserve(messages);
+    for (std::size_t m = 0; m < messages; ++m) messages_.emplace_back(options.backend, parameters_);
+    for (Place& place : places_)
+      if (options.separate) place = {.bytes = std::vector<int>(messages), .at = std::vector<int>(messages)};
+  }
+
+  void reserve() override {
+    const std::int64_t bytes = message_bytes(options_.codec, parameters_), ranks = options_.ranks.size();
+    for (Message& message : messages_) message.reserve();
+    tables_.reserve(options_.backend, parameters_);
+    mine_.reserve(bytes);
+    everyone_.reserve(bytes * ranks);
+    if (options_.separate) result_.emplace(options_.backend, parameters_);
+    decoded_ = options_.backend.allocate_floats(parameters_.size * ranks, "gradients of all ranks");
+  }
+  [[nodiscard]] int rounds() const override { return 1; }
+
+  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+    step_ = step.step;
+    MessageBytes sum;
+    std::int64_t begin = 0, everyone = 0;
+    for (const Parcel& parcel : step.parcels) {
+      Place& place = place_of(parcel);
+      lay_out(parcel, step.layers, place);
+      place.begin = begin;
+      place.everyone = everyone;
+      begin += place.mine;
+      everyone += place.all;
+      sum.sent += place.mine;
+      sum.received += place.all - place.mine;
+    }
+    for (std::size_t m = 0; m < messages_.size(); ++m) chunks_ = messages_[m].select(step.layers[m]);
+    if (result_) chunks_ = result_->select(step.any);
+    return sum;
+  }
+
+  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
+    const Bucket bucket = bucket_of(parcel, own_);
+    const std::int64_t at = place_of(parcel).begin;
+    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, mine_.device(at));
+    return mine_.fetch(at, bucket.bytes);
+  }
+
+  [[nodiscard]] Request give(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    const std::byte* const mine = mine_.host(place.begin);
+    std::byte* const all = everyone_.host(place.everyone);
+    const auto bytes = static_cast<std::size_t>(place.mine);
+    Communicator& ranks = options_.ranks;
+    if (options_.overlap)
+      return options_.separate ? ranks.start_all_gather(mine, all, place.bytes, place.at)
+                               : ranks.start_all_gather(mine, all, bytes);
+    if (options_.separate)
+      ranks.all_gather(mine, all, place.bytes);
+    else
+      ranks.all_gather(mine, all, bytes);
+    return {};
+  }
+
+  void take(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    everyone_.send(place.everyone, place.all);
+    std::int64_t next = place.everyone;
+    for (int rank = 0; rank < options_.ranks.size(); ++rank) {
+      const Bucket bucket = bucket_of(parcel, options_.separate ? static_cast<std::size_t>(rank) : 0);
+      float* const gradients = decoded_ + parameters_.size * rank;
+      if (bucket.bytes > 0) options_.codec.decode(bucket, everyone_.device(next), 1.0F, gradients);
+      next += bucket.bytes;
+    }
+  }
+
+  void finish() override {
+    options_.aggregator.aggregate({.chunks = chunks_,
+                                   .gradients = decoded_,
+                                   .stride = parameters_.size,
+                                   .step = step_,
+                                   .result = options_.gradients});
+  }
+  [[nodiscard]] float* of_ranks() const override { return decoded_; }
+
+  [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int ranks) {
+    const std::int64_t bytes = message_bytes(codec, parameters);
+    return bytes + ranks * (bytes + parameters.size * std::int64_t{sizeof(float)});
+  }
+
+ private:
+  /// Of a parcel.
+  struct Place {
+    std::int64_t begin = 0, everyone = 0;  ///< in this rank's memory, and in that of all
+    std::int64_t mine = 0, all = 0;        ///< bytes of this rank's message, and of all messages
+    std::vector<int> bytes, at;            ///< [ranks] where each has a length of its own: that, and where it is put
+  };
+
+  [[nodiscard]] static std::int64_t message_bytes(const Codec& codec, const Parameters& parameters) {
+    std::int64_t bytes = 0;
+    for (const Segment& segment : parameters.segments) bytes += bytes_of(codec, segment);
+    return bytes;
+  }
+  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
+  [[nodiscard]] Bucket bucket_of(const Parcel& parcel, std::size_t message) {
+    const Place& place = place_of(parcel);
+    const std::int64_t bytes = options_.separate ? place.bytes[message] : place.mine;
+    return messages_[message].bucket(tables_, parcel.first, parcel.end, {.step = step_, .bytes = bytes});
+  }
+
+  /// Returns the length of the parcel's message.
+  [[nodiscard]] std::int64_t lay_out(const Parcel& parcel, const ActiveSet& layers, Message& message) const {
+    std::int64_t bytes = 0;
+    for_each_segment(parcel, parameters_, layers, [&](std::size_t k) {
+      message.begin(k) = bytes;
+      bytes += lengths_[k];
+    });
+    return bytes;
+  }
+  /// The messages of the ranks stand one behind the other.
+  void lay_out(const Parcel& parcel, std::span<const ActiveSet> layers, Place& place) {
+    if (!options_.separate) {
+      place.mine = lay_out(parcel, layers.front(), messages_.front());
+      place.all = place.mine * options_.ranks.size();
+      return;
+    }
+    place.all = 0;
+    for (std::size_t rank = 0; rank < messages_.size(); ++rank) {
+      const std::int64_t bytes = lay_out(parcel, layers[rank], messages_[rank]);
+      place.bytes[rank] = static_cast<int>(bytes);
+      place.at[rank] = static_cast<int>(place.all);
+      place.all += bytes;
+    }
+    place.mine = place.bytes[own_];
+    check_length(parcel, place.all, "", " bytes of all ranks");
+  }
+
+  TransportOptions options_;
+  const Parameters& parameters_;
+  std::size_t own_;                    ///< which of messages_ is this rank's
+  std::vector<Message> messages_;      ///< [ranks] where they are separate, else one
+  std::vector<std::int64_t> lengths_;  ///< [segments]
+  TensorTables tables_;
+  MessageMemory mine_, everyone_;     ///< this rank's messages, and those of all, parcel by parcel
+  std::vector<Place> places_;         ///< [parcels]
+  std::optional<ChunkTable> result_;  ///< of the layers of any rank, where messages are separate
+  Chunks chunks_;                     ///< of the result
+  float* decoded_ = nullptr;          ///< [ranks][parameters.size], on the device
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TransportKind gather_transport() {
+  return {.title = "all-gather",
+          .takes = [](const Codec& codec) { return codec.rounds() == 1; },
+          .serves = [](const Aggregator&) { return true; },
+          .separate = true,
+          .traffic = [](int ranks) { return Traffic{.gathered = 1, .decoded = ranks}; },
+          .memory = Gather::memory,
+          .sent = [](const Codec& codec, const Segment& segment, int) { return bytes_of(codec, segment); },
+          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
+            return std::make_unique<Gather>(options);
+          }};
+}
+
+}  // namespace dat

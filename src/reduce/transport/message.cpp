@@ -1,0 +1,111 @@
+#include "reduce/transport/message.hpp"
+
+#include <cassert>
+#include <limits>
+
+#include "dat/error.hpp"
+#include "launch.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr const char* kTables = "message tables";
+
+[[nodiscard]] std::int64_t* numbers(Backend& backend, std::size_t count) {
+  return static_cast<std::int64_t*>(backend.allocate(count * sizeof(std::int64_t), kTables));
+}
+
+[[nodiscard]] double* doubles(Backend& backend, std::int64_t count) {
+  return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), kTables));
+}
+
+}  // namespace
+
+std::int64_t bytes_of(const Codec& codec, const Segment& tensor, int round) {
+  return tensor.size > 0 ? codec.bytes(tensor, round) : 0;
+}
+
+std::vector<std::int64_t> lengths_of(const Codec& codec, const Parameters& tensors, int rounds) {
+  std::vector<std::int64_t> lengths;
+  for (int round = 0; round < rounds; ++round)
+    for (const Segment& tensor : tensors.segments) {
+      lengths.push_back(bytes_of(codec, tensor, round));
+      assert(lengths.back() % std::int64_t{sizeof(float)} == 0);
+    }
+  return lengths;
+}
+
+void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, const char* after) {
+  require(bytes <= std::numeric_limits<int>::max(), ExitCode::communication, "a bucket of ", parcel.elements,
+          " gradients is ", before, bytes, after,
+          ": 2^31 - 1 is the most that goes at once; choose a smaller --bucket");
+}
+
+void TensorTables::reserve(Backend& backend, const Parameters& tensors) {
+  std::vector<std::int64_t> elements, sizes;
+  std::int64_t chunks = 0;
+  for (const Segment& tensor : tensors.segments) {
+    elements.push_back(tensor.begin);
+    sizes.push_back(tensor.size);
+    chunks += (tensor.size + kChunk - 1) / kChunk;
+  }
+  element = numbers(backend, elements.size());
+  size = numbers(backend, sizes.size());
+  partial = doubles(backend, chunks);
+  sums = doubles(backend, std::ssize(sizes));
+  backend.copy_to_device(element, elements.data(), elements.size() * sizeof(std::int64_t));
+  backend.copy_to_device(size, sizes.data(), sizes.size() * sizeof(std::int64_t));
+}
+
+Message::Message(Backend& backend, const Parameters& tensors, int rounds)
+    : backend_(backend),
+      tensors_(tensors.segments.size()),
+      table_(backend, tensors),
+      begin_(tensors_ * static_cast<std::size_t>(rounds)) {}
+
+void Message::reserve() { device_begin_ = numbers(backend_, begin_.size()); }
+
+std::int64_t& Message::begin(std::size_t tensor, int round) {
+  return begin_[static_cast<std::size_t>(round) * tensors_ + tensor];
+}
+
+const Chunks& Message::select(const ActiveSet& layers) {
+  const Chunks& chunks = table_.select(layers);
+  backend_.copy_to_device(device_begin_, begin_.data(), begin_.size() * sizeof(std::int64_t));
+  return chunks;
+}
+
+Bucket Message::bucket(const TensorTables& tables, int first, int end, Bucket about, int row) const {
+  about.first = first;
+  about.end = end;
+  about.chunks = table_.between(first, end);
+  about.element = tables.element;
+  about.size = tables.size;
+  about.byte = device_begin_ + static_cast<std::size_t>(row) * tensors_;
+  about.partial = tables.partial;
+  about.sums = tables.sums;
+  return about;
+}
+
+MessageMemory::MessageMemory(const TransportOptions& options)
+    : backend_(options.backend),
+      staged_(options.backend.device().kind == DeviceKind::cuda &&
+              (options.overlap || !options.ranks.takes_device_memory())) {}
+
+void MessageMemory::reserve(std::int64_t bytes) {
+  const char* const purpose = "gradient message";
+  const auto needed = static_cast<std::size_t>(bytes);
+  device_ = static_cast<std::byte*>(backend_.allocate(needed, purpose));
+  host_ = staged_ ? static_cast<std::byte*>(backend_.allocate_pinned(needed, purpose)) : device_;
+}
+
+Backend::Ticket MessageMemory::fetch(std::int64_t at, std::int64_t bytes) const {
+  return staged_ && bytes > 0 ? backend_.fetch(host(at), device(at), static_cast<std::size_t>(bytes)) : backend_.mark();
+}
+
+void MessageMemory::send(std::int64_t at, std::int64_t bytes) const {
+  if (staged_) backend_.send(device(at), host(at), static_cast<std::size_t>(bytes));
+}
+
+}  // namespace dat

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "reduce/transport/transport.hpp"
+
+namespace dat {
+
+/// Bytes of a tensor's message in this round; none of a tensor without elements.
+[[nodiscard]] std::int64_t bytes_of(const Codec& codec, const Segment& tensor, int round = 0);
+/// [rounds][tensors].
+[[nodiscard]] std::vector<std::int64_t> lengths_of(const Codec& codec, const Parameters& tensors, int rounds = 1);
+
+/// f(k) for the parcel's segments of these layers, the last one first: in the order in which they are finished.
+template <class F>
+void for_each_segment(const Parcel& parcel, const Parameters& parameters, const ActiveSet& layers, const F& f) {
+  for (auto k = static_cast<std::size_t>(parcel.end); k-- > static_cast<std::size_t>(parcel.first);)
+    if (layers.active(parameters.segments[k].layer)) f(k);
+}
+
+/// Error(communication): MPI cannot count so many bytes of a parcel; `before` and `after` say what they are.
+void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, const char* after);
+
+/// What a codec wants to know of the tensors, whatever message they are in; on the device.
+struct TensorTables {
+  void reserve(Backend& backend, const Parameters& tensors);
+
+  std::int64_t *element = nullptr, *size = nullptr;
+  double *partial = nullptr, *sums = nullptr;
+};
+
+/// The messages of one rank, or of all that have the same layers: which tensors are in them, and where in its parcel's
+/// message each begins.
+class Message {
+ public:
+  Message(Backend& backend, const Parameters& tensors, int rounds = 1);
+  void reserve();
+
+  /// Where the tensor begins in this round; to be set before select().
+  [[nodiscard]] std::int64_t& begin(std::size_t tensor, int round = 0);
+  /// The message has the tensors of these layers, from now on. Returns their chunks.
+  const Chunks& select(const ActiveSet& layers);
+  /// Of the tensors first .. end - 1. `about` has step, round and bytes; row: the round whose places count.
+  [[nodiscard]] Bucket bucket(const TensorTables& tables, int first, int end, Bucket about, int row = 0) const;
+
+ private:
+  Backend& backend_;
+  std::size_t tensors_;
+  ChunkTable table_;
+  std::vector<std::int64_t> begin_;  ///< [rounds][tensors]
+  std::int64_t* device_begin_ = nullptr;
+};
+
+/// Memory of messages: pinned host memory, to which they are copied from the device and from which they return; or the
+/// messages themselves, where they lie in host memory, or where MPI takes device memory and nothing goes beside other
+/// work (Communicator::takes_device_memory).
+class MessageMemory {
+ public:
+  explicit MessageMemory(const TransportOptions& options);
+  void reserve(std::int64_t bytes);
+
+  [[nodiscard]] std::byte* device(std::int64_t at) const { return device_ + at; }
+  [[nodiscard]] std::byte* host(std::int64_t at) const { return host_ + at; }  ///< what MPI gets
+  /// Queues the way to MPI. The ticket arrives at its end.
+  [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) const;
+  /// Queues the way back.
+  void send(std::int64_t at, std::int64_t bytes) const;
+
+ private:
+  Backend& backend_;
+  bool staged_;  ///< MPI gets copies
+  std::byte *device_ = nullptr, *host_ = nullptr;
+};
+
+}  // namespace dat

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dat/aggregator.hpp"
+#include "dat/backend.hpp"
+#include "dat/codec.hpp"
+#include "dat/communicator.hpp"
+#include "dat/parameters.hpp"
+#include "dat/registry.hpp"
+
+namespace dat {
+
+/// One of the pieces into which the gradients of a step are cut: some segments of the network that travel together.
+struct Parcel {
+  int number = 0;             ///< of the step's parcels
+  int first = 0, end = 0;     ///< segments; the active ones among them are meant
+  std::int64_t elements = 0;  ///< of these
+  int round = 0;              ///< of its messages, from 0
+};
+
+/// What a step's messages are made of.
+struct StepMessages {
+  std::int64_t step = 0;              ///< its number in the training
+  std::span<const Parcel> parcels;    ///< of the same segments, in the same order, on all ranks
+  const ActiveSet& any;               ///< layers of the result
+  std::span<const ActiveSet> layers;  ///< of each rank's message, where these differ; else those of all: `any`
+};
+
+/// Bytes that a rank gives to MPI for others, and those of others that MPI brings.
+struct MessageBytes {
+  std::int64_t sent = 0, received = 0;
+};
+
+/// How the messages of all ranks meet and become one gradient. A transport owns the layout of the messages, their
+/// memory, the calls of MPI, and the way from what these bring to the result. Its parcels come from outside, which says
+/// when: of each parcel and in each round encode(), give() and take() are called once, in this order. All ranks give
+/// their parcels in the same order. A step allocates nothing, and waits for nothing but for blocking calls of MPI.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// Takes the memory for messages, once, before the first begin(). A transport that is asked for nothing but its
+  /// layout takes none.
+  virtual void reserve() = 0;
+  /// How often messages are sent in a step: the same number for all of its parcels.
+  [[nodiscard]] virtual int rounds() const = 0;
+  /// Lays out the messages of a step.
+  [[nodiscard]] virtual MessageBytes begin(const StepMessages& step) = 0;
+  /// Queues the writing of this rank's message of the parcel. The ticket arrives when MPI may read it.
+  [[nodiscard]] virtual Backend::Ticket encode(const Parcel& parcel) = 0;
+  /// Gives the message to MPI, which has brought what others have by the time that the request is done.
+  [[nodiscard]] virtual Request give(const Parcel& parcel) = 0;
+  /// Queues what is made of what MPI has brought; in the last round, the parcel's gradients of the result.
+  virtual void take(const Parcel& parcel) = 0;
+  /// Queues what wants all parcels.
+  virtual void finish() {}
+  /// [ranks][parameters.size], on the device: where the gradients of the ranks are put together, each by itself; what
+  /// a rank's message lacks must be zero there before take(). Null: they are not.
+  [[nodiscard]] virtual float* of_ranks() const { return nullptr; }
+};
+
+/// What a transport works with.
+struct TransportOptions {
+  Backend& backend;
+  Communicator& ranks;
+  const Parameters& parameters;
+  float* gradients;  ///< [parameters.size], on the device: of this rank, and the result
+  Codec& codec;
+  Aggregator& aggregator;
+  bool separate = false;  ///< each rank's message has layers of its own
+  bool overlap = false;   ///< give() starts the communication and goes on; else it returns when that is done
+};
+
+/// What a message of one rank does on its way to the result, for forecasts.
+struct Traffic {
+  bool summed = false;     ///< one all-reduce each round of the codec's
+  bool exchanged = false;  ///< every rank gets its own part of each rank's message
+  int gathered = 0;        ///< all-gather of the message, divided by this number; 0: none
+  int encoded_again = 0;   ///< a part of it, divided by this number, is encoded once more; 0: none
+  int decoded = 1;         ///< messages that a rank decodes
+};
+
+/// A transport as it stands in the registry: what it is before there are ranks and gradients.
+struct TransportKind {
+  const char* title;  ///< what validate calls it
+  bool (*takes)(const Codec& codec);
+  bool (*serves)(const Aggregator& aggregator);  ///< whether the aggregator sees all that it wants
+  bool separate = false;                         ///< whether each rank's message may have layers of its own
+  Traffic (*traffic)(int ranks);
+  /// Bytes of memory for messages and what is made of them, on the device.
+  std::int64_t (*memory)(const Codec& codec, const Parameters& parameters, int ranks);
+  /// Bytes that a rank sends in a step, of one segment, if the segment takes part.
+  std::int64_t (*sent)(const Codec& codec, const Segment& segment, int ranks);
+  std::unique_ptr<Transport> (*make)(const TransportOptions&);
+};
+
+[[nodiscard]] const Registry<TransportKind()>& transports();
+/// In the order in which messages name them.
+[[nodiscard]] std::vector<std::string> transport_names();
+/// Those by which the messages of a codec may meet, its own first.
+[[nodiscard]] std::vector<std::string> transports_of(const Codec& codec);
+
+}  // namespace dat

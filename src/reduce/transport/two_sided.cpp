@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <optional>
+
+#include "codec.hpp"
+#include "gradients.hpp"
+#include "reduce/transport/message.hpp"
+
+namespace dat {
+
+namespace {
+
+/// One of so many runs of a segment's elements, about equally long, as a tensor of its own. Runs begin at groups of
+/// four elements, which share their random numbers.
+[[nodiscard]] Segment share_of(const Segment& segment, int shares, int share) {
+  if (shares == 1) return segment;
+  constexpr std::int64_t kGroup = 4;
+  const std::int64_t groups = (segment.size + kGroup - 1) / kGroup;
+  const auto begin = [&](std::int64_t k) { return std::min(segment.size, groups * k / shares * kGroup); };
+  Segment run = segment;
+  run.begin = segment.begin + begin(share);
+  run.size = begin(share + 1) - begin(share);
+  run.shape = {static_cast<int>(run.size)};
+  run.layer = segment.layer * shares + share;
+  return run;
+}
+
+/// The shares of the first segment, of the next ...
+[[nodiscard]] Parameters cut(const Parameters& parameters, int shares) {
+  Parameters result;
+  result.layer_names.resize(parameters.layer_names.size() * static_cast<std::size_t>(shares));
+  result.size = parameters.size;
+  for (const Segment& segment : parameters.segments)
+    for (int share = 0; share < shares; ++share) result.segments.push_back(share_of(segment, shares, share));
+  return result;
+}
+
+/// The bytes of a segment's shares, all together and of the longest one.
+struct ShareBytes {
+  std::int64_t all = 0, longest = 0;
+};
+[[nodiscard]] ShareBytes bytes_of_shares(const Codec& codec, const Segment& segment, int shares) {
+  ShareBytes bytes;
+  for (int share = 0; share < shares; ++share) {
+    const std::int64_t one = bytes_of(codec, share_of(segment, shares, share));
+    bytes.all += one;
+    bytes.longest = std::max(bytes.longest, one);
+  }
+  return bytes;
+}
+[[nodiscard]] ShareBytes bytes_of_shares(const Codec& codec, const Parameters& parameters, int shares) {
+  ShareBytes bytes;
+  for (const Segment& segment : parameters.segments) {
+    const ShareBytes one = bytes_of_shares(codec, segment, shares);
+    bytes.all += one.all;
+    bytes.longest += one.longest;
+  }
+  return bytes;
+}
+
+/// Of every tensor each rank has a share, a run of its elements with a message of its own. The ranks exchange shares;
+/// each decodes what all have of its share, makes the mean, encodes it again, and sends it to all. A message has the
+/// shares of the ranks one behind the other.
+class TwoSided final : public Transport {
+ public:
+  explicit TwoSided(const TransportOptions& options)
+      : options_(options),
+        shares_(static_cast<std::size_t>(options.ranks.size())),
+        me_(static_cast<std::size_t>(options.ranks.rank())),
+        tensors_(cut(options.parameters, options.ranks.size())),
+        shared_(ActiveSet::all(tensors_.layers())),
+        message_(options.backend, tensors_),
+        lengths_(lengths_of(options.codec, tensors_)),
+        mine_(options),
+        everyone_(options),
+        places_(options.parameters.segments.size()) {
+    for (Place& place : places_)
+      for (std::vector<int>* each : {&place.bytes, &place.at, &place.own_bytes, &place.own_at}) each->resize(shares_);
+  }
+
+  void reserve() override {
+    const ShareBytes bytes = bytes_of_shares(options_.codec, options_.parameters, options_.ranks.size());
+    share_.emplace(options_.backend, tensors_);
+    message_.reserve();
+    share_->reserve();
+    tables_.reserve(options_.backend, tensors_);
+    mine_.reserve(bytes.all);
+    everyone_.reserve(bytes.longest * options_.ranks.size());
+    decoded_ = options_.backend.allocate_floats(options_.parameters.size, "gradients of all ranks");
+  }
+  [[nodiscard]] int rounds() const override { return 2; }
+
+  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+    step_ = step.step;
+    MessageBytes sum;
+    std::int64_t begin = 0, everyone = 0;
+    for (const Parcel& parcel : step.parcels) {
+      Place& place = place_of(parcel);
+      lay_out(parcel, step.any, place);
+      place.begin = begin;
+      place.everyone = everyone;
+      begin += place.all;
+      everyone += place.everyones;
+      sum.sent += place.all;  // first the shares of the others, then the mean of its own
+      sum.received += place.everyones - place.bytes[me_] + place.all - place.bytes[me_];
+    }
+    message_.select(of_shares(step.any, 0, shares_));
+    share_->select(of_shares(step.any, me_, me_ + 1));
+    return sum;
+  }
+
+  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
+    const bool mean = parcel.round > 0;
+    const Place& place = place_of(parcel);
+    const Bucket bucket = mean ? own_share(parcel) : whole(parcel);
+    const MessageMemory& memory = mean ? everyone_ : mine_;
+    const std::int64_t at = mean ? place.everyone : place.begin;
+    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, memory.device(at));
+    return memory.fetch(at, bucket.bytes);
+  }
+
+  [[nodiscard]] Request give(const Parcel& parcel) override {
+    const Place& of = place_of(parcel);
+    std::byte *const mine = mine_.host(of.begin), *const all = everyone_.host(of.everyone);
+    Communicator& ranks = options_.ranks;
+    if (parcel.round > 0) {
+      if (options_.overlap) return ranks.start_all_gather(all, mine, of.bytes, of.at);
+      ranks.all_gather(all, mine, of.bytes);
+    } else {
+      if (options_.overlap) return ranks.start_exchange(mine, of.bytes, of.at, all, of.own_bytes, of.own_at);
+      ranks.exchange(mine, of.bytes, all, of.own_bytes);
+    }
+    return {};
+  }
+
+  void take(const Parcel& parcel) override {
+    const Place& place = place_of(parcel);
+    if (parcel.round == 0) return average(parcel);
+    mine_.send(place.begin, place.all);
+    options_.codec.decode(whole(parcel), mine_.device(place.begin), 1.0F, options_.gradients);
+  }
+
+  [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int ranks) {
+    const ShareBytes bytes = bytes_of_shares(codec, parameters, ranks);
+    return bytes.all + ranks * bytes.longest + parameters.size * std::int64_t{sizeof(float)};
+  }
+
+ private:
+  /// Of a parcel.
+  struct Place {
+    std::int64_t begin = 0, everyone = 0;  ///< in this rank's memory, and in that of everyone's shares
+    std::int64_t all = 0, everyones = 0;   ///< bytes of this rank's message, and of what all have of its share
+    std::vector<int> bytes, at;            ///< [ranks] of each rank's share, in the message
+    std::vector<int> own_bytes, own_at;    ///< [ranks] of this rank's share, among those of all
+  };
+
+  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
+  [[nodiscard]] Bucket bucket_of(const Message& message, const Parcel& parcel, std::int64_t bytes) const {
+    const int shares = options_.ranks.size();
+    return message.bucket(tables_, parcel.first * shares, parcel.end * shares,
+                          {.step = step_, .round = parcel.round, .bytes = bytes});
+  }
+  [[nodiscard]] Bucket whole(const Parcel& parcel) { return bucket_of(message_, parcel, place_of(parcel).all); }
+  [[nodiscard]] Bucket own_share(const Parcel& parcel) {
+    return bucket_of(*share_, parcel, place_of(parcel).bytes[me_]);
+  }
+
+  /// The layers of tensors_ that are shares first .. end - 1 of these.
+  [[nodiscard]] const ActiveSet& of_shares(const ActiveSet& layers, std::size_t first, std::size_t end) {
+    for (std::size_t k = 0; k < shared_.scale.size(); ++k) {
+      const std::size_t share = k % shares_;
+      shared_.scale[k] = share >= first && share < end ? layers.scale[k / shares_] : 0.0F;
+    }
+    return shared_;
+  }
+
+  void lay_out(const Parcel& parcel, const ActiveSet& layers, Place& place) {
+    std::int64_t at = 0;
+    for (std::size_t share = 0; share < shares_; ++share) {
+      std::int64_t bytes = 0;
+      for_each_segment(parcel, options_.parameters, layers, [&](std::size_t k) {
+        const std::size_t tensor = k * shares_ + share;
+        message_.begin(tensor) = at + bytes;
+        if (share == me_) share_->begin(tensor) = bytes;
+        bytes += lengths_[tensor];
+      });
+      place.bytes[share] = static_cast<int>(bytes);
+      place.at[share] = static_cast<int>(at);
+      at += bytes;
+    }
+    place.all = at;
+    place.everyones = std::int64_t{place.bytes[me_]} * options_.ranks.size();
+    check_length(parcel, std::max(place.all, place.everyones), "a message of ", " bytes");
+    for (std::size_t rank = 0; rank < shares_; ++rank) {
+      place.own_bytes[rank] = place.bytes[me_];
+      place.own_at[rank] = place.bytes[me_] * static_cast<int>(rank);
+    }
+  }
+
+  /// Of what all ranks have of this rank's share.
+  void average(const Parcel& parcel) {
+    const Place& place = place_of(parcel);
+    const Bucket share = own_share(parcel);
+    const int ranks = options_.ranks.size();
+    everyone_.send(place.everyone, place.everyones);
+    std::int64_t next = place.everyone;
+    for (int rank = 0; rank < ranks && share.bytes > 0; ++rank, next += share.bytes) {
+      options_.codec.decode(share, everyone_.device(next), 1.0F, rank == 0 ? options_.gradients : decoded_);
+      const float factor = rank + 1 == ranks ? 1.0F / static_cast<float>(ranks) : 1.0F;
+      if (rank > 0)
+        each(options_.backend.device(), share.chunks, kernels::AddRank{decoded_, factor, options_.gradients});
+    }
+  }
+
+  TransportOptions options_;
+  std::size_t shares_, me_;
+  Parameters tensors_;  ///< the shares, of which messages are made
+  ActiveSet shared_;    ///< layers of these
+  Message message_;     ///< of all shares
+  std::optional<Message> share_;
+  std::vector<std::int64_t> lengths_;  ///< [shares of all segments]
+  TensorTables tables_;
+  MessageMemory mine_, everyone_;  ///< this rank's messages, and what all have of its share, parcel by parcel
+  std::vector<Place> places_;      ///< [parcels]
+  float* decoded_ = nullptr;       ///< [parameters.size], on the device
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TransportKind two_sided_transport() {
+  return {
+      .title = "two-sided",
+      .takes = [](const Codec& codec) { return codec.takes_runs() && codec.rounds() == 1; },
+      .serves = [](const Aggregator& aggregator) { return aggregator.is_mean(); },
+      .traffic =
+          [](int ranks) { return Traffic{.exchanged = true, .gathered = ranks, .encoded_again = ranks, .decoded = 2}; },
+      .memory = TwoSided::memory,
+      .sent = [](const Codec& codec, const Segment& segment,
+                 int ranks) { return bytes_of_shares(codec, segment, ranks).all; },
+      .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
+        return std::make_unique<TwoSided>(options);
+      }};
+}
+
+}  // namespace dat
