@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "assess/autoattack.hpp"
+#include "assess/sequence.hpp"
 
 namespace dat {
 

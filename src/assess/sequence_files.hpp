@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "assess/autoattack.hpp"
+#include "assess/sequence.hpp"
 
 namespace dat {
 

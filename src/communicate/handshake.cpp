@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "communicate/together.hpp"
+
 namespace dat {
 
 namespace {
@@ -85,6 +87,15 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
     if (order.size() > kMostNamed) text += ", ...";
   }
   return text;
+}
+
+void shake_hands(Communicator& ranks, const Facts& facts) {
+  const CallLabel label("handshake");
+  const std::string found = differences(ranks, facts, host_name());
+  together(ranks, [&] {
+    require(found.empty(), ExitCode::usage, "the ranks do not fit together: ", found,
+            "; start the same program with the same options, data and kind of device on all of them");
+  });
 }
 
 }  // namespace dat

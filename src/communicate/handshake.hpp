@@ -23,4 +23,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// **Collective.**
 [[nodiscard]] std::string differences(Communicator& ranks, const Facts& facts, const std::string& where);
 
+/// Ends the verb with the code of a usage error on all ranks, once one has printed in what they differ. **Collective.**
+void shake_hands(Communicator& ranks, const Facts& facts);
+
 }  // namespace dat

@@ -1,39 +1,18 @@
 #include "train/trainer.hpp"
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "dat/error.hpp"
 #include "reduce/tree_reducer.hpp"
+#include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
 
 namespace dat {
 
 namespace {
 
-[[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
-  return attacks().at(options.attack)({.norm = norm_from(options.norm),
-                                       .eps = options.eps,
-                                       .alpha = options.alpha,
-                                       .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
-                                       .stop = options.attack_stop,
-                                       .classes = classes,
-                                       .best_loss = true});
-}
-
-[[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
-  return {.attacks = options.eval,
-          .norm = norm_from(options.eval_norm == "auto" ? options.norm : options.eval_norm),
-          .eps = options.eval_eps > 0 ? options.eval_eps : options.eps,
-          .alpha = options.eval_alpha,
-          .steps = options.eval_attack_steps,
-          .restarts = options.eval_restarts,
-          .classes = classes};
-}
-
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,
-                                        const Communicator& ranks, bool attack_reference, int scratch_images) {
+                                        const Communicator& ranks, const Method& method) {
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks.node_size()),
                       .node_rank = ranks.node_rank(),
@@ -50,29 +29,9 @@ namespace {
           .attack_batch = options.attack_batch,
           .attack_storage = storage_from(options.attack_precision),
           .attack_stop = options.attack_stop >= 0,
-          .attack_reference = attack_reference,
-          .scratch_images = scratch_images,
+          .attack_reference = method.goal.reference,
+          .scratch_images = method.scratch_images(),
           .training_batches = {plan.micro_batch, plan.last_micro_batch}};
-}
-
-/// Gradients of the attack that run in training mode; 0: it attacks the frozen network.
-[[nodiscard]] int passes_in_training_mode(const TrainOptions& options, const Attack& attack, const Loss& loss) {
-  const bool batch_statistics =
-      options.attack_bn == "train" || (options.attack_bn == "auto" && prefers_batch_statistics(attack, loss));
-  return batch_statistics ? attack.gradients_of_run() : 0;
-}
-
-/// The passes of a step in training mode, in the order in which they enter the running statistics.
-[[nodiscard]] std::vector<int> entering_statistics(int attack_passes, const Loss& loss) {
-  std::vector<int> of_loss = loss.entering();
-  if (of_loss.empty()) {
-    of_loss.resize(loss.passes().size());
-    std::iota(of_loss.begin(), of_loss.end(), 0);
-  }
-  std::vector<int> all(static_cast<std::size_t>(attack_passes));
-  std::iota(all.begin(), all.end(), 0);
-  for (const int pass : of_loss) all.push_back(attack_passes + pass);
-  return all;
 }
 
 /// Beside other work a message leaves as soon as it is complete; the last one, at least, is exposed. 2 MB take 18 ms at
@@ -100,74 +59,54 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       plan_(options, mix_of(options, *splits_.train), ranks.size()),
       order_(plan_.ordered ? std::optional<const SummationTree>(std::in_place, plan_.micro_batches, ranks.size())
                            : std::nullopt),
-      attack_(attack_of(options, splits_.train->info().classes)),
-      unlabelled_(unlabelled_images(*splits_.train) > 0),
-      loss_(losses().at(options.loss)({.lambda = options.lambda,
-                                       .beta = options.beta,
-                                       .smoothing = options.label_smoothing,
-                                       .unlabelled = unlabelled_})),
-      evaluation_attacks_(evaluation_of(options, splits_.train->info().classes)),
-      replica_(replica_of(options, plan_, splits_.train->info(), ranks, goal_of(options, *loss_, *attack_).reference,
-                          std::max(attack_->scratch_images(), evaluation_attacks_.scratch_images()))),
+      method_(options, *splits_.train),
+      replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_)),
       timer_(replica_.backend()),
-      attack_passes_(passes_in_training_mode(options, *attack_, *loss_)),
-      statistics_(ranks, replica_.model(), entering_statistics(attack_passes_, *loss_), keeps_own_statistics(options),
+      statistics_(ranks, replica_.model(), method_.entering_statistics(), keeps_own_statistics(options),
                   address(order_)),
-      source_(ranks, *splits_.train, options, plan_, *loss_, *attack_, replica_,
-              attack_passes_ > 0 ? &statistics_ : nullptr, timer_),
+      examples_(make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_})),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
       reducer_(make_reducer(replica_.model().parameters.gradients, options.codec, options.codec_transport,
                             options.aggregator)),
       codec_state_(ranks, replica_.backend(), *reducer_, options.steps_may_be_left_out()),
       learner_(
-          replica_, *loss_, plan_.batch, statistics_, attack_passes_, timer_,
+          replica_, *method_.loss, plan_.batch, statistics_, method_.attack_passes, timer_,
           [this](int segment) {
             layers_->weigh(segment);
             reducer_->ready(segment);
           },
-          unlabelled_),
+          method_.unlabelled),
       update_(options, plan_, replica_.model(), statistics_),
-      numbers_(ranks, replica_.backend(), replica_.model().parameters, learner_, statistics_, vote_,
-               {.image = replica_.images().layout.elements(),
-                .counts = {plan_.micro_batch, plan_.last_micro_batch},
-                .micro_batches = plan_.batch / plan_.micro_batch,
-                .gradients = order_ ? order_->places(ranks.rank()) : 1}),
+      watch_(
+          {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
       message_(ranks, replica_.backend(), address(order_)),
-      stragglers_(ranks),
-      assessment_(ranks, replica_, evaluation_attacks_,
+      assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
-  for (MessagePart* part :
-       std::initializer_list<MessagePart*>{&numbers_, &learner_, &source_, &vote_, layers_.get(), &statistics_})
+  if (options.awp_gamma > 0) wrap_examples();
+  for (MessagePart* part : std::initializer_list<MessagePart*>{&watch_.numbers(), &learner_, examples_.get(),
+                                                               &watch_.vote(), layers_.get(), &statistics_})
     message_.add(*part);
-  examples_ = &source_;
-  if (options.awp_gamma > 0) {
-    perturbation_ = make_perturbation();
-    examples_ = perturbation_.get();
-  }
-  if (options.verify > 0) {
-    recompute_ = std::make_unique<Recompute>(ranks, *splits_.train, options, plan_, *attack_, *loss_, attack_passes_,
-                                             replica_, timer_);
-    verification_ = std::make_unique<Verification>(ranks, options_, plan_, replica_, *recompute_);
-  }
   if (options.average_bn == "rebuild")
     statistics_pass_ =
         std::make_unique<StatisticsPass>(ranks, *splits_.train, options, plan_, replica_, address(order_));
-  check_ = std::make_unique<ReplicaCheck>(ranks, replica_.backend(), parts());
+  watch_.compare(parts());
   replica_.model().initialize(options.seed);
   replica_.commit();
+  put_images_on_device();
+}
 
-  // What is left of the device's memory takes the images.
+void Trainer::put_images_on_device() {
   Backend& backend = replica_.backend();
   const auto resident = [&](const Dataset& images) {
-    return fits_on_device(backend, images, options.resident) ? put_on_device(backend, images) : nullptr;
+    return fits_on_device(backend, images, options_.resident) ? put_on_device(backend, images) : nullptr;
   };
   const std::uint8_t* pixels = resident(*splits_.train);
-  resident_ = pixels != nullptr;
-  source_.keep_on_device(pixels);
-  if (recompute_) recompute_->keep_on_device(pixels);
+  examples_->keep_on_device(pixels);
+  watch_.keep_on_device(pixels);
   if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
+  options_.resident = pixels != nullptr ? "on" : "off";  // what became of it
 }
 
 std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::string& codec,
@@ -188,26 +127,27 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
       aggregators().at(aggregator)(backend, parameters, {.ranks = ranks_.size()}), reduction);
 }
 
-std::unique_ptr<WeightPerturbation> Trainer::make_perturbation() {
+void Trainer::wrap_examples() {
   float* const gradients = replica_.backend().allocate_floats(replica_.model().parameters.size, "weight perturbation");
-  return std::make_unique<WeightPerturbation>(
-      ranks_, options_, plan_, *loss_, replica_, source_, *layers_, gradients,
+  auto around = std::make_unique<WeightPerturbation>(
+      ranks_, options_, plan_, *method_.loss, replica_, std::move(examples_), *layers_, gradients,
       options_.awp == "global" ? make_reducer(gradients, "float32", "auto", "mean") : nullptr, address(order_), timer_);
+  perturbation_ = around.get();
+  examples_ = std::move(around);
 }
 
 void Trainer::start() {
-  source_.start(step_);
+  examples_->start(step_);
   timer_.start();
 }
 
 const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
-  vote_.wish = stop;
-  stragglers_.begin();
+  watch_.begin_step(stop);
   timer_.lap(Phase::other);
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
-  drawn_bytes_ = ranks_.bytes_given() - given;
+  const std::int64_t drawn_bytes = ranks_.bytes_given() - given;
   around_reducer_ = Phase::select;
   codec_state_.keep();
   reducer_->begin(layers_->brought(), step_);
@@ -215,37 +155,34 @@ const StepRecord& Trainer::step(bool stop) {
 
   around_reducer_ = Phase::backward;
   examples_->begin(step_);
-  if (verification_) verification_->begin(step_);
-  numbers_.begin();
+  watch_.begin_examples(step_);
   while (const Examples* examples = examples_->next()) {
-    numbers_.look_at_images(examples->attacked, examples->count);
+    watch_.look_at(*examples);
     float* const place = reducer_->place(examples->unit);
     learner_.train(*examples, active, place);
-    if (verification_) verification_->keep(*examples, place, active);
+    watch_.keep(*examples, place, active);
     examples_->trained();
   }
-  numbers_.look_at_own(reducer_->own(), active);
+  watch_.look_at_own(reducer_->own(), active);
   if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
   reducer_->finish();
   timer_.end_sum(reducer_->seconds_under_way());
-  numbers_.look_at_sum(layers_->summed());
+  watch_.look_at_sum(layers_->summed());
   message_.sum();
   timer_.lap(Phase::exposed);
 
   layers_->require_agreement();
-  skipped_.clear();
-  if (const BadNumbers* bad = numbers_.agreed()) {
-    skip(*bad);
-  } else if (verified()) {
-    setbacks_.in_a_row = 0;
-    layers_->learn(numbers_.squares());
+  if (watch_.may_update(step_, active)) {
+    layers_->learn(watch_.squares());
     timer_.lap(Phase::select);
-    update_.apply(layers_->updated(), step_, setbacks_.lr_factor, perturbation_.get());
+    update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor, perturbation_);
+  } else {
+    leave_out();
   }
   timer_.lap(Phase::update);
   ++step_;
-  stragglers_.end();
-  return record(replica_.backend().counters.conv_backward_weights - weight_gradients);
+  watch_.end_step();
+  return record(replica_.backend().counters.conv_backward_weights - weight_gradients, drawn_bytes);
 }
 
 void Trainer::reducer_ended(ReducerStage stage) {
@@ -261,49 +198,18 @@ void Trainer::reducer_ended(ReducerStage stage) {
   }
 }
 
-/// Whether the step's gradient may be used. Error(integrity).
-bool Trainer::verified() {
-  if (!verification_) return true;
-  const std::optional<Verification::Finding> finding = verification_->verify(learner_, layers_->active());
-  timer_.lap(Phase::other);
-  if (!finding) return true;
-  require(
-      options_.on_corruption == "repair", ExitCode::integrity, finding->record.text,
-      "; the weights are those of the step before, and the last checkpoint is good: run the same command again, and "
-      "suspect the node if it returns");
-  corruptions_.push_back(finding->record);
-  if (!finding->usable) leave_out();
-  return finding->usable;
-}
-
-void Trainer::skip(const BadNumbers& bad) {
-  // Before a learning rate is blamed: a flipped bit makes a number as large as that.
-  const std::size_t before = corruptions_.size();
-  if (options_.check_every > 0) check_replicas();
-  if (corruptions_.size() > before) return leave_out();
-  skipped_ = "in step " + std::to_string(step_ + 1) + " (epoch " + std::to_string(plan_.epoch_of(step_) + 1) + ") " +
-             bad.text(model().parameters);
-  if (bad.where == BadNumbers::Where::sum && options_.codec != "float32") skipped_ += ", by --codec " + options_.codec;
-  require(setbacks_.in_a_row<options_.max_bad_steps, ExitCode::numerical, skipped_, setbacks_.in_a_row> 0
-              ? ", after " + std::to_string(setbacks_.in_a_row) + " skipped in a row"
-              : "",
-          "; the weights are those of the step before: lower --lr or raise --warmup-epochs");
-  ++setbacks_.in_a_row;
-  leave_out();
-}
-
 /// Nothing of the step stays but the draw of layers, into which none of its numbers has gone.
 void Trainer::leave_out() {
   codec_state_.put_back();
   examples_->take_back();
 }
 
-/// Of the step that has been done last.
-const StepRecord& Trainer::record(std::int64_t weight_gradients) {
+/// Of the step that has been done last. drawn_bytes: sent for its draw of layers.
+const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t drawn_bytes) {
   record_.step = step_;
   record_.epoch = plan_.epoch_of(step_ - 1);
   record_.steps_per_epoch = plan_.steps_per_epoch;
-  record_.lr = update_.lr(step_ - 1) * setbacks_.lr_factor;
+  record_.lr = update_.lr(step_ - 1) * watch_.setbacks().lr_factor;
   record_.seconds = timer_.end_step();
   record_.wall_time = timer_.wall_time();
   const Learner::Result &attacked = learner_.of(Loss::Images::attacked), &clean = learner_.of(Loss::Images::clean);
@@ -312,14 +218,13 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients) {
   record_.acc_adv = attacked.accuracy;
   record_.loss_clean = clean.loss;
   record_.acc_clean = clean.accuracy;
-  record_.attack_passes = source_.attack_passes();
+  record_.attack_passes = examples_->attack_passes();
   // Each micro-batch computes the same ones.
   record_.weight_gradients =
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
   record_.active_elements = reducer_->elements();
   record_.bytes_sent = reducer_->bytes_sent();
-  record_.bytes_statistics = message_.bytes_sent() + examples_->bytes_sent() + drawn_bytes_ +
-                             (verification_ ? verification_->bytes_sent() : 0);
+  record_.bytes_statistics = message_.bytes_sent() + examples_->bytes_sent() + drawn_bytes + watch_.bytes_sent();
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
@@ -395,28 +300,24 @@ void Trainer::restore(const Checkpoint& checkpoint) {
 void Trainer::share_state() {
   const CallLabel label("state of rank 0");
   layers_->share_costs([this] {
-    return measure_layer_seconds(replica_, plan_, splits_.train->info(), static_cast<int>(loss_->passes().size()),
-                                 ranks_);
+    return measure_layer_seconds(replica_, plan_, splits_.train->info(),
+                                 static_cast<int>(method_.loss->passes().size()), ranks_);
   });
   for (Stateful* part : parts()) part->share(ranks_);
   ranks_.broadcast(&step_, sizeof step_);
 }
 
 void Trainer::set_back(const Setbacks& before, double lr_factor) {
-  setbacks_.in_a_row = 0;
-  setbacks_.rollbacks = before.rollbacks + 1;
-  setbacks_.lr_factor = before.lr_factor * lr_factor;
+  Setbacks& now = watch_.setbacks();
+  now.in_a_row = 0;
+  now.rollbacks = before.rollbacks + 1;
+  now.lr_factor = before.lr_factor * lr_factor;
 }
 
 std::int64_t Trainer::checkpoint_bytes() const {
   return static_cast<std::int64_t>(sizeof(float)) *
              (model().parameters.size + 2 * model().graph.statistics + update_.state_size()) +
-         codec_state_.bytes() + source_.warm_start_bytes() + source_.begun_bytes();
-}
-
-void Trainer::check_replicas() {
-  for (CorruptionRecord& record : check_->check(step_, options_.on_corruption == "repair"))
-    corruptions_.push_back(std::move(record));
+         codec_state_.bytes() + examples_->checkpoint_bytes();
 }
 
 RankRecord Trainer::gather_times() {
@@ -445,7 +346,6 @@ TrainOptions Trainer::resolved() const {
   }
   all.device = model().backend.device().kind == DeviceKind::cpu ? "cpu" : "cuda";
   all.threads = choose_threads(options_.threads, ranks_.node_size());
-  all.resident = resident_ ? "on" : "off";
   return all;
 }
 

@@ -10,18 +10,16 @@
 #include "dat/reducer.hpp"
 #include "reduce/summation_tree.hpp"
 #include "replica/model_state.hpp"
-#include "train/examples/local_examples.hpp"
+#include "train/examples/example_source.hpp"
 #include "train/layers/sampling.hpp"
 #include "train/learner/learner.hpp"
 #include "train/learner/weight_perturbation.hpp"
 #include "train/message/codec_state.hpp"
+#include "train/plan/method.hpp"
 #include "train/plan/splits.hpp"
 #include "train/update/statistics_pass.hpp"
 #include "train/update/weight_update.hpp"
-#include "train/watch/finite.hpp"
-#include "train/watch/replica_check.hpp"
-#include "train/watch/stragglers.hpp"
-#include "train/watch/verification.hpp"
+#include "train/watch/watch.hpp"
 
 namespace dat {
 
@@ -43,10 +41,10 @@ class Trainer {
   /// micro-batch that is recomputed is another one. With --on-corruption repair, a step whose gradient is wrong updates
   /// nothing.
   const StepRecord& step(bool stop);
-  [[nodiscard]] bool stop_agreed() const { return vote_.stop_agreed(); }
+  [[nodiscard]] bool stop_agreed() const { return watch_.vote().stop_agreed(); }
   /// Why the step before was skipped; empty: it was not.
-  [[nodiscard]] const std::string& skipped() const { return skipped_; }
-  [[nodiscard]] const Setbacks& setbacks() const { return setbacks_; }
+  [[nodiscard]] const std::string& skipped() const { return watch_.skipped(); }
+  [[nodiscard]] const Setbacks& setbacks() const { return watch_.setbacks(); }
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
 
   /// Accuracy on the test set, then on what is held out, clean and under each attack of --eval, with rank 0's running
@@ -72,9 +70,9 @@ class Trainer {
   [[nodiscard]] std::int64_t checkpoint_bytes() const;
   /// Error(integrity) where what the ranks hold in common differs, unless it is repaired (ReplicaCheck).
   /// **Collective.**
-  void check_replicas();
+  void check_replicas() { watch_.check_replicas(step_); }
   /// What has been repaired since the last call; the texts are rank 0's.
-  [[nodiscard]] std::vector<CorruptionRecord> take_corruptions() { return std::exchange(corruptions_, {}); }
+  [[nodiscard]] std::vector<CorruptionRecord> take_corruptions() { return watch_.take_corruptions(); }
   /// Shows all that check_replicas() compares.
   void replicated(ReplicatedState& state) {
     for (Stateful* part : parts()) part->replicated(state);
@@ -83,7 +81,7 @@ class Trainer {
 
   /// The ranks that have become slow, or keep up again, with the last steps; on all ranks alike. To be called after
   /// each step. **Collective** (Stragglers).
-  [[nodiscard]] std::span<const StragglerRule::Change> compare_speed() { return stragglers_.compare(); }
+  [[nodiscard]] std::span<const StragglerRule::Change> compare_speed() { return watch_.compare_speed(); }
 
   /// Seconds and bytes of every rank since the last call, on rank 0. **Collective.**
   [[nodiscard]] RankRecord gather_times();
@@ -94,68 +92,54 @@ class Trainer {
   [[nodiscard]] const Splits& splits() const { return splits_; }
   [[nodiscard]] Replica& replica() { return replica_; }
   [[nodiscard]] const Model& model() const { return replica_.model(); }
-  [[nodiscard]] const Attack& attack() const { return *attack_; }
-  [[nodiscard]] const LocalExamples& examples() const { return source_; }
+  [[nodiscard]] const Attack& attack() const { return *method_.attack; }
+  [[nodiscard]] const ExampleSource& examples() const { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
-  [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return evaluation_attacks_; }
+  [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return method_.evaluation; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
 
  private:
   [[nodiscard]] std::vector<Stateful*> parts() {
-    return {&update_, &statistics_, layers_.get(), &codec_state_, &source_, &timer_, &setbacks_};
+    return {&update_, &statistics_, layers_.get(), &codec_state_, examples_.get(), &timer_, &watch_.setbacks()};
   }
-  [[nodiscard]] bool verified();
-  void skip(const BadNumbers& bad);
-  void leave_out();
   /// Of gradients in this block.
   [[nodiscard]] std::unique_ptr<Reducer> make_reducer(float* gradients, const std::string& codec,
                                                       const std::string& codec_transport,
                                                       const std::string& aggregator);
-  [[nodiscard]] std::unique_ptr<WeightPerturbation> make_perturbation();
+  /// Puts AWP around the source of examples.
+  void wrap_examples();
+  /// What is left of the device's memory takes the images.
+  void put_images_on_device();
+  void leave_out();
   void reducer_ended(ReducerStage stage);
-  const StepRecord& record(std::int64_t weight_gradients);
+  const StepRecord& record(std::int64_t weight_gradients, std::int64_t drawn_bytes);
 
   Communicator& ranks_;
   TrainOptions options_;
   Splits splits_;
   Plan plan_;
   std::optional<const SummationTree> order_;  ///< of sums over micro-batches; none: each rank has its own
-  std::unique_ptr<Attack> attack_;
-  bool unlabelled_;  ///< some training images have no label
-  std::unique_ptr<Loss> loss_;
-  EvaluationAttacks evaluation_attacks_;
+  Method method_;
   Replica replica_;
   PhaseTimer timer_;
-  int attack_passes_;  ///< of the attack, in training mode, of a micro-batch
   BatchStatistics statistics_;
-  LocalExamples source_;
+  std::unique_ptr<ExampleSource> examples_;  ///< that steps train on
   std::unique_ptr<LayerSampling> layers_;
   std::unique_ptr<Reducer> reducer_;
   CodecState codec_state_;
   Learner learner_;
   WeightUpdate update_;
-  Vote vote_;
-  NumberCheck numbers_;
-  Setbacks setbacks_;
+  Watch watch_;
   StepMessage message_;
-  Stragglers stragglers_;
   Assessment assessment_;
-  std::unique_ptr<WeightPerturbation> perturbation_;  ///< null: without --awp-gamma
-  ExampleSource* examples_;                           ///< that steps train on: source_, or what wraps it
-  std::unique_ptr<Recompute> recompute_;              ///< null: without --verify
-  std::unique_ptr<Verification> verification_;
-  std::unique_ptr<ReplicaCheck> check_;
+  WeightPerturbation* perturbation_ = nullptr;       ///< part of examples_; null: without --awp-gamma
   std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
-  std::vector<CorruptionRecord> corruptions_;
 
-  bool resident_ = false;  ///< the training set is in the device's memory
   std::int64_t step_ = 0;
-  std::string skipped_;
   StepRecord record_;
-  double bytes_ = 0;              ///< sent, since gather_times()
-  std::int64_t drawn_bytes_ = 0;  ///< sent for the draw of layers, in this step
+  double bytes_ = 0;  ///< sent, since gather_times()
   Phase around_reducer_ = Phase::select;
 };
 

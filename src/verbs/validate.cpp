@@ -101,7 +101,7 @@ namespace {
   memory["messages of " + std::to_string(ranks) + " ranks"] = more;
   total += more;
   std::ostringstream warm_start;
-  if (const std::int64_t all = trainer.examples().warm_start_bytes(); all > 0) {
+  if (const std::int64_t all = trainer.examples().kept_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(train.size());
     warm_start << "warm start       " << megabytes(image * static_cast<double>(plan.images_of_a_rank))
                << " of host memory per rank (" << megabytes(static_cast<double>(all))

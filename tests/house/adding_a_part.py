@@ -392,6 +392,61 @@ Verb echo_verb() { return make_verb<EchoOptions>("echo", "say what it is told", 
 
 }  // namespace dat
 """, "VERB(echo)\n")
+# A source of a step's examples: its file, what stands in it, and its line.
+SOURCE = ("clean_examples.cpp", """
+#include "dat/loader.hpp"
+#include "train/examples/examples.hpp"
+#include "train/plan/goal.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Training images as they are, without an attack.
+class CleanExamples final : public ExampleSource {
+ public:
+  explicit CleanExamples(const ExampleParts& parts)
+      : ranks_(parts.ranks), dataset_(parts.images), options_(loader_options(parts.options, parts.plan)),
+        images_(parts.replica.images()), parts_(parts.plan.batch / parts.plan.micro_batch) {}
+
+  void keep_on_device(const std::uint8_t* pixels) override { pixels_ = pixels; }
+  void start(std::int64_t step) override {
+    options_.pixels = pixels_ == nullptr;
+    options_.first_step = step;
+    loader_ = std::make_unique<Loader>(dataset_, ranks_.size(), ranks_.rank(), options_);
+  }
+  void begin(std::int64_t) override {
+    batch_ = &loader_->next();
+    examples_ = {.attacked = images_.clean, .clean = images_.clean, .labels = images_.labels, .batch = batch_->count};
+  }
+  const Examples* next() override {
+    examples_.first += examples_.count;
+    examples_.count = batch_->count / parts_;
+    if (examples_.first >= examples_.batch) return nullptr;
+    images_.load(*batch_, examples_.first, examples_.count, pixels_);
+    return &examples_;
+  }
+
+ private:
+  Communicator& ranks_;
+  const Dataset& dataset_;
+  LoaderOptions options_;
+  Images& images_;
+  int parts_;
+  std::unique_ptr<Loader> loader_;
+  const std::uint8_t* pixels_ = nullptr;
+  const HostBatch* batch_ = nullptr;
+  Examples examples_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExampleSource> make_clean_examples(const ExampleParts& parts) {
+  return std::make_unique<CleanExamples>(parts);
+}
+
+}  // namespace dat
+""", "  if (parts.options.seed == 4711) return make_clean_examples(parts);\n")
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
@@ -506,6 +561,15 @@ def try_verb(program):
         give_up("help and hints do not know the verb", name)
 
 
+def add_source(copy):
+    file, source, line = SOURCE
+    folder, table = "src/train/examples", "src/train/examples/examples.cpp"
+    (copy / folder / file).write_text(source.lstrip())
+    for old, new in (("std::unique_ptr<ExampleSource> make_local_examples(const ExampleParts& parts);\n", None),
+                     ("  return make_local_examples(parts);\n", line)):
+        change(copy, table, old, (new or old.replace("local", "clean")) + old)
+
+
 def run(*words):
     ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     if ended.returncode != 0:
@@ -569,6 +633,18 @@ def build_changes(copy, build, target):
     return program if ended.returncode == 0 else give_up("cannot link:\n" + ended.stderr[-4000:])
 
 
+def try_source(program, copy):
+    """Whether the options that ask for the new source get it: it takes no gradient for an attack."""
+    for seed, attacked in ((4711, False), (4712, True)):
+        folder = copy / f"seed-{seed}"
+        run(program, "train", "--seed", seed, "--attack-steps", "2", "--width", "16", "--network", "small_cnn", "--limit-train",
+            "64", "--limit-test", "16", "--max-steps", "3", "--eval", "fgsm", "--threads", "1", "--out", folder, "--quiet")
+        records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        passes = [record["attack_passes"] for record in records if record["kind"] == "step"]
+        if len(passes) != 3 or any((count > 0) != attacked for count in passes):
+            give_up(f"with seed {seed} the steps' attacks took", *map(str, passes), "gradients")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder)
@@ -577,6 +653,7 @@ def main():
         follow(copy, section((root / "README.md").read_text()))
         add_option(copy)
         add_verb(copy)
+        add_source(copy)
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
         text = run(program, "train", "--help", "all")
@@ -592,7 +669,8 @@ def main():
             give_up("the run ended so:\n" + summary)
         try_option(program, copy)
         try_verb(program)
-    print(f"{len(PARTS)} parts, an option and a verb added, built and used")
+        try_source(program, copy)
+    print(f"{len(PARTS)} parts, an option, a verb and a source of examples added, built and used")
 
 
 main()

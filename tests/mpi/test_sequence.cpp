@@ -3,8 +3,8 @@
 #include <memory>
 #include <tuple>
 
-#include "assess/autoattack.hpp"
 #include "assess/evaluation.hpp"
+#include "assess/sequence.hpp"
 #include "catch.hpp"
 #include "device.hpp"
 #include "random_values.hpp"

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "train/message/stateful.hpp"
+#include "train/message/step_message.hpp"
 
 namespace dat {
 
@@ -25,9 +29,12 @@ struct Examples {
   [[nodiscard]] bool ends_step() const { return first + count == batch; }
 };
 
-/// Where the attacked images of a training step come from: made by this rank, or elsewhere.
-class ExampleSource : public Stateful {
+/// Where the attacked images of a training step come from: made by this rank, or elsewhere. It has state, of which
+/// there may be none, and a part of the step's message, which may be empty.
+class ExampleSource : public Stateful, public MessagePart {
  public:
+  /// The pixels of the training set, on the device; null: there they are not. Before start().
+  virtual void keep_on_device(const std::uint8_t* /*pixels*/) {}
   /// Before the first step, which is number `step`: 0, or the one that a checkpoint says.
   virtual void start(std::int64_t step) = 0;
   /// Makes ready what step number `step` trains on.
@@ -39,17 +46,57 @@ class ExampleSource : public Stateful {
   /// may have of its work before its weights are there. Nothing, where none of it may be done so.
   virtual void look_ahead(std::int64_t /*step*/) {}
   /// The learner has queued its work on the examples; their image gradient is there where it was wanted.
-  virtual void trained() = 0;
+  virtual void trained() {}
   /// The step's numbers are not finite: takes back what has been kept of it. On all ranks.
   virtual void take_back() {}
   /// Bytes that have gone from this rank to others for the sake of this step's examples.
-  [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
+  [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
   /// Images of all ranks times gradients that the attack has taken in this step, padding included. After the message.
-  [[nodiscard]] virtual std::int64_t attack_passes() const = 0;
+  [[nodiscard]] virtual std::int64_t attack_passes() const { return 0; }
 
+  /// Bytes that the ranks keep on the host, all together, of every training image from epoch to epoch.
+  [[nodiscard]] virtual std::int64_t kept_bytes() const { return 0; }
+  /// Bytes of a checkpoint, of all ranks.
+  [[nodiscard]] virtual std::int64_t checkpoint_bytes() const { return 0; }
+  /// What restore() has left out of a checkpoint, and why; empty: nothing.
+  [[nodiscard]] virtual std::string dropped() const { return ""; }
+
+  [[nodiscard]] std::size_t places() const override { return 0; }
+  void write(double* /*to*/, int /*unit*/) override {}
+  void read(const double* /*from*/) override {}
   void save(Checkpoint&) override {}
   void restore(const Checkpoint&) override {}
   void share(Communicator&) override {}
+};
+
+/// A source around another one. It hands on all that it does not do otherwise.
+class WrappedExamples : public ExampleSource {
+ public:
+  explicit WrappedExamples(std::unique_ptr<ExampleSource> source) : source_(std::move(source)) {}
+
+  void keep_on_device(const std::uint8_t* pixels) override { source_->keep_on_device(pixels); }
+  void start(std::int64_t step) override { source_->start(step); }
+  void begin(std::int64_t step) override { source_->begin(step); }
+  const Examples* next() override { return source_->next(); }
+  void look_ahead(std::int64_t step) override { source_->look_ahead(step); }
+  void trained() override { source_->trained(); }
+  void take_back() override { source_->take_back(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return source_->bytes_sent(); }
+  [[nodiscard]] std::int64_t attack_passes() const override { return source_->attack_passes(); }
+  [[nodiscard]] std::int64_t kept_bytes() const override { return source_->kept_bytes(); }
+  [[nodiscard]] std::int64_t checkpoint_bytes() const override { return source_->checkpoint_bytes(); }
+  [[nodiscard]] std::string dropped() const override { return source_->dropped(); }
+  [[nodiscard]] std::size_t places() const override { return source_->places(); }
+  void fetch(Backend::Ticket& ticket) override { source_->fetch(ticket); }
+  void write(double* to, int unit) override { source_->write(to, unit); }
+  void read(const double* from) override { source_->read(from); }
+  void save(Checkpoint& checkpoint) override { source_->save(checkpoint); }
+  void restore(const Checkpoint& checkpoint) override { source_->restore(checkpoint); }
+  void share(Communicator& ranks) override { source_->share(ranks); }
+  void replicated(ReplicatedState& state) override { source_->replicated(state); }
+
+ private:
+  std::unique_ptr<ExampleSource> source_;
 };
 
 }  // namespace dat

@@ -16,12 +16,12 @@ namespace {
 }  // namespace
 
 WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan,
-                                       const Loss& loss, Replica& replica, ExampleSource& source,
+                                       const Loss& loss, Replica& replica, std::unique_ptr<ExampleSource> source,
                                        const LayerSampling& layers, float* gradients, std::unique_ptr<Reducer> reducer,
                                        const SummationTree* order, PhaseTimer& timer)
-    : plan_(plan),
+    : WrappedExamples(std::move(source)),
+      plan_(plan),
       replica_(replica),
-      source_(source),
       layers_(layers),
       gamma_(options.awp_gamma),
       from_(options.awp_from),
@@ -58,7 +58,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
 }
 
 void WeightPerturbation::begin(std::int64_t step) {
-  source_.begin(step);
+  WrappedExamples::begin(step);
   in_force_ = plan_.epoch_of(step) >= from_;
   if (!in_force_) return;
   keep_examples();
@@ -66,14 +66,14 @@ void WeightPerturbation::begin(std::int64_t step) {
 }
 
 const Examples* WeightPerturbation::next() {
-  if (!in_force_) return source_.next();
+  if (!in_force_) return WrappedExamples::next();
   if (given_ < kept_.size()) return &kept_[given_++];
   move_to(weights_);
   return nullptr;
 }
 
 std::int64_t WeightPerturbation::bytes_sent() const {
-  return source_.bytes_sent() + (at_perturbed() ? reducer_->bytes_sent() : 0);
+  return WrappedExamples::bytes_sent() + (at_perturbed() ? reducer_->bytes_sent() : 0);
 }
 
 /// All of the step's examples, in memory of their own.
@@ -83,7 +83,7 @@ void WeightPerturbation::keep_examples() {
   kept_.clear();
   given_ = 0;
   std::int64_t at = 0;
-  while (const Examples* examples = source_.next()) {
+  while (const Examples* examples = WrappedExamples::next()) {
     Examples& kept = kept_.emplace_back(*examples);
     const std::int64_t floats = kept.count * image;
     const auto copy = [&](const float* from, float* to) {

@@ -19,26 +19,22 @@ namespace dat {
 ///
 /// Layers that the step does not train have no g, and stay. Memory: two flat blocks, and the images of a rank's part of
 /// a step. Takes a training pass more in each step, and where the ranks share g, one more reduction.
-class WeightPerturbation final : public ExampleSource {
+class WeightPerturbation final : public WrappedExamples {
  public:
   /// gradients: a flat block [parameters.size] on the device. reducer: makes the mean over the ranks in it; null: each
   /// rank has its own g, and the optimizer, which must do the same on all ranks, finds w. order: of the units of work;
   /// null: none. The reference arguments must outlive it.
   WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Loss& loss,
-                     Replica& replica, ExampleSource& source, const LayerSampling& layers, float* gradients,
-                     std::unique_ptr<Reducer> reducer, const SummationTree* order, PhaseTimer& timer);
+                     Replica& replica, std::unique_ptr<ExampleSource> source, const LayerSampling& layers,
+                     float* gradients, std::unique_ptr<Reducer> reducer, const SummationTree* order, PhaseTimer& timer);
 
-  void start(std::int64_t step) override { source_.start(step); }
   /// **Collective**, where the ranks share g.
   void begin(std::int64_t step) override;
   const Examples* next() override;
-  void look_ahead(std::int64_t step) override { source_.look_ahead(step); }
   void trained() override {
-    if (!in_force_) source_.trained();
+    if (!in_force_) WrappedExamples::trained();
   }
-  void take_back() override { source_.take_back(); }
   [[nodiscard]] std::int64_t bytes_sent() const override;
-  [[nodiscard]] std::int64_t attack_passes() const override { return source_.attack_passes(); }
 
   /// Between these two the weights are the perturbed ones once more, where the optimizer is to find them so; what it
   /// has changed is then done to w.
@@ -53,7 +49,6 @@ class WeightPerturbation final : public ExampleSource {
 
   Plan plan_;
   Replica& replica_;
-  ExampleSource& source_;
   const LayerSampling& layers_;
   double gamma_;
   int from_;

@@ -39,6 +39,10 @@ std::int64_t unlabelled_images(const Dataset& images) {
   return count;
 }
 
+std::string hash_to_compare(const Communicator& ranks, const Dataset& images) {
+  return ranks.size() > 1 ? content_hash(images) : "";
+}
+
 std::string sizes_text(const Splits& splits) {
   const std::int64_t unlabelled = unlabelled_images(*splits.train);
   const std::string text =

@@ -102,12 +102,4 @@ class Setbacks final : public Stateful {
   void replicated(ReplicatedState& state) override;
 };
 
-/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best
-/// so far (-1: there is none yet). Wong, Rice, Kolter, "Fast is better than free: Revisiting adversarial training",
-/// ICLR 2020: with FGSM this accuracy falls to nothing within an epoch; the authors' code (fast_adversarial,
-/// CIFAR10/train_fgsm.py) ends the training where PGD's accuracy is more than 0.2 below that of the epoch before.
-[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy, double margin) {
-  return best >= 0 && accuracy < best - margin;
-}
-
 }  // namespace dat

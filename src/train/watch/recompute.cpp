@@ -5,18 +5,18 @@
 namespace dat {
 
 Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-                     const Attack& attack, const Loss& loss, int attack_passes, Replica& replica, PhaseTimer& timer)
+                     const Method& method, Replica& replica, PhaseTimer& timer)
     : plan_(plan),
-      attack_(attack),
-      goal_(goal_of(options, loss, attack)),
+      attack_(*method.attack),
+      goal_(method.goal),
       replica_(replica),
       timer_(timer),
       seed_(options.seed),
       reader_(images, ranks.size(), loader_options(options, plan)),
       batch_(reader_.batch()),
-      statistics_(ranks, replica.model(), attack_passes + static_cast<int>(loss.passes().size()), true),
-      batch_objective_(attack_passes > 0 ? std::make_unique<BatchObjective>(replica, statistics_) : nullptr),
-      learner_(replica, loss, plan.micro_batch, statistics_, attack_passes, timer, [](int) {}),
+      statistics_(ranks, replica.model(), method.attack_passes + static_cast<int>(method.loss->passes().size()), true),
+      batch_objective_(method.attack_passes > 0 ? std::make_unique<BatchObjective>(replica, statistics_) : nullptr),
+      learner_(replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {}),
       gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {}
 
 Objective& Recompute::prepared_objective(std::int64_t step, const BatchStatistics::Place& place) {

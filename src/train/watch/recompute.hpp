@@ -7,6 +7,7 @@
 #include "dat/loader.hpp"
 #include "train/examples/batch_objective.hpp"
 #include "train/learner/learner.hpp"
+#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
 
 namespace dat {
@@ -28,9 +29,9 @@ struct MicroBatch {
 /// statistics of --bn-statistics local.
 class Recompute {
  public:
-  /// attack_passes: gradients of the attack in training mode, of one micro-batch; 0: it attacks the frozen network.
+  /// The reference arguments but options and plan must outlive it.
   Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-            const Attack& attack, const Loss& loss, int attack_passes, Replica& replica, PhaseTimer& timer);
+            const Method& method, Replica& replica, PhaseTimer& timer);
 
   /// The pixels of the training set, on the device; else they are read for each call.
   void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "assess/alarms.hpp"
-#include "assess/autoattack.hpp"
+#include "assess/sequence.hpp"
 #include "assess/sequence_files.hpp"
 #include "catch.hpp"
 #include "dat/error.hpp"

@@ -1,4 +1,4 @@
-#include "assess/autoattack.hpp"
+#include "assess/sequence.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "assess/alarms.hpp"
+#include "assess/classes.hpp"
+#include "assess/evaluation.hpp"
+#include "assess/sequence_run.hpp"
+
+namespace dat {
+
+/// What an evaluation was of.
+struct EvaluationSubject {
+  std::string checkpoint;  ///< as it was named
+  std::int64_t step = 0;   ///< of the checkpoint
+  std::string weights = "raw", weights_hash;
+  Classes classes;
+  std::vector<std::string> data;
+  std::string split;
+  std::int64_t split_images = 0;  ///< of the whole split
+  std::uint64_t seed = 1;
+  BallNorm norm = BallNorm::linf;
+  double eps = 0;
+  bool eps_given = false;  ///< else it is the training's
+};
+
+/// What an evaluation has found out, for its file and for a person: results by attack, by class and by image, and the
+/// alarms that they raise.
+class EvaluationReport {
+ public:
+  /// sequence, with its result: null without one. All of it must outlive the report.
+  EvaluationReport(const EvaluationSubject& subject, const Dataset& images, const EvaluationAttacks& attacks,
+                   const EvaluationResult& result, const SequenceRun* sequence, const SequenceResult* sequence_result);
+
+  [[nodiscard]] const std::vector<Alarm>& alarms() const { return alarms_; }
+
+  /// Writes eval.json. provenance: a JSON object. Error(io).
+  void write(const std::string& path, const std::string& provenance) const;
+  /// Lines for a person, the alarms last.
+  [[nodiscard]] std::string text() const;
+  /// "Final: clean_acc=... VALID".
+  [[nodiscard]] std::string final_line() const;
+
+ private:
+  const EvaluationSubject& subject_;
+  const Dataset& images_;
+  const EvaluationAttacks& attacks_;
+  const EvaluationResult& result_;
+  const SequenceRun* sequence_;
+  const SequenceResult* sequence_result_;
+  std::vector<EvaluationRecord> records_;  ///< one an attack
+  std::vector<Alarm> alarms_;
+  Validity verdict_;
+};
+
+/// The file that --out names: itself, or eval.json in a folder, which is made. Error(io).
+[[nodiscard]] std::string prepare_evaluation_file(const std::string& out);
+
+}  // namespace dat

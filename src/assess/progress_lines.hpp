@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "assess/sequence.hpp"
+
+namespace dat {
+
+/// Lines on standard error that say how far an evaluation is, and how long it will take.
+class ProgressLines {
+ public:
+  /// images: of rank 0. interval: seconds between lines.
+  ProgressLines(std::int64_t images, double interval) : images_(images), interval_(interval), begin_(Clock::now()) {}
+
+  /// So many images are done.
+  void operator()(std::int64_t done);
+  /// Of an attack of a sequence, as if it broke no more images.
+  void operator()(const SequenceEvaluator::Progress& now);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] bool due();
+
+  std::int64_t images_;
+  double interval_, last_ = 0;  ///< seconds
+  Clock::time_point begin_;
+};
+
+}  // namespace dat

@@ -1,0 +1,123 @@
+#include "assess/sequence_run.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <utility>
+
+#include "assess/progress_lines.hpp"
+#include "communicate/together.hpp"
+#include "dat/file.hpp"
+#include "dat/provenance.hpp"
+#include "replica/model_state.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[nodiscard]] std::string exact(double value) { return fmt::format("{:.17g}", value); }
+
+}  // namespace
+
+SequenceRun::SequenceRun(AttackSequence sequence, const Options& options, int classes)
+    : sequence_(std::move(sequence)),
+      options_(options),
+      attacks_(sequence_, options.norm, options.eps, options.alpha, classes) {}
+
+void SequenceRun::plan(Communicator& ranks, const Dataset& images, Replica& replica) {
+  ranks_ = &ranks;
+  images_ = &images;
+  replica_ = &replica;
+  evaluator_ = std::make_unique<SequenceEvaluator>(ranks, images, replica.images(), replica.evaluated());
+}
+
+Facts SequenceRun::facts(const std::string& training) const {
+  const std::vector<float> statistics = running_statistics(replica_->model());
+  std::string members;
+  for (const SequenceAttacks::Member& member : attacks_.members())
+    members += (members.empty() ? "" : ", ") + member.name + " x " + std::to_string(member.runs);
+  Facts facts = build_facts();
+  for (const auto& fact :
+       Facts{{"sequence", sequence_.name},
+             {"its runs", members},
+             {"norm", name_of(options_.norm)},
+             {"eps", exact(options_.eps)},
+             {"alpha", exact(options_.alpha)},
+             {"seed", std::to_string(options_.seed)},
+             {"precision", replica_->backend().arithmetic()},
+             {"images in a pass", std::to_string(replica_->frozen().n())},
+             {"hash of the training's options", training},
+             {"hash of the weights", weights_hash(replica_->model())},
+             {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+             {"number of images", std::to_string(images_->size())},
+             {"hash of the images", content_hash(*images_)},
+             {"adversarial images kept", options_.save_adversarial ? "yes" : "no"}})
+    facts.push_back(fact);
+  return facts;
+}
+
+void SequenceRun::open(const std::string& folder, const std::string& training) {
+  const fs::path path = folder;
+  for (const char* sign : {"metrics.jsonl", "ckpt"})
+    require(!fs::exists(path / sign), ExitCode::usage, "--out ", folder, " is the folder of a training, whose ",
+            "results.h5 this evaluation would overwrite; take another one, such as ", (path / sequence_.name).string());
+  folder_.reset(new Folder{
+      path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
+      Journal((path / "sequence.journal").string(), facts(training))});
+  if (!options_.save_adversarial) return;
+  bool begun = false;
+  for (const JournalEntry& entry : read_journal(folder_->journal.found()))
+    for (std::size_t i = 0; i < entry.images.size(); ++i)
+      begun = begun || (entry.stage > 0 && entry.outcomes[i].prediction != images_->label(entry.images[i]));
+  folder_->adversarial.emplace(path.string(), *images_, begun);
+}
+
+void SequenceRun::tell(const std::vector<JournalEntry>& found) {
+  std::vector<std::int32_t> labels;
+  network_warnings_ = dat::network_warnings(evaluator_->logits_of_first(5, labels), labels);
+  for (const std::string& warning : network_warnings_) std::cerr << "dat_hpc: warning: " + warning + "\n";
+  for (const std::string& notice : attacks_.notices()) std::cerr << "dat_hpc: " + notice + "\n";
+  if (!sequence_.remark.empty()) std::cerr << "dat_hpc: " + sequence_.name + ": " + sequence_.remark + "\n";
+  if (!options_.quiet && !found.empty())
+    std::cerr << "dat_hpc: goes on behind " + std::to_string(found.size()) + " groups of images in " + folder_->path +
+                     "/sequence.journal\n";
+}
+
+SequenceResult SequenceRun::run() {
+  SequenceEvaluator::Options run;
+  run.seed = options_.seed;
+  run.images_wanted = options_.save_adversarial;
+  std::string found = folder_ ? folder_->journal.found() : "";
+  ranks_->broadcast(found);
+  together(*ranks_, [&] { run.found = read_journal(found); });
+  if (ranks_->root()) {
+    tell(run.found);
+    if (!options_.quiet) run.progress = ProgressLines(images_->size(), options_.progress);
+    if (folder_)
+      run.entry = [folder = folder_.get()](const JournalEntry& entry) {
+        if (folder->adversarial) folder->adversarial->sync();
+        folder->journal.append(entry);
+      };
+    if (folder_ && folder_->adversarial)
+      run.broken = [folder = folder_.get()](std::int64_t image, const float* pixels) {
+        folder->adversarial->keep(image, pixels);
+      };
+  }
+  return evaluator_->run(attacks_, run);
+}
+
+void SequenceRun::write(const SequenceResult& result, const FileFacts& facts) {
+  FileFacts all = {{"sequence", sequence_.name},
+                   {"title", sequence_.title},
+                   {"norm", name_of(options_.norm)},
+                   {"eps", exact(options_.eps)},
+                   {"seed", std::to_string(options_.seed)}};
+  all.insert(all.end(), facts.begin(), facts.end());
+  if (folder_->adversarial) folder_->adversarial->finish(result, all);
+  write_sequence_results(folder_->path + "/results.h5", *images_, result, all);
+}
+
+}  // namespace dat

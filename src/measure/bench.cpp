@@ -1,0 +1,323 @@
+#include "measure/bench.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "communicate/together.hpp"
+#include "dat/file.hpp"
+#include "dat/provenance.hpp"
+#include "replica/device_notices.hpp"
+
+namespace dat {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+using Peak = Bench::Peak;
+
+/// The passes in the table; the file has all.
+constexpr Pass kShown[] = {frozen_forward, frozen_input_gradient, train_weight_gradient};
+constexpr const char* kShownNames[] = {"frozen forward", "frozen input gradient", "training weight gradient"};
+
+/// The share of the operations that the device can do: nothing where that is not known.
+[[nodiscard]] std::string percent(double part, double whole) {
+  return part > 0 && whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
+}
+
+[[nodiscard]] ordered_json to_json(const Sample& sample) {
+  return {{"median_ms", sample.median}, {"min_ms", sample.least}, {"runs", sample.runs}};
+}
+
+[[nodiscard]] Peak find_peak(const std::vector<Ceiling>& ceilings, DType storage) {
+  for (const Ceiling& ceiling : ceilings)
+    if (ceiling.unit == "GFLOP/s" && ceiling.best > 0) return {ceiling.best, ceiling.name, storage == DType::f32};
+  return {};
+}
+
+void print(const std::vector<Ceiling>& ceilings) {
+  std::printf("\n%-34s%12s%12s\n", "Ceilings of one rank", "median", "best");
+  for (const Ceiling& c : ceilings) {
+    if (c.best > 0)
+      std::printf("%-34s%12.1f%12.1f %s; %s\n", c.name.c_str(), c.median, c.best, c.unit.c_str(), c.note.c_str());
+    else
+      std::printf("%-34s%12s%12s %s\n", c.name.c_str(), "-", "-", c.note.c_str());
+  }
+}
+
+/// Whether other programs seem to take time: the usual run is far from the best.
+[[nodiscard]] bool disturbed(const std::vector<Ceiling>& ceilings, const Convolutions::Row& sum) {
+  constexpr double kFar = 1.3;
+  double median = 0, least = 0;
+  for (const Sample& pass : sum.passes) {
+    median += pass.median;
+    least += pass.least;
+  }
+  return median > kFar * least ||
+         std::any_of(ceilings.begin(), ceilings.end(), [](const Ceiling& c) { return c.best > kFar * c.median; });
+}
+
+void print_header(const Peak& peak) {
+  std::printf("\n%-24s%5s", "Convolutions, alone", "count");
+  for (const char* name : kShownNames) std::printf("%26s", name);
+  std::printf("\n%-29s", ("% of: " + (peak.gflops > 0 ? peak.name : "nothing known")).c_str());
+  for (std::size_t k = 0; k < std::size(kShown); ++k) std::printf("%10s%9s%7s", "ms", "GFLOP/s", "%");
+  std::printf("\n");
+}
+
+void print(const Convolutions::Row& row, const Peak& peak) {
+  std::printf("%-24s%5d", row.name.c_str(), row.count);
+  for (const Pass pass : kShown)
+    std::printf("%10.3f%9.0f%7s", row.passes[pass].median, row.gflops(pass),
+                percent(row.gflops(pass), peak.of(pass)).c_str());
+  std::printf("\n");
+}
+
+[[nodiscard]] ordered_json to_json(const Convolutions::Row& row, const Peak& peak) {
+  ordered_json json{{"name", row.name}, {"count", row.count}, {"gmac", 1e-9 * row.macs}};
+  for (int k = 0; k < kPasses; ++k) {
+    if (row.passes[k].runs == 0) continue;
+    ordered_json& pass = json[kPassNames[k]] = to_json(row.passes[k]);
+    pass["gflops"] = row.gflops(k);
+    if (peak.of(k) > 0) pass["share_of_peak"] = row.gflops(k) / peak.of(k);
+  }
+  if (!row.implementation.empty()) json["implementation"] = row.implementation;
+  return json;
+}
+
+/// A line of the step's table. `alone`: milliseconds of its convolutions alone; 0: it has none.
+[[nodiscard]] ordered_json part_of_step(const char* name, const Sample& sample, double alone, bool root) {
+  ordered_json json = to_json(sample);
+  if (root) std::printf("%-34s%12.2f%12.2f", name, sample.median, sample.least);
+  if (alone > 0) {
+    json["convolutions_alone_ms"] = alone;
+    json["share_of_convolutions"] = alone / sample.median;
+    if (root) std::printf("%22.2f%9s", alone, percent(alone, sample.median).c_str());
+  }
+  if (root) std::printf("\n");
+  return json;
+}
+
+/// As repeat(), of work that needs all ranks: they do it the same number of times, as many as fit into the time.
+/// **Collective.**
+template <class F>
+[[nodiscard]] Sample repeat_together(Communicator& world, double seconds, double most, bool warm, const F& run) {
+  world.barrier();
+  const double one = 1e-3 * repeat({.seconds = 0, .least = 1, .most = 1, .warm = warm}, run).median;
+  const auto runs = static_cast<std::int64_t>(std::clamp(seconds / one, 1.0, most));
+  const int agreed = static_cast<int>(world.minimum(runs));
+  return repeat({.seconds = 0, .least = agreed, .most = agreed, .warm = true}, run);
+}
+
+/// Sums over the ranks, as the gradients of a step are summed. **Collective.**
+[[nodiscard]] ordered_json measure_sums(Communicator& world, Backend& backend, std::int64_t gradients, double seconds) {
+  float* data = world.takes_device_memory() ? backend.allocate_floats(gradients, "message")
+                                            : static_cast<float*>(backend.allocate_pinned(
+                                                  static_cast<std::size_t>(gradients) * sizeof(float), "message"));
+  backend.wait();
+  // `calls` at a time, as the clock needs.
+  const auto measure = [&](std::int64_t count, int calls) {
+    Sample sample = repeat_together(world, seconds / 2, 50, false, [&] {
+      for (int k = 0; k < calls; ++k) world.sum(data, count);
+    });
+    sample.median /= calls;
+    sample.least /= calls;
+    return sample;
+  };
+  const Sample whole = measure(gradients, 1);
+  const Sample small = measure(1, 100);
+  const double bytes = 4.0 * static_cast<double>(gradients);
+  if (world.root())
+    std::printf("%-34s%12.2f%12.2f ms; %.1f MB, %.2f GB/s\n%-34s%12.2f%12.2f us; 4 bytes\n", "all gradients",
+                whole.median, whole.least, 1e-6 * bytes, 1e-6 * bytes / whole.median, "one number", 1e3 * small.median,
+                1e3 * small.least);
+  ordered_json json{{"bytes", bytes}, {"gradients", to_json(whole)}, {"one_number", to_json(small)}};
+  json["gradients"]["gb_per_s"] = 1e-6 * bytes / whole.median;
+  return json;
+}
+
+void write_picture(const std::string& folder, const std::vector<Convolutions::Row>& rows, const Peak& peak,
+                   const std::string& title) {
+  BarChart chart{.name = "dat_hpc bench",
+                 .title = title,
+                 .unit = "GFLOP/s",
+                 .groups = {},
+                 .bars = {std::begin(kShownNames), std::end(kShownNames)},
+                 .values = {},
+                 .limit = peak.gflops,
+                 .limit_name = peak.name};
+  for (const Convolutions::Row& row : rows) {
+    chart.groups.push_back(row.name);
+    for (const Pass pass : kShown) chart.values.push_back(row.gflops(pass));
+  }
+  try {
+    std::printf("%s\n", draw_bars(folder, "layers", chart).c_str());
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::device) throw;
+    std::cerr << "dat_hpc: no picture: " + std::string(error.what()) + "\n";
+  }
+}
+
+[[nodiscard]] StepOptions step_of(const BenchOptions& options, const Communicator& world) {
+  return {.network = options.network,
+          .width = options.width,
+          .batch = options.batch,
+          .attack_steps = options.attack_steps,
+          .device = options.device,
+          .threads = choose_threads(options.threads, world.node_size()),
+          .math = options.math,
+          .attack_precision = options.attack_precision};
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
+}
+
+}  // namespace
+
+Bench::Bench(Communicator& world, const BenchOptions& options)
+    : world_(world),
+      options_(options),
+      step_options_(step_of(options, world)),
+      storage_(storage_from(options.attack_precision)) {}
+
+void Bench::run(int argc, char** argv) {
+  plan();
+  check();
+  const Peak peak = measure_all_ceilings();
+  measure_convolutions(peak);
+  measure_step();
+  ordered_json reduction;
+  if (world_.root()) std::printf("\n%-34s%12s%12s\n", "Sum over the ranks", "median", "min");
+  if (world_.size() > 1)
+    reduction = measure_sums(world_, step_->backend(), step_->graph().parameters, part(0.9));
+  else
+    std::printf("nothing to sum with one rank; try: mpirun -np 2 dat_hpc bench\n");
+  found_["sum_over_ranks"] = reduction;
+  finish(peak, argc, argv);
+}
+
+void Bench::plan() {
+  together(world_, [&] {
+    if (world_.root() && !options_.out.empty()) make_folder(options_.out);
+    step_ = std::make_unique<TrainingStep>(world_, step_options_);
+    found_ = step_->about();
+    convolutions_ = std::make_unique<Convolutions>(step_->backend(), step_->graph(), options_.batch, storage_, true);
+  });
+  for (const std::string& notice : device_notices(world_, step_->backend(), options_.device))
+    std::cerr << "dat_hpc: " + notice + "\n";
+  hosts_ = world_.gather(host_name());
+  begin_ms_ = now_ms();
+}
+
+double Bench::part(double share) const {
+  return share * std::max(0.0, options_.seconds - 1e-3 * (now_ms() - begin_ms_));
+}
+
+void Bench::check() {
+  const TrainingStep::Losses losses = step_->check();
+  resident_mb_ = peak_resident_mb();
+  if (world_.root())
+    std::printf(
+        "%s, width %d, batch %d, PGD-%d, %d rank%s, %s\nchecked: the attack raises the loss from %.4f to %.4f\n",
+        options_.network.c_str(), options_.width, options_.batch, options_.attack_steps, world_.size(),
+        world_.size() == 1 ? "" : "s", step_->backend().description().c_str(), losses.clean, losses.attacked);
+  found_["ranks"] = world_.size();
+  found_["losses"] = {{"clean", losses.clean}, {"attacked", losses.attacked}, {"trained", losses.trained}};
+}
+
+Bench::Peak Bench::measure_all_ceilings() {
+  world_.barrier();
+  together(world_, [&] {
+    ceilings_ = measure_ceilings({.device = options_.device,
+                                  .threads = step_options_.threads,
+                                  .node_rank = world_.node_rank(),
+                                  .math = options_.math},
+                                 part(0.1));
+  });
+  if (world_.root()) print(ceilings_);
+  for (const Ceiling& c : ceilings_)
+    found_["ceilings"].push_back(
+        {{"name", c.name}, {"unit", c.unit}, {"median", c.median}, {"best", c.best}, {"note", c.note}});
+  const Peak peak = find_peak(ceilings_, storage_);
+  found_["peak"] = {{"name", peak.name}, {"gflops", peak.gflops}};
+  return peak;
+}
+
+void Bench::measure_convolutions(const Peak& peak) {
+  const bool root = world_.root();
+  if (root) print_header(peak);
+  world_.barrier();
+  const Effort per_pass{.seconds = part(0.4) / (convolutions_->size() * kPasses), .least = 3, .most = 25};
+  for (int k = 0; k < convolutions_->size(); ++k) {
+    rows_.push_back(convolutions_->measure(k, per_pass));
+    if (root) print(rows_.back(), peak);
+  }
+  sum_ = total(rows_);
+  for (const Convolutions::Row& row : rows_) found_["layers"].push_back(to_json(row, peak));
+  found_["layers"].push_back(to_json(sum_, peak));
+  if (!root) return;
+  print(sum_, peak);
+  std::printf(
+      "Operations by the definition of a convolution. Winograd's algorithm needs fewer, and zeros of the padding\n"
+      "are skipped: above 100 %% is possible.\n");
+  if (disturbed(ceilings_, sum_))
+    std::printf("Warning: the same work takes very different times. Is the machine idle?\n");
+}
+
+void Bench::measure_step() {
+  const bool root = world_.root();
+  if (root)
+    std::printf("\n%-34s%12s%12s%22s%9s\n", "PGD training step, ms", "median", "min", "convolutions alone", "%");
+  std::vector<double> attack, train, reduce, update;
+  world_.barrier();
+  const Sample iteration = repeat({.seconds = part(0.2), .least = 3, .most = 25}, [&] { step_->attack_iteration(); });
+  const auto one_step = [&] {
+    step_->run();
+    attack.push_back(step_->attack_ms);
+    train.push_back(step_->train_ms);
+    reduce.push_back(step_->reduce_ms);
+    update.push_back(step_->update_ms);
+  };
+  const Sample whole = repeat_together(world_, part(0.8), 25, true, one_step);
+  step_ms_ = whole.median;
+  const auto alone = [&](Pass pass) { return sum_.passes[pass].median; };
+  const double in_iteration = alone(frozen_forward) + alone(frozen_input_gradient);
+  const double in_attack = options_.attack_steps * in_iteration;
+  const double in_train = alone(train_forward) + alone(train_input_gradient) + alone(train_weight_gradient);
+  ordered_json& parts = found_["times"];
+  parts["attack_iteration"] = part_of_step("one iteration of the attack", iteration, in_iteration, root);
+  parts["attack"] = part_of_step("attack", summarize(attack), in_attack, root);
+  parts["train"] = part_of_step("training pass", summarize(train), in_train, root);
+  parts["reduce"] = part_of_step("reduction", summarize(reduce), 0, root);
+  parts["update"] = part_of_step("update", summarize(update), 0, root);
+  parts["step"] = part_of_step("step", whole, in_attack + in_train, root);
+}
+
+void Bench::finish(const Peak& peak, int argc, char** argv) {
+  const std::vector<double> steps = world_.gather(std::vector<double>{step_ms_});
+  if (!world_.root()) return;
+  const double slowest = *std::max_element(steps.begin(), steps.end());
+  const double images_per_s = 1e3 * world_.size() * options_.batch / slowest;
+  const double buffers = 1e-6 * found_["device_bytes"].get<double>();
+  std::printf("\nimages/s, all ranks %14.1f%s\nmemory of a rank    %14.1f MB of buffers, %.1f MB resident at most\n",
+              images_per_s, world_.size() > 1 ? " (slowest rank)" : "", buffers, resident_mb_);
+  if (options_.out.empty()) return;
+  found_["images_per_s"] = images_per_s;
+  found_["peak_resident_mb"] = resident_mb_;
+  found_["provenance"] = ordered_json::parse(provenance_json(hosts_, argc, argv, step_->backend().description()));
+  const std::string path = options_.out + "/bench.json";
+  write_text_atomically(path, found_.dump(2) + "\n");
+  std::printf("\n%s\n", path.c_str());
+  write_picture(options_.out, rows_, peak,
+                options_.network + ", width " + std::to_string(options_.width) + ", batch " +
+                    std::to_string(options_.batch) + ", " + step_->backend().description());
+}
+
+}  // namespace dat

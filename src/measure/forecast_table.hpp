@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "dat/options/forecast.hpp"
+#include "measure/calibration.hpp"
+
+namespace dat {
+
+/// The folder of --out, where it is given. Error(io).
+void make_forecast_folder(const ForecastOptions& options);
+/// Error(usage): a bandwidth or a codec that nobody knows; a wrong word must not cost the minute of a calibration.
+void require_known_words(const ForecastOptions& options);
+/// The calibration, into the folder of --out. Error(io).
+void write_calibration(const ForecastOptions& options, const Calibration& calibration);
+
+/// What a step will take with other ranks, networks, codecs and budgets, as a table for a person: a model, of a
+/// calibration. Writes forecast.json and pictures into the folder of --out, where it is given; standard error is told
+/// where there is no gnuplot. Error(usage): the calibration has not measured what is asked for. Error(io).
+[[nodiscard]] std::string forecast_table(const ForecastOptions& options, const Calibration& calibration);
+
+}  // namespace dat

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dat/backend.hpp"
+#include "dat/communicator.hpp"
+
+namespace dat {
+
+/// What the user should know of the devices that were chosen: no GPU for `auto`, ranks that share one. On rank 0.
+/// **Collective.**
+[[nodiscard]] std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend,
+                                                      const std::string& wanted);
+
+}  // namespace dat

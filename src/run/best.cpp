@@ -1,0 +1,49 @@
+#include "run/best.hpp"
+
+#include <algorithm>
+
+namespace dat {
+
+double held_out_accuracy(const std::vector<EvaluationRecord>& records, const std::string& weights) {
+  double worst = 1;
+  for (const EvaluationRecord& record : records)
+    if (record.split == "holdout" && record.weights == weights) worst = std::min(worst, record.adv_acc);
+  return worst;
+}
+
+void BestNetwork::take_up(const BestRecord& record, std::int64_t evaluations_since) {
+  now_ = {.record = record, .since = evaluations_since};
+}
+
+void BestNetwork::share(Communicator& ranks) { ranks.broadcast(&now_, sizeof now_); }
+
+bool BestNetwork::judge(double accuracy, std::int64_t step) {
+  const bool better = accuracy > now_.record.accuracy;
+  if (better) {
+    before_ = now_.record;
+    now_ = {.record = {.accuracy = accuracy, .step = step}};
+  } else {
+    ++now_.since;
+  }
+  return better;
+}
+
+void BestNetwork::save_as_best(Checkpoint& checkpoint, std::int64_t metrics_bytes) {
+  now_.record.bytes = metrics_bytes;
+  now_.record.save(checkpoint);
+}
+
+void BestNetwork::fall_back(const CheckpointFolder& folder) {
+  now_.record = before_;
+  ++now_.since;
+  if (accuracy() >= 0 && !folder.restore_best(now_.record)) now_.record = {};
+}
+
+void BestNetwork::find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn) {
+  if (accuracy() < 0 || folder.restore_best(now_.record)) return;
+  warn("ckpt/best.h5, the network after step " + std::to_string(now_.record.step) +
+       ", is gone: the best one is chosen anew from here on");
+  now_ = {};
+}
+
+}  // namespace dat

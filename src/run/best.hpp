@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dat/checkpoint.hpp"
+#include "dat/communicator.hpp"
+#include "dat/report.hpp"
+
+namespace dat {
+
+/// The robust accuracy of an evaluation on what is held out, of the weights of this name: under the attack that hurts
+/// them most.
+[[nodiscard]] double held_out_accuracy(const std::vector<EvaluationRecord>& records, const std::string& weights);
+
+/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best
+/// so far (-1: there is none yet). Wong, Rice, Kolter, "Fast is better than free: Revisiting adversarial training",
+/// ICLR 2020: with FGSM this accuracy falls to nothing within an epoch; the authors' code (fast_adversarial,
+/// CIFAR10/train_fgsm.py) ends the training where PGD's accuracy is more than 0.2 below that of the epoch before.
+[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy, double margin) {
+  return best >= 0 && accuracy < best - margin;
+}
+
+/// Which network of a run is the best so far, by its robust accuracy on what is held out, how many evaluations ago it
+/// was found, and whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() tells the others.
+class BestNetwork {
+ public:
+  /// What the run's beginning, or the checkpoint that it goes back to, says.
+  void take_up(const BestRecord& record, std::int64_t evaluations_since);
+  /// Rank 0's record to all. **Collective.**
+  void share(Communicator& ranks);
+
+  [[nodiscard]] double accuracy() const { return now_.record.accuracy; }  ///< -1: there is none yet
+  [[nodiscard]] std::int64_t evaluations_since() const { return now_.since; }
+
+  /// An evaluation after this step has found this accuracy. Whether it is the best one; then the network of the moment
+  /// is to be saved.
+  [[nodiscard]] bool judge(double accuracy, std::int64_t step);
+  /// The last evaluation is made once more, and counts once.
+  void forget_evaluation() { --now_.since; }
+
+  /// Adds the record to a checkpoint. metrics_bytes: length of metrics.jsonl where the checkpoint is the best network's
+  /// own.
+  void save(Checkpoint& checkpoint) const { now_.record.save(checkpoint); }
+  void save_as_best(Checkpoint& checkpoint, std::int64_t metrics_bytes);
+
+  /// The best network could not be written: the one before stays the best. On rank 0.
+  void fall_back(const CheckpointFolder& folder);
+  /// Sees to it that ckpt/best.h5 is the file of this record; where there is none, the best one is chosen anew from
+  /// here on, and `warn` is told. On rank 0.
+  void find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn);
+
+ private:
+  /// Goes from rank to rank as it lies in memory.
+  struct Standing {
+    BestRecord record;
+    std::int64_t since = 0;  ///< evaluations
+  };
+  Standing now_;
+  BestRecord before_;  ///< of the best network before, until the file of this one is written
+};
+
+}  // namespace dat

@@ -1,0 +1,98 @@
+#include "run/checkpoints.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "communicate/together.hpp"
+
+namespace dat {
+
+std::string not_finite(const Checkpoint& checkpoint) {
+  for (const Checkpoint::Array& array : checkpoint.arrays)
+    if (!std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }))
+      return array.name;
+  return "";
+}
+
+void Checkpoints::open(const std::string& run_folder, bool goes_on, Warn warn) {
+  path_ = run_folder + "/ckpt";
+  folder_ = std::make_unique<CheckpointFolder>(path_, goes_on);
+  warn_ = std::move(warn);
+}
+
+void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,
+                        const std::function<void(Checkpoint&)>& complete) {
+  const auto writing = [&] {
+    if (kind == Kind::step) unsaved_.reset();
+    complete(state);
+    auto store = [folder = folder_.get(), step, kind, state = std::move(state)] {
+      if (kind == Kind::best)
+        folder->save_best(state);
+      else
+        folder->save(step, state);
+    };
+    under_way_ = kind;
+    if (options_.checkpoint_async)
+      writing_ = std::async(std::launch::async, std::move(store));
+    else
+      store();
+  };
+  miss(attempt(writing), kind);
+}
+
+std::optional<Error> Checkpoints::attempt(const std::function<void()>& writing) const {
+  try {
+    writing();
+    return {};
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::io || options_.on_full != "continue") throw;
+    return error;
+  }
+}
+
+void Checkpoints::miss(const std::optional<Error>& error, Kind kind) {
+  if (!error) return;
+  const std::string what = error->what();
+  if (kind == Kind::step) {
+    unsaved_ = error;
+    return warn_(what + "; the run goes on to the next checkpoint (--on-full continue)");
+  }
+  warn_(what + "; the run goes on with the best network before (--on-full continue)");
+  best_.fall_back(*folder_);
+}
+
+void Checkpoints::settle(Communicator& ranks) {
+  together(ranks, [&] {
+    if (writing_.valid()) miss(attempt([this] { writing_.get(); }), under_way_);
+  });
+  best_.share(ranks);
+}
+
+void Checkpoints::require_saved(Communicator& ranks) {
+  settle(ranks);
+  together(ranks, [&] {
+    if (unsaved_) throw Error(unsaved_->code(), std::string("the last checkpoint is missing: ") + unsaved_->what());
+  });
+}
+
+void Checkpoints::find_best(Communicator& ranks) {
+  together(ranks, [&] {
+    if (ranks.root()) best_.find(*folder_, warn_);
+  });
+  best_.share(ranks);
+}
+
+std::optional<Checkpoint> Checkpoints::to_go_back_to(std::int64_t last_good, bool best) const {
+  if (best) {
+    try {
+      return folder_->best();
+    } catch (const Error& error) {
+      warn_(std::string(error.what()) + "; going back to the last checkpoint");
+    }
+  }
+  std::optional<Checkpoint> state = CheckpointFolder::newest_in(path_, warn_, last_good);
+  return state ? std::move(state) : folder_->newest(warn_);  // no step behind it has been good: there is no other one
+}
+
+}  // namespace dat

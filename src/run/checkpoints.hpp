@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "dat/checkpoint.hpp"
+#include "dat/communicator.hpp"
+#include "dat/config.hpp"
+#include "dat/error.hpp"
+#include "run/best.hpp"
+
+namespace dat {
+
+/// The name of an array that is not finite; empty: there is none.
+[[nodiscard]] std::string not_finite(const Checkpoint& checkpoint);
+
+/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async), and
+/// what becomes of one that could not be written (--on-full continue).
+class Checkpoints {
+ public:
+  /// Of a step: one of the run's own series; or of the best weights so far, beside that series.
+  enum class Kind : std::uint8_t { step, best };
+  using Warn = std::function<void(const std::string&)>;
+
+  /// Both must outlive it.
+  Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
+
+  /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. warn: told, from the first
+  /// checkpoint on, what could not be written.
+  void open(const std::string& run_folder, bool goes_on, Warn warn);
+
+  /// Writes what `complete` makes of `state`, on rank 0; with --checkpoint-async, a thread goes on writing. The one
+  /// before has been settled. Error(io).
+  void write(Kind kind, std::int64_t step, Checkpoint state, const std::function<void(Checkpoint&)>& complete);
+  /// Waits for the checkpoint that is being written beside the steps. Error(io), as write(). **Collective.**
+  void settle(Communicator& ranks);
+  /// Error(io) where the newest checkpoint of the run's own series could not be written. **Collective.**
+  void require_saved(Communicator& ranks);
+  /// Sees to it that ckpt/best.h5 is the best network's. **Collective.**
+  void find_best(Communicator& ranks);
+
+  /// The best checkpoint, or the newest one of a step up to the last that was good, for a rollback. Empty: there is
+  /// none. On rank 0.
+  [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, bool best) const;
+
+ private:
+  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked
+  /// for.
+  [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing) const;
+  /// What becomes of a checkpoint that could not be written.
+  void miss(const std::optional<Error>& error, Kind kind);
+
+  const TrainOptions& options_;
+  BestNetwork& best_;
+  // On rank 0:
+  std::string path_;
+  Warn warn_;
+  std::unique_ptr<CheckpointFolder> folder_;
+  std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
+  std::future<void> writing_;     ///< the checkpoint under way; ends before what it uses
+  Kind under_way_ = Kind::step;   ///< its kind
+};
+
+}  // namespace dat

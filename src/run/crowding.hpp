@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dat/communicator.hpp"
+#include "run/core_wait.hpp"
+
+namespace dat {
+
+/// Sees, once, where threads of a rank wait for cores that others use.
+class Crowding {
+ public:
+  /// To be called after each step of this process. Now and then the ranks compare what part of their time they wait:
+  /// behind 10, 20, 40 ... steps, until it is much on one of them. Then rank 0 gets a sentence about it; else it is
+  /// empty. hosts [ranks], on rank 0. **Collective.**
+  [[nodiscard]] std::string after_step(Communicator& ranks, const std::vector<std::string>& hosts);
+
+ private:
+  CoreWait cores_;
+  std::int64_t steps_ = 0;
+  bool told_ = false;
+};
+
+}  // namespace dat

@@ -1,0 +1,73 @@
+#include "run/opening.hpp"
+
+#include <sstream>
+
+#include "run/advice.hpp"
+
+namespace dat {
+
+namespace {
+
+void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks) {
+  const TrainOptions& options = opening.options;
+  for (const std::string& warning : opening.beginning.warnings) report.warning(warning);
+  for (const std::string& warning : trainer.evaluation_attacks().warnings()) report.warning(warning);
+  if (options.overlap && !ranks.move_on_beside())
+    report.warning(
+        "this MPI does not let a second thread call it: with --overlap, gradients move on between layers "
+        "only, not inside them");
+  if (options.verify > 0 && ranks.size() == 1)
+    report.warning("--verify has no other rank that could recompute anything; start several");
+  for (const std::string& line : advice(options, trainer.plan().batch, choose_threads(0, ranks.node_size())))
+    report.warning(line);
+}
+
+[[nodiscard]] std::string what_is_trained(const TrainOptions& options, Trainer& trainer, const Communicator& ranks) {
+  std::ostringstream line;
+  line << options.network << " width " << options.width << ", " << file_size(trainer.model().parameters.segments)
+       << " parameters, " << ranks.size() << (ranks.size() == 1 ? " rank, " : " ranks, ")
+       << trainer.replica().backend().description() << "; " << sizes_text(trainer.splits())
+       << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
+  return line.str();
+}
+
+}  // namespace
+
+RunFacts run_facts(const Opening& opening, Trainer& trainer, const Communicator& ranks) {
+  const Plan& plan = trainer.plan();
+  const Parameters& parameters = trainer.model().parameters;
+  RunFacts facts;
+  facts.folder = opening.folder;
+  facts.config_toml = opening.config;
+  facts.provenance_json = opening.provenance;
+  facts.layer_names = parameters.layer_names;
+  facts.layer_sizes = parameters.layer_sizes;
+  facts.layer_costs = trainer.layers().costs();
+  facts.ranks = ranks.size();
+  facts.total_steps = plan.steps;
+  facts.steps_per_epoch = plan.steps_per_epoch;
+  facts.epochs = plan.epochs;
+  facts.warmup_epochs = plan.warmup_epochs;
+  facts.attack_steps = trainer.attack().gradients_of_run();
+  facts.progress_seconds = opening.options.progress;
+  facts.quiet = opening.options.quiet;
+  facts.keep_on = opening.options.on_full == "continue";
+  return facts;
+}
+
+void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks) {
+  warn(report, opening, trainer, ranks);
+  report.message(what_is_trained(opening.options, trainer, ranks));
+  for (const std::string& notice : opening.notices)
+    if (notice.starts_with("warning: "))
+      report.warning(notice.substr(std::string("warning: ").size()));
+    else
+      report.message(notice);
+  if (opening.options.verbose)
+    for (const std::string& implementation : trainer.replica().implementations()) report.message("  " + implementation);
+  const Plan& plan = trainer.plan();
+  report.message("run folder " + opening.folder + ", " + plan.text() +
+                 (plan.mix_text().empty() ? "" : "; " + plan.mix_text()) + opening.beginning.what);
+}
+
+}  // namespace dat

@@ -1,0 +1,21 @@
+#include "run/restart.hpp"
+
+#include <utility>
+
+#include "communicate/together.hpp"
+
+namespace dat {
+
+void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
+             const std::optional<Checkpoint>& state) {
+  together(ranks, [&] {
+    Splits splits = trainer->release_splits();
+    trainer.reset();
+    trainer = std::make_unique<Trainer>(ranks, options, std::move(splits));
+    if (ranks.root()) trainer->restore(*state);
+  });
+  trainer->share_state();
+  trainer->start();
+}
+
+}  // namespace dat

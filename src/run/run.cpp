@@ -1,0 +1,330 @@
+#include "run/run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+#include "communicate/handshake.hpp"
+#include "communicate/together.hpp"
+#include "dat/provenance.hpp"
+#include "replica/device_notices.hpp"
+#include "run/opening.hpp"
+#include "run/restart.hpp"
+#include "run/signals.hpp"
+#include "train/plan/role.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::string default_folder() {
+  if (const char* job = std::getenv("SLURM_JOB_ID")) return std::string("runs/slurm-") + job;
+  const std::time_t now = std::time(nullptr);
+  std::ostringstream name;
+  name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
+  return name.str();
+}
+
+}  // namespace
+
+Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv)
+    : world_(world), options_(options), argc_(argc), argv_(argv), folder_(options.out), checkpoints_(options, best_) {
+  if (options.comm_timeout > 0) world.watch(options.comm_timeout);
+  if (folder_.empty()) folder_ = default_folder();
+  world.broadcast(folder_);
+  ranks_ = world.split(static_cast<int>(role_of(world.rank(), options)), world.rank());
+}
+
+int Run::go() {
+  plan();
+  if (beginning_.finished) {
+    if (world_.root()) std::cout << "the run in " << folder_ << " is finished:\n\n" << beginning_.summary << std::flush;
+    return static_cast<int>(ExitCode::done);
+  }
+  trainer_->share_state();
+  finish_step_on_signal();
+  open_report();
+  trainer_->start();
+  // What the first rollback goes back to.
+  if (options_.on_bad_steps == "rollback" && !beginning_.own) save(Checkpoints::Kind::step);
+  do
+    if (steps()) return static_cast<int>(ExitCode::stopped);
+  while (!finish());
+  return static_cast<int>(ExitCode::done);
+}
+
+void Run::plan() {
+  Facts facts;
+  together(world_, [&] {
+    trainer_ = std::make_unique<Trainer>(*ranks_, options_);
+    facts = {{"device", trainer_->replica().backend().arithmetic()},
+             {"number of parameters", std::to_string(file_size(trainer_->model().parameters.segments))},
+             {"hash of the training images", hash_to_compare(world_, *trainer_->splits().train)},
+             {"hash of the test images", hash_to_compare(world_, *trainer_->splits().test)}};
+  });
+  shake_hands(world_, facts);
+  together(world_, [&] {
+    if (!world_.root()) return;
+    TrainOptions resolved = trainer_->resolved();
+    resolved.out = folder_;
+    config_ = toml_of(resolved);
+    // Nothing in the folder is looked at before it is this process's alone.
+    lock_ = std::make_unique<RunLock>(folder_, [](const std::string& message) {
+      std::cerr << "dat_hpc: " + message + "\n" << std::flush;
+    });
+    beginning_ = begin(resolved, folder_, *trainer_);
+  });
+  bool known[] = {beginning_.finished, beginning_.own};
+  world_.broadcast(known, sizeof known);
+  beginning_.finished = known[0];
+  beginning_.own = known[1];
+}
+
+void Run::open_report() {
+  hosts_ = ranks_->gather(host_name());
+  const std::vector<std::string> notices = device_notices(*ranks_, trainer_->replica().backend(), options_.device);
+  together(*ranks_, [&] {
+    if (!ranks_->root()) return;
+    const Opening opening{options_, folder_, config_, provenance(), beginning_, notices};
+    const RunFacts facts = run_facts(opening, *trainer_, *ranks_);
+    checkpoints_.open(folder_, beginning_.own, [this](const std::string& warning) { report_->warning(warning); });
+    report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes);
+    tell_opening(*report_, opening, *trainer_, *ranks_);
+  });
+  world_.keep_records_in(folder_);
+  evaluation_due_ = beginning_.evaluation_due;
+  ranks_->broadcast(&evaluation_due_, sizeof evaluation_due_);
+  best_.take_up(beginning_.best, beginning_.since_best);
+  checkpoints_.find_best(*ranks_);
+}
+
+bool Run::steps() {
+  const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
+  const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
+  // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
+  const bool ended = stops_early() && evaluation_due_ == 0;
+  if (ended) best_.forget_evaluation();
+  if (ended || (evaluation_due_ != 0 && trainer_->steps_done() < all)) {
+    evaluate();
+    if (stops_early()) save(Checkpoints::Kind::step);
+  }
+  while (trainer_->steps_done() < all && !stops_early()) {
+    if (!step()) continue;
+    const std::int64_t done = trainer_->steps_done();
+    if (options_.check_every > 0 && done % options_.check_every == 0) check();
+    const bool finished = done == all;
+    evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
+    if (trainer_->stop_agreed() && !finished) {
+      stop();
+      return true;
+    }
+    if (evaluation_due_ != 0 && !finished) evaluate();
+    if (trainer_->steps_done() != done) continue;
+    if (finished || done % checkpoint_every == 0 || stops_early()) save(Checkpoints::Kind::step);
+  }
+  return false;
+}
+
+bool Run::step() {
+  const StepRecord* record = nullptr;
+  try {
+    record = &trainer_->step(signalled());
+  } catch (const Error& error) {  // on all ranks alike
+    if (error.code() != ExitCode::numerical || options_.on_bad_steps != "rollback") throw;
+    roll_back(trainer_->skipped(), false);
+    return false;
+  }
+  if (ranks_->root()) {
+    report_->step(*record);
+    if (!trainer_->skipped().empty()) report_->setback({record->step, "skipped", trainer_->skipped()});
+  }
+  tell_corruptions();
+  if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);
+  for (const StragglerRule::Change& change : trainer_->compare_speed())
+    if (ranks_->root())
+      report_->straggler({record->step, change.rank, change.slow, change.ratio},
+                         hosts_[static_cast<std::size_t>(change.rank)]);
+  return true;
+}
+
+void Run::stop() {
+  stopping_ = true;
+  save(Checkpoints::Kind::step);
+  checkpoints_.require_saved(*ranks_);
+  if (ranks_->root())
+    report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) +
+                     (options_.out.empty() ? "; the same command with --out " + folder_ + " goes on from here"
+                                           : "; the same command goes on from here"));
+}
+
+void Run::evaluate() {
+  evaluated_ = trainer_->evaluate();
+  const bool held_out = options_.holdout > 0;
+  const double accuracy = held_out_accuracy(evaluated_, options_.average == "none" ? "raw" : "average");
+  const bool better = held_out && best_.judge(accuracy, trainer_->steps_done());
+  evaluation_due_ = stops_early() ? 1 : 0;  // a run that goes on behind its early end makes it again
+  if (!stops_early()) record_evaluation();
+  if (better)
+    save(Checkpoints::Kind::best);
+  else if (held_out && overfits_catastrophically(best_.accuracy(), accuracy, options_.overfitting_margin))
+    overfitting(accuracy);
+}
+
+void Run::overfitting(double accuracy) {
+  std::ostringstream cause;
+  cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
+        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_.accuracy()
+        << " %";
+  if (ranks_->root()) report_->setback({trainer_->steps_done(), "overfitting", cause.str()});
+  if (options_.on_overfitting == "rollback") return roll_back(cause.str(), true);
+  require(options_.on_overfitting == "warn", ExitCode::numerical, cause.str(),
+          "; ckpt/best.h5 has the network of then");
+}
+
+bool Run::finish() {
+  check();
+  const double training_seconds = trainer_->timer().wall_time();
+  const std::int64_t done = trainer_->steps_done();
+  std::vector<std::string> remarks;
+  if (stops_early()) {
+    record_evaluation();
+    remarks.push_back(early_end_text());
+  } else {
+    evaluate();
+  }
+  if (trainer_->steps_done() != done) return false;
+  checkpoints_.settle(*ranks_);  // HDF5 writes for one thread at a time
+  const RankRecord times = trainer_->gather_times();
+  if (ranks_->root()) {
+    report_->ranks(times);
+    const bool finite = std::all_of(evaluated_.begin(), evaluated_.end(), [](const EvaluationRecord& record) {
+      return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
+    });
+    const Splits& splits = trainer_->splits();
+    std::erase_if(evaluated_, [](const EvaluationRecord& record) { return record.split != "test"; });
+    report_->finish({.evaluations = evaluated_,
+                     .time_s = training_seconds,
+                     .comm_s = trainer_->timer().exposed_time(),
+                     .verdict = verdict_of(finite, splits.test->size(), splits.test_images),
+                     .weights_hash = trainer_->weights_hash(),
+                     .remarks = remarks});
+  }
+  checkpoints_.require_saved(*ranks_);
+  return true;
+}
+
+void Run::check() {
+  trainer_->check_replicas();
+  checked_ = trainer_->steps_done();
+  tell_corruptions();
+}
+
+void Run::tell_corruptions() {
+  for (const CorruptionRecord& record : trainer_->take_corruptions())
+    if (ranks_->root()) report_->corruption(record);
+}
+
+void Run::record_evaluation() {
+  if (ranks_->root()) report_->evaluation(evaluated_);
+}
+
+bool Run::stops_early() const {
+  return options_.patience > 0 && best_.evaluations_since() >= options_.patience &&
+         trainer_->steps_done() < trainer_->plan().steps;
+}
+
+std::string Run::early_end_text() const {
+  std::ostringstream text;
+  text << "stopped early after step " << trainer_->steps_done() << " of " << trainer_->plan().steps
+       << ": no better robust accuracy on " << images_text("holdout") << " than " << std::fixed << std::setprecision(2)
+       << 100 * best_.accuracy() << " % in " << best_.evaluations_since()
+       << (best_.evaluations_since() == 1 ? " evaluation" : " evaluations") << "; ckpt/best.h5 has that network";
+  return text.str();
+}
+
+std::string Run::provenance() {
+  return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description());
+}
+
+void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
+  // So what is saved is good, whatever comes to light later.
+  if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
+  trainer_->timer().lap(Phase::other);
+  const RankRecord times = kind == Checkpoints::Kind::best ? RankRecord{} : trainer_->gather_times();
+  checkpoints_.settle(*ranks_);  // before the next one takes memory, too
+  if (!stopping_) trainer_->complete_average();
+  Checkpoint state = trainer_->capture();
+  std::string bad = not_finite(state);
+  ranks_->broadcast(bad);
+  if (!bad.empty()) {
+    bad += " is not finite after step " + std::to_string(trainer_->steps_done());
+    require(options_.on_bad_steps == "rollback", ExitCode::numerical, bad,
+            ", which is not saved: lower --lr or raise --warmup-epochs");
+    return roll_back(bad, false);
+  }
+  together(*ranks_, [&] {
+    if (!ranks_->root()) return;
+    checkpoints_.write(kind, trainer_->steps_done(), std::move(state), [&](Checkpoint& whole) {
+      if (kind == Checkpoints::Kind::step) report_->ranks(times);
+      complete(whole, kind, record);
+    });
+  });
+  if (kind == Checkpoints::Kind::best) best_.share(*ranks_);
+  trainer_->timer().lap(Phase::checkpoint);
+}
+
+void Run::complete(Checkpoint& state, Checkpoints::Kind kind, std::optional<std::int64_t> record) {
+  state.integers["metrics_bytes"] = record.value_or(report_->metrics_bytes());
+  state.integers["evaluation_due"] = evaluation_due_;
+  state.texts["config_toml"] = config_;
+  if (kind == Checkpoints::Kind::best)
+    best_.save_as_best(state, report_->metrics_bytes());
+  else
+    best_.save(state);
+  if (options_.patience > 0) {
+    // The evaluation that ends the run is still due in its last checkpoint, as any run's last one is.
+    state.integers["since_best"] = best_.evaluations_since() - (stops_early() ? 1 : 0);
+    state.integers["stopped_early"] = stops_early() ? 1 : 0;
+  }
+  state.texts["provenance"] = provenance();
+}
+
+// A copy of the cause: the trainer that tells it does not live on.
+void Run::roll_back(std::string cause, bool to_best) {
+  const Setbacks before = trainer_->setbacks();
+  const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
+  require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
+          before.rollbacks, " times already (--max-rollbacks)");
+  std::optional<Checkpoint> state;
+  std::int64_t bytes = 0;
+  checkpoints_.settle(*ranks_);
+  together(*ranks_, [&] {
+    if (!ranks_->root()) return;
+    state = checkpoints_.to_go_back_to(first_bad - 1, to_best);
+    require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
+    bytes = integer_of(*state, "metrics_bytes");
+    best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
+  });
+  restart(trainer_, *ranks_, options_, state);
+  state.reset();
+  trainer_->set_back(before, options_.rollback_lr);
+  checked_ = -1;
+  evaluation_due_ = 0;
+  // Whenever the run is killed, its newest checkpoint finds the record that it wants: later checkpoints go before the
+  // record is cut, and what is told of the rollback is in a checkpoint afterwards.
+  save(Checkpoints::Kind::step, bytes);
+  checkpoints_.require_saved(*ranks_);
+  together(*ranks_, [&] {
+    if (!ranks_->root()) return;
+    report_->cut_back(bytes);
+    report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
+  });
+  checkpoints_.find_best(*ranks_);
+  save(Checkpoints::Kind::step);
+}
+
+}  // namespace dat

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/attack.hpp"
+#include "dat/checkpoint.hpp"
+#include "dat/communicator.hpp"
+#include "replica/replica.hpp"
+#include "train/plan/plan.hpp"
+
+namespace dat {
+
+/// The first iterations of the attack on a step's first micro-batch, made with the weights of the step before
+/// (--stale-attack), until that step comes. Part of the state of a run: each rank has its own.
+class BegunAttack {
+ public:
+  /// iterations: how many are made ahead; 0: none, and there is never a begun attack. The references must outlive it.
+  BegunAttack(Communicator& ranks, const Plan& plan, Replica& replica, int iterations);
+
+  [[nodiscard]] int iterations() const { return iterations_; }
+  [[nodiscard]] bool is_of(std::int64_t step) const { return now_.step == step; }
+  /// Passes of the attack that has begun for this step; 0: there is none.
+  [[nodiscard]] std::int64_t passes_of(std::int64_t step) const { return is_of(step) ? now_.passes : 0; }
+
+  /// Makes the first iterations for step number `step`, whose first micro-batch the objective is prepared for, and
+  /// keeps what they have reached. Returns the passes of the attack.
+  [[nodiscard]] std::int64_t begin(const Attack& attack, Objective& objective, std::int64_t step);
+  /// Makes the other iterations, on the objective prepared for the same micro-batch once more.
+  void resume(const Attack& attack, Objective& objective);
+
+  /// Bytes in a checkpoint, of all ranks.
+  [[nodiscard]] std::int64_t checkpoint_bytes() const { return ranks_.size() * floats_of(plan_.micro_batch) * 4; }
+  /// Why the attacks that a checkpoint had begun are not gone on with; empty where they are, or there were none.
+  [[nodiscard]] const std::string& dropped() const { return dropped_; }
+
+  /// As Stateful says.
+  void save(Checkpoint& checkpoint);
+  void restore(const Checkpoint& checkpoint);
+  void share();
+
+ private:
+  [[nodiscard]] std::int64_t floats_of(std::int64_t images) const {
+    return iterations_ > 0 ? images * replica_.images().layout.elements() : 0;
+  }
+  [[nodiscard]] std::int64_t images_of_first_micro_batch(std::int64_t step) const;
+  /// Between the device's layout and [n][c][h][w], in which files have it.
+  void copy(std::vector<float>& plain, bool to_device);
+
+  /// Goes from rank to rank as it lies in memory.
+  struct State {
+    std::int64_t step = -1;  ///< that it is for; -1: there is none
+    std::int64_t passes = 0;
+    std::int64_t images = 0;
+  };
+  Communicator& ranks_;
+  Plan plan_;
+  Replica& replica_;
+  int iterations_;
+  State now_;
+  float* perturbation_ = nullptr;  ///< [micro_batch] images, on the device
+  std::vector<float> restored_;    ///< of all ranks, on rank 0, until share()
+  std::string dropped_;
+};
+
+}  // namespace dat

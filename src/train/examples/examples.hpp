@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "dat/config.hpp"
+#include "dat/dataset.hpp"
+#include "replica/replica.hpp"
+#include "train/examples/example_source.hpp"
+#include "train/plan/method.hpp"
+#include "train/plan/phase_timer.hpp"
+#include "train/plan/plan.hpp"
+#include "train/statistics/batch_statistics.hpp"
+
+namespace dat {
+
+/// What a source of examples may be made from. All of it outlives the source but the struct itself.
+struct ExampleParts {
+  Communicator& ranks;
+  const Dataset& images;  ///< the training set
+  const TrainOptions& options;
+  const Plan& plan;
+  const Method& method;
+  Replica& replica;
+  BatchStatistics& statistics;  ///< what passes of the attack in training mode enter
+  PhaseTimer& timer;
+};
+
+/// The source that the options ask for. Error(usage): they do not fit the images.
+[[nodiscard]] std::unique_ptr<ExampleSource> make_examples(const ExampleParts& parts);
+
+}  // namespace dat

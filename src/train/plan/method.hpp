@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "assess/evaluation.hpp"
+#include "dat/attack.hpp"
+#include "dat/config.hpp"
+#include "dat/dataset.hpp"
+#include "dat/loss.hpp"
+
+namespace dat {
+
+/// What the options make a step compute of its examples, and evaluations of theirs: the members of the families of
+/// attacks and losses, and what follows from who they are.
+struct Method {
+  /// images: the training set. Error(usage): options that do not fit each other or the images.
+  Method(const TrainOptions& options, const Dataset& images);
+
+  std::unique_ptr<Attack> attack;
+  bool unlabelled;  ///< some training images have no label
+  std::unique_ptr<Loss> loss;
+  EvaluationAttacks evaluation;
+  AttackGoal goal;    ///< of the attack
+  int attack_passes;  ///< of the attack, in training mode, of a micro-batch; 0: it attacks the frozen network
+
+  /// The passes of a micro-batch in training mode, in the order in which they enter the running statistics: the
+  /// attack's, then the loss's.
+  [[nodiscard]] std::vector<int> entering_statistics() const;
+  /// The most that an attack needs (Attack::scratch_images).
+  [[nodiscard]] int scratch_images() const;
+};
+
+}  // namespace dat
