@@ -12,6 +12,7 @@
 #include "replica/model_state.hpp"
 #include "small_run.hpp"
 #include "train/learner/weight_perturbation.hpp"
+#include "train/plan/goal.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -522,9 +523,6 @@ class Handing final : public ExampleSource {
     examples_.count = plan_.micro_batch;
     return examples_.first < plan_.batch ? &examples_ : nullptr;
   }
-  void trained() override {}
-  [[nodiscard]] std::int64_t bytes_sent() const override { return 0; }
-  [[nodiscard]] std::int64_t attack_passes() const override { return 0; }
 
  private:
   Plan plan_;
@@ -552,11 +550,10 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   PhaseTimer timer(replica.backend());
   const auto loss = losses().at("cross_entropy")({.lambda = 0});
   const auto layers = make_layer_sampling(*world, options, plan, replica.model());
-  Handing source(replica, plan);
   Backend& backend = replica.backend();
   float* const gradients = backend.allocate_floats(replica.model().parameters.size, "test");
-  WeightPerturbation perturbation(*world, options, plan, *loss, replica, source, *layers, gradients, nullptr, nullptr,
-                                  timer);
+  WeightPerturbation perturbation(*world, options, plan, *loss, replica, std::make_unique<Handing>(replica, plan),
+                                  *layers, gradients, nullptr, nullptr, timer);
   replica.model().initialize(1);
   replica.commit();
   const std::int64_t image = replica.images().layout.elements();
