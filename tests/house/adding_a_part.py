@@ -1,7 +1,8 @@
-"""Does what README's "Adding a part" says, for every family, an option and a verb, in a copy: adding_a_part.py ROOT [BUILD TARGET]
+"""Does what README's "Adding a part" says, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
 
-With a BUILD folder of ninja's in which TARGET is the program without CUDA, what is new or changed is compiled and linked with
-the objects that are there; else everything is built, which takes minutes.
+A member of each family, a verb and a source of examples are added. With a BUILD folder of ninja's in which TARGET is the
+program without CUDA, what is new or changed is compiled and linked with the objects that are there; else everything is built,
+which takes minutes, and an option is added, too: another struct of options is another one for all that include it.
 Files and lines to change are read from README's table, the network from its example. What is added is small, but real: it
 is built, named by --help, and trained with. The exit code is 1 where the text does not lead there.
 """
@@ -598,14 +599,6 @@ def build_changes(copy, build, target):
     # They have lists that are files of their own.
     lists = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp", copy / "src/verbs/verbs.cpp"]
     sources = [path for path in sorted(copy.glob("src/**/*.cpp")) if changed(path)] + lists
-    # Another struct of options is another one for all that include it.
-    structs = {str(root / path.relative_to(copy)) for path in copy.glob("include/dat/options/*.hpp") if changed(path)}
-    for words in run("ninja", "-C", build, "-t", "deps").split("\n\n"):
-        source, *headers = [str((build / line.strip()).resolve()) for line in words.splitlines()[1:]] or [""]
-        path = copy / os.path.relpath(source, root)
-        if structs & set(headers) and path not in sources and path.is_file():
-            sources.append(path)
-
     def compile_one(path):
         name = str(path.relative_to(copy))
         # A new file is compiled as its brothers are.
@@ -651,10 +644,11 @@ def main():
         for part in ("CMakeLists.txt", "include", "jobs", "kernels", "src"):
             (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
         follow(copy, section((root / "README.md").read_text()))
-        add_option(copy)
         add_verb(copy)
         add_source(copy)
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
+        if not quick:  # another struct of options is another one for all that include it
+            add_option(copy)
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
         text = run(program, "train", "--help", "all")
         words = []
@@ -667,10 +661,12 @@ def main():
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test
             give_up("the run ended so:\n" + summary)
-        try_option(program, copy)
+        if not quick:
+            try_option(program, copy)
         try_verb(program)
         try_source(program, copy)
-    print(f"{len(PARTS)} parts, an option, a verb and a source of examples added, built and used")
+    option = "" if quick else ", an option"
+    print(f"{len(PARTS)} parts{option}, a verb and a source of examples added, built and used")
 
 
 main()
