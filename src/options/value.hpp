@@ -33,8 +33,10 @@ template <class T>
   const auto shortest = std::to_chars(buffer, buffer + sizeof buffer, value);
   std::string text(buffer, shortest.ptr);
   if constexpr (std::is_floating_point_v<T>) {
+    constexpr double kExact = 0x1p53;  // up to here, doubles have all whole numbers
     const double k = std::round(value * 255);
-    if (text.size() > 8 && k / 255 == value) text = number_text(static_cast<std::int64_t>(k)) + "/255";
+    if (text.size() > 8 && std::fabs(k) < kExact && k / 255 == value)
+      text = number_text(static_cast<std::int64_t>(k)) + "/255";
   }
   return text;
 }
