@@ -85,7 +85,8 @@ std::string screen_of(const std::string& first_word) {
     lines += line_of(verb.name.substr(first_word.size() + 1), 13, verb.summary);
     if (example.empty()) example = verb.name;
   }
-  return usages + "\n" + lines + "\ndat_hpc " + example + " --help and so on shows their options.\n";
+  const char* const about = first_word == "data" ? "Makes and describes data files.\n" : "";
+  return about + usages + "\n" + lines + "\ndat_hpc " + example + " --help and so on shows their options.\n";
 }
 
 Command print_command(const std::string& text) {
