@@ -263,7 +263,7 @@ void Watchdog::send_to_all() {
   heartbeat.at = mine.at;
   heartbeat.ending = ending_ ? 1 : 0;
   heartbeat.printed = printed_ ? 1 : 0;
-  heartbeat.written = *written_ ? 1 : 0;
+  heartbeat.written = written_ ? 1 : 0;
   heartbeat.kind = verdict_.kind;
   heartbeat.culprit_count =
       static_cast<std::int32_t>(std::min<std::size_t>(verdict_.culprits.size(), Heartbeat::kMostCulprits));
@@ -287,12 +287,12 @@ void Watchdog::begin_end(const Verdict& verdict, const std::string& why) {
         FlightRecorder::of_process().find(verdict.group, verdict.number);
   // In a thread of its own: a file system that hangs does not hold up the end.
   try {
-    std::thread([this, written = written_] {
+    std::thread([this] {
       write_records();
-      *written = true;
+      written_ = true;
     }).detach();
   } catch (const std::exception&) {
-    *written_ = true;  // without them, then
+    written_ = true;  // without them, then
   }
 }
 
@@ -314,7 +314,7 @@ void Watchdog::go_on_ending() {
 /// The first rank to leave has the launcher kill the others, so all wait for each other's records.
 bool Watchdog::all_have_written() const {
   const auto has = [](const Peer& peer) { return !peer.reached || peer.written; };
-  return *written_ && std::all_of(peers_.begin(), peers_.end(), has);
+  return written_ && std::all_of(peers_.begin(), peers_.end(), has);
 }
 
 void Watchdog::print() {

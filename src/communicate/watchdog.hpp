@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -85,7 +84,7 @@ class Watchdog {
   bool warned_ = false;
 
   bool ending_ = false, printed_ = false, told_ = false;  ///< told_: another rank has printed
-  std::shared_ptr<std::atomic<bool>> written_ = std::make_shared<std::atomic<bool>>(false);  ///< this rank's records
+  std::atomic<bool> written_{false};                      ///< this rank's records are in their file
   Clock::time_point ending_since_;
   Verdict verdict_;
   std::string why_;

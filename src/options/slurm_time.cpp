@@ -1,10 +1,11 @@
 #include "options/slurm_time.hpp"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 
 #include "options/hints.hpp"
 
@@ -48,14 +49,10 @@ std::string slurm_time_of(const std::string& text) {
     while (at != end && *at == ' ') ++at;
   }
   if (!(seconds >= 1 && seconds < kLongest)) return "";
-  auto left = static_cast<long long>(std::ceil(seconds));
-  char result[64];
-  if (days)
-    std::snprintf(result, sizeof result, "%lld-%02lld:%02lld:%02lld", left / 86400, left / 3600 % 24, left / 60 % 60,
-                  left % 60);
-  else
-    std::snprintf(result, sizeof result, "%02lld:%02lld:%02lld", left / 3600, left / 60 % 60, left % 60);
-  return result;
+  const auto left = static_cast<std::int64_t>(std::ceil(seconds));
+  const std::int64_t hours = left / 3600, minutes = left / 60 % 60;
+  if (days) return fmt::format("{}-{:02}:{:02}:{:02}", hours / 24, hours % 24, minutes, left % 60);
+  return fmt::format("{:02}:{:02}:{:02}", hours, minutes, left % 60);
 }
 
 }  // namespace dat

@@ -1,5 +1,7 @@
 #include "reduce/gradient_reducer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,9 +12,7 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 /// What does not go together with masks of each rank's own.

@@ -244,7 +244,9 @@ def self_test():
         for path, text in BAD.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
-            if not check(root):
+            lines = check(root)
+            # One offence; where it is a room that includes one above it, the circle is told, too.
+            if len([line for line in lines if not line.startswith("rooms in a circle")] or lines) != 1:
                 problems.append(f"accepted, but bad: {path}: {text.strip()}")
             (root / path).unlink()
     return problems
