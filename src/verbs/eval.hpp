@@ -18,7 +18,4 @@ namespace dat {
 /// Every option, name and value.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings_of(const EvalOptions& options);
 
-/// Accuracy of a checkpoint's network, clean and attacked. Returns the exit code. **Collective.**
-[[nodiscard]] int run_evaluation(const EvalOptions& options, int argc, char** argv);
-
 }  // namespace dat

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// Options of `eval`. Rows and rules: src/verbs/eval_options.cpp.
+/// Options of `eval`. Rows and rules: src/verbs/eval.cpp.
 struct EvalOptions : MachineSettings {
   std::string checkpoint;                   ///< a checkpoint file, or the folder of a run: its newest
   std::vector<std::string> data;            ///< empty: the data that the network was trained on
