@@ -36,7 +36,8 @@ struct TrainOptions : DataSettings,
 
 /// Whether all that ranks add up is added in an order of the micro-batches of all ranks, so that the result is the same
 /// on any number of ranks: --deterministic, unless the ranks bring something of their own (ordering_refused), which a
-/// parsed command does not have then.
+/// parsed command does not have then. But for the gradient, where the aggregator looks at what each rank has brought
+/// (repeats()): a rank's is the mean of its own micro-batches then, and the result repeats at an equal number of ranks.
 [[nodiscard]] bool sums_are_ordered(const TrainOptions& options);
 /// An option by which ranks differ in more than their micro-batches, such as "--codec int8"; empty: there is none.
 [[nodiscard]] std::string ordering_refused(const TrainOptions& options);

@@ -61,6 +61,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
       gradients_(gradients),
       codec_(std::move(codec)),
       aggregator_(std::move(aggregator)),
+      weights_(options.weights),
       ended_(options.ended),
       masks_(backend, ranks, parameters, options.mask_transport),
       name_(choose_transport(*codec_, *aggregator_, options)),
@@ -71,6 +72,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
                              .gradients = gradients,
                              .codec = *codec_,
                              .aggregator = *aggregator_,
+                             .weights = weights_,
                              .separate = masks_.separate(),
                              .overlap = options.overlap})),
       unchanged_(unchanged(ranks.size())),
@@ -109,7 +111,7 @@ double GradientReducer::bytes_sent(const std::vector<double>& probabilities, int
 }
 
 std::int64_t GradientReducer::memory(int ranks) const {
-  return unchanged(ranks) ? 0 : kind_.memory(*codec_, parameters_, ranks);
+  return aggregator_->memory(ranks) + (unchanged(ranks) ? 0 : kind_.memory(*codec_, parameters_, ranks));
 }
 
 std::vector<Reducer::State> GradientReducer::state() const {

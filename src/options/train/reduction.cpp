@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "dat/aggregator.hpp"
 #include "dat/codec.hpp"
 #include "options/ranges.hpp"
@@ -8,11 +10,33 @@ namespace dat {
 
 namespace {
 
-/// Aggregators whose result depends on how the images are dealt to the ranks.
+/// Aggregators that look at what each rank has brought.
 std::vector<std::string> aggregators_of_ranks() {
   std::vector<std::string> all = aggregators().names();
   std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_any_ranks; });
   return all;
+}
+
+void add_aggregator(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--aggregator", &O::aggregator,
+            "how the gradients of all ranks become one; all but the mean withstand ranks with false gradients",
+            one_of(aggregators().names()));
+  table
+      .add("--faults", &O::faults,
+           "ranks that may be false; auto: (ranks - 3) / 2 with krum and multi_krum, else (ranks - 1) / 2",
+           {.low = 0, .high = kMostRanks, .automatic = -1})
+      .works_with("aggregator", aggregators_of_ranks());
+  table
+      .add("--aggregator-mixing", &O::aggregator_mixing,
+           "first replace each gradient by the mean of the ranks - faults nearest ones")
+      .works_with("aggregator", aggregators_of_ranks());
+  table
+      .add("--aggregator-tau", &O::aggregator_tau, "the longest that a rank's difference from the result counts with",
+           {.low = 0, .above = true, .automatic = std::numeric_limits<double>::infinity(), .word = "inf"})
+      .works_with("aggregator", {"centered_clip"});
+  table.add("--aggregator-iterations", &O::aggregator_iterations, "most iterations", kPositive)
+      .works_with("aggregator", {"centered_clip", "geometric_median"});
 }
 
 }  // namespace
@@ -35,8 +59,7 @@ void add_reduction(TrainTable& table) {
       .add("--codec-clip", &O::codec_clip,
            "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
       .works_with("codec", {"terngrad"});
-  table.add("--aggregator", &O::aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()))
-      .bound_to_ranks(aggregators_of_ranks());
+  add_aggregator(table);
   table
       .add("--mask-transport", &O::mask_transport,
            "sum all layers, or those that any rank has drawn; or all gather what each has drawn",

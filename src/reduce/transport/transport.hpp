@@ -72,8 +72,9 @@ struct TransportOptions {
   float* gradients;  ///< [parameters.size], on the device: of this rank, and the result
   Codec& codec;
   Aggregator& aggregator;
-  bool separate = false;  ///< each rank's message has layers of its own
-  bool overlap = false;   ///< give() starts the communication and goes on; else it returns when that is done
+  std::span<const double> weights{};  ///< of the ranks, as Contributions has them
+  bool separate = false;              ///< each rank's message has layers of its own
+  bool overlap = false;  ///< give() starts the communication and goes on; else it returns when that is done
 };
 
 /// What a message of one rank does on its way to the result, for forecasts.

@@ -898,7 +898,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--granularity", "net"},
                                                          {"--lr", "--batch"},
                                                          {"--codec", "int4"},
-                                                         {"--aggregator", "krum"},
+                                                         {"--aggregator", "largest"},
                                                          {"--attack-stop", "-2"},
                                                          {"--attack-stop", "auto"},
                                                          {"--warm-start", "-1"},
