@@ -427,7 +427,14 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "--codec-transport",
                                 "two_sided",
                                 "--aggregator",
-                                "mean",
+                                "centered_clip",
+                                "--faults",
+                                "2",
+                                "--aggregator-mixing",
+                                "--aggregator-tau",
+                                "inf",
+                                "--aggregator-iterations",
+                                "20",
                                 "--overlap",
                                 "--bucket",
                                 "1000",
@@ -466,7 +473,6 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "beta",
                                              "codec-rank",
                                              "codec-clip",
-                                             "aggregator",
                                              "mask",
                                              "selector",
                                              "mask-transport",
@@ -669,8 +675,8 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       INFO(line);
       // The rest depends on the machine, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device",     "threads",         "resident",   "budget",
-                                              "bucket", "codec-rank", "codec-transport", "total-batch"};
+      const std::vector<std::string> later = {"resume", "device",     "threads",         "resident",    "budget",
+                                              "bucket", "codec-rank", "codec-transport", "total-batch", "faults"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
@@ -714,6 +720,23 @@ TEST_CASE("options of one optimizer restore, and are refused with another") {
   // Other programs call the radius so.
   CHECK(contains(refusal({"--epsilon", "8/255"}), "the radius of the attack is --eps"));
   CHECK(contains(refusal({"--epsilon", "8/255", "--optimizer", "sgd"}), "the radius of the attack is --eps"));
+}
+
+TEST_CASE("options of an aggregator go with those that look at them, and tau may be infinite") {
+  const std::vector<std::string> mean = {"--faults", "0"}, mixing = {"--aggregator-mixing"};
+  for (const std::vector<std::string>& option : {mean, mixing})
+    CHECK(contains(refusal(option), "krum, median, multi_krum or trimmed_mean, not with mean; leave it off"));
+  CHECK(contains(refusal({"--aggregator", "krum", "--aggregator-tau", "3"}), "works with --aggregator centered_clip"));
+  CHECK(contains(refusal({"--aggregator", "krum", "--aggregator-iterations", "3"}),
+                 "works with --aggregator centered_clip or geometric_median"));
+  CHECK(contains(refusal({"--aggregator", "centered_clip", "--aggregator-tau", "0"}), "above 0 or \"inf\""));
+  CHECK(contains(refusal({"--aggregator", "krum", "--faults", "65"}), "at most 64"));
+  const Parsed command = parse({"--aggregator", "centered_clip", "--aggregator-tau", "inf", "--faults", "0"});
+  CHECK(std::isinf(command.train.aggregator_tau));
+  CHECK(command.train.faults == 0);
+  CHECK(contains(command.resolved_toml, "\naggregator-tau = \"inf\"\n"));
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(parse({"--aggregator", "krum"}).train.faults == -1);
 }
 
 TEST_CASE("codec and aggregator stand in the resolved configuration") {
@@ -969,6 +992,7 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
   CHECK(of_ranks.total_batch == 0);
   CHECK(sums_are_ordered(of_ranks));
   CHECK(!sums_are_ordered(parse({"--batch", "24"}).train));
+  CHECK(sums_are_ordered(parse({"--deterministic", "--aggregator", "median"}).train));
   CHECK(contains(refusal({"--total-batch", "96", "--micro-batch", "12"}), "works with --deterministic"));
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96"}), "--micro-batch N"));
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96", "--micro-batch", "10"}), "choose a divisor of it"));
