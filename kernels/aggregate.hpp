@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "launch.hpp"
+#include "pointwise.hpp"
 
 // What becomes of the gradients of all ranks where some of them may be false. Sums are in double.
 
@@ -168,8 +169,10 @@ struct MeanOfOrdered {
     if (mixed) mix(v);
     sort(v);
     double total[kLanes] = {};
-    for (int k = first; k <= last; ++k)
+    for (int k = first; k <= last; ++k) {
+      DAT_SIMD
       for (int lane = 0; lane < kLanes; ++lane) total[lane] += v[k][lane];
+    }
     for (int lane = 0; lane < count; ++lane)
       result[begin + lane] = static_cast<float>(total[lane] / (last - first + 1));
   }
@@ -178,24 +181,30 @@ struct MeanOfOrdered {
   DAT_HD void load(std::int64_t begin, int count, float (&v)[kMostRanks][kLanes]) const {
     for (int k = 0; k < ranks.count; ++k) {
       const float* const x = ranks.of(k) + begin;
-      if (count == kLanes)
-        for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = x[lane];
-      else
+      if (count < kLanes) {
         for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = lane < count ? x[lane] : 0.0F;
+        continue;
+      }
+      DAT_SIMD
+      for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = x[lane];
     }
   }
   DAT_HD void mix(float (&v)[kMostRanks][kLanes]) const {
     float plain[kMostRanks][kLanes];
-    for (int k = 0; k < ranks.count; ++k)
+    for (int k = 0; k < ranks.count; ++k) {
+      DAT_SIMD
       for (int lane = 0; lane < kLanes; ++lane) plain[k][lane] = v[k][lane];
+    }
     for (int k = 0; k < ranks.count; ++k) {
       double total[kLanes] = {};
       int of = 0;
       for (int j = 0; j < ranks.count; ++j) {
         if ((near[k] >> static_cast<unsigned>(j) & 1U) == 0) continue;
         ++of;
+        DAT_SIMD
         for (int lane = 0; lane < kLanes; ++lane) total[lane] += plain[j][lane];
       }
+      DAT_SIMD
       for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = static_cast<float>(total[lane] / of);
     }
   }
@@ -218,6 +227,7 @@ struct MeanOfOrdered {
     }
   }
   DAT_HD static void exchange(float (&low)[kLanes], float (&high)[kLanes]) {
+    DAT_SIMD
     for (int lane = 0; lane < kLanes; ++lane) {
       const float a = low[lane], b = high[lane];
       low[lane] = b < a ? b : a;
@@ -241,6 +251,7 @@ struct WeightedSum {
     const int count = elements.group(i, begin);
     if (count <= 0) return;
     double total[kLanes];
+    DAT_SIMD
     for (int lane = 0; lane < kLanes; ++lane) total[lane] = base;
     if (of_result != 0) add(of_result, result + begin, count, total);
     for (int k = 0; k < ranks.count; ++k)
@@ -250,10 +261,12 @@ struct WeightedSum {
 
  private:
   DAT_HD static void add(double factor, const float* x, int count, double (&total)[kLanes]) {
-    if (count == kLanes)
-      for (int lane = 0; lane < kLanes; ++lane) total[lane] += factor * double(x[lane]);
-    else
+    if (count < kLanes) {
       for (int lane = 0; lane < count; ++lane) total[lane] += factor * double(x[lane]);
+      return;
+    }
+    DAT_SIMD
+    for (int lane = 0; lane < kLanes; ++lane) total[lane] += factor * double(x[lane]);
   }
 };
 
