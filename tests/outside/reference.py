@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+import aggregators_of_gradients
 import codecs_of_gradients
 from random_numbers import normals, uniform, uniforms, words
 
@@ -258,7 +259,8 @@ def automatic(config, layers):
                             "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
-            "granularity": "tensor", "mask": "shared", "mask-transport": "union", "augment": True, "warm-start": 0, "attack-stop": "off",
+            "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
+            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": 10, "aggregator-iterations": 500, "augment": True, "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
@@ -1053,7 +1055,10 @@ class Reference:
         else:
             weighed, sent = local, local[0]
         codec = state.codec
-        if self.config["codec"] == "float32":
+        if self.config["aggregator"] != "mean":
+            gradients = aggregators_of_gradients.aggregate(self.config, weighed, list(names_of(drawn)))
+            bytes_sent = 4 * elements(sent)
+        elif self.config["codec"] == "float32":
             gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks
                          for name in names_of(drawn)}
             bytes_sent = 4 * elements(sent)
