@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "aggregation_reference.hpp"
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
@@ -294,6 +295,70 @@ TEST_CASE("A group of some of the ranks reduces among them", "[reducer]") {
     }
   }
   world().barrier();
+}
+
+TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and its weight", "[reducer]") {
+  /// Lets an aggregator see what is given to it, and keeps it.
+  class Witness final : public Aggregator {
+   public:
+    Witness(Backend& backend, std::unique_ptr<Aggregator> aggregator)
+        : backend_(backend), aggregator_(std::move(aggregator)) {}
+    [[nodiscard]] bool keeps_one() const override { return false; }
+    void aggregate(const Contributions& all) override {
+      seen = to_host(backend_, all.gradients, all.stride * world().size());
+      weights.assign(all.weights.begin(), all.weights.end());
+      aggregator_->aggregate(all);
+    }
+    std::vector<float> seen;
+    std::vector<double> weights;
+
+   private:
+    Backend& backend_;
+    std::unique_ptr<Aggregator> aggregator_;
+  };
+  ReductionCase f(world());
+  const Parameters& p = f.model.parameters;
+  const auto ranks = static_cast<std::size_t>(world().size());
+  std::vector<double> weights;
+  for (std::size_t rank = 0; rank < ranks; ++rank) weights.push_back(rank == 1 ? 2.5 : 1);
+  for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"})
+    for (const std::string& name : aggregators().names()) {
+      if (name == "mean") continue;
+      const bool overlap = name == "median" || name == "krum";
+      AggregationCase all{.gradients = {}, .weights = weights, .mixing = name == "centered_clip"};
+      all.faults = faults_of(name, -1, world().size());
+      auto made = std::make_unique<Witness>(
+          *f.backend,
+          aggregators().at(name)(
+              *f.backend, p, {.ranks = world().size(), .faults = all.faults, .tau = all.tau, .mixing = all.mixing}));
+      const Witness& witness = *made;
+      GradientReducer reducer(*f.backend, world(), p, f.gradients, f.codec(codec), std::move(made),
+                              {.bucket_elements = 1000, .overlap = overlap, .weights = weights});
+      CHECK(reducer.transport() == "gather");
+      for (const std::int64_t step : {0, 1}) {
+        const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, 0.6F);
+        const auto ours = f.reduce(reducer, active, step);
+        const auto active_of = [&](const float* block) {
+          Vector values;
+          for (const Segment& segment : p.segments)
+            if (active.active(segment.layer))
+              values.insert(values.end(), block + segment.begin, block + segment.begin + segment.size);
+          return values;
+        };
+        INFO(codec << ", " << name << ", step " << step);
+        CHECK(witness.weights == weights);
+        all.gradients.clear();
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+          all.gradients.push_back(active_of(witness.seen.data() + rank * static_cast<std::size_t>(p.size)));
+        const Vector own = active_of(f.gradient_of(world().rank(), step).data());
+        if (codec == "float32") CHECK(all.gradients[static_cast<std::size_t>(world().rank())] == own);
+        const Vector result = active_of(ours.data());
+        double nearest = HUGE_VAL;
+        for (const Vector& right : right_results(name, all)) nearest = std::min(nearest, distance(result, right));
+        CHECK(nearest <= 3e-6 * (1 + length(result)));
+        CHECK(world().agree(hash(std::vector<float>(result.begin(), result.end()))));
+      }
+    }
 }
 
 TEST_CASE("An aggregator knows the step, remembers the one before, and goes on with what it remembers", "[reducer]") {
