@@ -46,6 +46,9 @@ CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/veri
 REDUCER, COMMUNICATOR = "src/reduce/gradient_reducer.cpp", "src/communicate/communicator.cpp"
 BUCKETS, MASKS, MESSAGES = "src/reduce/buckets.cpp", "src/reduce/masks.cpp", "src/reduce/transport/message.cpp"
 SUM, GATHER, TWO_SIDED = (f"src/reduce/transport/{name}.cpp" for name in ("sum", "gather", "two_sided"))
+ROBUST, KRUM, CLIP, GEOMETRIC, MEDIAN = (f"src/reduce/aggregator/{name}.cpp" for name in
+                                         ("robust", "krum", "centered_clip", "geometric_median", "median"))
+UNITS, AGGREGATE = "src/reduce/mean_of_units.cpp", "kernels/aggregate.hpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
@@ -589,6 +592,36 @@ MUTATIONS = [
      "device_begin_;", "unit:[codec]"),
     ("bytes of the first round only", SUM, "total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});",
      "total += bytes[0];", "step:powersgd, two ranks"),
+    # Aggregators.
+    ("median: the upper one", MEDIAN, "order((n() - 1) / 2, (n() - 1) / 2);", "order(n() / 2, n() / 2);", "unit:[reducer]"),
+    ("the iterations begin at the upper median", ROBUST, "  order((n() - 1) / 2, (n() - 1) / 2);\n", "  order(n() / 2, n() / 2);\n",
+     "unit:[reducer]"),
+    ("CenteredClip: nothing is clipped", CLIP, "distance > options().tau ? options().tau / distance : 1;", "1;", "unit:[reducer]"),
+    ("CenteredClip: clipped by the sum of the ranks' differences", CLIP, "options().tau / distance : 1;",
+     "options().tau / distance / n() : 1;", "unit:[reducer]"),
+    ("CenteredClip: weights are left out", CLIP, "weight(i) / total * clip", "1.0 / n() * clip", "unit:[reducer]"),
+    ("CenteredClip: one iteration", CLIP, "if (v_.step_length() <= kEnough) break;", "break;", "unit:[reducer]"),
+    ("geometric median: no way away from a gradient", GEOMETRIC, "v_.move(1 - here / pull);", "v_.move(here > 0 ? 0 : 1);",
+     "unit:[reducer]"),
+    ("geometric median: a gradient is left by a whole step", GEOMETRIC, "v_.move(1 - here / pull);", "v_.move(1);", "unit:[reducer]"),
+    ("Krum: a neighbour more", KRUM, "std::max(1, n() - faults() - 2)", "std::max(1, n() - faults() - 1)", "unit:[reducer]"),
+    ("Multi-Krum: a plain mean", KRUM, "= weight(i) / total;", "= 1.0 / std::ssize(order_);", "unit:[reducer]"),
+    ("a rank that is not finite counts", ROBUST, "    if (host_[rank] != 0) {", "    if (host_[rank] < 0) {", "unit:[reducer]"),
+    ("any number of ranks may be not finite", ROBUST, "return bad <= options_.faults && counted_.count > 0;",
+     "return counted_.count > 0;", "unit:[reducer]"),
+    ("ranks without weight count", ROBUST, "    if (weight == 0) continue;\n", "", "unit:[reducer]"),
+    ("f of ranks that are not there", ROBUST, "std::min(options_.faults, (counted_.count - 1) / 2);", "options_.faults;",
+     "unit:[reducer]"),
+    ("mixing: one less", ROBUST, "k < n() - faults_; ++k) near |=", "k < n() - faults_ - (faults_ > 0); ++k) near |=",
+     "unit:[reducer]"),
+    ("a share is left out of the sums over pairs", AGGREGATE, "share < Shares::kShares; ++share)",
+     "share < Shares::kShares - 1; ++share)", "unit:[reducer]"),
+    ("pairs: what is left of a run is lost", AGGREGATE, "      for (; e < run.end; ++e) add<1>(x, y, e, lanes);\n", "", "unit:[reducer]"),
+    ("aggregators do not learn the weights", GATHER, ".weights = options_.weights});", ".weights = {}});", "mpi:2"),
+    ("uneven ranks weigh alike", TRAINER, "reduction.weights.push_back(order_->leaves_of(rank));",
+     "reduction.weights.push_back(1);", "planted:2"),
+    ("a rank brings a sum of micro-batches", UNITS, "  if (factor_ != 1) each(", "  if (factor_ < 1) each(", "planted:2"),
+    ("a rank's last micro-batch is lost", UNITS, "  complete();\n  if (factor_", "  if (factor_", "planted:2"),
     # Codecs.
     ("int8: half a level too much", "kernels/codec.hpp", "static_cast<float>(code >> 1U) / QuantiseLevels",
      "static_cast<float>(code) / 2 / QuantiseLevels", "unit:[codec]"),
