@@ -1,6 +1,7 @@
 #include "reduce/aggregator/robust.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <numeric>
 
@@ -43,6 +44,7 @@ Robust::Robust(Backend& backend, const AggregatorOptions& options, bool pairs)
       pairs_(pairs || options.mixing),
       plain_(options.ranks),
       matrix_(options.ranks) {
+  assert(options.ranks <= kMostRanks);
   const char* const purpose = "aggregator";
   const auto count = static_cast<std::size_t>(numbers_of(options.ranks, pairs_));
   partial_ = static_cast<double*>(backend.allocate(count * kernels::Shares::kShares * sizeof(double), purpose));
