@@ -131,6 +131,10 @@ class Communicator {
   /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a
   /// single message, and so is all that it receives.
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
+  /// The same, where each block has a place of its own: what rank r gets stands at `send` + to_at[r], what it has for
+  /// this rank goes to `receive` + from_at[r]. No place may be further than 2^31 - 1 bytes.
+  void exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at, void* receive,
+                const std::vector<int>& from, const std::vector<int>& from_at);
   void barrier();
 
   /// Lets a thread move on, from now on, what the calls below start, while the caller computes: without it, that

@@ -44,7 +44,9 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
                              : serves(allowed.front()) ? allowed.front()
                                                        : *std::find_if(names.begin(), names.end(), serves);
   const char* const why = separate ? "--mask-transport allgather" : "an aggregator that is not the mean";
-  require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ", why,
+  const bool cuts = !separate && transports().at(chosen)().cuts;
+  require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ",
+          cuts ? "an aggregator that measures whole gradients" : why,
           ", which wants the messages of all ranks: leave it off, or choose gather");
   require(known(allowed, chosen), ExitCode::usage, "the messages of this --codec do not meet by --codec-transport ",
           chosen, ", but by: ", listed(allowed), automatic ? "; " : "; choose that, or another codec",

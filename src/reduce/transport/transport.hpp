@@ -92,6 +92,7 @@ struct TransportKind {
   bool (*takes)(const Codec& codec);
   bool (*serves)(const Aggregator& aggregator);  ///< whether the aggregator sees all that it wants
   bool separate = false;                         ///< whether each rank's message may have layers of its own
+  bool cuts = false;                             ///< whether an aggregator sees parts of gradients
   Traffic (*traffic)(int ranks);
   /// Bytes of memory for messages and what is made of them, on the device.
   std::int64_t (*memory)(const Codec& codec, const Parameters& parameters, int ranks);
