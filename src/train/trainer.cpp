@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "dat/error.hpp"
-#include "reduce/tree_reducer.hpp"
+#include "reduce/tree/tree_reducer.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
 
