@@ -41,10 +41,13 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
-part env DAT_NIGHT=1 "$python" tests/e2e/restart.py "$program" Killed
+part env DAT_NIGHT=1 "$python" tests/e2e/restart.py "$program"
+part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
-  part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double "[corruption]~[cpu]"
-  part env DAT_TEST_DEVICE=cuda build/test/tests/dat_tests_double "[long]~[cpu]"
+  part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double \
+    "[corruption]~[cpu],[evaluation],[sequence],[stale]~[cpu]"
+  part env DAT_TEST_DEVICE=cuda build/test/tests/dat_tests_double \
+    "[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part bash tests/campaign/fuzz.sh 10000000

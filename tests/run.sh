@@ -37,7 +37,7 @@ configure() {
 cores=$(nproc)
 failed=0
 # Sources of the library in groups: what many of them include is read once.
-unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=10)
+unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25)
 # run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core.
 run() {
   ctest --test-dir "$1" --parallel $((2 * cores)) --output-on-failure --no-tests=error "${@:2}" | tee "$1/ctest.txt" ||

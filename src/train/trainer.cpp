@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "dat/error.hpp"
-#include "reduce/mean_of_units.hpp"
-#include "reduce/tree_reducer.hpp"
+#include "reduce/tree/mean_of_units.hpp"
+#include "reduce/tree/tree_reducer.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
 

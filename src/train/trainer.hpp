@@ -8,7 +8,7 @@
 
 #include "assess/assessment.hpp"
 #include "dat/reducer.hpp"
-#include "reduce/summation_tree.hpp"
+#include "reduce/tree/summation_tree.hpp"
 #include "replica/model_state.hpp"
 #include "train/examples/example_source.hpp"
 #include "train/layers/sampling.hpp"

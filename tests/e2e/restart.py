@@ -4,6 +4,7 @@ import glob
 import os
 import shutil
 import signal
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -51,6 +52,9 @@ MOMENTS = {
     "in the last evaluation": lambda folder: common.steps_written(folder) == STEPS,
     "while the results are written": lambda folder: temporary(folder, "results.h5"),
 }
+
+# What a law of another file shows as well, in another way.
+at_night = unittest.skipUnless("DAT_NIGHT" in os.environ, "at night")
 
 
 class Restart(common.TestCase):
@@ -115,6 +119,7 @@ class Killed(Restart):
                         break
                 self.assertTrue(hit)
 
+    @at_night
     def test_again_and_again_with_statistics_of_each_rank(self):
         local = ["--bn-statistics", "local"]
         self.straight(*local, ranks=3)
@@ -173,6 +178,7 @@ class Stopped(Restart):
             with self.subTest(f"{number.name} to {target}"):
                 self.check(number, target)
 
+    @at_night
     def test_by_ending_the_launcher(self):
         """Told to end, Open MPI's launcher tells its ranks, waits, kills those that are left, and ends with a code of its
         own. The second that it waits otherwise is too short for a checkpoint on a busy machine."""
@@ -339,6 +345,7 @@ class Perturbations(Restart):
         self.refuse(2, "warm-start \\(was 0, is 2\\)", "--out", "without", *self.WARM)
 
 
+@at_night  # by day: setbacks.py
 class Codecs(Restart):
     """What the codec of the gradients remembers belongs to the state of each rank."""
 

@@ -3,7 +3,7 @@
 
 #include "allocations.hpp"
 #include "catch.hpp"
-#include "reduce/tree_reducer.hpp"
+#include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
 #include "tree_case.hpp"
 #include "world.hpp"

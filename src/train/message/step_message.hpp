@@ -8,7 +8,7 @@
 
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
-#include "reduce/summation_tree.hpp"
+#include "reduce/tree/summation_tree.hpp"
 
 namespace dat {
 

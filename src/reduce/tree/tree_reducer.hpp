@@ -3,7 +3,7 @@
 #include <string>
 
 #include "dat/reducer.hpp"
-#include "reduce/summation_tree.hpp"
+#include "reduce/tree/summation_tree.hpp"
 
 namespace dat {
 

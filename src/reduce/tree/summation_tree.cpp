@@ -1,4 +1,4 @@
-#include "reduce/summation_tree.hpp"
+#include "reduce/tree/summation_tree.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dat/reducer.hpp"
-#include "reduce/summation_tree.hpp"
+#include "reduce/tree/summation_tree.hpp"
 
 namespace dat {
 

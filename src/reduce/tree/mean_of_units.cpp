@@ -1,4 +1,4 @@
-#include "reduce/mean_of_units.hpp"
+#include "reduce/tree/mean_of_units.hpp"
 
 #include <cassert>
 #include <utility>

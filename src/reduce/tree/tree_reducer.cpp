@@ -1,4 +1,4 @@
-#include "reduce/tree_reducer.hpp"
+#include "reduce/tree/tree_reducer.hpp"
 
 #include <algorithm>
 #include <cassert>
