@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import time
+import unittest
 
 import common
 
@@ -16,8 +17,8 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads",
 STATES = {
     "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema"],
     "warm starts": ["--optimizer", "sgd", "--lr", 0.05, "--warm-start", 2, "--selector", "all"],
-    "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform"],
-    "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades", "--verify", 3],
+    "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
+    "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],
 }
 WHOLE = "DAT_ALL_CASES" in os.environ
 
@@ -137,6 +138,14 @@ class Leaving(common.TestCase):
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], "is not finite")
         self.assertEqual(len(left("run")), 1)
+        running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
+        self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
+        shutil.rmtree("full/ckpt", ignore_errors=True)
+        with open("full/ckpt", "w"):  # no folder any more
+            pass
+        ended = running.wait()
+        self.assertEqual(ended.code, 9, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
 
     def test_asleep_beside_a_stopped_rank(self):
         options = [*RUN, "--total-batch", 16, "--epochs", 100000, "--milestones", 99999, "--eval-every", 0, "--checkpoint-every",
@@ -144,11 +153,17 @@ class Leaving(common.TestCase):
         running = common.Running(["train", "--out", "run", *options], 4)
         self.addCleanup(running.end)
         self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 4), running.text())
-        ranks, seconds = running.ranks(), 4
+        ranks, seconds = running.ranks(), 3
         before, steps = processor_seconds(ranks[2]), common.steps_written("run")
         time.sleep(seconds)
         self.assertLess(processor_seconds(ranks[2]) - before, 0.01 * seconds)
         self.assertGreater(common.steps_written("run"), steps)
+        # That it is silent for longer than the timeout is no hang.
+        common.kill(ranks[2], signal.SIGSTOP)
+        time.sleep(3.5)
+        common.kill(ranks[2], signal.SIGCONT)
+        time.sleep(0.5)
+        self.assertIsNone(running.process.poll(), running.text())
         common.kill(ranks[1], signal.SIGSTOP)
         ended = running.wait()
         self.assertEqual(ended.code, 6, ended.text)
@@ -160,6 +175,20 @@ class Leaving(common.TestCase):
         with open("run/hang-rank-0.txt") as file:
             self.assertNotIn("has left", file.readline())
         self.assertEqual([name for name in common.entries(".") if "segment" in name], [])
+
+    @unittest.skipUnless(WHOLE, "at night")
+    def test_stopped_until_the_end(self):
+        """The end of MPI wants all ranks. The run is whole."""
+        running = common.Running(["train", "--out", "run", *RUN, "--total-batch", 16, "--comm-timeout", 2.5, *leave([2], [3])], 4)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: len(left("run")) == 1 and len(running.ranks()) == 4), running.text())
+        process = running.ranks()[2]
+        time.sleep(0.3)  # until it is asleep, and the others know
+        common.kill(process, signal.SIGSTOP)
+        ended = running.wait()
+        self.assertEqual(ended.code, 6, ended.text)
+        self.assertIn(" VALID", ended.final)
+        self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {process}\) has sent no heartbeat for .*, last heard asleep, having left; ")
 
     def test_what_is_refused(self):
         base = ["train", "--out", "run", *RUN, "--total-batch", 16]
