@@ -199,6 +199,8 @@ class Communicator {
   /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
   void keep_records_in(const std::string& folder);
   [[nodiscard]] bool watched() const { return watchdog_ != nullptr; }
+  /// To the hang watch of this rank, another one has left from now on, whatever it says: nobody waits for it.
+  void excuse(int rank);
   /// Ends all ranks, which are watched, because of an error of MPI at this one: the message says what all of them have
   /// called. The code is that of a communication error. Never returns.
   [[noreturn]] void end(const std::string& why);

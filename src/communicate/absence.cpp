@@ -5,6 +5,7 @@
 
 #include "communicate/flight_recorder.hpp"
 #include "communicate/mpi_calls.hpp"
+#include "communicate/watchdog.hpp"
 #include "dat/communicator.hpp"
 
 namespace dat {
@@ -23,6 +24,10 @@ std::vector<int> Communicator::launch_ranks_of(MPI_Comm group) const {
   MPI_Group_free(&whole);
   for (int& rank : here) rank = launch_rank(rank);
   return here;
+}
+
+void Communicator::excuse(int rank) {
+  if (watchdog_) watchdog_->excuse(rank);
 }
 
 void Communicator::sleep_until_called(int from, int tag) {

@@ -53,6 +53,7 @@ Watchdog::Watchdog(Communicator& world, double timeout_seconds)
       parent_(getppid()),
       peers_(static_cast<std::size_t>(size_)),
       states_(static_cast<std::size_t>(size_)),
+      excused_(static_cast<std::size_t>(size_)),
       socket_(rank_, size_) {
   const CallLabel label("hang watch");
   std::string all;
@@ -96,6 +97,13 @@ Watchdog::~Watchdog() {
 void Watchdog::keep_records_in(const std::string& folder) {
   const std::scoped_lock lock(mutex_);
   folder_ = folder;
+}
+
+void Watchdog::excuse(int rank) { excused_[static_cast<std::size_t>(rank)] = true; }
+
+RankState::Main Watchdog::believed(int rank, RankState::Main main) const {
+  const bool excused = excused_[static_cast<std::size_t>(rank)];
+  return excused && main != RankState::Main::ended ? RankState::Main::left : main;
 }
 
 void Watchdog::end(const std::string& why) {
@@ -200,7 +208,7 @@ void Watchdog::take(const Heartbeat& heartbeat) {
   state.heard = true;
   state.silent = 0;
   state.still = heartbeat.still;
-  state.main = heartbeat.main;
+  state.main = believed(heartbeat.sender, heartbeat.main);
   state.at = heartbeat.at;
   if (heartbeat.ending == 0) return;
   state.reference = heartbeat.reference;
@@ -230,7 +238,10 @@ void Watchdog::look(double passed) {
   mine.at = now.record;
   for (int rank = 0; rank < size_; ++rank) {
     RankState& state = states_[static_cast<std::size_t>(rank)];
-    if (rank != rank_) state.silent += passed;
+    if (rank != rank_) {
+      state.silent += passed;
+      state.main = believed(rank, state.main);
+    }
     if (state.silent > timeout_ / 4) socket_.try_all(rank);
   }
   if (parent_ != 0 && getppid() != parent_) {

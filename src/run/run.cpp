@@ -165,6 +165,7 @@ std::optional<ExitCode> Run::steps() {
 bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
   const std::vector<LeftRecord> gone = members_.add(leaving);
   if (gone.empty()) return true;
+  for (const LeftRecord& one : gone) world_.excuse(one.rank);
   trainer_->timer().lap(Phase::other);
   const RankRecord times = gather_times();
   const std::optional<Checkpoint> state = trainer_->capture();

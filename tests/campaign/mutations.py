@@ -105,7 +105,7 @@ MUTATIONS = [
     ("a rank that has left stands still", HANG, "return !waits(k) && !left(k); })", "return !waits(k); })", "unit:[hang]"),
     ("a rank that has left is as silent as a dead one", HANG, "ranks[k].main != Main::ended && !left(k) && unheard(k)",
      "ranks[k].main != Main::ended && unheard(k)", "unit:[hang]"),
-    ("the watch does not know who is away", "src/communicate/watchdog.cpp", "now.absent ? RankState::Main::left", "false ? RankState::Main::left", "e2e:leaving"),
+    ("the watch does not know who is away", "src/communicate/watchdog.cpp", "return excused && main", "return main == RankState::Main::left && main", "e2e:leaving"),
     ("the first rank to end does not wait for the others' records", "src/communicate/watchdog.cpp",
      "if (all_have_written() ||", "if (true ||", "e2e:hang"),
     ("slow for ever", "src/train/watch/stragglers.cpp", "rank.slow ? *most >= kEach", "rank.slow ? *most >= 0", "unit:[hang]"),

@@ -183,7 +183,6 @@ class Leaving(common.TestCase):
         self.addCleanup(running.end)
         self.assertTrue(running.wait_for(lambda: len(left("run")) == 1 and len(running.ranks()) == 4), running.text())
         process = running.ranks()[2]
-        time.sleep(0.3)  # until it is asleep, and the others know
         common.kill(process, signal.SIGSTOP)
         ended = running.wait()
         self.assertEqual(ended.code, 6, ended.text)
