@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/options/attack.hpp"
+#include "dat/options/attackers.hpp"
 #include "dat/options/data.hpp"
 #include "dat/options/evaluation.hpp"
 #include "dat/options/jointspar.hpp"
@@ -27,6 +28,7 @@ struct TrainOptions : DataSettings,
                       ScheduleSettings,
                       JointSparSettings,
                       ReductionSettings,
+                      AttackerSettings,
                       RunSettings,
                       MachineSettings {
   /// Whether a step may end without an update, so that what it has changed must be put back.

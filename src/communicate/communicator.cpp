@@ -85,6 +85,8 @@ Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : gro
   MPI_Comm_rank(node, &node_rank_);
   MPI_Comm_size(node, &node_size_);
   MPI_Comm_free(&node);
+  launch_ranks_.resize(static_cast<std::size_t>(size_));
+  std::iota(launch_ranks_.begin(), launch_ranks_.end(), 0);
   send_at_.resize(static_cast<std::size_t>(size_));
   receive_at_.resize(static_cast<std::size_t>(size_));
 }
@@ -124,7 +126,10 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }
   const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++splits_ + color);
-  return group == MPI_COMM_NULL ? nullptr : std::unique_ptr<Communicator>(new Communicator(group, false, name));
+  if (group == MPI_COMM_NULL) return nullptr;
+  std::unique_ptr<Communicator> part(new Communicator(group, false, name));
+  part->launch_ranks_ = launch_ranks_of(group);
+  return part;
 }
 
 Communicator::~Communicator() {

@@ -43,6 +43,9 @@ class Watchdog {
 
   /// Where each rank writes its last communications if the run hangs, as hang-rank-N.txt.
   void keep_records_in(const std::string& folder);
+  /// A rank has left, whatever it says of itself. One that is believed could blind the watch, or end the run by falling
+  /// silent.
+  void excuse(int rank);
   /// Ends all ranks, because MPI has returned an error to this one: as for a hang, so that the message tells what the
   /// others called.
   [[noreturn]] void end(const std::string& why);
@@ -62,6 +65,8 @@ class Watchdog {
   void run();
   void receive();
   void take(const Heartbeat& heartbeat);
+  /// What is to be thought of a rank whose state was heard to be `main`.
+  [[nodiscard]] RankState::Main believed(int rank, RankState::Main main) const;
   void look(double passed);
   void send_to_all();
   void begin_end(const Verdict& verdict, const std::string& why);
@@ -77,8 +82,9 @@ class Watchdog {
   double timeout_, period_;  ///< seconds; period_: between heartbeats
   int wake_ = -1;
   pid_t parent_;
-  std::vector<Peer> peers_;        ///< [size]
-  std::vector<RankState> states_;  ///< [size]
+  std::vector<Peer> peers_;                 ///< [size]
+  std::vector<RankState> states_;           ///< [size]
+  std::vector<std::atomic<bool>> excused_;  ///< [size]
   HeartbeatSocket socket_;
   std::uint64_t progress_ = 0;
   bool warned_ = false;

@@ -48,11 +48,11 @@ BUCKETS, MASKS, MESSAGES = "src/reduce/buckets.cpp", "src/reduce/masks.cpp", "sr
 SUM, GATHER, TWO_SIDED = (f"src/reduce/transport/{name}.cpp" for name in ("sum", "gather", "two_sided"))
 ROBUST, KRUM, CLIP, GEOMETRIC, MEDIAN = (f"src/reduce/aggregator/{name}.cpp" for name in
                                          ("robust", "krum", "centered_clip", "geometric_median", "median"))
-UNITS, AGGREGATE = "src/reduce/mean_of_units.cpp", "kernels/aggregate.hpp"
+UNITS, AGGREGATE = "src/reduce/tree/mean_of_units.cpp", "kernels/aggregate.hpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
-RUN, RUN_CHECKPOINTS = "src/run/run.cpp", "src/run/checkpoints.cpp"
+RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
 WATCH, METHOD, BEGUN = "src/train/watch/watch.cpp", "src/train/plan/method.cpp", "src/train/examples/begun_attack.cpp"
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
@@ -83,6 +83,13 @@ MUTATIONS = [
      "", "planted:2"),
     ("good steps do not end a row of bad ones", WATCH, "  setbacks_.in_a_row = 0;\n  return true;", "  return true;", "planted:2"),
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
+    # Ranks that leave.
+    ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = plan.total_batch;",
+     "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
+    ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
+    ("whoever has left is back behind a rollback", RUN, "recorded.end()) report_->left(one);", "recorded.end()) continue;", "e2e:leaving"),
+    ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each)", "unit:[membership]"),
+    ("those who sleep end as if all were well", RUN, "members_.wake(code);", "members_.wake(ExitCode::done);", "e2e:leaving"),
     ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
      "}\n\nvoid Setbacks::share", "unit:[numbers]"),
@@ -97,6 +104,11 @@ MUTATIONS = [
      "for (const char* part : {CallLabel::current_[0]})", "unit:[hang]"),
     ("any thread ticks", "include/dat/tick.hpp", "if (ticking) ticks", "ticks", "unit:[hang]"),
     ("slow in one window", STRAGGLERS, "kWindows = 3", "kWindows = 1", "unit:[hang]"),
+    ("a rank that has left gets on", HANG, "ended(k) || left(k) || stands(k)", "ended(k) || stands(k)", "unit:[hang]"),
+    ("a rank that has left stands still", HANG, "return !waits(k) && !left(k); })", "return !waits(k); })", "unit:[hang]"),
+    ("a rank that has left is as silent as a dead one", HANG, "ranks[k].main != Main::ended && !left(k) && unheard(k)",
+     "ranks[k].main != Main::ended && unheard(k)", "unit:[hang]"),
+    ("the watch does not know who is away", "src/communicate/watchdog.cpp", "return excused && main", "return main == RankState::Main::left && main", "e2e:leaving"),
     ("the first rank to end does not wait for the others' records", "src/communicate/watchdog.cpp",
      "if (all_have_written() ||", "if (true ||", "e2e:hang"),
     ("slow for ever", "src/train/watch/stragglers.cpp", "rank.slow ? *most >= kEach", "rank.slow ? *most >= 0", "unit:[hang]"),
@@ -726,6 +738,8 @@ MUTATIONS = [
     ("nobody moves on what is under way", PROGRESS, "    move_on();\n    lock.unlock();", "    lock.unlock();", "mpi:2"),
     ("the thread does not wake up", PROGRESS, "    since_ = Clock::now();\n    wake_.notify_one();", "    since_ = Clock::now();", "mpi:2"),
     ("two sums count twice", PROGRESS, "if (--under_way_ == 0) seconds_ +=", "if (--under_way_ >= 0) seconds_ +=", "mpi:2"),
+    ("a rank in a group of a group is known by its number there", "src/communicate/absence.cpp", "rank = launch_rank(rank);", "rank = rank + 0;", "mpi:3"),
+    ("whoever is away looks all the time", "src/communicate/absence.cpp", "sleep_for(kNap)", "sleep_for(0 * kNap)", "mpi:2"),
     ("bytes of a sum are not counted", COMMUNICATOR, "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;\n  give(count * std::int64_t{sizeof *data});",
      "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;", "mpi:2"),
     ("a synchronous send does not wait", COMMUNICATOR, "MPI_Ssend(data,", "MPI_Send(data,", "mpi:2"),

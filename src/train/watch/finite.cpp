@@ -95,7 +95,7 @@ std::int32_t NumberCheck::bad_segment(std::int64_t at) const {
 BadNumbers NumberCheck::own_verdict() const {
   using Where = BadNumbers::Where;
   const auto bad = [&](Where where, std::int32_t segment = -1) {
-    return BadNumbers{.where = where, .segment = segment, .rank = ranks_.rank()};
+    return BadNumbers{.where = where, .segment = segment, .rank = ranks_.launch_rank()};
   };
   for (int k = 0; k < images_; ++k)
     if (!std::isfinite(host_[k * kSums])) return bad(Where::images);

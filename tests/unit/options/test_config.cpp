@@ -473,6 +473,10 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "beta",
                                              "codec-rank",
                                              "codec-clip",
+                                             "attackers",
+                                             "cheat",
+                                             "cheat-from",
+                                             "cheat-every",
                                              "mask",
                                              "selector",
                                              "mask-transport",
@@ -495,6 +499,29 @@ TEST_CASE("the resolved configuration restores every option") {
     ++options;
   }
   CHECK(options >= 49);
+}
+
+TEST_CASE("attackers are told how they cheat, all alike or each for itself") {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--deterministic", "--attackers", "1,4,7"});
+    return more;
+  };
+  const Parsed command = parse(with({"--cheat", "leave,leave,leave", "--cheat-from", "5,0,9", "--cheat-every", "2"}));
+  CHECK(command.train.attackers == std::vector<int>{1, 4, 7});
+  CHECK(command.train.cheat == std::vector<std::string>(3, "leave"));
+  CHECK(command.train.cheat_from == std::vector<int>{5, 0, 9});
+  CHECK(command.train.cheat_every == 2);
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(parse(with({"--cheat", "leave"})).train.cheat_from.empty());
+  CHECK(contains(refusal(with({})), "say how: --cheat leave"));
+  CHECK(contains(refusal(with({"--cheat", "leave,leave"})), "--cheat has 2 values for 3 attackers"));
+  CHECK(contains(refusal(with({"--cheat", "leave", "--cheat-from", "1,2"})), "--cheat-from has 2 values for 3"));
+  CHECK(contains(refusal({"--attackers", "1", "--cheat", "leave"}), "--cheat leave wants --deterministic"));
+  CHECK(contains(refusal({"--attackers", "0", "--cheat", "leave"}), "rank 0, which holds the run's folder"));
+  CHECK(contains(refusal({"--attackers", "1,2,1", "--cheat", "leave"}), "names rank 1 twice"));
+  for (const char* option : {"--cheat=leave", "--cheat-from=3", "--cheat-every=2"})
+    CHECK(contains(refusal({option}), "add --attackers RANK,..."));
+  CHECK(contains(refusal(with({"--cheat", "leave", "--holdout", "8"})), "--attackers does not go with --holdout"));
 }
 
 TEST_CASE("--verify is refused with what another rank cannot recompute") {
@@ -922,6 +949,10 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--lr", "--batch"},
                                                          {"--codec", "int4"},
                                                          {"--aggregator", "largest"},
+                                                         {"--attackers", "-1"},
+                                                         {"--cheat", "lie"},
+                                                         {"--cheat-from", "-1"},
+                                                         {"--cheat-every", "0"},
                                                          {"--attack-stop", "-2"},
                                                          {"--attack-stop", "auto"},
                                                          {"--warm-start", "-1"},
