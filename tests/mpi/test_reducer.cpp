@@ -311,6 +311,7 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
       weights.assign(all.weights.begin(), all.weights.end());
       aggregator_->aggregate(all);
     }
+    [[nodiscard]] std::int64_t memory(int ranks) const override { return aggregator_->memory(ranks); }
     std::vector<float> seen;
     std::vector<double> weights;
 
@@ -329,6 +330,14 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
       const bool overlap = name == "median" || name == "krum";
       AggregationCase all{.gradients = {}, .weights = weights, .mixing = name == "centered_clip"};
       all.faults = faults_of(name, -1, world().size());
+      const auto taken = [&] {
+        std::int64_t bytes = 0;
+        for (const auto& [purpose, size] : f.backend->allocations())
+          if (purpose == "gradient message" || purpose == "gradients of all ranks" || purpose == "aggregator")
+            bytes += static_cast<std::int64_t>(size);
+        return bytes;
+      };
+      const std::int64_t before = taken();
       auto made = std::make_unique<Witness>(
           *f.backend,
           aggregators().at(name)(
@@ -337,6 +346,7 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
       GradientReducer reducer(*f.backend, world(), p, f.gradients, f.codec(codec), std::move(made),
                               {.bucket_elements = 1000, .overlap = overlap, .weights = weights});
       CHECK(reducer.transport() == "gather");
+      CHECK(taken() - before == reducer.memory(world().size()));
       for (const std::int64_t step : {0, 1}) {
         const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, 0.6F);
         const auto ours = f.reduce(reducer, active, step);
