@@ -41,6 +41,9 @@ struct TrainOptions : DataSettings,
 /// parsed command does not have then. But for the gradient, where the aggregator looks at what each rank has brought
 /// (repeats()): a rank's is the mean of its own micro-batches then, and the result repeats at an equal number of ranks.
 [[nodiscard]] bool sums_are_ordered(const TrainOptions& options);
+/// Whether some ranks may bring anything: the aggregator withstands that (repeats()). Then nothing that a single rank
+/// says, rank 0 either, decides about a step.
+[[nodiscard]] bool ranks_may_be_false(const TrainOptions& options);
 /// An option by which ranks differ in more than their micro-batches, such as "--codec int8"; empty: there is none.
 [[nodiscard]] std::string ordering_refused(const TrainOptions& options);
 

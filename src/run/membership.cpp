@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "dat/aggregator.hpp"
 #include "dat/error.hpp"
 
 namespace dat {
@@ -96,12 +97,12 @@ bool honest_majority(int micro_batches, int ranks, int faults) {
 }
 
 TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int gone) {
-  constexpr int kFaults = 0;  // the mean's; --faults comes with aggregators that tolerate some
-  const int faults = faults_left(kFaults, gone);
+  const int faults = faults_left(faults_of(options.aggregator, options.faults, ranks), gone);
   require(honest_majority(plan.micro_batches, ranks - gone, faults), ExitCode::integrity, gone, " of ", ranks,
           " ranks have left, and ", faults, " of the others could hold half of the micro-batches of a step");
   options.total_batch = plan.total_batch;
   options.batch = 0;
+  if (ranks_may_be_false(options)) options.faults = faults;
   return options;
 }
 

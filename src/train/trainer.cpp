@@ -47,6 +47,16 @@ namespace {
   return order ? &*order : nullptr;
 }
 
+/// None: all ranks are believed.
+[[nodiscard]] std::optional<Tolerance> tolerance_of(const TrainOptions& options,
+                                                    const std::optional<const SummationTree>& order, int ranks) {
+  if (!ranks_may_be_false(options)) return {};
+  Tolerance tolerance{.faults = faults_of(options.aggregator, options.faults, ranks), .shares = {}};
+  for (int rank = 0; rank < ranks; ++rank)
+    tolerance.shares.push_back(order ? static_cast<double>(order->leaves_of(rank)) / order->leaves() : 1.0 / ranks);
+  return tolerance;
+}
+
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
 
 }  // namespace
@@ -80,7 +90,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       update_(options, plan_, replica_.model(), statistics_),
       watch_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
-      message_(ranks, replica_.backend(), address(order_)),
+      message_(ranks, replica_.backend(), address(order_), tolerance_of(options, order_, ranks.size())),
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();

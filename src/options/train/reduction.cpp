@@ -37,6 +37,22 @@ void add_aggregator(TrainTable& table) {
       .works_with("aggregator", {"centered_clip"});
   table.add("--aggregator-iterations", &O::aggregator_iterations, "most iterations", kPositive)
       .works_with("aggregator", {"centered_clip", "geometric_median"});
+  const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
+    table.not_together({"aggregator", aggregators_of_ranks()}, other,
+                       "an --aggregator that withstands false ranks does not go with " + option + ": " + why +
+                           "; leave one of them off");
+  };
+  refuse({"warm-start"}, "--warm-start", "ranks keep perturbations for each other");
+  refuse({"average-bn", {"rebuild"}}, "--average-bn rebuild", "its statistics are the mean over all ranks");
+  refuse({"budget-unit", {"seconds"}}, "--budget-unit seconds", "any rank's measurement counts");
+  refuse({"verify"}, "--verify", "a single rank's finding ends the run or leaves a step out");
+}
+
+/// The weights of all ranks would be perturbed along a mean of what they say.
+void refuse_common_perturbation(const TrainOptions& o) {
+  require(o.awp_gamma == 0 || o.awp != "global" || !ranks_may_be_false(o), ExitCode::usage,
+          "an --aggregator that withstands false ranks does not go with --awp global, whose perturbation is made of the "
+          "mean of all ranks' gradients; choose --awp local");
 }
 
 }  // namespace
@@ -60,6 +76,7 @@ void add_reduction(TrainTable& table) {
            "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
       .works_with("codec", {"terngrad"});
   add_aggregator(table);
+  table.rule(refuse_common_perturbation);
   table
       .add("--mask-transport", &O::mask_transport,
            "sum all layers, or those that any rank has drawn; or all gather what each has drawn",

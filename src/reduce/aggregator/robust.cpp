@@ -10,8 +10,8 @@ namespace dat {
 namespace {
 
 static_assert(kMostRanks == kernels::kMostRanks);
-constexpr int kTile = kernels::PairSums<true>::kTile;
-constexpr std::int64_t kTileSize = kTile * kTile;
+constexpr int kPairTile = kernels::PairSums<true>::kTile;
+constexpr std::int64_t kTileSize = kPairTile * kPairTile;
 
 /// Numbers that a pass leaves of each share.
 [[nodiscard]] std::int64_t numbers_of(int ranks, bool pairs) {
@@ -130,8 +130,8 @@ void Robust::sum_pairs() {
   plain_.resize(n());
   for (int j = 0; j < n(); ++j)
     for (int i = 0; i <= j; ++i) {
-      const int a = i / kTile, b = j / kTile, tile = b * (b + 1) / 2 + a;
-      plain_.at(i, j) = plain_.at(j, i) = host_[tile * kTileSize + i % kTile * kTile + j % kTile];
+      const int a = i / kPairTile, b = j / kPairTile, tile = b * (b + 1) / 2 + a;
+      plain_.at(i, j) = plain_.at(j, i) = host_[tile * kTileSize + i % kPairTile * kPairTile + j % kPairTile];
     }
 }
 
