@@ -50,9 +50,10 @@ void add_aggregator(TrainTable& table) {
 
 /// The weights of all ranks would be perturbed along a mean of what they say.
 void refuse_common_perturbation(const TrainOptions& o) {
-  require(o.awp_gamma == 0 || o.awp != "global" || !ranks_may_be_false(o), ExitCode::usage,
-          "an --aggregator that withstands false ranks does not go with --awp global, whose perturbation is made of the "
-          "mean of all ranks' gradients; choose --awp local");
+  require(
+      o.awp_gamma == 0 || o.awp != "global" || !ranks_may_be_false(o), ExitCode::usage,
+      "an --aggregator that withstands false ranks does not go with --awp global, whose perturbation is made of the "
+      "mean of all ranks' gradients; choose --awp local");
 }
 
 }  // namespace

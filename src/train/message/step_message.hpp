@@ -83,9 +83,9 @@ class StepMessage {
   std::vector<double> partial_;  ///< [places of this rank][numbers]
   // Where some ranks may say anything:
   std::optional<Tolerance> tolerance_;
-  std::vector<double> all_;      ///< [ranks][numbers]
-  std::vector<double> sorted_;   ///< estimates of the ranks that count
-  std::vector<int> counted_;     ///< these ranks
+  std::vector<double> all_;     ///< [ranks][numbers]
+  std::vector<double> sorted_;  ///< estimates of the ranks that count
+  std::vector<int> counted_;    ///< these ranks
 };
 
 /// What a rank wants all ranks to know: that it wishes to end the run after this step, and that it has seen a number
