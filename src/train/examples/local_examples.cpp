@@ -30,7 +30,7 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       reuses_(parts.options.attack_reuse),
       begun_(ranks_, plan_, replica_, parts.options.stale_attack) {
   const TrainOptions& options = parts.options;
-  require(cheating_.weak().empty() || !batch_objective_, ExitCode::usage, "--cheat ", cheating_.weak(),
+  require(cheating_.weak().empty() || parts.method.attack_passes == 0, ExitCode::usage, "--cheat ", cheating_.weak(),
           " makes less of the attack, whose passes enter batch statistics here; take --attack-bn eval");
   if (const Cheat* cheat = cheating_.own(); cheat != nullptr && cheat->attack_steps())
     weak_ = weak_attack(options, *cheat->attack_steps(), dataset_.info());
