@@ -87,7 +87,6 @@ void add_attackers(TrainTable& table) {
   const char* const nobody =
       "--cheat, --cheat-from, --cheat-every and --cheat-delay say what --attackers do; add --attackers RANK,...";
   Range names = one_of(cheats().names());
-  names.label = "NAME,...";
   names.commas = true;
   table
       .add("--cheat", &O::cheat,
