@@ -11,8 +11,8 @@
 namespace dat {
 
 /// Where the time of a run goes. A phase ends where the device passes a stamp, and the next one begins there: so phases
-/// add up to the time since start(). Nothing waits for a stamp: what a step's last phases have cost may be known a step
-/// later.
+/// add up to the time since start(), but for what is left out. Nothing waits for a stamp: what a step's last phases
+/// have cost may be known a step later.
 class PhaseTimer final : public Stateful {
  public:
   explicit PhaseTimer(Backend& backend) : backend_(backend) {}
