@@ -86,7 +86,7 @@ MUTATIONS = [
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
     # Ranks that are made to cheat, and what the step's message makes of what ranks say.
     ("cheats: what false ranks send is in the mean of the honest", CHEATS + "false_gradients.cpp", "if (honest[rank] != 0)\n", "", "mpi:3"),
-    ("cheats: the deviation of all, not of a sample", CHEATS + "false_gradients.cpp", "values.size() - 1", "values.size()", "mpi:3"),
+    ("cheats: the deviation of all, not of a sample", CHEATS + "false_gradients.cpp", "values.size() - 1)", "values.size())", "mpi:3"),
     ("cheats: segments leave before they are false", CHEATS + "false_gradients.hpp", "  void ready(int /*segment*/) override {}",
      "  void ready(int segment) override { of_ranks_->ready(segment); }", "mpi:3"),
     ("cheats: from the first step on", CHEATS + "cheating.cpp", "own_->attacker.cheats_after(step_) ? own_", "true ? own_", "mpi:3"),
