@@ -60,18 +60,40 @@ def centered_clip(x, tau, iterations):
     return v
 
 
-def aggregate(config, gradients, names):
-    """The gradient {name: tensor} for `names` of those of each rank."""
-    x = np.stack([np.concatenate([of[name].numpy().ravel() for name in names]) for of in gradients])
+def whole(config, x):
+    """One gradient of those of all ranks, a row each."""
     n, f = len(x), faults_of(config, len(x))
     if config["aggregator-mixing"]:
         x = mixed(x, f)
-    result = {"median": lambda: lower_median(x),
-              "trimmed_mean": lambda: ordered(x, f, n - 1 - f),
-              "geometric_median": lambda: geometric_median(x, config["aggregator-iterations"]),
-              "krum": lambda: krum(x, f, 1),
-              "multi_krum": lambda: krum(x, f, n - f),
-              "centered_clip": lambda: centered_clip(x, float(config["aggregator-tau"]), config["aggregator-iterations"]),
-              }[config["aggregator"]]()
+    return {"median": lambda: lower_median(x),
+            "trimmed_mean": lambda: ordered(x, f, n - 1 - f),
+            "geometric_median": lambda: geometric_median(x, config["aggregator-iterations"]),
+            "krum": lambda: krum(x, f, 1),
+            "multi_krum": lambda: krum(x, f, n - f),
+            "centered_clip": lambda: centered_clip(x, float(config["aggregator-tau"]), config["aggregator-iterations"]),
+            }[config["aggregator"]]()
+
+
+def runs(count, ranks):
+    """Where the equal runs of so many elements begin and end."""
+    ends = [count * rank // ranks for rank in range(ranks + 1)]
+    return list(zip(ends, ends[1:]))
+
+
+def aggregate(config, gradients, names):
+    """The gradient {name: tensor} for `names` of those of each rank."""
+    butterfly = config["codec-transport"] == "butterfly"
+    names = names[::-1] if butterfly else names  # the message has the last tensor first
+    x = np.stack([np.concatenate([of[name].numpy().ravel() for name in names]) for of in gradients])
+    parts = runs(x.shape[1], len(x)) if butterfly else [(0, x.shape[1])]
+    result = np.concatenate([whole(config, x[:, begin:end]) for begin, end in parts])
     ends = np.cumsum([gradients[0][name].numel() for name in names])[:-1]
     return {name: torch.from_numpy(part).reshape(gradients[0][name].shape) for name, part in zip(names, np.split(result, ends))}
+
+
+def bytes_of_rank_0(config, elements, ranks):
+    """What it sends of so many elements: to all at once, or each part to whom it belongs and its own part to all."""
+    if config["codec-transport"] != "butterfly":
+        return 4 * elements
+    begin, end = runs(elements, ranks)[0]
+    return 4 * (elements - (end - begin) + (ranks - 1) * (end - begin))
