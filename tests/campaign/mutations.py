@@ -59,6 +59,23 @@ TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "l
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
+    # Ranks that may be false: what they say of a step.
+    ("the upper median of batch statistics", "src/train/message/step_message.cpp", "number = sorted_[(n - 1) / 2];",
+     "number = sorted_[n / 2];", "step:two ranks, median"),
+    ("losses are not trimmed", "src/train/message/step_message.cpp",
+     "n == 0 ? 0 : std::min(static_cast<std::size_t>(tolerance_->faults), (n - 1) / 2)", "0", "step:median"),
+    ("what a rank says is not divided by its share", "src/train/message/step_message.cpp",
+     "tolerance_->shares[static_cast<std::size_t>(counted_[k])];", "1.0;", "step:median"),
+    ("a number that is not finite counts", "src/train/message/step_message.cpp",
+     "[](double number) { return std::isfinite(number); }", "[](double) { return true; }", "unit:[message]"),
+    ("any rank stops a run with false ranks", "src/train/message/step_message.cpp", "wishes > said.faults", "wishes > 0",
+     "unit:[message]"),
+    ("one rank skips a step with false ranks", "src/train/message/step_message.cpp", "bad_ones > said.faults",
+     "bad_ones > 0", "unit:[message]"),
+    ("parts by bucket", "src/reduce/transport/butterfly.cpp", "(rank * mine_ + place.begin - part)", "(rank * mine_ - part)",
+     "mpi:3"),
+    ("the selector of rank 0 alone goes on", "src/train/layers/shared_mask.cpp",
+     "  if (!ranks.root()) selector_->restore(state);\n", "", "step:CenteredClip of parts"),
     # Channels that fill up a network.
     ("filling is drawn as the other channels", "src/network/parameters.cpp", "  std::fill_n(memory, segment.size, 0.0F);",
      "  std::fill_n(memory, segment.size, 0.5F);", "unit:[parameters]"),
@@ -715,8 +732,8 @@ MUTATIONS = [
      "adds_.emplace_back(stack.front(), stack[left + 1]);", "mpi:3"),
     ("tree: the mean of each rank's own images", LOCAL, "plan_.ordered ? batch_->elsewhere : 0;", "0;", "e2e:ranks"),
     ("tree: micro-batches of a rank are one unit", LOCAL, "plan_.ordered ? examples_.first / examples_.count : 0;", "0;", "e2e:ranks"),
-    ("tree: losses as MPI adds them", "src/train/message/step_message.cpp", "  if (order_ == nullptr) {\n    write(numbers_.data(), 0);",
-     "  if (true) {\n    write(numbers_.data(), 0);", "e2e:ranks"),
+    ("tree: losses as MPI adds them", "src/train/message/step_message.cpp", "  } else if (order_ == nullptr) {\n    write(numbers_.data(), 0);",
+     "  } else if (true) {\n    write(numbers_.data(), 0);", "e2e:ranks"),
     ("tree: ranks without micro-batches do not help", LOCAL, "warm_start_ && first < rounds_ * examples_.count;", "false;", "e2e:ranks"),
     ("tree: evaluations sample by sample", TRAINER, "plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples",
      "Evaluator::Dealing::samples", "e2e:ranks"),

@@ -84,11 +84,17 @@ def aggregate(config, gradients, names):
     """The gradient {name: tensor} for `names` of those of each rank."""
     butterfly = config["codec-transport"] == "butterfly"
     names = names[::-1] if butterfly else names  # the message has the last tensor first
-    x = np.stack([np.concatenate([of[name].numpy().ravel() for name in names]) for of in gradients])
+    inside = lambda g: g.permute(0, 2, 3, 1) if g.dim() == 4 else g  # as the program's memory has it
+    x = np.stack([np.concatenate([inside(of[name]).numpy().ravel() for name in names]) for of in gradients])
     parts = runs(x.shape[1], len(x)) if butterfly else [(0, x.shape[1])]
     result = np.concatenate([whole(config, x[:, begin:end]) for begin, end in parts])
     ends = np.cumsum([gradients[0][name].numel() for name in names])[:-1]
-    return {name: torch.from_numpy(part).reshape(gradients[0][name].shape) for name, part in zip(names, np.split(result, ends))}
+    found = {}
+    for name, part in zip(names, np.split(result, ends)):
+        like = gradients[0][name]
+        shaped = torch.from_numpy(part).reshape(inside(like).shape)
+        found[name] = shaped.permute(0, 3, 1, 2).contiguous() if like.dim() == 4 else shaped
+    return found
 
 
 def bytes_of_rank_0(config, elements, ranks):
