@@ -2,6 +2,7 @@
 
 // All functors, for the files that instantiate them.
 
+#include "aggregate.hpp"
 #include "apgd.hpp"
 #include "augment.hpp"
 #include "codec.hpp"

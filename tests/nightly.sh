@@ -21,6 +21,7 @@ part() {
 part python3 tests/campaign/double_starts.py "$program" 30
 part "$python" tests/campaign/kill_cycles.py "$program" 300
 part env DAT_ALL_CASES=1 "$python" tests/e2e/setbacks.py "$program" Law
+part env DAT_ALL_CASES=1 "$python" tests/e2e/leaving.py "$program"
 part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks
 part "$python" tests/campaign/soak.py "$program" 100000
 part python3 tests/campaign/hangs.py "$program" build/test/tests/dat_hang_case --count 24

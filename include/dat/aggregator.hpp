@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,15 @@ namespace dat {
 
 class Backend;
 
+/// Most ranks of an aggregator that is not the mean.
+constexpr int kMostRanks = 64;
+
 struct AggregatorOptions {
-  int ranks = 1;  ///< whose gradients become one
+  int ranks = 1;         ///< whose gradients become one
+  int faults = 0;        ///< f: ranks that may bring anything, as faults_of() says
+  double tau = 10;       ///< centered_clip: the longest that a rank's difference counts with; may be infinite
+  int iterations = 500;  ///< centered_clip, geometric_median: most iterations
+  bool mixing = false;   ///< each gradient is replaced by the mean of its n - f nearest ones, itself among them, before
 };
 
 /// What the ranks have brought, and where one gradient is to be made of it. All on the device, and the gradients of all
@@ -25,12 +33,19 @@ struct Contributions {
   const float* gradients = nullptr;  ///< rank r's begin at gradients + r * stride
   std::int64_t stride = 0;
   std::int64_t step = 0;    ///< of the training
-  float* result = nullptr;  ///< what does not belong to `chunks` is to be left alone
+  float* result = nullptr;  ///< what does not belong to `chunks` is to be left alone; overlaps with no rank's gradients
+  /// [ranks], on the host: how much each rank's gradient counts in a mean; 0: it does not count at all, and is not
+  /// read. Empty: each counts 1.
+  std::span<const double> weights{};
 };
 
 /// How the gradients of all ranks become one gradient. Every rank computes it for itself from the same bits, and must
-/// find the same: a result depends on nothing but the gradients, their order, the step's number, what is remembered and
-/// the options.
+/// find the same: a result depends on nothing but the gradients, their weights and order, the step's number, what is
+/// remembered and the options.
+///
+/// All but the mean see n gradients, f of which may be anything. n counts the ranks whose weight is not 0 and whose
+/// gradient is finite; where more than f of weight above 0 are not finite, the result is NaN throughout, and otherwise
+/// nothing of them reaches it. f is what the options say, but less than half of n.
 class Aggregator {
  public:
   virtual ~Aggregator() = default;
@@ -41,8 +56,15 @@ class Aggregator {
   /// Whether the result of a single rank is that rank's gradient, bit for bit, and nothing is remembered.
   [[nodiscard]] virtual bool keeps_one() const = 0;
 
-  /// Makes the result. Allocates nothing, and queues its work on the device.
+  /// Whether what it makes of a part of the gradients, by itself, is what it is for; else it wants whole gradients,
+  /// whose distances it measures.
+  [[nodiscard]] virtual bool by_parts() const { return false; }
+
+  /// Makes the result: queues the work for it on the device. Allocates nothing. May wait for the device, for sums that
+  /// the host decides by.
   virtual void aggregate(const Contributions& all) = 0;
+  /// Memory on the device beside the gradients, where there are so many ranks.
+  [[nodiscard]] virtual std::int64_t memory(int /*ranks*/) const { return 0; }
 
   using State = DeviceState;
   /// What is remembered from step to step, such as the result of the last one.
@@ -59,5 +81,12 @@ enum class Repeats : std::uint8_t {
 };
 /// Error(usage): no such aggregator.
 [[nodiscard]] Repeats repeats(const std::string& aggregator);
+
+/// The ranks that may be at fault where `ranks` bring gradients. asked: so many; below 0: the most that the aggregator
+/// is made for, (ranks - 3) / 2 with krum and multi_krum, else (ranks - 1) / 2; none with the mean. Error(usage): half
+/// of the ranks or more, or more ranks than the aggregator takes.
+[[nodiscard]] int faults_of(const std::string& aggregator, int asked, int ranks);
+/// What is to be said of an aggregator that is asked for more than it is made for; empty: nothing.
+[[nodiscard]] std::string fault_warning(const std::string& aggregator, int asked, int ranks);
 
 }  // namespace dat

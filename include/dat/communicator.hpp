@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,6 +105,9 @@ class Communicator {
   [[nodiscard]] int node_rank() const { return node_rank_; }  ///< rank among those that share memory with this one
   [[nodiscard]] int node_size() const { return node_size_; }
   [[nodiscard]] bool root() const { return rank_ == 0; }
+  /// The number that a rank of this group has in the launch: the one under which people know the rank.
+  [[nodiscard]] int launch_rank(int rank) const { return launch_ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int launch_rank() const { return launch_rank(rank_); }
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
 
   /// Adds up `data` [count] over the ranks, in place. `count` may be any number: long arrays go in pieces of 2^28
@@ -131,6 +135,10 @@ class Communicator {
   /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a
   /// single message, and so is all that it receives.
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
+  /// The same, where each block has a place of its own: what rank r gets stands at `send` + to_at[r], what it has for
+  /// this rank goes to `receive` + from_at[r]. No place may be further than 2^31 - 1 bytes.
+  void exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at, void* receive,
+                const std::vector<int>& from, const std::vector<int>& from_at);
   void barrier();
 
   /// Lets a thread move on, from now on, what the calls below start, while the caller computes: without it, that
@@ -156,7 +164,7 @@ class Communicator {
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody
-  /// has asked for the message. Not collective, like all members from here to probe().
+  /// has asked for the message. Not collective, like all members from here to sleep_until_called().
   void send(const void* data, std::size_t bytes, int to, int tag);
   /// Sends as send() does, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a
   /// receiver.
@@ -175,6 +183,11 @@ class Communicator {
   /// The first message that has arrived from this rank with this tag, where kAny stands for every rank or every tag;
   /// empty where no such message is there yet. Does not wait, and leaves the message to receive().
   [[nodiscard]] std::optional<Arrival> probe(int from, int tag);
+  /// Returns when a message with this tag has arrived from this rank, and is asleep until then: the rank takes next to
+  /// nothing of a core, and sees the message up to kNap late. To the hang watch the rank has left meanwhile: nobody
+  /// waits for it. Error(communication).
+  void sleep_until_called(int from, int tag);
+  static constexpr std::chrono::milliseconds kNap{50};
 
   /// Bytes that this rank has given to MPI for others, counted at the calls: its own part of sums and gathered blocks,
   /// once for all ranks that get it; a broadcast counts on rank 0 alone.
@@ -190,6 +203,8 @@ class Communicator {
   /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
   void keep_records_in(const std::string& folder);
   [[nodiscard]] bool watched() const { return watchdog_ != nullptr; }
+  /// To the hang watch of this rank, another one has left from now on, whatever it says: nobody waits for it.
+  void excuse(int rank);
   /// Ends all ranks, which are watched, because of an error of MPI at this one: the message says what all of them have
   /// called. The code is that of a communication error. Never returns.
   [[noreturn]] void end(const std::string& why);
@@ -209,12 +224,15 @@ class Communicator {
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
+  /// The numbers in the launch of the ranks of a group that has been split from this one.
+  [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
 
   MPI_Comm group_;  ///< null: single()
   bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
+  std::vector<int> launch_ranks_{0};       ///< [size]
   std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/options/attack.hpp"
+#include "dat/options/attackers.hpp"
 #include "dat/options/data.hpp"
 #include "dat/options/evaluation.hpp"
 #include "dat/options/jointspar.hpp"
@@ -27,6 +28,7 @@ struct TrainOptions : DataSettings,
                       ScheduleSettings,
                       JointSparSettings,
                       ReductionSettings,
+                      AttackerSettings,
                       RunSettings,
                       MachineSettings {
   /// Whether a step may end without an update, so that what it has changed must be put back.
@@ -36,8 +38,12 @@ struct TrainOptions : DataSettings,
 
 /// Whether all that ranks add up is added in an order of the micro-batches of all ranks, so that the result is the same
 /// on any number of ranks: --deterministic, unless the ranks bring something of their own (ordering_refused), which a
-/// parsed command does not have then.
+/// parsed command does not have then. But for the gradient, where the aggregator looks at what each rank has brought
+/// (repeats()): a rank's is the mean of its own micro-batches then, and the result repeats at an equal number of ranks.
 [[nodiscard]] bool sums_are_ordered(const TrainOptions& options);
+/// Whether some ranks may bring anything: the aggregator withstands that (repeats()). Then nothing that a single rank
+/// says, rank 0 either, decides about a step.
+[[nodiscard]] bool ranks_may_be_false(const TrainOptions& options);
 /// An option by which ranks differ in more than their micro-batches, such as "--codec int8"; empty: there is none.
 [[nodiscard]] std::string ordering_refused(const TrainOptions& options);
 

@@ -31,6 +31,9 @@ struct ReducerOptions {
   /// How messages meet: auto, or a transport (src/reduce/transport/). auto: as the codec has it by default; where that
   /// does not serve the aggregator, or the masks meet by allgather, one that does: gather.
   std::string codec_transport = "auto";
+  /// How much each rank's gradient counts (Contributions::weights). Empty: all alike, as transports other than gather
+  /// have them always.
+  std::vector<double> weights{};
   /// Told that a stage ends with what is queued now; the stage before it has ended where this one was told of last.
   std::function<void(ReducerStage)> ended = [](ReducerStage) {};
 };

@@ -73,8 +73,8 @@ struct EvaluationRecord {
 /// Seconds and bytes of every rank since the last such record.
 struct RankRecord {
   std::int64_t step = 0;
-  std::vector<double> seconds;  ///< [ranks][kPhases]
-  std::vector<double> bytes;    ///< [ranks] bytes that each rank has sent
+  std::vector<double> seconds;  ///< [ranks of the launch][kPhases]; NaN: the rank has left
+  std::vector<double> bytes;    ///< [ranks of the launch] bytes that each rank has sent
 };
 
 /// A rank that has become persistently slower than the others, or keeps up again.
@@ -103,6 +103,15 @@ struct SetbackRecord {
   double lr_factor = 1;      ///< factor of the learning rates from here on
 };
 
+/// A rank that has left the run, which goes on without it.
+struct LeftRecord {
+  int rank = 0;
+  std::int64_t step = 0;  ///< steps that were done before
+  std::string why;
+
+  friend bool operator==(const LeftRecord&, const LeftRecord&) = default;
+};
+
 /// What does not change during a run.
 struct RunFacts {
   std::string folder;       ///< --out
@@ -111,7 +120,7 @@ struct RunFacts {
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   std::vector<double> layer_costs;        ///< [layers] in the budget, in units of their mean
-  int ranks = 1;
+  int ranks = 1;                          ///< of the launch
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;
   int epochs = 0, warmup_epochs = 0;  ///< as planned; `epochs` includes the warm-up
@@ -164,8 +173,8 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback. results.h5 is made from it
-/// by write_results. Nothing is allocated by step().
+/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback | left. results.h5 is made
+/// from it by write_results. Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
@@ -184,6 +193,7 @@ class Report {
   void straggler(const StragglerRecord&, const std::string& host);
   void corruption(const CorruptionRecord&);  ///< a warning, too
   void setback(const SetbackRecord&);        ///< a warning, too
+  void left(const LeftRecord&);
   /// Cuts metrics.jsonl back to what it was at a checkpoint: the run goes on from there. Error(io).
   void cut_back(std::int64_t metrics_bytes);
   void message(const std::string& line);  ///< to the terminal and run.log
@@ -195,7 +205,8 @@ class Report {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void write_line(std::size_t length);  // the first `length` bytes of line_
+  void write_line(std::size_t length);       // the first `length` bytes of line_
+  void write_text(const std::string& line);  // a line that was made elsewhere
   /// Bytes that could be written; errno where it is not all of them.
   [[nodiscard]] std::size_t append(const char* data, std::size_t length);
   void log(const char* text);

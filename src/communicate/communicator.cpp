@@ -85,6 +85,8 @@ Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : gro
   MPI_Comm_rank(node, &node_rank_);
   MPI_Comm_size(node, &node_size_);
   MPI_Comm_free(&node);
+  launch_ranks_.resize(static_cast<std::size_t>(size_));
+  std::iota(launch_ranks_.begin(), launch_ranks_.end(), 0);
   send_at_.resize(static_cast<std::size_t>(size_));
   receive_at_.resize(static_cast<std::size_t>(size_));
 }
@@ -124,7 +126,10 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }
   const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++splits_ + color);
-  return group == MPI_COMM_NULL ? nullptr : std::unique_ptr<Communicator>(new Communicator(group, false, name));
+  if (group == MPI_COMM_NULL) return nullptr;
+  std::unique_ptr<Communicator> part(new Communicator(group, false, name));
+  part->launch_ranks_ = launch_ranks_of(group);
+  return part;
 }
 
 Communicator::~Communicator() {
@@ -241,18 +246,23 @@ void Communicator::all_gather(const void* mine, void* all, const std::vector<int
 }
 
 void Communicator::exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from) {
-  if (size_ == 1) {
-    copy(send, receive, static_cast<std::size_t>(to[0]));
-    return;
-  }
+  if (size_ == 1) return copy(send, receive, static_cast<std::size_t>(to[0]));
   lay_out(to, send_at_, "an exchange");
   lay_out(from, receive_at_, "an exchange");
+  exchange(send, to, send_at_, receive, from, receive_at_);
+}
+
+void Communicator::exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at, void* receive,
+                            const std::vector<int>& from, const std::vector<int>& from_at) {
+  if (size_ == 1)
+    return copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
+                static_cast<std::size_t>(to[0]));
   for (int rank = 0; rank < size_; ++rank)
     if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
   const Blocking call(record(Call::exchange, total(to)));
   const Turn turn;
-  turn.check(MPI_Alltoallv(send, to.data(), send_at_.data(), MPI_BYTE, receive, from.data(), receive_at_.data(),
-                           MPI_BYTE, group_),
+  turn.check(MPI_Alltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
+                           group_),
              "MPI_Alltoallv");
 }
 

@@ -125,6 +125,7 @@ FlightRecorder::Now FlightRecorder::now() const noexcept {
   Now result;
   const Ticket waiting = waiting_.load(std::memory_order_acquire);
   result.waiting = waiting != 0;
+  result.absent = absent_.load(std::memory_order_acquire);
   (void)read(result.waiting ? waiting : last_.load(std::memory_order_acquire), result.record);
   return result;
 }

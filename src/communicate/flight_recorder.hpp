@@ -69,6 +69,14 @@ class FlightRecorder {
    private:
     std::int64_t since_;
   };
+  /// This rank takes no part in what the others do as long as this object lives.
+  class Absence {
+   public:
+    Absence() noexcept { of_process().absent_.store(true, std::memory_order_release); }
+    ~Absence() { of_process().absent_.store(false, std::memory_order_release); }
+    Absence(const Absence&) = delete;
+    Absence& operator=(const Absence&) = delete;
+  };
   /// Seconds that the main thread has waited so far.
   [[nodiscard]] double seconds_waited() const noexcept { return 1e-9 * static_cast<double>(waited_); }
 
@@ -78,7 +86,8 @@ class FlightRecorder {
   [[nodiscard]] std::uint64_t progress() const noexcept;
   struct Now {
     bool waiting = false;
-    CallRecord record;  ///< the communication that the main thread waits for, else the one that it has begun last
+    bool absent = false;  ///< an Absence lives
+    CallRecord record;    ///< the communication that the main thread waits for, else the one that it has begun last
   };
   [[nodiscard]] Now now() const noexcept;
   /// The records that are kept, the oldest first.
@@ -104,6 +113,7 @@ class FlightRecorder {
   std::array<Slot, kKept> slots_;
   std::atomic<Ticket> last_{0}, waiting_{0};
   std::atomic<std::uint64_t> moves_{0};
+  std::atomic<bool> absent_{false};
   std::int64_t waited_ = 0;  ///< nanoseconds that the main thread has waited
 };
 

@@ -46,6 +46,7 @@ template <class Condition>
 [[nodiscard]] std::string doing(const RankState& rank, bool plural, bool past) {
   const bool known = rank.at.call != Call::none;
   if (rank.main == Main::ended) return plural ? "have ended" : "has ended";
+  if (rank.main == Main::left) return past ? "asleep, having left" : plural ? "have left" : "has left";
   if (!rank.answers && !past)
     return (plural ? "do not answer, last heard " : "does not answer, last heard ") + doing(rank, plural, true);
   if (rank.main == Main::waiting)
@@ -112,6 +113,10 @@ std::vector<int> minority(const std::vector<std::string>& classes) {
   });
 }
 
+RankState::Main believed(RankState::Main said, bool excused) {
+  return excused && said != Main::ended ? Main::left : said;
+}
+
 Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
   const std::size_t count = ranks.size();
   Verdict verdict;
@@ -121,7 +126,9 @@ Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
     verdict.culprits = std::move(culprits);
     return true;
   };
-  const auto silent = [&](std::size_t k) { return ranks[k].main != Main::ended && ranks[k].silent > timeout_seconds; };
+  const auto left = [&](std::size_t k) { return ranks[k].main == Main::left; };
+  const auto unheard = [&](std::size_t k) { return ranks[k].silent > timeout_seconds; };
+  const auto silent = [&](std::size_t k) { return ranks[k].main != Main::ended && !left(k) && unheard(k); };
   const auto stands = [&](std::size_t k) { return ranks[k].still > timeout_seconds; };
   const auto waits = [&](std::size_t k) { return ranks[k].main == Main::waiting; };
   const auto ended = [&](std::size_t k) { return ranks[k].main == Main::ended; };
@@ -138,15 +145,22 @@ Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
   bool hangs = false, all = true;
   for (std::size_t k = 0; k < count; ++k) {
     hangs = hangs || (waits(k) && stands(k));
-    all = all && (ended(k) || stands(k) || silent(k));
+    all = all && (ended(k) || left(k) || stands(k) || silent(k));
   }
   if (!hangs || !all) return {};
   if (found(Kind::unheard, those(count, [&](std::size_t k) { return silent(k); }))) return verdict;
   if (found(Kind::ended, those(count, ended))) return verdict;
-  if (found(Kind::still, those(count, [&](std::size_t k) { return !waits(k); }))) return verdict;
+  if (found(Kind::still, those(count, [&](std::size_t k) { return !waits(k) && !left(k); }))) return verdict;
   std::vector<std::string> classes;
-  for (const RankState& rank : ranks) classes.push_back(std::to_string(rank.at.group) + " " + text_of(rank.at));
+  bool at_the_end = true;
+  for (const RankState& rank : ranks) {
+    const bool member = rank.main != Main::left;
+    classes.push_back(member ? std::to_string(rank.at.group) + " " + text_of(rank.at) : "");
+    at_the_end = at_the_end && (!member || rank.at.call == Call::finalize);
+  }
   if (found(Kind::mismatch, minority(classes))) return verdict;
+  if (at_the_end && found(Kind::silent, those(count, [&](std::size_t k) { return left(k) && unheard(k); })))
+    return verdict;
   verdict.kind = Kind::undelivered;
   return verdict;
 }

@@ -10,16 +10,21 @@ namespace dat {
 
 /// What a rank knows of another one, or of itself.
 struct RankState {
-  enum class Main : std::uint8_t { computing, waiting, ended };
-  bool heard = false;           ///< whether the rank has ever been heard
-  double silent = 0;            ///< seconds since it was heard last, or since the watch began; 0 for the rank itself
-  double still = 0;             ///< seconds for which its main thread has not moved, as it says
-  Main main = Main::computing;  ///< waiting: in a communication; ended: it has left the run
-  bool answers = true;          ///< whether the rank answers when the message is written
-  CallRecord at;                ///< the communication that it waits in, or the last one that it has begun
+  enum class Main : std::uint8_t { computing, waiting, ended, left };
+  bool heard = false;  ///< whether the rank has ever been heard
+  double silent = 0;   ///< seconds since it was heard last, or since the watch began; 0 for the rank itself
+  double still = 0;    ///< seconds for which its main thread has not moved, as it says
+  /// waiting: in a communication; ended: its part of the run is over, and MPI's with it; left: the run goes on without
+  /// it, and it sleeps until the end
+  Main main = Main::computing;
+  bool answers = true;  ///< whether the rank answers when the message is written
+  CallRecord at;        ///< the communication that it waits in, or the last one that it has begun
   /// What it has called as collective Verdict::number of Verdict::group; Call::none: not known.
   CallRecord reference;
 };
+
+/// What is to be thought of a rank that says `said` of its main thread; `excused`: it is known to have left.
+[[nodiscard]] RankState::Main believed(RankState::Main said, bool excused);
 
 /// Whether the run hangs, and whose fault it is.
 struct Verdict {
@@ -45,6 +50,8 @@ struct Verdict {
 /// - Else the run hangs where some rank has been in one communication for longer than the timeout and no rank gets on:
 ///   each rank has stood still for as long, wherever it stands, or is not heard, or has ended. While one rank gets on,
 ///   the others wait for it, however long, because it is slow and does not hang.
+/// - A rank that has left is neither: it does not get on, and nobody waits for it, so that it is not to blame. Only the
+///   end of MPI wants all ranks: where all others wait there, a rank that has left and is silent has hung the run.
 [[nodiscard]] Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds);
 
 /// The ranks that differ from the most, where rank r is of the class `classes[r]` [ranks]; ranks with an empty text do

@@ -98,6 +98,8 @@ void Watchdog::keep_records_in(const std::string& folder) {
   folder_ = folder;
 }
 
+void Watchdog::excuse(int rank) { peers_[static_cast<std::size_t>(rank)].excused = true; }
+
 void Watchdog::end(const std::string& why) {
   {
     const std::scoped_lock lock(mutex_);
@@ -200,7 +202,7 @@ void Watchdog::take(const Heartbeat& heartbeat) {
   state.heard = true;
   state.silent = 0;
   state.still = heartbeat.still;
-  state.main = heartbeat.main;
+  state.main = believed(heartbeat.main, peer.excused);
   state.at = heartbeat.at;
   if (heartbeat.ending == 0) return;
   state.reference = heartbeat.reference;
@@ -226,11 +228,14 @@ void Watchdog::look(double passed) {
   mine.still = progress == progress_ ? mine.still + passed : 0;
   progress_ = progress;
   const FlightRecorder::Now now = recorder.now();
-  mine.main = now.waiting ? RankState::Main::waiting : RankState::Main::computing;
+  mine.main = now.absent ? RankState::Main::left : now.waiting ? RankState::Main::waiting : RankState::Main::computing;
   mine.at = now.record;
   for (int rank = 0; rank < size_; ++rank) {
     RankState& state = states_[static_cast<std::size_t>(rank)];
-    if (rank != rank_) state.silent += passed;
+    if (rank != rank_) {
+      state.silent += passed;
+      state.main = believed(state.main, peers_[static_cast<std::size_t>(rank)].excused);
+    }
     if (state.silent > timeout_ / 4) socket_.try_all(rank);
   }
   if (parent_ != 0 && getppid() != parent_) {
@@ -325,7 +330,8 @@ void Watchdog::print() {
   }
   // The first to be missed is not the only one: heartbeats do not come all at once.
   for (std::size_t k = 0; verdict_.kind == Verdict::Kind::silent && k < states_.size(); ++k)
-    if (!states_[k].answers && states_[k].main != RankState::Main::ended)
+    if (const RankState& one = states_[k];
+        !one.answers && one.main != RankState::Main::ended && one.main != RankState::Main::left)
       verdict_.culprits.push_back(static_cast<int>(k));
   std::sort(verdict_.culprits.begin(), verdict_.culprits.end());
   verdict_.culprits.erase(std::unique(verdict_.culprits.begin(), verdict_.culprits.end()), verdict_.culprits.end());
@@ -378,6 +384,7 @@ void Watchdog::write_records() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
   std::ofstream file(folder + "/hang-rank-" + std::to_string(rank_) + ".txt");
   file << "rank " << rank_ << " of " << size_ << " on " << mine.place.host << ", process " << mine.place.process
+       << (FlightRecorder::of_process().now().absent ? ", has left" : "")
        << "\nseconds before the end, seconds that it took, bytes, what\n";
   for (const CallRecord& record : FlightRecorder::of_process().kept()) {
     const auto seconds = [](std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };

@@ -43,6 +43,9 @@ class Watchdog {
 
   /// Where each rank writes its last communications if the run hangs, as hang-rank-N.txt.
   void keep_records_in(const std::string& folder);
+  /// A rank has left, whatever it says of itself. One that is believed could blind the watch, or end the run by falling
+  /// silent.
+  void excuse(int rank);
   /// Ends all ranks, because MPI has returned an error to this one: as for a hang, so that the message tells what the
   /// others called.
   [[noreturn]] void end(const std::string& why);
@@ -53,8 +56,9 @@ class Watchdog {
     Place place;
     std::string machine;  ///< equal texts: the ranks share host, user and process numbers
     std::int64_t started = 0;
-    bool reached = false;  ///< the peer has agreed to end
-    bool written = false;  ///< the peer's records are in their file
+    bool reached = false;              ///< the peer has agreed to end
+    bool written = false;              ///< the peer's records are in their file
+    std::atomic<bool> excused{false};  ///< the peer has left, whatever it says
   };
   static void on_crash(int signal);
   [[nodiscard]] std::string introduction() const;

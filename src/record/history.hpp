@@ -83,6 +83,7 @@ struct History {
   std::vector<StragglerRecord> stragglers;
   std::vector<CorruptionRecord> corruptions;  ///< corruptions whose texts are empty
   std::vector<SetbackRecord> setbacks;
+  std::vector<LeftRecord> left;
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;

@@ -120,6 +120,12 @@ void Report::write_line(std::size_t length) {
   unwritten_.append(line_.data() + done, length - done);
 }
 
+void Report::write_text(const std::string& line) {
+  line_.resize(std::max(line_.size(), line.size()));
+  std::copy(line.begin(), line.end(), line_.begin());
+  write_line(line.size());
+}
+
 void Report::log(const char* text) {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -275,15 +281,17 @@ void Report::setback(const SetbackRecord& record) {
     row["to_step"] = record.to_step;
     row["lr_factor"] = record.lr_factor;
   }
-  const std::string line = row.dump() + "\n";
-  line_.resize(std::max(line_.size(), line.size()));
-  std::copy(line.begin(), line.end(), line_.begin());
-  write_line(line.size());
+  write_text(row.dump() + "\n");
   if (record.event == "skipped") warning(record.cause + ": the step is skipped");
   if (record.event == "overfitting") warning(record.cause);
   if (rollback)
     warning("back to the checkpoint of step " + std::to_string(record.to_step) +
             fmt::format(", with {:g} times the learning rate: ", record.lr_factor) + record.cause);
+}
+
+void Report::left(const LeftRecord& record) {
+  const nlohmann::ordered_json row{{"kind", "left"}, {"step", record.step}, {"rank", record.rank}, {"why", record.why}};
+  write_text(row.dump() + "\n");
 }
 
 void Report::cut_back(std::int64_t metrics_bytes) {

@@ -75,6 +75,11 @@ void append(const json& record, History& history) {
     record.at("cause").get_to(setback.cause);
     setback.to_step = record.value("to_step", std::int64_t{0});
     setback.lr_factor = record.value("lr_factor", 1.0);
+  } else if (kind == "left") {
+    LeftRecord& left = history.left.emplace_back();
+    record.at("step").get_to(left.step);
+    record.at("rank").get_to(left.rank);
+    record.at("why").get_to(left.why);
   } else if (kind == "run") {
     require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);

@@ -111,6 +111,8 @@ std::string events(const History& history) {
     text += fmt::format("{:<16}{} of {}: step {}, ", "corruption", k + 1, history.corruptions.size(), r.step) +
             (r.rank >= 0 ? "rank " + std::to_string(r.rank) + ", " : "") + r.what + "; " + r.done + "\n";
   }
+  for (const LeftRecord& r : history.left)
+    text += fmt::format("{:<16}rank {}, after step {}: ", "left", r.rank, r.step) + r.why + "\n";
   std::string skipped;
   for (const SetbackRecord& r : history.setbacks)
     if (r.event == "skipped") skipped += (skipped.empty() ? "" : ", ") + std::to_string(r.step);

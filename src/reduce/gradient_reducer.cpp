@@ -44,7 +44,9 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
                              : serves(allowed.front()) ? allowed.front()
                                                        : *std::find_if(names.begin(), names.end(), serves);
   const char* const why = separate ? "--mask-transport allgather" : "an aggregator that is not the mean";
-  require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ", why,
+  const bool cuts = !separate && transports().at(chosen)().cuts;
+  require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ",
+          cuts ? "an aggregator that measures whole gradients" : why,
           ", which wants the messages of all ranks: leave it off, or choose gather");
   require(known(allowed, chosen), ExitCode::usage, "the messages of this --codec do not meet by --codec-transport ",
           chosen, ", but by: ", listed(allowed), automatic ? "; " : "; choose that, or another codec",
@@ -61,6 +63,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
       gradients_(gradients),
       codec_(std::move(codec)),
       aggregator_(std::move(aggregator)),
+      weights_(options.weights),
       ended_(options.ended),
       masks_(backend, ranks, parameters, options.mask_transport),
       name_(choose_transport(*codec_, *aggregator_, options)),
@@ -71,6 +74,7 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
                              .gradients = gradients,
                              .codec = *codec_,
                              .aggregator = *aggregator_,
+                             .weights = weights_,
                              .separate = masks_.separate(),
                              .overlap = options.overlap})),
       unchanged_(unchanged(ranks.size())),
@@ -109,7 +113,7 @@ double GradientReducer::bytes_sent(const std::vector<double>& probabilities, int
 }
 
 std::int64_t GradientReducer::memory(int ranks) const {
-  return unchanged(ranks) ? 0 : kind_.memory(*codec_, parameters_, ranks);
+  return aggregator_->memory(ranks) + (unchanged(ranks) ? 0 : kind_.memory(*codec_, parameters_, ranks));
 }
 
 std::vector<Reducer::State> GradientReducer::state() const {

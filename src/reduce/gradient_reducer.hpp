@@ -59,6 +59,7 @@ class GradientReducer final : public Reducer {
   float* gradients_;
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<Aggregator> aggregator_;
+  std::vector<double> weights_;  ///< of the ranks; empty: all alike
   std::function<void(ReducerStage)> ended_;
   Masks masks_;
   std::string name_;  ///< of the transport

@@ -10,6 +10,7 @@
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
 #include "replica/model_state.hpp"
+#include "run/membership.hpp"
 
 namespace dat {
 
@@ -63,6 +64,17 @@ void require_same_function(const Written& there, const TrainOptions& here) {
     require(was == after.text(row), ExitCode::usage, "the network there was trained with --", row.name, " ", was,
             ", this run has --", row.name, " ", after.text(row), "; give --", row.name, " ", was, " or leave it off");
   }
+}
+
+/// Whether those who had left at a checkpoint stay away: in the same run, on as many ranks. Else all take part, and
+/// `warn` is told.
+[[nodiscard]] bool stay_away(const std::vector<LeftRecord>& left, const Checkpoint& checkpoint, bool own, int ranks,
+                             const std::function<void(const std::string&)>& warn) {
+  const std::int64_t then = integer_of(checkpoint, "ranks") + std::ssize(left);
+  if (left.empty() || (own && then == ranks)) return true;
+  warn(std::to_string(left.size()) + " of " + std::to_string(then) + " ranks had left at the checkpoint; " +
+       (own ? "with " + std::to_string(ranks) + " ranks" : "in another run") + " all take part again");
+  return false;
 }
 
 /// "--initialize PATH: what is wrong with it".
@@ -179,6 +191,8 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
   const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");
+  const std::vector<LeftRecord> left = Membership::in(*checkpoint);
+  if (stay_away(left, *checkpoint, result.own, trainer.plan().ranks, warn)) result.left = left;
   result.evaluation_due = checkpoint->integers["evaluation_due"];
   if (result.own) {
     result.best = BestRecord::of(*checkpoint);

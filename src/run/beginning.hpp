@@ -18,6 +18,7 @@ struct Beginning {
   std::int64_t evaluation_due = 0;  ///< 1: the checkpoint's step is still to be evaluated
   BestRecord best;                  ///< of the run's own checkpoint
   std::int64_t since_best = 0;      ///< evaluations since then, where --patience counts them
+  std::vector<LeftRecord> left;     ///< ranks that had left at the run's own checkpoint
   std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
 };

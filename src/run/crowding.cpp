@@ -18,7 +18,7 @@ std::string Crowding::after_step(Communicator& ranks, const std::vector<std::str
   told_ = ranks.root() && *most > kMuch;
   ranks.broadcast(&told_, sizeof told_);
   if (!told_ || !ranks.root()) return "";
-  const auto rank = most - shares.begin();
+  const int rank = ranks.launch_rank(static_cast<int>(most - shares.begin()));
   return "the threads of rank " + std::to_string(rank) + " on " + hosts[static_cast<std::size_t>(rank)] +
          " wait for a core " + std::to_string(std::lround(100 * *most)) +
          " % of their time: more is running there than it has cores for, which slows all ranks; give the run cores of "

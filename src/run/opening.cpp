@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "dat/aggregator.hpp"
 #include "run/advice.hpp"
 
 namespace dat {
@@ -18,6 +19,8 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
         "only, not inside them");
   if (options.verify > 0 && ranks.size() == 1)
     report.warning("--verify has no other rank that could recompute anything; start several");
+  if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
+    report.warning(warning);
   for (const std::string& line : advice(options, trainer.plan().batch, choose_threads(0, ranks.node_size())))
     report.warning(line);
 }

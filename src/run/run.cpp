@@ -7,6 +7,7 @@
 #include <iomanip>
 #include <iostream>
 #include <sstream>
+#include <utility>
 
 #include "communicate/handshake.hpp"
 #include "communicate/together.hpp"
@@ -29,10 +30,23 @@ namespace {
   return name.str();
 }
 
+/// The simulated attackers that have left by now.
+[[nodiscard]] std::vector<LeftRecord> due_to_leave(const std::vector<Attacker>& attackers, std::int64_t done) {
+  std::vector<LeftRecord> records;
+  for (const Attacker& one : leaving(attackers, done)) records.push_back({one.rank, done, "--cheat " + one.cheat});
+  return records;
+}
+
 }  // namespace
 
 Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv)
-    : world_(world), options_(options), argc_(argc), argv_(argv), folder_(options.out), checkpoints_(options, best_) {
+    : world_(world),
+      options_(options),
+      argc_(argc),
+      argv_(argv),
+      folder_(options.out),
+      members_(world),
+      checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   if (folder_.empty()) folder_ = default_folder();
   world.broadcast(folder_);
@@ -40,10 +54,24 @@ Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv
 }
 
 int Run::go() {
+  try {
+    const ExitCode code = train();
+    members_.wake(code);
+    return static_cast<int>(code);
+  } catch (const Agreed& agreed) {
+    members_.wake(agreed.code);
+    throw;
+  } catch (const Error& error) {  // where not all have it, all are aborted, those who sleep, too
+    if (error.code() != ExitCode::communication) members_.wake(error.code());
+    throw;
+  }
+}
+
+ExitCode Run::train() {
   plan();
   if (beginning_.finished) {
     if (world_.root()) std::cout << "the run in " << folder_ << " is finished:\n\n" << beginning_.summary << std::flush;
-    return static_cast<int>(ExitCode::done);
+    return ExitCode::done;
   }
   trainer_->share_state();
   finish_step_on_signal();
@@ -51,15 +79,18 @@ int Run::go() {
   trainer_->start();
   // What the first rollback goes back to.
   if (options_.on_bad_steps == "rollback" && !beginning_.own) save(Checkpoints::Kind::step);
+  if (!leave(beginning_.left, true)) return members_.sleep_until_the_end();
   do
-    if (steps()) return static_cast<int>(ExitCode::stopped);
+    if (const std::optional<ExitCode> code = steps()) return *code;
   while (!finish());
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 void Run::plan() {
   Facts facts;
   together(world_, [&] {
+    attackers_ = attackers_of(options_);
+    require_fitting(attackers_, world_.size());
     trainer_ = std::make_unique<Trainer>(*ranks_, options_);
     facts = {{"device", trainer_->replica().backend().arithmetic()},
              {"number of parameters", std::to_string(file_size(trainer_->model().parameters.segments))},
@@ -82,10 +113,11 @@ void Run::plan() {
   world_.broadcast(known, sizeof known);
   beginning_.finished = known[0];
   beginning_.own = known[1];
+  share(beginning_.left, world_);
+  hosts_ = world_.gather(host_name());
 }
 
 void Run::open_report() {
-  hosts_ = ranks_->gather(host_name());
   const std::vector<std::string> notices = device_notices(*ranks_, trainer_->replica().backend(), options_.device);
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
@@ -102,7 +134,7 @@ void Run::open_report() {
   checkpoints_.find_best(*ranks_);
 }
 
-bool Run::steps() {
+std::optional<ExitCode> Run::steps() {
   const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
   // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
@@ -113,6 +145,7 @@ bool Run::steps() {
     if (stops_early()) save(Checkpoints::Kind::step);
   }
   while (trainer_->steps_done() < all && !stops_early()) {
+    if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
     if (!step()) continue;
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) check();
@@ -120,13 +153,46 @@ bool Run::steps() {
     evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
       stop();
-      return true;
+      return ExitCode::stopped;
     }
     if (evaluation_due_ != 0 && !finished) evaluate();
     if (trainer_->steps_done() != done) continue;
     if (finished || done % checkpoint_every == 0 || stops_early()) save(Checkpoints::Kind::step);
   }
-  return false;
+  return {};
+}
+
+bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
+  const std::vector<LeftRecord> gone = members_.add(leaving);
+  if (gone.empty()) return true;
+  for (const LeftRecord& one : gone) world_.excuse(one.rank);
+  trainer_->timer().lap(Phase::other);
+  const RankRecord times = gather_times();
+  const std::optional<Checkpoint> state = trainer_->capture();
+  const bool stays = !members_.has_left(world_.rank());
+  // The trainer lives on its group until there is another one.
+  const std::unique_ptr<Communicator> before =
+      std::exchange(ranks_, ranks_->split(stays ? 0 : Communicator::kNoColor, ranks_->rank()));
+  if (!stays) {
+    trainer_.reset();
+    return false;
+  }
+  if (ranks_->root()) {
+    report_->ranks(times);
+    for (const LeftRecord& one : gone) {
+      if (!told) report_->left(one);
+      report_->message("rank " + std::to_string(one.rank) + " on " + hosts_[static_cast<std::size_t>(one.rank)] +
+                       " has left after step " + std::to_string(one.step) + ": " + one.why + "; the run goes on with " +
+                       std::to_string(ranks_->size()) + " of " + std::to_string(world_.size()) + " ranks");
+    }
+  }
+  restart(trainer_, *ranks_, options_now(), state);
+  return true;
+}
+
+TrainOptions Run::options_now() const {
+  const int gone = static_cast<int>(std::ssize(members_.left()));
+  return gone == 0 ? options_ : options_left(options_, trainer_->plan(), world_.size(), gone);
 }
 
 bool Run::step() {
@@ -145,9 +211,8 @@ bool Run::step() {
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);
   for (const StragglerRule::Change& change : trainer_->compare_speed())
-    if (ranks_->root())
-      report_->straggler({record->step, change.rank, change.slow, change.ratio},
-                         hosts_[static_cast<std::size_t>(change.rank)]);
+    if (const int rank = ranks_->launch_rank(change.rank); ranks_->root())
+      report_->straggler({record->step, rank, change.slow, change.ratio}, hosts_[static_cast<std::size_t>(rank)]);
   return true;
 }
 
@@ -198,7 +263,7 @@ bool Run::finish() {
   }
   if (trainer_->steps_done() != done) return false;
   checkpoints_.settle(*ranks_);  // HDF5 writes for one thread at a time
-  const RankRecord times = trainer_->gather_times();
+  const RankRecord times = gather_times();
   if (ranks_->root()) {
     report_->ranks(times);
     const bool finite = std::all_of(evaluated_.begin(), evaluated_.end(), [](const EvaluationRecord& record) {
@@ -254,7 +319,7 @@ void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
   // So what is saved is good, whatever comes to light later.
   if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
   trainer_->timer().lap(Phase::other);
-  const RankRecord times = kind == Checkpoints::Kind::best ? RankRecord{} : trainer_->gather_times();
+  const RankRecord times = kind == Checkpoints::Kind::best ? RankRecord{} : gather_times();
   checkpoints_.settle(*ranks_);  // before the next one takes memory, too
   if (!stopping_) trainer_->complete_average();
   Checkpoint state = trainer_->capture();
@@ -290,6 +355,7 @@ void Run::complete(Checkpoint& state, Checkpoints::Kind kind, std::optional<std:
     state.integers["since_best"] = best_.evaluations_since() - (stops_early() ? 1 : 0);
     state.integers["stopped_early"] = stops_early() ? 1 : 0;
   }
+  members_.save(state);
   state.texts["provenance"] = provenance();
 }
 
@@ -300,6 +366,7 @@ void Run::roll_back(std::string cause, bool to_best) {
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
           before.rollbacks, " times already (--max-rollbacks)");
   std::optional<Checkpoint> state;
+  std::vector<LeftRecord> recorded;  ///< who had left at the checkpoint
   std::int64_t bytes = 0;
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
@@ -307,9 +374,10 @@ void Run::roll_back(std::string cause, bool to_best) {
     state = checkpoints_.to_go_back_to(first_bad - 1, to_best);
     require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
     bytes = integer_of(*state, "metrics_bytes");
+    recorded = Membership::in(*state);
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
   });
-  restart(trainer_, *ranks_, options_, state);
+  restart(trainer_, *ranks_, options_now(), state);
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
   checked_ = -1;
@@ -322,6 +390,9 @@ void Run::roll_back(std::string cause, bool to_best) {
     if (!ranks_->root()) return;
     report_->cut_back(bytes);
     report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
+    // Whoever has left stays away, so that it is told in what the record has become, too.
+    for (const LeftRecord& one : members_.left())
+      if (std::find(recorded.begin(), recorded.end(), one) == recorded.end()) report_->left(one);
   });
   checkpoints_.find_best(*ranks_);
   save(Checkpoints::Kind::step);

@@ -14,6 +14,8 @@
 #include "run/best.hpp"
 #include "run/checkpoints.hpp"
 #include "run/crowding.hpp"
+#include "run/membership.hpp"
+#include "train/attackers/attackers.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -24,14 +26,17 @@ class Run {
  public:
   /// The ranks have compared program and options. argc, argv: of the program, for the records. **Collective.**
   Run(Communicator& world, const TrainOptions& options, int argc, char** argv);
-  /// Trains, and returns the exit code. Error(numerical), Error(integrity): on all ranks alike. **Collective.**
+  /// Trains, and returns the exit code. Error(numerical), Error(integrity): on all ranks alike, but for those that have
+  /// left: they return its code. **Collective.**
   int go();
 
  private:
   void plan();
   void open_report();
-  /// Steps until the run's end, or until somebody wants it to stop: then true.
-  [[nodiscard]] bool steps();
+  /// From the plan to the run's end; the exit code.
+  [[nodiscard]] ExitCode train();
+  /// Steps until the run's end, or until somebody wants it to stop, or this rank has left: then the exit code.
+  [[nodiscard]] std::optional<ExitCode> steps();
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint.
   [[nodiscard]] bool step();
   /// Makes an evaluation and records it, unless it ends the run: then finish() records it. Keeps the weights that are
@@ -43,6 +48,15 @@ class Run {
   [[nodiscard]] bool finish();
   /// A signal ends the run after this step.
   void stop();
+
+  /// Goes on without these ranks, by a restart in this process (restart.hpp): a new group, whose trainers take up where
+  /// the old one's stand. To be called between two steps. `told`: the record has them already. False on a rank that has
+  /// left. **Collective** over those who are there.
+  [[nodiscard]] bool leave(const std::vector<LeftRecord>& leaving, bool told);
+  /// The options of the group that trains now.
+  [[nodiscard]] TrainOptions options_now() const;
+  /// Seconds and bytes since the last such record, on rank 0.
+  [[nodiscard]] RankRecord gather_times() { return members_.of_launch(trainer_->gather_times(), *ranks_); }
 
   /// Compares the ranks' states, and records what has been put right.
   void check();
@@ -68,8 +82,10 @@ class Run {
   char** argv_;
   std::string folder_, config_;          ///< config_: resolved
   std::unique_ptr<Communicator> ranks_;  ///< that train
-  std::unique_ptr<Trainer> trainer_;
-  std::vector<std::string> hosts_;  ///< [ranks], on rank 0
+  std::unique_ptr<Trainer> trainer_;     ///< null on a rank that has left, as the group is
+  Membership members_;
+  std::vector<Attacker> attackers_;
+  std::vector<std::string> hosts_;  ///< [ranks of the launch], on rank 0
   // On rank 0:
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Report> report_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dat/error.hpp"
+#include "reduce/tree/mean_of_units.hpp"
 #include "reduce/tree/tree_reducer.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
@@ -46,6 +47,16 @@ namespace {
   return order ? &*order : nullptr;
 }
 
+/// None: all ranks are believed.
+[[nodiscard]] std::optional<Tolerance> tolerance_of(const TrainOptions& options,
+                                                    const std::optional<const SummationTree>& order, int ranks) {
+  if (!ranks_may_be_false(options)) return {};
+  Tolerance tolerance{.faults = faults_of(options.aggregator, options.faults, ranks), .shares = {}};
+  for (int rank = 0; rank < ranks; ++rank)
+    tolerance.shares.push_back(order ? static_cast<double>(order->leaves_of(rank)) / order->leaves() : 1.0 / ranks);
+  return tolerance;
+}
+
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
 
 }  // namespace
@@ -79,7 +90,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       update_(options, plan_, replica_.model(), statistics_),
       watch_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
-      message_(ranks, replica_.backend(), address(order_)),
+      message_(ranks, replica_.backend(), address(order_), tolerance_of(options, order_, ranks.size())),
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();
@@ -113,18 +124,29 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
                                                const std::string& codec_transport, const std::string& aggregator) {
   Backend& backend = replica_.backend();
   const Parameters& parameters = replica_.model().parameters;
-  const ReducerOptions reduction{.bucket_elements = bucket_of(options_),
-                                 .overlap = options_.overlap,
-                                 .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
-                                 .codec_transport = codec_transport,
-                                 .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
-  if (order_) return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
-  return dat::make_reducer(
+  ReducerOptions reduction{.bucket_elements = bucket_of(options_),
+                           .overlap = options_.overlap,
+                           .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
+                           .codec_transport = codec_transport,
+                           .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
+  const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;
+  if (order_ && !of_ranks)
+    return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
+  for (int rank = 0; order_ && rank < ranks_.size(); ++rank) reduction.weights.push_back(order_->leaves_of(rank));
+  auto reducer = dat::make_reducer(
       backend, ranks_, parameters, gradients,
       codecs().at(codec)(
           backend, parameters,
           {.seed = options_.seed, .rank = ranks_.rank(), .factors = options_.codec_rank, .clip = options_.codec_clip}),
-      aggregators().at(aggregator)(backend, parameters, {.ranks = ranks_.size()}), reduction);
+      aggregators().at(aggregator)(backend, parameters,
+                                   {.ranks = ranks_.size(),
+                                    .faults = faults_of(aggregator, options_.faults, ranks_.size()),
+                                    .tau = options_.aggregator_tau,
+                                    .iterations = options_.aggregator_iterations,
+                                    .mixing = options_.aggregator_mixing}),
+      reduction);
+  if (!order_) return reducer;
+  return std::make_unique<MeanOfUnits>(backend, parameters, gradients, *order_, ranks_.rank(), std::move(reducer));
 }
 
 void Trainer::wrap_examples() {

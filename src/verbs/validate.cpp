@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "dat/aggregator.hpp"
 #include "options/hints.hpp"
 #include "options/train/parse.hpp"
 #include "reduce/transport/transport.hpp"
@@ -79,12 +80,15 @@ namespace {
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
   const TrainOptions& options = order.options;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.share_state();
-  const Model& model = trainer.model();
   const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
+  const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
+  const auto world = Communicator::single();
+  TrainOptions alone = options;
+  alone.faults = TrainOptions{}.faults;  // one rank cannot have as many as `ranks`
+  Trainer trainer(*world, alone);
+  trainer.share_state();
+  const Model& model = trainer.model();
   const Dataset& train = *trainer.splits().train;
   const Plan plan(options, mix_of(options, train), ranks);
   Backend& backend = trainer.replica().backend();
@@ -145,6 +149,7 @@ namespace {
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
+  if (!doubt.empty()) text << "warning          " << doubt << "\n";
   for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
     text << "warning          " << line << "\n";
   return text.str();

@@ -46,16 +46,36 @@ CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/veri
 REDUCER, COMMUNICATOR = "src/reduce/gradient_reducer.cpp", "src/communicate/communicator.cpp"
 BUCKETS, MASKS, MESSAGES = "src/reduce/buckets.cpp", "src/reduce/masks.cpp", "src/reduce/transport/message.cpp"
 SUM, GATHER, TWO_SIDED = (f"src/reduce/transport/{name}.cpp" for name in ("sum", "gather", "two_sided"))
+ROBUST, KRUM, CLIP, GEOMETRIC, MEDIAN = (f"src/reduce/aggregator/{name}.cpp" for name in
+                                         ("robust", "krum", "centered_clip", "geometric_median", "median"))
+UNITS, AGGREGATE = "src/reduce/tree/mean_of_units.cpp", "kernels/aggregate.hpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
-RUN, RUN_CHECKPOINTS = "src/run/run.cpp", "src/run/checkpoints.cpp"
+RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
 WATCH, METHOD, BEGUN = "src/train/watch/watch.cpp", "src/train/plan/method.cpp", "src/train/examples/begun_attack.cpp"
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
+    # Ranks that may be false: what they say of a step.
+    ("the upper median of batch statistics", "src/train/message/step_message.cpp", "number = sorted_[(n - 1) / 2];",
+     "number = sorted_[n / 2];", "step:two ranks, median"),
+    ("losses are not trimmed", "src/train/message/step_message.cpp",
+     "n == 0 ? 0 : std::min(static_cast<std::size_t>(tolerance_->faults), (n - 1) / 2)", "0", "step:median"),
+    ("what a rank says is not divided by its share", "src/train/message/step_message.cpp",
+     "tolerance_->shares[static_cast<std::size_t>(counted_[k])];", "1.0;", "step:median"),
+    ("a number that is not finite counts", "src/train/message/step_message.cpp",
+     "[](double number) { return std::isfinite(number); }", "[](double) { return true; }", "unit:[message]"),
+    ("any rank stops a run with false ranks", "src/train/message/step_message.cpp", "wishes > said.faults", "wishes > 0",
+     "unit:[message]"),
+    ("one rank skips a step with false ranks", "src/train/message/step_message.cpp", "bad_ones > said.faults",
+     "bad_ones > 0", "unit:[message]"),
+    ("parts by bucket", "src/reduce/transport/butterfly.cpp", "(rank * mine_ + place.begin - part)", "(rank * mine_ - part)",
+     "mpi:3"),
+    ("the selector of rank 0 alone goes on", "src/train/layers/shared_mask.cpp",
+     "  if (!ranks.root()) selector_->restore(state);\n", "", "step:CenteredClip of parts"),
     # Channels that fill up a network.
     ("filling is drawn as the other channels", "src/network/parameters.cpp", "  std::fill_n(memory, segment.size, 0.0F);",
      "  std::fill_n(memory, segment.size, 0.5F);", "unit:[parameters]"),
@@ -80,6 +100,13 @@ MUTATIONS = [
      "", "planted:2"),
     ("good steps do not end a row of bad ones", WATCH, "  setbacks_.in_a_row = 0;\n  return true;", "  return true;", "planted:2"),
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
+    # Ranks that leave.
+    ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = plan.total_batch;",
+     "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
+    ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
+    ("whoever has left is back behind a rollback", RUN, "recorded.end()) report_->left(one);", "recorded.end()) continue;", "e2e:leaving"),
+    ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each)", "unit:[membership]"),
+    ("those who sleep end as if all were well", RUN, "members_.wake(error.code());", "members_.wake(ExitCode::done);", "e2e:leaving"),
     ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
      "}\n\nvoid Setbacks::share", "unit:[numbers]"),
@@ -94,6 +121,11 @@ MUTATIONS = [
      "for (const char* part : {CallLabel::current_[0]})", "unit:[hang]"),
     ("any thread ticks", "include/dat/tick.hpp", "if (ticking) ticks", "ticks", "unit:[hang]"),
     ("slow in one window", STRAGGLERS, "kWindows = 3", "kWindows = 1", "unit:[hang]"),
+    ("a rank that has left gets on", HANG, "ended(k) || left(k) || stands(k)", "ended(k) || stands(k)", "unit:[hang]"),
+    ("a rank that has left stands still", HANG, "return !waits(k) && !left(k); })", "return !waits(k); })", "unit:[hang]"),
+    ("a rank that has left is as silent as a dead one", HANG, "ranks[k].main != Main::ended && !left(k) && unheard(k)",
+     "ranks[k].main != Main::ended && unheard(k)", "unit:[hang]"),
+    ("whoever has left is believed to get on", HANG, "return excused && said != Main::ended", "return excused && said == Main::waiting", "unit:[hang]"),
     ("the first rank to end does not wait for the others' records", "src/communicate/watchdog.cpp",
      "if (all_have_written() ||", "if (true ||", "e2e:hang"),
     ("slow for ever", "src/train/watch/stragglers.cpp", "rank.slow ? *most >= kEach", "rank.slow ? *most >= 0", "unit:[hang]"),
@@ -589,6 +621,36 @@ MUTATIONS = [
      "device_begin_;", "unit:[codec]"),
     ("bytes of the first round only", SUM, "total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});",
      "total += bytes[0];", "step:powersgd, two ranks"),
+    # Aggregators.
+    ("median: the upper one", MEDIAN, "order((n() - 1) / 2, (n() - 1) / 2);", "order(n() / 2, n() / 2);", "unit:[reducer]"),
+    ("the iterations begin at the upper median", ROBUST, "  order((n() - 1) / 2, (n() - 1) / 2);\n", "  order(n() / 2, n() / 2);\n",
+     "unit:[reducer]"),
+    ("CenteredClip: nothing is clipped", CLIP, "distance > options().tau ? options().tau / distance : 1;", "distance > 0 ? 1 : 1;", "unit:[reducer]"),
+    ("CenteredClip: clipped by the sum of the ranks' differences", CLIP, "options().tau / distance : 1;",
+     "options().tau / distance / n() : 1;", "unit:[reducer]"),
+    ("CenteredClip: weights are left out", CLIP, "weight(i) / total * clip", "1.0 / n() * clip", "unit:[reducer]"),
+    ("CenteredClip: one iteration", CLIP, "if (v_.step_length() <= kEnough) break;", "break;", "unit:[reducer]"),
+    ("geometric median: no way away from a gradient", GEOMETRIC, "v_.move(1 - here / pull);", "v_.move(here > 0 ? 0 : 1);",
+     "unit:[reducer]"),
+    ("geometric median: a gradient is left by a whole step", GEOMETRIC, "v_.move(1 - here / pull);", "v_.move(1);", "unit:[reducer]"),
+    ("Krum: a neighbour more", KRUM, "std::max(1, n() - faults() - 2)", "std::max(1, n() - faults() - 1)", "unit:[reducer]"),
+    ("Multi-Krum: a plain mean", KRUM, "= weight(i) / total;", "= 1.0 / static_cast<double>(order_.size());", "unit:[reducer]"),
+    ("a rank that is not finite counts", ROBUST, "    if (host_[rank] != 0) {", "    if (host_[rank] < 0) {", "unit:[reducer]"),
+    ("any number of ranks may be not finite", ROBUST, "return bad <= options_.faults && counted_.count > 0;",
+     "return counted_.count > 0;", "unit:[reducer]"),
+    ("ranks without weight count", ROBUST, "    if (weight == 0) continue;\n", "", "unit:[reducer]"),
+    ("f of ranks that are not there", ROBUST, "std::min(options_.faults, (counted_.count - 1) / 2);", "options_.faults;",
+     "unit:[reducer]"),
+    ("mixing: one less", ROBUST, "k < n() - faults_; ++k) near |=", "k < n() - faults_ - (faults_ > 0); ++k) near |=",
+     "unit:[reducer]"),
+    ("a share is left out of the sums over pairs", AGGREGATE, "share < Shares::kShares; ++share)",
+     "share < Shares::kShares - 1; ++share)", "unit:[reducer]"),
+    ("pairs: what is left of a run is lost", AGGREGATE, "      for (; e < run.end; ++e) add<1>(x, y, e, lanes);\n", "", "unit:[reducer]"),
+    ("aggregators do not learn the weights", GATHER, ".weights = options_.weights});", ".weights = {}});", "mpi:2"),
+    ("uneven ranks weigh alike", TRAINER, "reduction.weights.push_back(order_->leaves_of(rank));",
+     "reduction.weights.push_back(1);", "planted:2"),
+    ("a rank brings a sum of micro-batches", UNITS, "  if (factor_ != 1) each(", "  if (factor_ < 1) each(", "planted:2"),
+    ("a rank's last micro-batch is lost", UNITS, "  complete();\n  if (factor_", "  if (factor_", "planted:2"),
     # Codecs.
     ("int8: half a level too much", "kernels/codec.hpp", "static_cast<float>(code >> 1U) / QuantiseLevels",
      "static_cast<float>(code) / 2 / QuantiseLevels", "unit:[codec]"),
@@ -670,8 +732,8 @@ MUTATIONS = [
      "adds_.emplace_back(stack.front(), stack[left + 1]);", "mpi:3"),
     ("tree: the mean of each rank's own images", LOCAL, "plan_.ordered ? batch_->elsewhere : 0;", "0;", "e2e:ranks"),
     ("tree: micro-batches of a rank are one unit", LOCAL, "plan_.ordered ? examples_.first / examples_.count : 0;", "0;", "e2e:ranks"),
-    ("tree: losses as MPI adds them", "src/train/message/step_message.cpp", "  if (order_ == nullptr) {\n    write(numbers_.data(), 0);",
-     "  if (true) {\n    write(numbers_.data(), 0);", "e2e:ranks"),
+    ("tree: losses as MPI adds them", "src/train/message/step_message.cpp", "  } else if (order_ == nullptr) {\n    write(numbers_.data(), 0);",
+     "  } else if (true) {\n    write(numbers_.data(), 0);", "e2e:ranks"),
     ("tree: ranks without micro-batches do not help", LOCAL, "warm_start_ && first < rounds_ * examples_.count;", "false;", "e2e:ranks"),
     ("tree: evaluations sample by sample", TRAINER, "plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples",
      "Evaluator::Dealing::samples", "e2e:ranks"),
@@ -693,6 +755,8 @@ MUTATIONS = [
     ("nobody moves on what is under way", PROGRESS, "    move_on();\n    lock.unlock();", "    lock.unlock();", "mpi:2"),
     ("the thread does not wake up", PROGRESS, "    since_ = Clock::now();\n    wake_.notify_one();", "    since_ = Clock::now();", "mpi:2"),
     ("two sums count twice", PROGRESS, "if (--under_way_ == 0) seconds_ +=", "if (--under_way_ >= 0) seconds_ +=", "mpi:2"),
+    ("a rank in a group of a group is known by its number there", "src/communicate/absence.cpp", "rank = launch_rank(rank);", "rank = rank + 0;", "mpi:3"),
+    ("whoever is away looks all the time", "src/communicate/absence.cpp", "sleep_for(kNap)", "sleep_for(0 * kNap)", "mpi:2"),
     ("bytes of a sum are not counted", COMMUNICATOR, "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;\n  give(count * std::int64_t{sizeof *data});",
      "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;", "mpi:2"),
     ("a synchronous send does not wait", COMMUNICATOR, "MPI_Ssend(data,", "MPI_Send(data,", "mpi:2"),

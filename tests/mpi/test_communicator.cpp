@@ -1,6 +1,8 @@
 #include <malloc.h>
 
+#include <array>
 #include <chrono>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <thread>
@@ -208,6 +210,56 @@ TEST_CASE("Equal keys keep the order of the ranks, and who has no colour is in n
     rest->sum(&ranks, 1);
     CHECK(ranks == size - 1);
   }
+}
+
+TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the launch", "[communicator]") {
+  for (int rank = 0; rank < world().size(); ++rank) CHECK(world().launch_rank(rank) == rank);
+  CHECK(world().launch_rank() == rank_from_environment());
+  const auto backwards = world().split(0, -world().rank());
+  for (int rank = 0; rank < world().size(); ++rank) CHECK(backwards->launch_rank(rank) == world().size() - 1 - rank);
+  CHECK(backwards->launch_rank() == world().rank());
+  const auto without_last = backwards->split(world().rank() == world().size() - 1 ? Communicator::kNoColor : 0, 0);
+  if (without_last)
+    for (int rank = 0; rank < without_last->size(); ++rank)
+      CHECK(without_last->launch_rank(rank) == world().size() - 2 - rank);
+  CHECK(Communicator::single()->launch_rank() == 0);
+}
+
+TEST_CASE("A rank that is away sleeps until it is called, while the others do something else", "[communicator]") {
+  constexpr int kTag = 5, kOther = 6;
+  if (world().size() == 1) return;
+  const bool away = world().rank() == world().size() - 1;
+  const auto left = world().split(away ? Communicator::kNoColor : 0, world().rank());
+  const auto processor = [] {
+    timespec used{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const double before = processor();
+  if (away) {
+    world().sleep_until_called(0, kTag);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    CHECK(seconds > 0.9);
+    CHECK(processor() - before < 0.01 * seconds);
+    int called = 0, other = 0;
+    world().receive(&called, sizeof called, 0, kTag);
+    world().receive(&other, sizeof other, 0, kOther);
+    CHECK(called == 75);
+    CHECK(other == 1);
+  } else {
+    if (world().root()) world().send(std::array{1}.data(), sizeof(int), world().size() - 1, kOther);  // is no call
+    std::int64_t milliseconds = 0;
+    while (milliseconds < 1000) {
+      std::int64_t one = 1;
+      left->sum(&one, 1);
+      CHECK(one == world().size() - 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      milliseconds = left->minimum((std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(1));
+    }
+    if (world().root()) world().send(std::array{75}.data(), sizeof(int), world().size() - 1, kTag);
+  }
+  world().barrier();
 }
 
 TEST_CASE("A group that is destroyed gives its memory back", "[communicator]") {

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "aggregation_reference.hpp"
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
+#include "errors.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -294,6 +297,174 @@ TEST_CASE("A group of some of the ranks reduces among them", "[reducer]") {
     }
   }
   world().barrier();
+}
+
+TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and its weight", "[reducer]") {
+  /// Lets an aggregator see what is given to it, and keeps it.
+  class Witness final : public Aggregator {
+   public:
+    Witness(Backend& backend, std::unique_ptr<Aggregator> aggregator)
+        : backend_(backend), aggregator_(std::move(aggregator)) {}
+    [[nodiscard]] bool keeps_one() const override { return false; }
+    void aggregate(const Contributions& all) override {
+      seen = to_host(backend_, all.gradients, all.stride * world().size());
+      weights.assign(all.weights.begin(), all.weights.end());
+      aggregator_->aggregate(all);
+    }
+    [[nodiscard]] std::int64_t memory(int ranks) const override { return aggregator_->memory(ranks); }
+    std::vector<float> seen;
+    std::vector<double> weights;
+
+   private:
+    Backend& backend_;
+    std::unique_ptr<Aggregator> aggregator_;
+  };
+  ReductionCase f(world());
+  const Parameters& p = f.model.parameters;
+  const auto ranks = static_cast<std::size_t>(world().size());
+  std::vector<double> weights;
+  for (std::size_t rank = 0; rank < ranks; ++rank) weights.push_back(rank == 1 ? 2.5 : 1);
+  for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"})
+    for (const std::string& name : aggregators().names()) {
+      if (name == "mean") continue;
+      const bool overlap = name == "median" || name == "krum";
+      AggregationCase all{.gradients = {}, .weights = weights, .mixing = name == "centered_clip"};
+      all.faults = faults_of(name, -1, world().size());
+      const auto taken = [&] {
+        std::int64_t bytes = 0;
+        for (const auto& [purpose, size] : f.backend->allocations())
+          if (purpose == "gradient message" || purpose == "gradients of all ranks" || purpose == "aggregator")
+            bytes += static_cast<std::int64_t>(size);
+        return bytes;
+      };
+      const std::int64_t before = taken();
+      auto made = std::make_unique<Witness>(
+          *f.backend,
+          aggregators().at(name)(
+              *f.backend, p, {.ranks = world().size(), .faults = all.faults, .tau = all.tau, .mixing = all.mixing}));
+      const Witness& witness = *made;
+      GradientReducer reducer(*f.backend, world(), p, f.gradients, f.codec(codec), std::move(made),
+                              {.bucket_elements = 1000, .overlap = overlap, .weights = weights});
+      CHECK(reducer.transport() == "gather");
+      CHECK(taken() - before == reducer.memory(world().size()));
+      for (const std::int64_t step : {0, 1}) {
+        const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, 0.6F);
+        const auto ours = f.reduce(reducer, active, step);
+        const auto active_of = [&](const float* block) {
+          Vector values;
+          for (const Segment& segment : p.segments)
+            if (active.active(segment.layer))
+              values.insert(values.end(), block + segment.begin, block + segment.begin + segment.size);
+          return values;
+        };
+        INFO(codec << ", " << name << ", step " << step);
+        CHECK(witness.weights == weights);
+        all.gradients.clear();
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+          all.gradients.push_back(active_of(witness.seen.data() + rank * static_cast<std::size_t>(p.size)));
+        const Vector own = active_of(f.gradient_of(world().rank(), step).data());
+        if (codec == "float32") CHECK(all.gradients[static_cast<std::size_t>(world().rank())] == own);
+        const Vector result = active_of(ours.data());
+        double nearest = HUGE_VAL;
+        for (const Vector& right : right_results(name, all)) nearest = std::min(nearest, distance(result, right));
+        CHECK(nearest <= 3e-6 * (1 + length(result)));
+        CHECK(world().agree(hash(std::vector<float>(result.begin(), result.end()))));
+      }
+    }
+}
+
+TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in any buckets, and the bytes by hand",
+          "[reducer]") {
+  ReductionCase f(world());
+  const Parameters& p = f.model.parameters;
+  const std::int64_t ranks = world().size(), me = world().rank();
+  std::vector<double> weights;
+  for (int rank = 0; rank < world().size(); ++rank) weights.push_back(rank == 1 ? 2.5 : 1);
+  const std::int64_t longest = (p.size + ranks - 1) / ranks;
+  for (const std::string name : {"mean", "median", "trimmed_mean", "centered_clip"})
+    for (const bool overlap : {false, true})
+      for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{8} << 20}) {
+        const AggregatorOptions options{
+            .ranks = world().size(), .faults = faults_of(name, -1, world().size()), .tau = 3};
+        GradientReducer reducer(
+            *f.backend, world(), p, f.gradients, f.codec("float32"), aggregators().at(name)(*f.backend, p, options),
+            {.bucket_elements = bucket, .overlap = overlap, .codec_transport = "butterfly", .weights = weights});
+        CHECK(reducer.transport() == "butterfly");
+        if (ranks > 1)
+          CHECK(reducer.memory(world().size()) ==
+                4 * (p.size + (ranks + 1) * longest) +
+                    aggregators().at(name)(*f.backend, p, options)->memory(world().size()));
+        for (const std::int64_t step : {0, 1, 2}) {
+          const ActiveSet active =
+              random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, static_cast<float>(step) / 2);
+          // The message: the layers, the last one first.
+          const auto message_of = [&](const float* block) {
+            Vector values;
+            for (std::size_t k = p.segments.size(); k-- > 0;)
+              if (const Segment& segment = p.segments[k]; active.active(segment.layer))
+                values.insert(values.end(), block + segment.begin, block + segment.begin + segment.size);
+            return values;
+          };
+          const std::int64_t before = world().bytes_given();
+          const auto ours = f.reduce(reducer, active, step);
+          const Vector result = message_of(ours.data());
+          const auto elements = std::ssize(result), part = elements * (me + 1) / ranks - elements * me / ranks;
+          INFO(name << ", buckets of " << bucket << (overlap ? ", overlapped" : "") << ", step " << step);
+          CHECK(reducer.bytes_sent() == (ranks > 1 ? 4 * (elements - part + (ranks - 1) * part) : 0));
+          // What all ranks get is given to MPI once.
+          CHECK(world().bytes_given() - before == (ranks > 1 ? 4 * elements : 0));
+          Vectors of_ranks;
+          for (int rank = 0; rank < world().size(); ++rank)
+            of_ranks.push_back(message_of(f.gradient_of(rank, step).data()));
+          for (std::int64_t j = 0; j < ranks; ++j) {
+            const auto cut = [&](const Vector& whole) {
+              return Vector(whole.begin() + elements * j / ranks, whole.begin() + elements * (j + 1) / ranks);
+            };
+            AggregationCase all{.gradients = {}, .weights = weights};
+            all.faults = options.faults;
+            all.tau = options.tau;
+            for (const Vector& one : of_ranks) all.gradients.push_back(cut(one));
+            if (elements == 0) continue;
+            double nearest = HUGE_VAL;
+            if (name == "mean") {
+              Vector mean(cut(result).size(), 0.0);
+              for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+                for (std::size_t i = 0; i < mean.size(); ++i)
+                  mean[i] +=
+                      all.gradients[rank][i] * weights[rank] / std::accumulate(weights.begin(), weights.end(), 0.0);
+              nearest = distance(cut(result), mean);
+            } else {
+              for (const Vector& right : right_results(name, all))
+                nearest = std::min(nearest, distance(cut(result), right));
+            }
+            CHECK(nearest <= 3e-6 * (1 + length(cut(result))));
+          }
+          std::int64_t touched = 0;
+          const auto mine = f.gradient_of(world().rank(), step);
+          for (const Segment& segment : p.segments)
+            for (std::int64_t k = segment.begin; k < segment.begin + segment.size && !active.active(segment.layer); ++k)
+              touched += ours[static_cast<std::size_t>(k)] != mine[static_cast<std::size_t>(k)];
+          CHECK(touched == 0);
+          CHECK(world().agree(hash(std::vector<float>(result.begin(), result.end()))));
+        }
+      }
+  // Who measures whole gradients stays with gather; so do messages of codecs that lose something.
+  const auto refused = [&](const std::string& codec, std::unique_ptr<Aggregator> aggregator) {
+    return error_of([&] {
+      GradientReducer(*f.backend, world(), p, f.gradients, f.codec(codec), std::move(aggregator),
+                      {.codec_transport = "butterfly"});
+    });
+  };
+  const auto make = [&](const std::string& name, bool mixing) {
+    return aggregators().at(name)(*f.backend, p, {.ranks = world().size(), .mixing = mixing});
+  };
+  CHECK(refused("float32", make("krum", false)) ==
+        "2: --codec-transport butterfly does not work with an aggregator that measures whole gradients, which wants the "
+        "messages of all ranks: leave it off, or choose gather");
+  CHECK(refused("float32", make("median", true)) == refused("float32", make("krum", false)));
+  CHECK(refused("int8", make("median", false)) ==
+        "2: the messages of this --codec do not meet by --codec-transport butterfly, but by: gather, two_sided; choose "
+        "that, or another codec");
 }
 
 TEST_CASE("An aggregator knows the step, remembers the one before, and goes on with what it remembers", "[reducer]") {

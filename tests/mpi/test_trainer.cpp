@@ -6,6 +6,7 @@
 
 #include "allocations.hpp"
 #include "catch.hpp"
+#include "dat/aggregator.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
 #include "train/layers/per_worker_masks.hpp"
@@ -567,4 +568,59 @@ TEST_CASE("A steady step that begins the next one's attack allocates nothing", "
   for (int k = 0; k < 4; ++k) (void)trainer.step(false);  // all sizes of a batch have come
   const std::int64_t during = allocations_in(3, [&] { (void)trainer.step(false); });
   CHECK(during == 0);
+}
+
+TEST_CASE("With --deterministic a run repeats its bits with any aggregator, and goes on with them", "[aggregators]") {
+  for (const std::string& name : aggregators().names()) {
+    TrainOptions options = options_of("lamb");
+    options.aggregator = name;
+    options.aggregator_mixing = name == "trimmed_mean" || name == "centered_clip";
+    options.micro_batch = 8;
+    options.total_batch = 40;
+    CHECK(sums_are_ordered(options));
+    Trainer straight(world(), options), again(world(), options), resumed(world(), options);
+    for (Trainer* trainer : {&straight, &again}) {
+      trainer->share_state();
+      trainer->start();
+    }
+    Checkpoint state;
+    for (int k = 0; k < 5; ++k) {
+      (void)straight.step(false);
+      (void)again.step(false);
+      if (k == 2) state = straight.capture();
+    }
+    if (world().root()) resumed.restore(state);
+    resumed.share_state();
+    resumed.start();
+    for (int k = 3; k < 5; ++k) (void)resumed.step(false);
+    INFO(name);
+    CHECK(again.weights_hash() == straight.weights_hash());
+    CHECK(resumed.weights_hash() == straight.weights_hash());
+    CHECK(code_of([&] { resumed.check_replicas(); }) == ExitCode::done);
+    CHECK(straight.reducer().transport() == (name == "mean" ? "two_sided" : "gather"));
+  }
+}
+
+TEST_CASE("A steady step with an aggregator allocates nothing, and sends what it says", "[aggregators][cpu]") {
+  if (test::test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  for (const bool ordered : {false, true}) {
+    TrainOptions options = options_of("sgd");
+    options.deterministic = ordered;
+    options.overlap = !ordered;
+    if (ordered) options.micro_batch = 8;
+    options.aggregator = "centered_clip";
+    options.aggregator_mixing = true;
+    Trainer trainer(world(), options);
+    trainer.share_state();
+    trainer.start();
+    for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+    std::int64_t given = 0, recorded = 0;
+    CHECK(allocations_in(2, [&] {
+            const std::int64_t before = world().bytes_given();
+            const StepRecord& record = trainer.step(false);
+            given += world().bytes_given() - before;
+            recorded += record.bytes_sent + record.bytes_statistics;
+          }) == 0);
+    CHECK(given == recorded);
+  }
 }

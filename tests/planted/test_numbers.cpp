@@ -1,13 +1,16 @@
-// Numbers that are not finite, put into a step on the way. The linker hands the trainer's calls to what stands here
-// (--wrap, tests/CMakeLists.txt); the program itself knows nothing of it.
+// Numbers that are not finite, put into a step on the way; and what aggregators get and make in a step. The linker
+// hands the trainer's calls to what stands here (--wrap, tests/CMakeLists.txt); the program itself knows nothing of it.
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 
+#include "aggregation_reference.hpp"
 #include "catch.hpp"
+#include "dat/dealing.hpp"
 #include "device.hpp"
+#include "random_values.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
@@ -312,4 +315,96 @@ TEST_CASE("Bad steps in a row, rollbacks and the rate's factor are part of the s
   const Checkpoint a = state_of(straight), b = state_of(resumed);
   if (world().root()) CHECK(differences(a, b) == 0);
   CHECK(resumed.setbacks().lr_factor == 0.125);
+}
+
+namespace {
+
+/// One step's gradients: what each rank has computed, a block for each of its units of work, and what became of them.
+struct SeenStep {
+  std::vector<std::vector<float>> own;
+  std::vector<float> result;
+};
+
+[[nodiscard]] SeenStep see_step(Trainer& trainer) {
+  SeenStep seen;
+  Backend& backend = trainer.replica().backend();
+  const Parameters& p = trainer.model().parameters;
+  plant.after_training = [&](float* gradients) { seen.own.push_back(test::to_host(backend, gradients, p.size)); };
+  plant.after_sum = [&] { seen.result = test::to_host(backend, p.gradients, p.size); };
+  (void)trainer.step(false);
+  plant = {};
+  CHECK(trainer.skipped().empty());
+  return seen;
+}
+
+/// The elements of the active layers.
+[[nodiscard]] std::vector<double> active_of(const Trainer& trainer, const float* block) {
+  std::vector<double> active;
+  for (const Segment& segment : trainer.model().parameters.segments)
+    if (trainer.layers().active().active(segment.layer))
+      active.insert(active.end(), block + segment.begin, block + segment.begin + segment.size);
+  return active;
+}
+
+/// The ranks' means over their units of work.
+[[nodiscard]] test::AggregationCase brought(const Trainer& trainer, std::vector<std::vector<float>> own) {
+  const auto ranks = static_cast<std::size_t>(world().size());
+  const auto size = static_cast<std::size_t>(trainer.model().parameters.size);
+  std::vector<std::size_t> units(ranks);
+  const std::size_t mine = own.size();
+  world().all_gather(&mine, units.data(), sizeof mine);
+  test::AggregationCase all;
+  all.gradients.assign(ranks, test::Vector(active_of(trainer, own.front().data()).size(), 0.0));
+  for (std::size_t unit = 0; unit < *std::max_element(units.begin(), units.end()); ++unit) {
+    std::vector<float> block = unit < mine ? own[unit] : std::vector<float>(size), blocks(ranks * size);
+    world().all_gather(block.data(), blocks.data(), size * sizeof(float));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::vector<double> active = active_of(trainer, blocks.data() + rank * size);
+      for (std::size_t d = 0; unit < units[rank] && d < active.size(); ++d) all.gradients[rank][d] += active[d];
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    // The loss of an ordered step is a mean over the micro-batches of all ranks.
+    const double factor = trainer.plan().ordered ? double(trainer.plan().micro_batches) / double(units[rank]) : 1;
+    for (double& value : all.gradients[rank]) value *= factor;
+    all.weights.push_back(trainer.plan().ordered ? double(units[rank]) : 1);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("The gradient of a step is what the aggregator makes of the ranks' own", "[aggregators]") {
+  for (const std::string kind : {"plain", "drawn", "overlap", "ordered"})
+    for (const std::string name : {"median", "trimmed_mean", "geometric_median", "krum", "multi_krum", "centered_clip"})
+      for (const bool mixing : {false, true}) {
+        TrainOptions options = options_of(kind);
+        options.aggregator = name;
+        options.aggregator_mixing = mixing;
+        options.aggregator_tau = 0.05;
+        if (kind == "ordered") {  // unevenly: five micro-batches
+          options.micro_batch = 8;
+          options.total_batch = 40;
+        }
+        Trainer trainer(world(), options);
+        trainer.share_state();
+        trainer.start();
+        for (int step = 0; step < 2; ++step) {
+          const SeenStep seen = see_step(trainer);
+          test::AggregationCase all = brought(trainer, seen.own);
+          all.faults = faults_of(name, -1, world().size());
+          all.tau = options.aggregator_tau;
+          all.mixing = mixing;
+          const std::vector<double> result = active_of(trainer, seen.result.data());
+          double nearest = HUGE_VAL;
+          for (const test::Vector& right : test::right_results(name, all))
+            nearest = std::min(nearest, test::distance(result, right) / test::length(right));
+          // Iterations end with steps of 1e-6, of gradients of some tenths.
+          INFO(kind << ", " << name << (mixing ? ", mixed" : "") << ", step " << step);
+          CHECK(nearest <= (name == "centered_clip" || name == "geometric_median" ? 2e-5 : 3e-7));
+          if (name == "centered_clip" && world().size() > 1)
+            CHECK(test::distance(all.gradients[0], all.gradients[1]) > options.aggregator_tau);
+        }
+        trainer.check_replicas();
+      }
 }

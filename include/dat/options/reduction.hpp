@@ -12,6 +12,10 @@ struct ReductionSettings {
   int codec_rank = 0;                    ///< columns of powersgd's factors, atoms of atomo; 0: the codec's own
   double codec_clip = 2.5;               ///< of terngrad, in standard deviations; 0: none
   std::string aggregator = "mean";       ///< how the gradients of all ranks become one
+  int faults = -1;                       ///< ranks that may bring anything; -1: as many as the aggregator is made for
+  bool aggregator_mixing = false;        ///< nearest-neighbour mixing before
+  double aggregator_tau = 10;            ///< of centered_clip; may be infinite
+  int aggregator_iterations = 500;       ///< most of centered_clip and geometric_median
   std::string mask_transport = "union";  ///< of masks per worker: dense | union | allgather
   bool overlap = false;                  ///< send gradients while the backward pass runs
   std::int64_t bucket = 0;               ///< elements of one message; 0: 2^19 with overlap, else 2^23

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "dat/aggregator.hpp"
 #include "dat/codec.hpp"
 #include "options/ranges.hpp"
@@ -8,11 +10,50 @@ namespace dat {
 
 namespace {
 
-/// Aggregators whose result depends on how the images are dealt to the ranks.
+/// Aggregators that look at what each rank has brought.
 std::vector<std::string> aggregators_of_ranks() {
   std::vector<std::string> all = aggregators().names();
   std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_any_ranks; });
   return all;
+}
+
+void add_aggregator(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--aggregator", &O::aggregator,
+            "how the gradients of all ranks become one; all but the mean withstand ranks with false gradients",
+            one_of(aggregators().names()));
+  table
+      .add("--faults", &O::faults,
+           "ranks that may be false; auto: (ranks - 3) / 2 with krum and multi_krum, else (ranks - 1) / 2",
+           {.low = 0, .high = kMostRanks, .automatic = -1})
+      .works_with("aggregator", aggregators_of_ranks());
+  table
+      .add("--aggregator-mixing", &O::aggregator_mixing,
+           "first replace each gradient by the mean of the ranks - faults nearest ones")
+      .works_with("aggregator", aggregators_of_ranks());
+  table
+      .add("--aggregator-tau", &O::aggregator_tau, "the longest that a rank's difference from the result counts with",
+           {.low = 0, .above = true, .automatic = std::numeric_limits<double>::infinity(), .word = "inf"})
+      .works_with("aggregator", {"centered_clip"});
+  table.add("--aggregator-iterations", &O::aggregator_iterations, "most iterations", kPositive)
+      .works_with("aggregator", {"centered_clip", "geometric_median"});
+  const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
+    table.not_together({"aggregator", aggregators_of_ranks()}, other,
+                       "an --aggregator that withstands false ranks does not go with " + option + ": " + why +
+                           "; leave one of them off");
+  };
+  refuse({"warm-start"}, "--warm-start", "ranks keep perturbations for each other");
+  refuse({"average-bn", {"rebuild"}}, "--average-bn rebuild", "its statistics are the mean over all ranks");
+  refuse({"budget-unit", {"seconds"}}, "--budget-unit seconds", "any rank's measurement counts");
+  refuse({"verify"}, "--verify", "a single rank's finding ends the run or leaves a step out");
+}
+
+/// The weights of all ranks would be perturbed along a mean of what they say.
+void refuse_common_perturbation(const TrainOptions& o) {
+  require(
+      o.awp_gamma == 0 || o.awp != "global" || !ranks_may_be_false(o), ExitCode::usage,
+      "an --aggregator that withstands false ranks does not go with --awp global, whose perturbation is made of the "
+      "mean of all ranks' gradients; choose --awp local");
 }
 
 }  // namespace
@@ -35,8 +76,8 @@ void add_reduction(TrainTable& table) {
       .add("--codec-clip", &O::codec_clip,
            "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
       .works_with("codec", {"terngrad"});
-  table.add("--aggregator", &O::aggregator, "how the gradients of all ranks become one", one_of(aggregators().names()))
-      .bound_to_ranks(aggregators_of_ranks());
+  add_aggregator(table);
+  table.rule(refuse_common_perturbation);
   table
       .add("--mask-transport", &O::mask_transport,
            "sum all layers, or those that any rank has drawn; or all gather what each has drawn",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "dat/aggregator.hpp"
 #include "dat/error.hpp"
 #include "options/file_reader.hpp"
 #include "options/train/groups.hpp"
@@ -14,7 +15,7 @@ namespace {
 TrainTable make_table() {
   TrainTable table;
   for (const auto add : {add_data, add_network, add_attack, add_evaluation, add_optimizer, add_schedule, add_jointspar,
-                         add_reduction, add_run})
+                         add_reduction, add_attackers, add_run})
     add(table);
   return table;
 }
@@ -104,8 +105,15 @@ std::vector<std::string> differences_from_defaults(const TrainOptions& options) 
 std::string ordering_refused(const TrainOptions& options) {
   const Bound own = bound(options);
   for (const OptionRow& row : train_table().rows())
-    if (row.bound_to_ranks && own.holds(*row.bound_to_ranks)) return own.named(row);
+    // A transport has nothing to do with the order in which an aggregator sees the ranks.
+    if (row.bound_to_ranks && own.holds(*row.bound_to_ranks) &&
+        !(row.name == "codec-transport" && ranks_may_be_false(options)))
+      return own.named(row);
   return "";
+}
+
+bool ranks_may_be_false(const TrainOptions& options) {
+  return repeats(options.aggregator) == Repeats::at_equal_ranks;
 }
 
 bool sums_are_ordered(const TrainOptions& options) {

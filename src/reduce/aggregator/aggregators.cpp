@@ -1,8 +1,17 @@
+#include <algorithm>
+
 #include "dat/aggregator.hpp"
+#include "dat/error.hpp"
 
 namespace dat {
 
 std::unique_ptr<Aggregator> make_mean(Backend&, const Parameters&, const AggregatorOptions&);
+std::unique_ptr<Aggregator> make_median(Backend&, const Parameters&, const AggregatorOptions&);
+std::unique_ptr<Aggregator> make_trimmed_mean(Backend&, const Parameters&, const AggregatorOptions&);
+std::unique_ptr<Aggregator> make_geometric_median(Backend&, const Parameters&, const AggregatorOptions&);
+std::unique_ptr<Aggregator> make_krum(Backend&, const Parameters&, const AggregatorOptions&);
+std::unique_ptr<Aggregator> make_multi_krum(Backend&, const Parameters&, const AggregatorOptions&);
+std::unique_ptr<Aggregator> make_centered_clip(Backend&, const Parameters&, const AggregatorOptions&);
 
 namespace {
 
@@ -12,8 +21,23 @@ struct Member {
   const char* name;
   Make* make;
   Repeats repeats = Repeats::at_equal_ranks;
+  int beside = 1;  ///< for f faults it wants 2 f + so many ranks
 };
-constexpr Member kMembers[] = {{"mean", make_mean, Repeats::at_any_ranks}};
+constexpr Member kMembers[] = {
+    {"mean", make_mean, Repeats::at_any_ranks},
+    {"median", make_median},
+    {"trimmed_mean", make_trimmed_mean},
+    {"geometric_median", make_geometric_median},
+    {"krum", make_krum, Repeats::at_equal_ranks, 3},
+    {"multi_krum", make_multi_krum, Repeats::at_equal_ranks, 3},
+    {"centered_clip", make_centered_clip},
+};
+
+/// Error(usage): there is none.
+[[nodiscard]] const Member& member(const std::string& name) {
+  (void)aggregators().at(name);
+  return *std::find_if(std::begin(kMembers), std::end(kMembers), [&](const Member& one) { return name == one.name; });
+}
 
 }  // namespace
 
@@ -26,11 +50,27 @@ const Registry<Make>& aggregators() {
   return registry;
 }
 
-Repeats repeats(const std::string& aggregator) {
-  (void)aggregators().at(aggregator);
-  for (const Member& member : kMembers)
-    if (aggregator == member.name) return member.repeats;
-  return Repeats::at_equal_ranks;
+Repeats repeats(const std::string& aggregator) { return member(aggregator).repeats; }
+
+int faults_of(const std::string& aggregator, int asked, int ranks) {
+  const Member& of = member(aggregator);
+  if (of.repeats == Repeats::at_any_ranks) return 0;
+  require(ranks <= kMostRanks, ExitCode::usage, "--aggregator ", aggregator, " takes ", kMostRanks,
+          " ranks at most, and there are ", ranks, "; start fewer, or choose --aggregator mean");
+  if (asked < 0) return std::max(0, (ranks - of.beside) / 2);
+  require(2 * asked < ranks, ExitCode::usage, "--faults ", asked, " of ", ranks, ranks == 1 ? " rank" : " ranks",
+          " is half of them or more, which no aggregator withstands; choose ", (ranks - 1) / 2,
+          " at most, or start more ranks");
+  return asked;
+}
+
+std::string fault_warning(const std::string& aggregator, int asked, int ranks) {
+  const Member& of = member(aggregator);
+  const int faults = faults_of(aggregator, asked, ranks), wanted = 2 * faults + of.beside;
+  if (of.repeats == Repeats::at_any_ranks || ranks >= wanted) return "";
+  return "--aggregator " + aggregator + " is proven for 2 f + " + std::to_string(of.beside) + " ranks, " +
+         std::to_string(wanted) + " with f = " + std::to_string(faults) + " of --faults, and there are " +
+         std::to_string(ranks) + ": start more, or lower --faults";
 }
 
 }  // namespace dat

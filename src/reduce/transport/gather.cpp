@@ -95,7 +95,8 @@ class Gather final : public Transport {
                                    .gradients = decoded_,
                                    .stride = parameters_.size,
                                    .step = step_,
-                                   .result = options_.gradients});
+                                   .result = options_.gradients,
+                                   .weights = options_.weights});
   }
   [[nodiscard]] float* of_ranks() const override { return decoded_; }
 

@@ -72,8 +72,9 @@ struct TransportOptions {
   float* gradients;  ///< [parameters.size], on the device: of this rank, and the result
   Codec& codec;
   Aggregator& aggregator;
-  bool separate = false;  ///< each rank's message has layers of its own
-  bool overlap = false;   ///< give() starts the communication and goes on; else it returns when that is done
+  std::span<const double> weights{};  ///< of the ranks, as Contributions has them
+  bool separate = false;              ///< each rank's message has layers of its own
+  bool overlap = false;  ///< give() starts the communication and goes on; else it returns when that is done
 };
 
 /// What a message of one rank does on its way to the result, for forecasts.
@@ -91,6 +92,7 @@ struct TransportKind {
   bool (*takes)(const Codec& codec);
   bool (*serves)(const Aggregator& aggregator);  ///< whether the aggregator sees all that it wants
   bool separate = false;                         ///< whether each rank's message may have layers of its own
+  bool cuts = false;                             ///< whether an aggregator sees parts of gradients
   Traffic (*traffic)(int ranks);
   /// Bytes of memory for messages and what is made of them, on the device.
   std::int64_t (*memory)(const Codec& codec, const Parameters& parameters, int ranks);

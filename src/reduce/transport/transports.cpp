@@ -5,6 +5,7 @@ namespace dat {
 TransportKind sum_transport();
 TransportKind gather_transport();
 TransportKind two_sided_transport();
+TransportKind butterfly_transport();
 
 namespace {
 
@@ -16,6 +17,7 @@ constexpr Member kMembers[] = {
     {"sum", sum_transport},
     {"gather", gather_transport},
     {"two_sided", two_sided_transport},
+    {"butterfly", butterfly_transport},
 };
 
 }  // namespace

@@ -15,10 +15,11 @@ const ActiveSet& SharedMask::draw(std::int64_t step) {
 
 void SharedMask::draw_all(std::int64_t step) {
   const auto number = static_cast<std::uint64_t>(step);
-  if (ranks_.root()) {
+  if (alone_ || ranks_.root()) {
     p_ = selector_->probabilities();
     draw_layers(seed_, number, p_, active_);
   }
+  if (alone_) return;
   const CallLabel label("active layers");
   ranks_.broadcast(p_.data(), p_.size() * sizeof(double));
   ranks_.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
@@ -46,6 +47,13 @@ void SharedMask::save(Checkpoint& checkpoint) {
 void SharedMask::share(Communicator& ranks) {
   ranks.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
   ranks.broadcast(p_.data(), p_.size() * sizeof(double));
+  if (!alone_) return;
+  std::vector<double> state = selector_->state();
+  std::uint64_t numbers = state.size();
+  ranks.broadcast(&numbers, sizeof numbers);
+  state.resize(numbers);
+  ranks.broadcast(state.data(), state.size() * sizeof(double));
+  if (!ranks.root()) selector_->restore(state);
 }
 
 void SharedMask::replicated(ReplicatedState& state) {

@@ -5,29 +5,36 @@
 namespace dat {
 
 /// One draw for all ranks. Rank 0 draws and learns from the mean gradient; the other ranks repeat the draw and compare.
+/// Where ranks may be false, every rank draws and learns for itself: the gradient has the same bits on all.
 class SharedMask final : public LayerSampling {
  public:
   SharedMask(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
-      : LayerSampling(ranks, options, plan, model), repeated_(active_), updated_(active_) {}
+      : LayerSampling(ranks, options, plan, model),
+        alone_(ranks_may_be_false(options)),
+        repeated_(active_),
+        updated_(active_) {}
 
   const ActiveSet& draw(std::int64_t step) override;
   [[nodiscard]] std::span<const ActiveSet> brought() const override { return {&active_, 1}; }
   [[nodiscard]] const ActiveSet& updated() const override { return selector_->rates() != nullptr ? updated_ : active_; }
   void require_agreement() const override;
 
-  [[nodiscard]] std::size_t places() const override { return 1; }
-  void write(double* to, int unit) override { *to = wrong_ && unit == 0 ? 1 : 0; }
-  void read(const double* from) override { wrong_ranks_ = static_cast<int>(*from); }
+  [[nodiscard]] std::size_t places() const override { return alone_ ? 0 : 1; }
+  void write(double* to, int unit) override {
+    if (!alone_) *to = wrong_ && unit == 0 ? 1 : 0;
+  }
+  void read(const double* from) override { wrong_ranks_ = alone_ ? 0 : static_cast<int>(*from); }
 
   void save(Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
   void replicated(ReplicatedState& state) override;
 
  private:
-  [[nodiscard]] bool learns() const override { return ranks_.root() && LayerSampling::learns(); }
+  [[nodiscard]] bool learns() const override { return (alone_ || ranks_.root()) && LayerSampling::learns(); }
 
   void draw_all(std::int64_t step);
 
+  bool alone_;          ///< this rank believes nobody's draw
   ActiveSet repeated_;  ///< as this rank draws it from rank 0's probabilities
   ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some
   bool wrong_ = false;  ///< this rank's draw and rank 0's differ

@@ -1,9 +1,17 @@
 #include "train/message/step_message.hpp"
 
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
 namespace dat {
 
-StepMessage::StepMessage(Communicator& ranks, Backend& backend, const SummationTree* order)
-    : ranks_(ranks), backend_(backend), order_(order) {
+StepMessage::StepMessage(Communicator& ranks, Backend& backend, const SummationTree* order,
+                         std::optional<Tolerance> tolerance)
+    : ranks_(ranks), backend_(backend), order_(order), tolerance_(std::move(tolerance)) {
+  sorted_.reserve(static_cast<std::size_t>(ranks.size()));
+  counted_.reserve(static_cast<std::size_t>(ranks.size()));
   if (order == nullptr) return;
   constexpr std::int64_t kPiece = 1 << 26;
   fold_.emplace(order->leaves());
@@ -13,6 +21,11 @@ StepMessage::StepMessage(Communicator& ranks, Backend& backend, const SummationT
 void StepMessage::add(MessagePart& part) {
   parts_.push_back(&part);
   numbers_.resize(numbers_.size() + part.places());
+  if (tolerance_) {
+    all_.resize(numbers_.size() * static_cast<std::size_t>(ranks_.size()));
+    partial_.resize(numbers_.size());
+    return;
+  }
   if (order_ == nullptr) return;
   partial_.resize(numbers_.size() * static_cast<std::size_t>(order_->places(ranks_.rank())));
   sum_->reserve(std::ssize(numbers_));
@@ -38,6 +51,50 @@ void StepMessage::sum_in_order() {
   sum_->sum(partial_.data(), std::ssize(numbers_), std::ssize(numbers_), numbers_.data());
 }
 
+/// Every rank's own sum to all.
+void StepMessage::gather() {
+  const int units = order_ != nullptr ? order_->leaves_of(ranks_.rank()) : 1;
+  write(numbers_.data(), 0);
+  for (int unit = 1; unit < units; ++unit) {
+    write(partial_.data(), unit);
+    for (std::size_t i = 0; i < numbers_.size(); ++i) numbers_[i] += partial_[i];
+  }
+  ranks_.all_gather(numbers_.data(), all_.data(), numbers_.size() * sizeof(double));
+}
+
+/// What the part, whose numbers begin at `at`, reads of what the ranks say of them.
+void StepMessage::estimate(MessagePart& part, std::size_t at) {
+  const std::size_t stride = numbers_.size(), places = part.places();
+  const double* const said = all_.data() + at;
+  if (part.read_each({.first = said, .stride = stride, .ranks = ranks_.size(), .faults = tolerance_->faults})) return;
+  counted_.clear();
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    const double* const of_rank = said + static_cast<std::size_t>(rank) * stride;
+    if (std::all_of(of_rank, of_rank + places, [](double number) { return std::isfinite(number); }))
+      counted_.push_back(rank);
+  }
+  const std::size_t n = counted_.size();
+  const bool enough = n > 0 && ranks_.size() - static_cast<int>(n) <= tolerance_->faults;
+  const std::size_t faults = n == 0 ? 0 : std::min(static_cast<std::size_t>(tolerance_->faults), (n - 1) / 2);
+  sorted_.resize(n);
+  for (std::size_t i = 0; i < places; ++i) {
+    double& number = numbers_[at + i];
+    number = std::numeric_limits<double>::quiet_NaN();
+    if (!enough) continue;
+    for (std::size_t k = 0; k < n; ++k)
+      sorted_[k] = said[static_cast<std::size_t>(counted_[k]) * stride + i] /
+                   tolerance_->shares[static_cast<std::size_t>(counted_[k])];
+    std::sort(sorted_.begin(), sorted_.end());
+    if (part.estimate() == MessagePart::Estimate::median)
+      number = sorted_[(n - 1) / 2];
+    else
+      number = std::accumulate(sorted_.begin() + static_cast<std::ptrdiff_t>(faults),
+                               sorted_.end() - static_cast<std::ptrdiff_t>(faults), 0.0) /
+               static_cast<double>(n - 2 * faults);
+  }
+  part.read(numbers_.data() + at);
+}
+
 void StepMessage::sum() {
   constexpr Backend::Ticket kNone = -1;
   Backend::Ticket ticket = kNone;
@@ -45,18 +102,37 @@ void StepMessage::sum() {
   if (ticket != kNone) backend_.wait_for(ticket);
   const CallLabel label("statistics and losses");
   const std::int64_t before = ranks_.bytes_given();
-  if (order_ == nullptr) {
+  if (tolerance_) {
+    gather();
+  } else if (order_ == nullptr) {
     write(numbers_.data(), 0);
     ranks_.sum(numbers_.data(), static_cast<std::int64_t>(numbers_.size()));
   } else {
     sum_in_order();
   }
   bytes_sent_ = ranks_.bytes_given() - before;
-  const double* at = numbers_.data();
+  std::size_t at = 0;
   for (MessagePart* part : parts_) {
-    part->read(at);
+    if (tolerance_)
+      estimate(*part, at);
+    else
+      part->read(numbers_.data() + at);
     at += part->places();
   }
+}
+
+bool Vote::read_each(const RankNumbers& said) {
+  int wishes = 0, bad_ones = 0;
+  for (int rank = 0; rank < said.ranks; ++rank) {
+    const double says = said.first[static_cast<std::size_t>(rank) * said.stride];
+    const bool wishes_to_stop = std::fmod(says, kMore) > 0;
+    wishes += wishes_to_stop ? 1 : 0;
+    bad_ones += says >= kMore ? 1 : 0;
+    if (rank == 0) stop_ = wishes_to_stop;
+  }
+  stop_ = stop_ || wishes > said.faults;
+  bad_agreed_ = bad_ones > said.faults;
+  return true;
 }
 
 }  // namespace dat

@@ -12,6 +12,19 @@
 
 namespace dat {
 
+/// How the ranks' numbers become one where some ranks may say anything.
+struct Tolerance {
+  int faults = 0;              ///< so many may, less than half of them
+  std::vector<double> shares;  ///< [ranks] the part of a step's images that is each rank's; 1 all together
+};
+
+/// What each rank says of a part's numbers.
+struct RankNumbers {
+  const double* first = nullptr;  ///< rank r's begin at first + r * stride
+  std::size_t stride = 0;
+  int ranks = 0, faults = 0;
+};
+
 /// A part of the training that has numbers to sum over the ranks once per step.
 class MessagePart {
  public:
@@ -24,14 +37,27 @@ class MessagePart {
   virtual void write(double* to, int unit) = 0;
   /// Reads the sums of the part's numbers over the ranks [places].
   virtual void read(const double* from) = 0;
+
+  /// How the sum over the ranks is estimated where some ranks may say anything: each rank's numbers, divided by its
+  /// share, are its estimate of the sum. trimmed_mean: the mean without the highest and the lowest ones, as many as
+  /// there may be faults, number by number; median: the lower median, number by number.
+  enum class Estimate : std::uint8_t { trimmed_mean, median };
+  [[nodiscard]] virtual Estimate estimate() const { return Estimate::trimmed_mean; }
+  /// Reads, in place of read(), what each rank says, where a sum is not what the part wants. False: read() is wanted.
+  virtual bool read_each(const RankNumbers& /*said*/) { return false; }
 };
 
 /// The second message of a step: small numbers of all parts, with one wait for the device and one sum over the ranks.
-/// (The first message is the gradient's.) Where units of work have an order, their numbers are added up in it.
+/// (The first message is the gradient's.) Where units of work have an order, their numbers are added up in it. Where
+/// some ranks may say anything, every rank gets what each rank says, and makes of it what the parts read; a rank that
+/// says something of a part that is not finite does not count for it, and where more do than may be at fault, the part
+/// reads NaN.
 class StepMessage {
  public:
   /// order: the order of the units of work of all ranks; null: each rank has one unit, and MPI adds up as it likes.
-  StepMessage(Communicator& ranks, Backend& backend, const SummationTree* order = nullptr);
+  /// tolerance: null: all ranks are believed.
+  StepMessage(Communicator& ranks, Backend& backend, const SummationTree* order = nullptr,
+              std::optional<Tolerance> tolerance = {});
   /// Reserves places for a part, which must outlive the message. To be called while the training is built.
   void add(MessagePart& part);
   /// Fetches, writes, sums and reads the numbers of all parts. **Collective.** Allocates nothing.
@@ -42,6 +68,8 @@ class StepMessage {
  private:
   void write(double* to, int unit);
   void sum_in_order();
+  void gather();
+  void estimate(MessagePart& part, std::size_t at);
 
   Communicator& ranks_;
   Backend& backend_;
@@ -53,6 +81,11 @@ class StepMessage {
   std::optional<TreeFold> fold_;
   std::optional<TreeSum<double>> sum_;
   std::vector<double> partial_;  ///< [places of this rank][numbers]
+  // Where some ranks may say anything:
+  std::optional<Tolerance> tolerance_;
+  std::vector<double> all_;     ///< [ranks][numbers]
+  std::vector<double> sorted_;  ///< estimates of the ranks that count
+  std::vector<int> counted_;    ///< these ranks
 };
 
 /// What a rank wants all ranks to know: that it wishes to end the run after this step, and that it has seen a number
@@ -60,7 +93,9 @@ class StepMessage {
 class Vote final : public MessagePart {
  public:
   bool wish = false, bad = false;  ///< what this rank votes; bad: to be set before the other parts write
+  /// Whether any rank wishes to end; where some may say anything, rank 0 or more ranks than these.
   [[nodiscard]] bool stop_agreed() const { return stop_; }
+  /// Whether any rank has seen a number that is not finite; where some may say anything, more ranks than these.
   [[nodiscard]] bool bad_agreed() const { return bad_agreed_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
@@ -69,6 +104,7 @@ class Vote final : public MessagePart {
     bad_agreed_ = *from >= kMore;
     stop_ = std::fmod(*from, kMore) > 0;
   }
+  bool read_each(const RankNumbers& said) override;
 
  private:
   static constexpr double kMore = 0x1p26;  ///< than there are ranks; sums of both are exact

@@ -44,6 +44,7 @@ class BatchStatistics final : public MessagePart, public Stateful {
   void fetch(Backend::Ticket& ticket) override;
   void write(double* to, int unit) override;
   void read(const double* from) override;
+  [[nodiscard]] Estimate estimate() const override { return Estimate::median; }
 
   /// Saves the running statistics of all ranks where they are each rank's own; else nothing, since they are the
   /// model's.

@@ -95,7 +95,7 @@ std::int32_t NumberCheck::bad_segment(std::int64_t at) const {
 BadNumbers NumberCheck::own_verdict() const {
   using Where = BadNumbers::Where;
   const auto bad = [&](Where where, std::int32_t segment = -1) {
-    return BadNumbers{.where = where, .segment = segment, .rank = ranks_.rank()};
+    return BadNumbers{.where = where, .segment = segment, .rank = ranks_.launch_rank()};
   };
   for (int k = 0; k < images_; ++k)
     if (!std::isfinite(host_[k * kSums])) return bad(Where::images);
@@ -118,6 +118,12 @@ const BadNumbers* NumberCheck::agreed() {
   if (!vote_.bad_agreed()) return nullptr;
   const CallLabel label("numbers that are not finite");
   ranks_.all_gather(&mine_, all_.data(), sizeof mine_);
+  // A rank may say anything, where that is tolerated.
+  for (BadNumbers& one : all_)
+    if (one.where < BadNumbers::Where::images || one.where > BadNumbers::Where::sum || one.segment < -1 ||
+        one.segment >= std::ssize(parameters_.segments) ||
+        (one.segment < 0 && one.where >= BadNumbers::Where::gradient))
+      one.where = BadNumbers::Where::nowhere;
   first_ = *std::min_element(all_.begin(), all_.end(),
                              [](const BadNumbers& a, const BadNumbers& b) { return a.where < b.where; });
   return &first_;

@@ -17,7 +17,7 @@ struct BadNumbers {
   enum class Where : std::int32_t { images, statistics, loss, gradient, sum, nowhere };
   Where where = Where::nowhere;
   std::int32_t segment = -1;  ///< gradient, sum: the network's tensor that the way back reaches first
-  std::int32_t rank = 0;
+  std::int32_t rank = 0;      ///< of the launch
 
   /// What is not finite, in words: "the gradient of conv1.weight is not finite (rank 1)".
   [[nodiscard]] std::string text(const Parameters& parameters) const;

@@ -36,7 +36,7 @@ const char* const kAdvice =
 
 /// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each.
 [[nodiscard]] std::string groups_text(std::span<const std::uint64_t> values, std::size_t numbers, std::size_t number,
-                                      const std::vector<std::string>& hosts) {
+                                      const std::vector<std::string>& places) {
   std::vector<std::pair<std::uint64_t, std::vector<int>>> groups;
   for (std::size_t rank = 0; rank * numbers < values.size(); ++rank) {
     const std::uint64_t value = values[rank * numbers + number];
@@ -45,7 +45,7 @@ const char* const kAdvice =
         .second.push_back(static_cast<int>(rank));
   }
   std::string text;
-  for (const auto& [value, ranks] : groups) text += (text.empty() ? "" : " and ") + ranks_text(ranks, hosts);
+  for (const auto& [value, ranks] : groups) text += (text.empty() ? "" : " and ") + ranks_text(ranks, places);
   return text;
 }
 
@@ -77,10 +77,16 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
   return found;
 }
 
-std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+std::vector<std::string> places_of(Communicator& ranks) {
+  std::vector<std::string> places = ranks.gather(std::to_string(ranks.launch_rank()) + " on " + host_name());
+  places.resize(static_cast<std::size_t>(ranks.size()));
+  return places;
+}
+
+std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& places) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t k = 0; k < ranks.size(); ++k)
-    text += (k > 0 ? ", " : "") + std::to_string(ranks[k]) + " on " + hosts[static_cast<std::size_t>(ranks[k])];
+    text += (k > 0 ? ", " : "") + places[static_cast<std::size_t>(ranks[k])];
   return text;
 }
 
@@ -97,10 +103,9 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
   ranks_.all_gather(mine.data(), all.data(), mine.size() * sizeof(std::uint64_t));
   const Majority found = majority_of(all, ranks_.size());
   // Only rank 0 speaks, but all have the same records.
-  std::vector<std::string> hosts = ranks_.gather(host_name());
-  hosts.resize(static_cast<std::size_t>(ranks_.size()));
+  const std::vector<std::string> places = places_of(ranks_);
   const std::string when = "silent corruption: after step " + std::to_string(step) + ", ";
-  require(found.decided, ExitCode::integrity, when, groups_text(all, mine.size(), found.differing.front(), hosts),
+  require(found.decided, ExitCode::integrity, when, groups_text(all, mine.size(), found.differing.front(), places),
           " hold different ", names_of(found.differing, digest_.names()), ", and no majority says whose are wrong",
           kAdvice);
 
@@ -110,14 +115,14 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
     const auto& wrong = found.wrong[static_cast<std::size_t>(rank)];
     if (wrong.empty()) continue;
     const std::string what = names_of(wrong, digest_.names());
-    who += (who.empty() ? "" : "; ") + ranks_text({rank}, hosts) + " holds other " + what;
+    who += (who.empty() ? "" : "; ") + ranks_text({rank}, places) + " holds other " + what;
     records.push_back({.step = step,
-                       .rank = rank,
+                       .rank = ranks_.launch_rank(rank),
                        .what = what,
-                       .done = "copied from rank " + std::to_string(found.source),
-                       .text = when + ranks_text({rank}, hosts) + " held other " + what + " than most of the " +
+                       .done = "copied from rank " + std::to_string(ranks_.launch_rank(found.source)),
+                       .text = when + ranks_text({rank}, places) + " held other " + what + " than most of the " +
                                std::to_string(ranks_.size()) + " ranks; it has got those of rank " +
-                               std::to_string(found.source)});
+                               std::to_string(ranks_.launch_rank(found.source))});
   }
   require(repair && found.source >= 0, ExitCode::integrity, when, who, " than most of the ", ranks_.size(), " ranks",
           kAdvice);

@@ -24,8 +24,11 @@ struct Majority {
 /// The majority in values [ranks][numbers].
 [[nodiscard]] Majority majority_of(std::span<const std::uint64_t> values, int ranks);
 
-/// "rank 1 on node0", "ranks 1 on node0, 3 on node1". hosts [ranks].
-[[nodiscard]] std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+/// "1 on node0" for each rank of a group, by its number in the launch; the texts are empty but on rank 0.
+/// **Collective.**
+[[nodiscard]] std::vector<std::string> places_of(Communicator& ranks);
+/// "rank 1 on node0", "ranks 1 on node0, 3 on node1". places [ranks]: as places_of() has them.
+[[nodiscard]] std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& places);
 
 /// Compares what the ranks hold in common, by a fingerprint of each array, and puts right what a minority has wrong.
 /// The parts must outlive the object.

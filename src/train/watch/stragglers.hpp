@@ -20,7 +20,7 @@ class StragglerRule {
   static constexpr int kWindow = 5, kWindows = 3;
   static constexpr double kEach = 1.25, kMean = 1.5, kLeastSeconds = 1e-3;
   struct Change {
-    int rank = 0;
+    int rank = 0;  ///< of the group
     bool slow = false;
     double ratio = 1;  ///< the rank's time over the median of the others, in the mean of the windows
   };

@@ -159,28 +159,28 @@ Verification::Finding Verification::decide(double distance, const ActiveSet& act
     }
   }
   ranks_.sum(like, 2);
-  std::vector<std::string> hosts = ranks_.gather(host_name());
-  hosts.resize(static_cast<std::size_t>(ranks_.size()));
+  const std::vector<std::string> places = places_of(ranks_);
+  const auto number = [&](int rank) { return std::to_string(ranks_.launch_rank(rank)); };
 
   const bool decided = like[0] != like[1];
   const int guilty = !decided ? -1 : like[0] > 0 ? verifier : of.rank;
   char numbers[80];
   std::snprintf(numbers, sizeof numbers, "a distance of %.2g of its norm, tolerance %.2g%s", distance, tolerance_,
                 tolerance_ == 0 ? " (bits)" : "");
-  const std::string what = "micro-batch " + std::to_string(of.index) + " of rank " + std::to_string(of.rank);
+  const std::string what = "micro-batch " + std::to_string(of.index) + " of rank " + number(of.rank);
   std::string text = "silent corruption: in step " + std::to_string(step_ + 1) + ", the gradient of micro-batch " +
-                     std::to_string(of.index) + " of " + ranks_text({of.rank}, hosts) + " is not what " +
-                     ranks_text({verifier}, hosts) + " finds when it recomputes it: " + numbers + "; ";
+                     std::to_string(of.index) + " of " + ranks_text({of.rank}, places) + " is not what " +
+                     ranks_text({verifier}, places) + " finds when it recomputes it: " + numbers + "; ";
   if (decided)
-    text += ranks_text({third}, hosts) + " agrees with rank " +
-            std::to_string(guilty == verifier ? of.rank : verifier) + ": rank " + std::to_string(guilty) + " is wrong";
+    text += ranks_text({third}, places) + " agrees with rank " +
+            number(guilty == verifier ? of.rank : verifier) + ": rank " + number(guilty) + " is wrong";
   else if (third >= 0)
-    text += "nor does " + ranks_text({third}, hosts) + " decide which of them is wrong";
+    text += "nor does " + ranks_text({third}, places) + " decide which of them is wrong";
   else
     text += "a third rank could tell which of them is wrong";
   const bool usable = guilty == verifier;
   return {{.step = step_ + 1,
-           .rank = guilty,
+           .rank = decided ? ranks_.launch_rank(guilty) : -1,
            .what = "gradient of " + what,
            .done = usable ? "the recomputation was wrong" : "the step was left out",
            .text = text},

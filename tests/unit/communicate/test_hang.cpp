@@ -139,6 +139,16 @@ TEST_CASE("what the main thread waits for is not what it has begun last", "[hang
   recorder.end(second);
 }
 
+TEST_CASE("a rank is absent as long as it says so", "[hang]") {
+  const FlightRecorder& recorder = FlightRecorder::of_process();
+  CHECK(!recorder.now().absent);
+  {
+    const FlightRecorder::Absence absence;
+    CHECK(recorder.now().absent);
+  }
+  CHECK(!recorder.now().absent);
+}
+
 TEST_CASE("only the thread that is watched ticks", "[hang]") {
   const FlightRecorder& recorder = FlightRecorder::of_process();
   const std::uint64_t before = recorder.progress();
@@ -207,6 +217,59 @@ TEST_CASE("a rank that has left while the others wait is guilty", "[hang]") {
   const CallRecord sum = call(Call::sum, 5);
   CHECK(judge({waiting(sum, 11), ended(), waiting(sum, 11)}, kTimeout).kind == Kind::ended);
   CHECK(text_of({waiting(sum, 11), ended()}).starts_with("rank 1 on node0 (process 101) has left the run"));
+}
+
+TEST_CASE("a rank that has left neither gets on nor is it to blame", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 2);
+  const RankState away{.heard = true, .silent = 0.2, .still = 1000, .main = Main::left, .at = before, .reference = {}};
+  // Alone it is no hang, heard or not.
+  CHECK(judge({computing(sum, 0), away}, kTimeout).kind == Kind::none);
+  CHECK(judge({waiting(sum, 3), computing(sum, 2), silent(away, 1000)}, kTimeout).kind == Kind::none);
+  CHECK(judge({waiting(sum, 11), computing(sum, 2), away}, kTimeout).kind == Kind::none);
+  RankState woken = away;
+  woken.still = 0;
+  // Beside it, all others are found as ever: whoever is stopped, stands, calls something else, or has ended.
+  for (const RankState& absent : {away, woken, silent(away, 1000), silent(away, 1000, false)}) {
+    const auto found = [&](const RankState& guilty) {
+      return judge({waiting(sum, 11), absent, guilty, waiting(sum, 11)}, kTimeout);
+    };
+    CHECK(found(silent(waiting(sum, 1), 11)).kind == Kind::silent);
+    CHECK(found(silent({}, 300, false)).kind == Kind::unheard);
+    CHECK(found(computing(before, 12)).kind == Kind::still);
+    CHECK(found(waiting(call(Call::sum, 6), 12)).kind == Kind::mismatch);
+    CHECK(found(ended()).kind == Kind::ended);
+    for (const RankState& guilty : {silent(waiting(sum, 1), 11), silent({}, 300, false), computing(before, 12),
+                                    waiting(call(Call::sum, 6), 12), ended()})
+      CHECK(found(guilty).culprits == std::vector<int>{2});
+    CHECK(judge({waiting(sum, 11), absent, waiting(sum, 11)}, kTimeout).kind == Kind::undelivered);
+    CHECK(judge({waiting(sum, 11), absent, waiting(sum, 11)}, kTimeout).number == 5);
+  }
+  CHECK(text_of({waiting(sum, 11), away, computing(before, 12), away}) ==
+        "rank 2 on node1 (process 102) has not moved for 12 s: alive, but the main thread stands outside of any "
+        "communication, computing after sum #2 of 8 bytes; rank 0 on node0 (process 100) waits in sum #5 of 8 bytes, "
+        "ranks 1, 3 on node0, node1 have left");
+}
+
+TEST_CASE("a rank that is known to have left is not believed to get on", "[hang]") {
+  for (const Main said : {Main::computing, Main::waiting, Main::left}) {
+    CHECK(believed(said, true) == Main::left);
+    CHECK(believed(said, false) == said);
+  }
+  CHECK(believed(Main::ended, true) == Main::ended);
+  CHECK(believed(Main::ended, false) == Main::ended);
+}
+
+TEST_CASE("only the end of MPI wants a rank that has left", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5), end = call(Call::finalize, 9);
+  const RankState away{.heard = true, .silent = 50, .still = 1000, .main = Main::left, .at = sum, .reference = {}};
+  const std::vector<RankState> ranks = {waiting(end, 11), away, waiting(end, 11)};
+  CHECK(judge(ranks, kTimeout).culprits == std::vector<int>{1});
+  CHECK(
+      text_of(ranks).starts_with("rank 1 on node0 (process 101) has sent no heartbeat for 50 s: dead, stopped or cut "
+                                 "off, last heard asleep, having "
+                                 "left; ranks 0, 2 on node0, node1 wait in the end of MPI"));
+  CHECK(judge({waiting(end, 11), away, computing(sum, 2)}, kTimeout).kind == Kind::none);
+  CHECK(judge({waiting(end, 11), silent(away, 1), waiting(end, 11)}, kTimeout).culprits.empty());
 }
 
 TEST_CASE("ranks in different collectives: those who differ from the most are guilty, or all", "[hang]") {

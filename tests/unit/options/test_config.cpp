@@ -426,8 +426,6 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "int8",
                                 "--codec-transport",
                                 "two_sided",
-                                "--aggregator",
-                                "mean",
                                 "--overlap",
                                 "--bucket",
                                 "1000",
@@ -467,6 +465,14 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "codec-rank",
                                              "codec-clip",
                                              "aggregator",
+                                             "faults",
+                                             "aggregator-mixing",
+                                             "aggregator-tau",
+                                             "aggregator-iterations",
+                                             "attackers",
+                                             "cheat",
+                                             "cheat-from",
+                                             "cheat-every",
                                              "mask",
                                              "selector",
                                              "mask-transport",
@@ -488,7 +494,58 @@ TEST_CASE("the resolved configuration restores every option") {
     CHECK(a != b);
     ++options;
   }
-  CHECK(options >= 49);
+  CHECK(options >= 44);
+}
+
+TEST_CASE("what lets one rank decide does not go with an aggregator that withstands false ranks") {
+  const Parsed command = parse({"--aggregator", "centered_clip", "--faults", "2", "--aggregator-mixing",
+                                "--aggregator-tau", "3.5", "--aggregator-iterations", "20"});
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(command.train.faults == 2);
+  CHECK(ranks_may_be_false(command.train));
+  CHECK_FALSE(ranks_may_be_false(parse({}).train));
+  for (const std::vector<std::string>& other :
+       std::vector<std::vector<std::string>>{{"--warm-start", "4"},
+                                             {"--average", "ema", "--average-bn", "rebuild"},
+                                             {"--budget-unit", "seconds"},
+                                             {"--verify", "10"},
+                                             {"--awp-gamma", "0.01"}}) {
+    CHECK_NOTHROW(parse(other));
+    std::vector<std::string> both = other;
+    both.insert(both.end(), {"--aggregator", "median"});
+    INFO(other[0]);
+    CHECK(contains(refusal(both), "an --aggregator that withstands false ranks does not go with "));
+  }
+  CHECK_NOTHROW(parse({"--awp-gamma", "0.01", "--awp", "local", "--aggregator", "median"}));
+  // Each rank's gradient is asked for: how it comes there says nothing about its bits.
+  for (const char* transport : {"gather", "butterfly"}) {
+    CHECK_NOTHROW(parse({"--deterministic", "--aggregator", "median", "--codec-transport", transport}));
+    CHECK(
+        contains(refusal({"--deterministic", "--codec-transport", transport}), "--deterministic gives the same bits"));
+  }
+}
+
+TEST_CASE("attackers are told how they cheat, all alike or each for itself") {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--deterministic", "--attackers", "1,4,7"});
+    return more;
+  };
+  const Parsed command = parse(with({"--cheat", "leave,leave,leave", "--cheat-from", "5,0,9", "--cheat-every", "2"}));
+  CHECK(command.train.attackers == std::vector<int>{1, 4, 7});
+  CHECK(command.train.cheat == std::vector<std::string>(3, "leave"));
+  CHECK(command.train.cheat_from == std::vector<int>{5, 0, 9});
+  CHECK(command.train.cheat_every == 2);
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(parse(with({"--cheat", "leave"})).train.cheat_from.empty());
+  CHECK(contains(refusal(with({})), "say how: --cheat leave"));
+  CHECK(contains(refusal(with({"--cheat", "leave,leave"})), "--cheat has 2 values for 3 attackers"));
+  CHECK(contains(refusal(with({"--cheat", "leave", "--cheat-from", "1,2"})), "--cheat-from has 2 values for 3"));
+  CHECK(contains(refusal({"--attackers", "1", "--cheat", "leave"}), "--cheat leave wants --deterministic"));
+  CHECK(contains(refusal({"--attackers", "0", "--cheat", "leave"}), "rank 0, which holds the run's folder"));
+  CHECK(contains(refusal({"--attackers", "1,2,1", "--cheat", "leave"}), "names rank 1 twice"));
+  for (const char* option : {"--cheat=leave", "--cheat-from=3", "--cheat-every=2"})
+    CHECK(contains(refusal({option}), "add --attackers RANK,..."));
+  CHECK(contains(refusal(with({"--cheat", "leave", "--holdout", "8"})), "--attackers does not go with --holdout"));
 }
 
 TEST_CASE("--verify is refused with what another rank cannot recompute") {
@@ -669,8 +726,8 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       INFO(line);
       // The rest depends on the machine, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device",     "threads",         "resident",   "budget",
-                                              "bucket", "codec-rank", "codec-transport", "total-batch"};
+      const std::vector<std::string> later = {"resume", "device",     "threads",         "resident",    "budget",
+                                              "bucket", "codec-rank", "codec-transport", "total-batch", "faults"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
@@ -714,6 +771,23 @@ TEST_CASE("options of one optimizer restore, and are refused with another") {
   // Other programs call the radius so.
   CHECK(contains(refusal({"--epsilon", "8/255"}), "the radius of the attack is --eps"));
   CHECK(contains(refusal({"--epsilon", "8/255", "--optimizer", "sgd"}), "the radius of the attack is --eps"));
+}
+
+TEST_CASE("options of an aggregator go with those that look at them, and tau may be infinite") {
+  const std::vector<std::string> mean = {"--faults", "0"}, mixing = {"--aggregator-mixing"};
+  for (const std::vector<std::string>& option : {mean, mixing})
+    CHECK(contains(refusal(option), "krum, median, multi_krum or trimmed_mean, not with mean; leave it off"));
+  CHECK(contains(refusal({"--aggregator", "krum", "--aggregator-tau", "3"}), "works with --aggregator centered_clip"));
+  CHECK(contains(refusal({"--aggregator", "krum", "--aggregator-iterations", "3"}),
+                 "works with --aggregator centered_clip or geometric_median"));
+  CHECK(contains(refusal({"--aggregator", "centered_clip", "--aggregator-tau", "0"}), "above 0 or \"inf\""));
+  CHECK(contains(refusal({"--aggregator", "krum", "--faults", "65"}), "at most 64"));
+  const Parsed command = parse({"--aggregator", "centered_clip", "--aggregator-tau", "inf", "--faults", "0"});
+  CHECK(std::isinf(command.train.aggregator_tau));
+  CHECK(command.train.faults == 0);
+  CHECK(contains(command.resolved_toml, "\naggregator-tau = \"inf\"\n"));
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(parse({"--aggregator", "krum"}).train.faults == -1);
 }
 
 TEST_CASE("codec and aggregator stand in the resolved configuration") {
@@ -898,7 +972,11 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--granularity", "net"},
                                                          {"--lr", "--batch"},
                                                          {"--codec", "int4"},
-                                                         {"--aggregator", "krum"},
+                                                         {"--aggregator", "largest"},
+                                                         {"--attackers", "-1"},
+                                                         {"--cheat", "lie"},
+                                                         {"--cheat-from", "-1"},
+                                                         {"--cheat-every", "0"},
                                                          {"--attack-stop", "-2"},
                                                          {"--attack-stop", "auto"},
                                                          {"--warm-start", "-1"},
@@ -969,6 +1047,7 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
   CHECK(of_ranks.total_batch == 0);
   CHECK(sums_are_ordered(of_ranks));
   CHECK(!sums_are_ordered(parse({"--batch", "24"}).train));
+  CHECK(sums_are_ordered(parse({"--deterministic", "--aggregator", "median"}).train));
   CHECK(contains(refusal({"--total-batch", "96", "--micro-batch", "12"}), "works with --deterministic"));
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96"}), "--micro-batch N"));
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96", "--micro-batch", "10"}), "choose a divisor of it"));

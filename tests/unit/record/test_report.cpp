@@ -412,6 +412,28 @@ TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the r
     CHECK(log.find(line) != std::string::npos);
 }
 
+TEST_CASE("Ranks that have left are recorded and summed up; their seconds are those of nobody", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  RunFacts facts = facts_in(folder / "run");
+  facts.ranks = 2;
+  Report report(facts, -1);
+  Step step(1);
+  report.step(step.get());
+  report.left({1, 40, "sends what is \"not\" its own"});
+  RankRecord record{.step = 41, .seconds = std::vector<double>(2 * kPhases, std::nan("")), .bytes = {8, std::nan("")}};
+  std::fill_n(record.seconds.begin(), kPhases, 0.5);
+  report.ranks(record);
+  report.finish({});
+  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
+  CHECK(metrics.find("{\"kind\":\"left\",\"step\":40,\"rank\":1,\"why\":\"sends what is \\\"not\\\" its own\"}\n") !=
+        std::string::npos);
+  CHECK(metrics.find("\"t_data\":[0.5,null],") != std::string::npos);
+  CHECK(metrics.find("\"bytes\":[8,null]}") != std::string::npos);
+  CHECK(contents(facts.folder + "/SUMMARY.txt")
+            .find("\nleft            rank 1, after step 40: sends what is \"not\" its own\n") != std::string::npos);
+}
+
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");

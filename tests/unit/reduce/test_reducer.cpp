@@ -98,11 +98,13 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
   CHECK(codecs().names() ==
         std::vector<std::string>{"atomo", "bf16", "f16", "float32", "int8", "powersgd", "terngrad"});
-  CHECK(aggregators().names() == std::vector<std::string>{"mean"});
-  CHECK(transport_names() == std::vector<std::string>{"sum", "gather", "two_sided"});
+  CHECK(aggregators().names() == std::vector<std::string>{"centered_clip", "geometric_median", "krum", "mean", "median",
+                                                          "multi_krum", "trimmed_mean"});
+  CHECK(transport_names() == std::vector<std::string>{"sum", "gather", "two_sided", "butterfly"});
   CHECK(repeats("mean") == Repeats::at_any_ranks);
   CHECK_THROWS_AS(transports().at("ring"), Error);
-  CHECK_THROWS_AS(repeats("krum"), Error);
+  CHECK(repeats("krum") == Repeats::at_equal_ranks);
+  CHECK_THROWS_AS(repeats("largest"), Error);
   CHECK_THROWS_AS(codecs().at("int4"), Error);
-  CHECK_THROWS_AS(aggregators().at("krum"), Error);
+  CHECK_THROWS_AS(aggregators().at("largest"), Error);
 }

@@ -147,8 +147,8 @@ TEST_CASE("The majority names who is wrong, and in what; without one nobody is b
     CHECK((!m.decided && m.source == -1 && m.differing == first));
     CHECK(wrong(m) == std::vector<std::vector<std::size_t>>(values.size()));
   }
-  CHECK(ranks_text({1}, {"a", "b"}) == "rank 1 on b");
-  CHECK(ranks_text({0, 2}, {"a", "b", "c"}) == "ranks 0 on a, 2 on c");
+  CHECK(ranks_text({1}, {"0 on a", "3 on b"}) == "rank 3 on b");
+  CHECK(ranks_text({0, 2}, {"0 on a", "1 on b", "2 on c"}) == "ranks 0 on a, 2 on c");
 }
 
 namespace {

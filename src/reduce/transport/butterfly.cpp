@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "reduce/transport/message.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr std::int64_t kBytes = sizeof(float);
+
+/// Where the part of this rank begins that has so many elements in all: parts are equal runs, but for one element.
+[[nodiscard]] std::int64_t begin_of(std::int64_t elements, int ranks, int rank) { return elements * rank / ranks; }
+
+/// No part is longer.
+[[nodiscard]] std::int64_t longest_part(std::int64_t elements, int ranks) { return (elements + ranks - 1) / ranks; }
+
+[[nodiscard]] std::int64_t elements_of(const Parameters& parameters) {
+  std::int64_t elements = 0;
+  for (const Segment& segment : parameters.segments) elements += segment.size;
+  return elements;
+}
+
+/// Chunks of a run of so many elements that stands by itself.
+class RunChunks {
+ public:
+  RunChunks(Backend& backend, std::int64_t most) : backend_(backend) {
+    for (std::int64_t begin = 0; begin < most; begin += kChunk)
+      chunks_.push_back({.begin = begin, .size = kChunk, .segment = 0});
+    const std::size_t bytes = std::max<std::size_t>(chunks_.size(), 1) * sizeof(Chunk);
+    device_ = static_cast<Chunk*>(backend.allocate(bytes, "message tables"));
+    first_ = static_cast<std::int32_t*>(backend.allocate(2 * sizeof(std::int32_t), "message tables"));
+  }
+  /// Valid until the next call.
+  [[nodiscard]] Chunks of(std::int64_t elements) {
+    const auto count = static_cast<std::int32_t>((elements + kChunk - 1) / kChunk);
+    const std::int32_t first[] = {0, count};
+    if (count > 0) {
+      std::vector<Chunk>::iterator last = chunks_.begin() + count - 1;
+      const std::int32_t whole = std::exchange(last->size, static_cast<std::int32_t>(elements - last->begin));
+      backend_.copy_to_device(device_, chunks_.data(), static_cast<std::size_t>(count) * sizeof(Chunk));
+      last->size = whole;
+    }
+    backend_.copy_to_device(first_, first, sizeof first);
+    return {.data = device_, .first = first_, .count = count, .segments = 1};
+  }
+
+ private:
+  Backend& backend_;
+  std::vector<Chunk> chunks_;
+  Chunk* device_ = nullptr;
+  std::int32_t* first_ = nullptr;
+};
+
+/// ButterflyClip's way (Gorbunov et al., "Secure Distributed Training at Scale", ICML 2022), for any aggregator that
+/// makes what it is for of a part: rank j gets part j of what each rank has, which is the j-th of as many equal runs of
+/// the step's message as there are ranks, makes one part of them, and sends that to all. However many ranks there are,
+/// a rank sends and gets less than twice the message. Parts do not depend on how the message is cut into parcels.
+class Butterfly final : public Transport {
+ public:
+  explicit Butterfly(const TransportOptions& options)
+      : options_(options),
+        parameters_(options.parameters),
+        ranks_(options.ranks.size()),
+        message_(options.backend, parameters_),
+        memory_(options),
+        everyone_(options),
+        part_(options),
+        places_(parameters_.segments.size()),
+        part_bytes_(static_cast<std::size_t>(ranks_)) {
+    for (Place& place : places_)
+      for (std::vector<int>* each : {&place.to, &place.to_at, &place.from, &place.from_at})
+        each->resize(static_cast<std::size_t>(ranks_));
+    parcels_.reserve(places_.size());
+  }
+
+  void reserve() override {
+    const std::int64_t elements = elements_of(parameters_), longest = longest_part(elements, ranks_);
+    message_.reserve();
+    tables_.reserve(options_.backend, parameters_);
+    memory_.reserve(elements * kBytes);
+    everyone_.reserve(ranks_ * longest * kBytes);
+    part_.reserve(longest * kBytes);
+    chunks_.emplace(options_.backend, longest);
+  }
+  [[nodiscard]] int rounds() const override { return 1; }
+
+  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+    step_ = step.step;
+    parcels_.assign(step.parcels.begin(), step.parcels.end());
+    elements_ = 0;
+    for (const Parcel& parcel : parcels_) {
+      Place& place = place_of(parcel);
+      place.begin = elements_;
+      for_each_segment(parcel, parameters_, step.any, [&](std::size_t k) {
+        message_.begin(k) = (elements_ - place.begin) * kBytes;
+        elements_ += parameters_.segments[k].size;
+      });
+      place.end = elements_;
+      check_length(parcel, (place.end - place.begin) * kBytes, "a message of ", " bytes");
+    }
+    message_.select(step.any);
+    mine_ = elements_of_part(options_.ranks.rank());
+    // Of everyone's parts MPI is told where they stand, in bytes.
+    check_length({.elements = elements_}, ranks_ * mine_ * kBytes, "a step's message, in parts of ", " bytes,");
+    for (const Parcel& parcel : parcels_) lay_out(place_of(parcel));
+    for (int rank = 0; rank < ranks_; ++rank)
+      part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(elements_of_part(rank) * kBytes);
+    part_chunks_ = chunks_->of(mine_);
+    const std::int64_t others = (elements_ - mine_) * kBytes, own = (ranks_ - 1) * mine_ * kBytes;
+    return {.sent = others + own, .received = own + others};
+  }
+
+  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
+    const Bucket bucket = bucket_of(parcel);
+    const std::int64_t at = place_of(parcel).begin * kBytes;
+    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, memory_.device(at));
+    return memory_.fetch(at, bucket.bytes);
+  }
+
+  [[nodiscard]] Request give(const Parcel& parcel) override {
+    const Place& of = place_of(parcel);
+    const std::byte* const message = memory_.host(of.begin * kBytes);
+    Communicator& ranks = options_.ranks;
+    if (options_.overlap) return ranks.start_exchange(message, of.to, of.to_at, everyone_.host(0), of.from, of.from_at);
+    ranks.exchange(message, of.to, of.to_at, everyone_.host(0), of.from, of.from_at);
+    return {};
+  }
+
+  void take(const Parcel&) override {}
+
+  void finish() override {
+    everyone_.send(0, ranks_ * mine_ * kBytes);
+    if (mine_ > 0)
+      options_.aggregator.aggregate({.chunks = part_chunks_,
+                                     .gradients = reinterpret_cast<const float*>(everyone_.device(0)),
+                                     .stride = mine_,
+                                     .step = step_,
+                                     .result = reinterpret_cast<float*>(part_.device(0)),
+                                     .weights = options_.weights});
+    options_.backend.wait_for(part_.fetch(0, mine_ * kBytes));
+    const CallLabel label("aggregated gradients");
+    options_.ranks.all_gather(part_.host(0), memory_.host(0), part_bytes_);
+    memory_.send(0, elements_ * kBytes);
+    for (const Parcel& parcel : parcels_)
+      options_.codec.decode(bucket_of(parcel), memory_.device(place_of(parcel).begin * kBytes), 1.0F,
+                            options_.gradients);
+  }
+
+  [[nodiscard]] static std::int64_t memory(const Codec&, const Parameters& parameters, int ranks) {
+    const std::int64_t elements = elements_of(parameters), longest = longest_part(elements, ranks);
+    return (elements + (ranks + 1) * longest) * kBytes;
+  }
+
+ private:
+  /// Of a parcel: its elements in the step's message, and what of them goes to whom, in bytes.
+  struct Place {
+    std::int64_t begin = 0, end = 0;
+    std::vector<int> to, to_at;      ///< [ranks] of each rank's part, in the parcel
+    std::vector<int> from, from_at;  ///< [ranks] of this rank's part, among everyone's
+  };
+  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
+  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
+    const Place& place = place_of(parcel);
+    return message_.bucket(tables_, parcel.first, parcel.end,
+                           {.step = step_, .round = parcel.round, .bytes = (place.end - place.begin) * kBytes});
+  }
+  [[nodiscard]] std::int64_t elements_of_part(int rank) const {
+    return begin_of(elements_, ranks_, rank + 1) - begin_of(elements_, ranks_, rank);
+  }
+
+  void lay_out(Place& place) const {
+    const int me = options_.ranks.rank();
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::int64_t begin = std::clamp(begin_of(elements_, ranks_, rank), place.begin, place.end);
+      const std::int64_t end = std::clamp(begin_of(elements_, ranks_, rank + 1), place.begin, place.end);
+      place.to[r] = static_cast<int>((end - begin) * kBytes);
+      place.to_at[r] = static_cast<int>((begin - place.begin) * kBytes);
+    }
+    const std::int64_t part = begin_of(elements_, ranks_, me);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto r = static_cast<std::size_t>(rank), self = static_cast<std::size_t>(me);
+      place.from[r] = place.to[self];
+      place.from_at[r] = static_cast<int>((rank * mine_ + place.begin - part) * kBytes) + place.to_at[self];
+    }
+  }
+
+  TransportOptions options_;
+  const Parameters& parameters_;
+  int ranks_;
+  Message message_;
+  TensorTables tables_;
+  MessageMemory memory_;    ///< the step's message: this rank's, then the result
+  MessageMemory everyone_;  ///< [ranks] this rank's part of what each rank has
+  MessageMemory part_;      ///< what it makes of them
+  std::optional<RunChunks> chunks_;
+  std::vector<Parcel> parcels_;           ///< of the step
+  std::vector<Place> places_;             ///< [parcels]
+  std::vector<int> part_bytes_;           ///< [ranks]
+  Chunks part_chunks_;                    ///< of this rank's part
+  std::int64_t elements_ = 0, mine_ = 0;  ///< of the step's message, and of this rank's part
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TransportKind butterfly_transport() {
+  return {.title = "all-to-all of parts, all-gather",
+          .takes = [](const Codec& codec) { return codec.exact() && codec.takes_runs(); },
+          .serves = [](const Aggregator& aggregator) { return aggregator.by_parts(); },
+          .cuts = true,
+          .traffic = [](int ranks) { return Traffic{.exchanged = true, .gathered = ranks}; },
+          .memory = Butterfly::memory,
+          .sent = [](const Codec& codec, const Segment& segment,
+                     int ranks) { return 2 * bytes_of(codec, segment) * (ranks - 1) / ranks; },
+          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
+            return std::make_unique<Butterfly>(options);
+          }};
+}
+
+}  // namespace dat

@@ -1,0 +1,67 @@
+#include "reduce/tree/mean_of_units.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "codec.hpp"
+#include "gradients.hpp"
+
+namespace dat {
+
+MeanOfUnits::MeanOfUnits(Backend& backend, const Parameters& parameters, float* gradients, const SummationTree& order,
+                         int rank, std::unique_ptr<Reducer> of_ranks)
+    : backend_(backend),
+      parameters_(parameters),
+      gradients_(gradients),
+      order_(order),
+      of_ranks_(std::move(of_ranks)),
+      factor_(static_cast<float>(order.leaves()) / static_cast<float>(order.leaves_of(rank))),
+      table_(backend, parameters),
+      active_(ActiveSet::all(parameters.layers())) {
+  if (order.leaves_of(rank) > 1) more_ = backend.allocate_floats(parameters.size, "gradient of a micro-batch");
+}
+
+void MeanOfUnits::begin(std::span<const ActiveSet> layers, std::int64_t step) {
+  assert(layers.size() == 1);
+  active_ = layers.front();
+  chunks_ = table_.select(active_);
+  of_ranks_->begin(layers, step);
+  unit_ = -1;
+}
+
+float* MeanOfUnits::place(int unit) {
+  if (unit != unit_) complete();
+  unit_ = unit;
+  return unit == 0 ? gradients_ : more_;
+}
+
+/// The gradient of the unit at hand is there: adds it to those before.
+void MeanOfUnits::complete() {
+  if (unit_ > 0) each(backend_.device(), chunks_, kernels::AddRank{more_, 1.0F, gradients_});
+}
+
+void MeanOfUnits::make_mean() {
+  if (unit_ < 0) return;
+  complete();
+  if (factor_ != 1) each(backend_.device(), chunks_, kernels::MeanOfRanks{gradients_, 0, 1, factor_, gradients_});
+  unit_ = -1;
+}
+
+std::span<float* const> MeanOfUnits::own() {
+  make_mean();
+  return of_ranks_->own();
+}
+
+void MeanOfUnits::finish() {
+  make_mean();
+  for (int k = static_cast<int>(parameters_.segments.size()); k-- > 0;)
+    if (active_.active(parameters_.segments[static_cast<std::size_t>(k)].layer)) of_ranks_->ready(k);
+  of_ranks_->finish();
+}
+
+std::int64_t MeanOfUnits::memory(int ranks) const {
+  const bool several = order_.leaves() > ranks;
+  return of_ranks_->memory(ranks) + (several ? parameters_.size * std::int64_t{sizeof(float)} : 0);
+}
+
+}  // namespace dat

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dat/reducer.hpp"
+#include "reduce/tree/summation_tree.hpp"
+
+namespace dat {
+
+/// What a rank brings where units of work are dealt to the ranks (dat/dealing.hpp) and the aggregator looks at each
+/// rank's gradient: the mean of its own units, added up in their order as they are finished. Another reducer makes one
+/// gradient of these. The loss of all units together is one mean, so a rank's sum is multiplied by all units over its
+/// own ones. The same bits at an equal number of ranks.
+class MeanOfUnits final : public Reducer {
+ public:
+  /// gradients: as make_reducer() gets them, by which `of_ranks` was made. order: of the group; only how many units a
+  /// rank has counts.
+  MeanOfUnits(Backend&, const Parameters& parameters, float* gradients, const SummationTree& order, int rank,
+              std::unique_ptr<Reducer> of_ranks);
+
+  void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
+  [[nodiscard]] float* place(int unit) override;
+  void ready(int /*segment*/) override {}
+  [[nodiscard]] std::span<float* const> own() override;
+  void finish() override;
+
+  [[nodiscard]] std::int64_t elements() const override { return of_ranks_->elements(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return of_ranks_->bytes_sent(); }
+  [[nodiscard]] std::int64_t bytes_received() const override { return of_ranks_->bytes_received(); }
+  [[nodiscard]] std::string transport() const override { return of_ranks_->transport(); }
+  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override {
+    return of_ranks_->bytes_sent(probabilities, ranks);
+  }
+  [[nodiscard]] std::int64_t memory(int ranks) const override;
+  [[nodiscard]] double seconds_under_way() const override { return of_ranks_->seconds_under_way(); }
+  [[nodiscard]] std::vector<State> state() const override { return of_ranks_->state(); }
+
+ private:
+  void complete();
+  void make_mean();
+
+  Backend& backend_;
+  const Parameters& parameters_;
+  float* gradients_;
+  const SummationTree& order_;
+  std::unique_ptr<Reducer> of_ranks_;
+  float factor_;           ///< from the sum of this rank's units to their mean
+  float* more_ = nullptr;  ///< [parameters.size] a unit behind the first one; null: there are none
+  ChunkTable table_;
+  Chunks chunks_;     ///< of the active layers
+  ActiveSet active_;  ///< layers
+  int unit_ = -1;     ///< being put together; -1: none, or all are in the mean
+};
+
+}  // namespace dat

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/checkpoint.hpp"
+#include "dat/communicator.hpp"
+#include "dat/config.hpp"
+#include "dat/report.hpp"
+#include "train/plan/plan.hpp"
+
+namespace dat {
+
+/// Which ranks of the launch have left the run, and what they do until its end. Ranks have their numbers of the launch.
+/// Every rank has the same list. The list only grows: whoever has left stays away, also when the run goes back to a
+/// checkpoint from before.
+class Membership {
+ public:
+  /// world: all ranks of the launch; outlives this.
+  explicit Membership(Communicator& world) : world_(world) {}
+
+  [[nodiscard]] const std::vector<LeftRecord>& left() const { return left_; }
+  [[nodiscard]] bool has_left(int rank) const;
+  /// Those of the records whose ranks have not left yet; they have from now on. Error(integrity): rank 0 is one of
+  /// them, which holds the run's folder and its lock.
+  [[nodiscard]] std::vector<LeftRecord> add(const std::vector<LeftRecord>& leaving);
+
+  /// Adds the list to a checkpoint, where there is one.
+  void save(Checkpoint& checkpoint) const;
+  /// The list in a checkpoint.
+  [[nodiscard]] static std::vector<LeftRecord> in(const Checkpoint& checkpoint);
+  /// The record of the ranks of a group, as one of all ranks of the launch.
+  [[nodiscard]] RankRecord of_launch(const RankRecord& record, const Communicator& group) const;
+
+  /// On a rank that has left: sleeps until the others end, and returns their exit code.
+  [[nodiscard]] ExitCode sleep_until_the_end();
+  /// On rank 0: tells those who sleep that the run ends, and with what code.
+  void wake(ExitCode code);
+
+ private:
+  Communicator& world_;
+  std::vector<LeftRecord> left_;
+};
+
+/// The records that rank 0 has, on all ranks. **Collective.**
+void share(std::vector<LeftRecord>& records, Communicator& ranks);
+
+/// How many ranks may cheat among those left where `faults` might at the start: whoever leaves is thought to be one.
+[[nodiscard]] inline int faults_left(int faults, int gone) { return faults > gone ? faults - gone : 0; }
+/// Whether `faults` of the ranks hold less than half of the micro-batches of a step, however many of them they hold as
+/// micro-batches are dealt (dat/dealing.hpp).
+[[nodiscard]] bool honest_majority(int micro_batches, int ranks, int faults);
+/// The options with which the ranks go on of which `gone` have left, where all were planned by `plan`: with the batch
+/// that the run began with. Error(integrity): no honest majority is left.
+[[nodiscard]] TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int gone);
+
+}  // namespace dat

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/config.hpp"
+
+namespace dat {
+
+/// A rank that is made to cheat.
+struct Attacker {
+  int rank = 0;           ///< of the launch
+  std::string cheat;      ///< a name of cheats()
+  std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
+  int every = 1;          ///< steps from one cheating to the next
+
+  /// Whether it cheats in the step behind `done` steps.
+  [[nodiscard]] bool cheats_after(std::int64_t done) const { return done >= from && (done - from) % every == 0; }
+};
+
+/// The attackers of a run, in the order of the option.
+[[nodiscard]] std::vector<Attacker> attackers_of(const TrainOptions& options);
+/// Error(usage): one of them is none of so many ranks of the launch, or they are half of the ranks.
+void require_fitting(const std::vector<Attacker>& attackers, int ranks);
+
+/// Those whose cheat is to leave, and which do so after `done` steps at the latest.
+[[nodiscard]] std::vector<Attacker> leaving(const std::vector<Attacker>& attackers, std::int64_t done);
+
+}  // namespace dat

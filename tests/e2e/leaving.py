@@ -1,0 +1,215 @@
+"""Ranks that leave a run: it goes on without them to the bits of one rank, also where it was killed meanwhile or has gone back
+to a checkpoint; they sleep until its end, and end as it does. DAT_ALL_CASES: all patterns, on sixteen ranks."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import common
+
+SET = {"train": 100, "test": 30, "size": 16, "classes": 4}
+RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval-every", 1,
+       "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1, "--deterministic", "--micro-batch", 2]
+# What is kept from step to step by one rank, or by all.
+STATES = {
+    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema"],
+    "warm starts": ["--optimizer", "sgd", "--lr", 0.05, "--warm-start", 2, "--selector", "all"],
+    "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
+    "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],
+}
+WHOLE = "DAT_ALL_CASES" in os.environ
+
+
+def leave(who, when):
+    return ["--attackers", ",".join(map(str, who)), "--cheat", "leave", "--cheat-from", ",".join(map(str, when))]
+
+
+def losses(folder):
+    """What is recorded of each step, but times and bytes."""
+    return [{name: value for name, value in row.items() if not name.startswith(("t_", "bytes_", "wall_time"))}
+            for row in common.rows(folder, "step")]
+
+
+def left(folder):
+    return [(row["rank"], row["step"], row["why"]) for row in common.rows(folder, "left")]
+
+
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        user, system = file.read().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+class Leaving(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **SET)
+
+    def go(self, folder, *arguments, ranks, code=0):
+        ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
+        self.assertEqual(ended.code, code, ended.text)
+        return ended
+
+    def assert_equal_runs(self, folder, reference):
+        self.assert_same(common.state(folder), common.state(reference))
+        self.assertEqual(losses(folder), losses(reference))
+
+    def test_the_bits_of_one_rank(self):
+        ranks, many, total, patterns = (16, 7, 32, 20) if WHOLE else (5, 2, 20, 2)
+        for number in range(patterns):
+            name = list(STATES)[number % len(STATES)]
+            options = ["--total-batch", total, *STATES[name]]
+            if not os.path.exists(name):
+                self.go(name, *options, ranks=1)
+            steps = len(common.rows(name, "step"))
+            draw = random.Random(number)
+            who, when = draw.sample(range(1, ranks), many), [draw.randrange(steps) for _ in range(many)]
+            with self.subTest(state=name, who=who, when=when):
+                self.go("left", *options, *leave(who, when), ranks=ranks)
+                self.assert_equal_runs("left", name)
+                self.assertEqual(sorted(left("left")), sorted((rank, step, "--cheat leave") for rank, step in zip(who, when)))
+                last = common.rows("left", "ranks")[-1]
+                self.assertEqual([rank for rank in range(ranks) if last["bytes"][rank] is None], sorted(who))
+                with open("left/SUMMARY.txt") as file:
+                    summary = file.read()
+                for rank, step in zip(who, when):
+                    self.assertIn(f"\nleft            rank {rank}, after step {step}: --cheat leave\n", summary)
+                shutil.rmtree("left")
+
+    def test_killed_in_the_step_of_a_leaving(self):
+        """It goes on with the same ranks gone, whether its checkpoint has them or not."""
+        options = ["--total-batch", 16, *STATES["warm starts"], "--checkpoint-every", 2, *leave([3, 1], [3, 4])]
+        self.go("straight", *options, ranks=5)
+        moments = {
+            "before": lambda folder: common.steps_written(folder) >= 3,
+            "told": lambda folder: len(left(folder)) >= 1,
+            "both are gone": lambda folder: len(left(folder)) == 2,
+            "a checkpoint has it": lambda folder: len(common.checkpoints(folder)) >= 3,
+        }
+        for moment, has_come in (moments.items() if WHOLE else list(moments.items())[1::2]):
+            with self.subTest(moment=moment):
+                running = common.Running(["train", "--out", "killed", *RUN, *options], 5)
+                self.assertTrue(running.wait_for(lambda: has_come("killed")), running.text())
+                running.end()
+                ended = self.go("killed", *options, ranks=5)
+                self.assert_equal_runs("killed", "straight")
+                self.assertEqual(left("killed"), left("straight"))
+                self.assertEqual(moment == "a checkpoint has it", "rank 1 on" in ended.text.split("evaluation at")[0]
+                                 and "going on after step 6" in ended.text)
+                shutil.rmtree("killed")
+
+    def test_back_to_a_checkpoint_from_before(self):
+        """Whoever has left stays away. As if the rate had been the lower one from the start: see setbacks.py."""
+        far, rate = 2.0**100, 2.0**-4
+        options = ["--total-batch", 16, "--optimizer", "sgd", "--max-steps", 5]
+        self.go("expected", *options, "--lr", repr(rate), ranks=1)
+        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", "rollback", "--rollback-lr", repr(rate / far)]
+        self.go("back", *options, *leave([2, 1], [1, 4]), ranks=5)
+        arrays = {folder: {name: values for name, values in common.state(folder).items() if name.startswith(("param/", "optim/", "bn/"))}
+                  for folder in ("back", "expected")}
+        self.assert_same(arrays["back"], arrays["expected"])
+        self.assertEqual(left("back"), [(2, 1, "--cheat leave"), (1, 4, "--cheat leave")])
+        kinds = [row["kind"] for row in common.rows("back") if row["kind"] in ("setback", "left")]
+        self.assertEqual(kinds, ["setback", "left", "left"])
+
+    def test_a_signal_and_another_number_of_ranks(self):
+        options = ["--total-batch", 16, "--optimizer", "sgd"]
+        self.go("one", *options, ranks=1)
+        for again in 4, 3:
+            with self.subTest(ranks=again):
+                running = common.Running(["train", "--out", "run", *RUN, *options, *leave([1], [2]), "--checkpoint-every", 2], 4)
+                self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 4 and len(running.ranks()) == 4), running.text())
+                common.kill(running.ranks()[0], signal.SIGUSR1)
+                ended = running.wait()
+                self.assertEqual(ended.code, 75, ended.text)
+                ended = self.go("run", *options, *leave([1], [2]), "--checkpoint-every", 2, ranks=again)
+                self.assert_equal_runs("run", "one")
+                self.assertEqual(any("1 of 4 ranks had left at the checkpoint; with 3 ranks all take part" in line
+                                     for line in ended.warnings), again == 3, ended.text)
+                self.assertIn("the run goes on with 3 of 4 ranks" if again == 4 else "the run goes on with 2 of 3 ranks", ended.text)
+                shutil.rmtree("run")
+
+    def test_a_run_that_fails(self):
+        """All ranks end with its code, those that have left, too."""
+        with open("ranks.sh", "w") as file:  # mpirun tells one code, and kills whoever is slower than the first
+            file.write('trap "" TERM\n"$@"\ncode=$?\necho $code > code.$OMPI_COMM_WORLD_RANK\nexit $code\n')
+        ended = subprocess.run(["mpirun", "-np", "4", "sh", "ranks.sh", common.PROGRAM, "train", "--out", "run", *map(str, RUN),
+                                "--total-batch", "16", "--optimizer", "sgd", "--lr", repr(2.0**100), *leave([2], [1])],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               timeout=common.LIMIT_S, env=os.environ | common.own_session() | {"OMPI_MCA_odls_base_sigkill_timeout": "2"})
+        self.assertEqual(common.exit_code(ended.returncode, ended.stdout), 7, ended.stdout)
+        errors = [line for line in ended.stdout.splitlines() if line.startswith("dat_hpc: error: ")]
+        self.assertEqual(len(errors), 1, ended.stdout)
+        self.assertRegex(errors[0], "is not finite")
+        self.assertEqual(len(left("run")), 1)
+        for rank in range(4):
+            with open(f"code.{rank}") as file:
+                self.assertEqual(file.read(), "7\n")
+        running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
+        self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
+        shutil.rmtree("full/ckpt", ignore_errors=True)
+        with open("full/ckpt", "w"):  # no folder any more
+            pass
+        ended = running.wait()
+        self.assertEqual(ended.code, 9, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
+
+    def test_asleep_beside_a_stopped_rank(self):
+        options = [*RUN, "--total-batch", 16, "--epochs", 100000, "--milestones", 99999, "--eval-every", 0, "--checkpoint-every",
+                   1000000, "--quiet", "--comm-timeout", 2.5, *leave([2], [3])]
+        running = common.Running(["train", "--out", "run", *options], 4)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 4), running.text())
+        ranks, seconds = running.ranks(), 3
+        before, steps = processor_seconds(ranks[2]), common.steps_written("run")
+        time.sleep(seconds)
+        self.assertLess(processor_seconds(ranks[2]) - before, 0.01 * seconds)
+        self.assertGreater(common.steps_written("run"), steps)
+        # That it is silent for longer than the timeout is no hang.
+        common.kill(ranks[2], signal.SIGSTOP)
+        time.sleep(3.5)
+        common.kill(ranks[2], signal.SIGCONT)
+        time.sleep(0.5)
+        self.assertIsNone(running.process.poll(), running.text())
+        common.kill(ranks[1], signal.SIGSTOP)
+        ended = running.wait()
+        self.assertEqual(ended.code, 6, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
+        self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ")
+        self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {ranks[2]}\) has left")
+        with open("run/hang-rank-2.txt") as file:
+            self.assertRegex(file.readline(), r"^rank 2 of 4 on \S+, process \d+, has left$")
+        with open("run/hang-rank-0.txt") as file:
+            self.assertNotIn("has left", file.readline())
+        self.assertEqual([name for name in common.entries(".") if "segment" in name], [])
+
+    @unittest.skipUnless(WHOLE, "at night")
+    def test_stopped_until_the_end(self):
+        """The end of MPI wants all ranks. The run is whole."""
+        running = common.Running(["train", "--out", "run", *RUN, "--total-batch", 16, "--comm-timeout", 2.5, *leave([2], [3])], 4)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: len(left("run")) == 1 and len(running.ranks()) == 4), running.text())
+        process = running.ranks()[2]
+        common.kill(process, signal.SIGSTOP)
+        ended = running.wait()
+        self.assertEqual(ended.code, 6, ended.text)
+        self.assertIn(" VALID", ended.final)
+        self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {process}\) has sent no heartbeat for .*, last heard asleep, having left; ")
+
+    def test_what_is_refused(self):
+        base = ["train", "--out", "run", *RUN, "--total-batch", 16]
+        for ranks, pattern, *arguments in [
+                (3, "rank 0, which holds", "--attackers", 0, "--cheat", "leave"),
+                (4, "names 2 of 4 ranks; more than half must be honest", "--attackers", "1,2", "--cheat", "leave"),
+                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave"),
+                (0, "names 1 of 1 rank;", "--attackers", 1, "--cheat", "leave")]:
+            with self.subTest(pattern=pattern):
+                self.refuse(2, pattern, *base, *arguments, ranks=ranks)
+
+
+if __name__ == "__main__":
+    common.main()

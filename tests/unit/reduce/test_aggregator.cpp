@@ -1,0 +1,474 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "aggregation_reference.hpp"
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/aggregator.hpp"
+#include "device.hpp"
+#include "errors.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinite = std::numeric_limits<float>::infinity();
+const std::vector<std::string> kRobust = {"median", "trimmed_mean", "geometric_median",
+                                          "krum",   "multi_krum",   "centered_clip"};
+
+/// Random numbers, in the order in which they are asked for.
+class Dice {
+ public:
+  explicit Dice(std::uint32_t seed) : words_(seed) {}
+  [[nodiscard]] int below(int n) { return static_cast<int>(words_() % static_cast<std::uint32_t>(n)); }
+  [[nodiscard]] float number() { return static_cast<float>(words_() >> 8) * 0x1p-23F - 1; }
+
+ private:
+  std::mt19937 words_;
+};
+
+/// Gradients of `ranks` ranks in a block of three tensors, the middle one of which does not take part.
+class Rig {
+ public:
+  explicit Rig(std::int64_t coordinates, int threads = 2) : backend_(test_backend(threads)) {
+    parameters_.size = 0;
+    const std::int64_t first = (coordinates + 1) / 2;
+    for (const std::int64_t size : {first, std::int64_t{3}, coordinates - first}) {
+      const auto k = std::ssize(parameters_.segments);
+      parameters_.segments.push_back({.name = "t",
+                                      .shape = {},
+                                      .module = {},
+                                      .block = {},
+                                      .begin = parameters_.size,
+                                      .size = size,
+                                      .layer = static_cast<int>(k)});
+      parameters_.layer_names.push_back("t");
+      parameters_.layer_sizes.push_back(size);
+      parameters_.size += (size + 15) / 16 * 16;
+    }
+    table_ = std::make_unique<ChunkTable>(*backend_, parameters_);
+    chunks_ = table_->select({{1, 0, 1}});
+    for (const std::size_t k : {0, 2})
+      for (std::int64_t i = 0; i < parameters_.segments[k].size; ++i)
+        places_.push_back(static_cast<std::size_t>(parameters_.segments[k].begin + i));
+  }
+
+  [[nodiscard]] Backend& backend() { return *backend_; }
+  [[nodiscard]] std::unique_ptr<Aggregator> make(const std::string& name, const AggregatorOptions& options) {
+    return aggregators().at(name)(*backend_, parameters_, options);
+  }
+  /// Puts the gradients of the ranks on the device. What does not take part there is NaN.
+  void load(const std::vector<std::vector<float>>& gradients) {
+    const auto ranks = static_cast<std::int64_t>(gradients.size());
+    std::vector<float> all(static_cast<std::size_t>(ranks * parameters_.size), kNaN);
+    for (std::size_t rank = 0; rank < gradients.size(); ++rank)
+      for (std::size_t d = 0; d < places_.size(); ++d)
+        all[rank * static_cast<std::size_t>(parameters_.size) + places_[d]] = gradients[rank][d];
+    if (ranks > ranks_) {
+      device_ = backend_->allocate_floats(ranks * parameters_.size, "test");
+      ranks_ = ranks;
+      result_ = backend_->allocate_floats(parameters_.size, "test");
+    }
+    backend_->copy_to_device(device_, all.data(), all.size() * sizeof(float));
+  }
+  void queue(Aggregator& aggregator, std::span<const double> weights) {
+    aggregator.aggregate({.chunks = chunks_,
+                          .gradients = device_,
+                          .stride = parameters_.size,
+                          .step = 3,
+                          .result = result_,
+                          .weights = weights});
+  }
+  [[nodiscard]] std::vector<float> run(Aggregator& aggregator, const std::vector<double>& weights = {}) {
+    std::vector<float> before(static_cast<std::size_t>(parameters_.size), 4711);
+    backend_->copy_to_device(result_, before.data(), before.size() * sizeof(float));
+    queue(aggregator, weights);
+    std::vector<float> all = to_host(*backend_, result_, parameters_.size), result;
+    for (const std::size_t at : places_) result.push_back(std::exchange(all[at], 4711.0F));
+    CHECK(all == before);  // what does not take part is left alone
+    return result;
+  }
+  [[nodiscard]] std::vector<float> run(const std::string& name, const AggregatorOptions& options,
+                                       const std::vector<std::vector<float>>& gradients,
+                                       const std::vector<double>& weights = {}) {
+    load(gradients);
+    return run(*make(name, options), weights);
+  }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  Parameters parameters_;
+  std::unique_ptr<ChunkTable> table_;
+  Chunks chunks_;
+  std::vector<std::size_t> places_;
+  float *device_ = nullptr, *result_ = nullptr;
+  std::int64_t ranks_ = 0;
+};
+
+/// A case of a kind: grids (ties, zero distances), any numbers, equal gradients, gradients of 1e38, some not finite.
+[[nodiscard]] AggregationCase random_case(Dice& dice, std::size_t coordinates, int ranks) {
+  AggregationCase all;
+  all.faults = dice.below((ranks - 1) / 2 + 1);
+  all.tau = std::vector<double>{0.1, 1, 10, HUGE_VAL}[static_cast<std::size_t>(dice.below(4))];
+  all.iterations = std::vector<int>{1, 3, 500}[static_cast<std::size_t>(dice.below(3))];
+  all.mixing = dice.below(2) == 0;
+  const int kind = dice.below(5);
+  for (int rank = 0; rank < ranks; ++rank) {
+    Vector gradient;
+    for (std::size_t d = 0; d < coordinates; ++d)
+      gradient.push_back(kind == 0 ? static_cast<float>(dice.below(3) - 1) : dice.number());
+    if (kind == 2 && rank > 0 && dice.below(2) == 0) gradient = all.gradients.back();
+    // As many as may be false.
+    if (kind == 3 && rank < all.faults)
+      for (double& value : gradient) value = static_cast<float>(1e38) * (2 + static_cast<float>(value));
+    if (kind == 4 && dice.below(5) == 0)
+      gradient[static_cast<std::size_t>(dice.below(static_cast<int>(coordinates)))] =
+          std::vector<double>{kNaN, kInfinite, -kInfinite}[static_cast<std::size_t>(dice.below(3))];
+    all.gradients.push_back(gradient);
+    all.weights.push_back(1);
+  }
+  if (kind != 3 && dice.below(3) == 0)
+    for (double& weight : all.weights) weight = std::vector<double>{0, 1, 2.5}[static_cast<std::size_t>(dice.below(3))];
+  return all;
+}
+
+[[nodiscard]] std::vector<std::vector<float>> as_floats(const Vectors& gradients) {
+  std::vector<std::vector<float>> all;
+  for (const Vector& one : gradients) all.emplace_back(one.begin(), one.end());
+  return all;
+}
+
+[[nodiscard]] AggregatorOptions options_of(const AggregationCase& all) {
+  return {.ranks = static_cast<int>(all.gradients.size()),
+          .faults = all.faults,
+          .tau = all.tau,
+          .iterations = all.iterations,
+          .mixing = all.mixing};
+}
+
+/// Whether the result is one of those; both NaN are equal.
+[[nodiscard]] bool is_one_of(const std::vector<float>& result, const Vectors& right) {
+  return std::any_of(right.begin(), right.end(), [&](const Vector& one) {
+    for (std::size_t d = 0; d < one.size(); ++d) {
+      if (std::isnan(one[d]) && std::isnan(result[d])) continue;
+      // Gradients are about 1. The result is rounded to f32, as mixed ones are before they are sorted; iterations end
+      // with steps of 1e-6, and may have one more.
+      if (!(std::abs(result[d] - one[d]) <= 3e-6 + 2e-7 * std::abs(one[d]))) return false;
+    }
+    return true;
+  });
+}
+
+/// Where several points are equally good, the iterations may end at another one.
+[[nodiscard]] bool is_as_good(const std::vector<float>& result, const Vector& right, const AggregationCase& all) {
+  const std::optional<CountedGradients> of = counted(all);
+  if (!of) return false;
+  const double best = sum_of_distances(*of, right);
+  return std::abs(sum_of_distances(*of, Vector(result.begin(), result.end())) - best) <= 1e-6 * (best + 1);
+}
+
+}  // namespace
+
+TEST_CASE("Every aggregator makes what its formula says of any gradients and weights", "[reducer]") {
+  Dice dice(7);
+  constexpr int kCases = 1000, kOfABackend = 50;
+  for (int first = 0; first < kCases; first += kOfABackend) {
+    const std::size_t coordinates = 1 + static_cast<std::size_t>(first / kOfABackend) % 10;
+    Rig rig(static_cast<std::int64_t>(coordinates));
+    for (int k = first; k < first + kOfABackend; ++k) {
+      const AggregationCase all = random_case(dice, coordinates, 1 + dice.below(16));
+      rig.load(as_floats(all.gradients));
+      for (const std::string& name : kRobust) {
+        const std::vector<float> result = rig.run(*rig.make(name, options_of(all)), all.weights);
+        const Vectors right = right_results(name, all);
+        if (is_one_of(result, right) || (name == "geometric_median" && is_as_good(result, right.front(), all)))
+          continue;
+        INFO(name << " of case " << k << ": " << all.gradients.size() << " ranks, f = " << all.faults << ", tau "
+                  << all.tau << ", " << all.iterations << " iterations" << (all.mixing ? ", mixed" : ""));
+        CHECK(result == std::vector<float>(right.front().begin(), right.front().end()));
+      }
+    }
+  }
+}
+
+TEST_CASE("CenteredClip ends where the clipped differences cancel out", "[reducer]") {
+  Rig rig(2);
+  const std::vector<std::vector<float>> x = {{1, 0}, {0, 1}, {1, 1}, {100, 100}};
+  const auto clip = [&](double tau, int iterations) {
+    return rig.run("centered_clip", {.ranks = 4, .faults = 1, .tau = tau, .iterations = iterations}, x);
+  };
+  // algorithms of the literature, in double precision: 10 iterations from the lower median (1, 1).
+  for (const float value : clip(1, 10)) CHECK(value == Approx(0.90236902).epsilon(1e-7));
+  for (const float value : clip(10, 500)) CHECK(value == Approx(3.02368915).epsilon(1e-6));
+  for (const float value : clip(HUGE_VAL, 1)) CHECK(value == Approx(25.5).epsilon(1e-7));
+
+  // Whole gradients of more than a share: nothing is left of the sum, but what the last step may be, and rounding.
+  constexpr std::int64_t kSize = 20000;
+  Rig large(kSize);
+  std::vector<std::vector<float>> gradients;
+  for (std::uint32_t rank = 0; rank < 9; ++rank)
+    gradients.push_back(random_values(kSize, rank, rank < 2 ? 20.0F : -1.0F, rank < 2 ? 25.0F : 1.0F));
+  const auto result = large.run("centered_clip", {.ranks = 9, .faults = 2, .tau = 60}, gradients);
+  CountedGradients of;
+  for (const auto& one : gradients) of.x.emplace_back(one.begin(), one.end());
+  of.w.assign(9, 1.0);
+  CHECK(length(clipped_step(of, Vector(result.begin(), result.end()), 60)) <= 1e-5);
+}
+
+TEST_CASE("At the geometric median the directions to the gradients cancel out, whatever some of them are",
+          "[reducer]") {
+  constexpr std::int64_t kSize = 3000;
+  Rig rig(kSize);
+  std::vector<std::vector<float>> gradients;
+  CountedGradients of;
+  for (std::uint32_t rank = 0; rank < 12; ++rank) {
+    gradients.push_back(random_values(kSize, rank, -1, rank < 4 ? 1e20F : 1.0F));
+    of.x.emplace_back(gradients.back().begin(), gradients.back().end());
+    of.w.push_back(1 + rank % 3);
+  }
+  const auto result = rig.run("geometric_median", {.ranks = 12, .faults = 5}, gradients, of.w);
+  Vector pull(kSize, 0.0);
+  for (std::size_t i = 0; i < of.x.size(); ++i)
+    for (std::size_t d = 0; d < kSize; ++d)
+      pull[d] += of.w[i] * (of.x[i][d] - result[d]) / distance(of.x[i], Vector(result.begin(), result.end()));
+  CHECK(length(pull) <= 1e-5 * 24);
+}
+
+TEST_CASE("Sums over pairs, and the search for what is not finite, reach the last elements of large gradients",
+          "[reducer]") {
+  // Two tensors of 64 whole chunks: the last elements are in the last share.
+  constexpr std::int64_t kSize = 2 * 64 * std::int64_t{kChunk};
+  Rig rig(kSize);
+  std::vector<std::vector<float>> gradients(4, std::vector<float>(kSize, 0.0F));
+  const float x[4][2] = {{1, 0}, {0, 1}, {1, 1}, {100, 100}};
+  for (std::size_t rank = 0; rank < 4; ++rank) std::copy_n(x[rank], 2, gradients[rank].end() - 2);
+  const auto clipped = rig.run("centered_clip", {.ranks = 4, .faults = 1}, gradients);
+  CHECK(clipped[kSize - 3] == 0);
+  for (std::size_t d = kSize - 2; d < kSize; ++d) CHECK(clipped[d] == Approx(3.02368915).epsilon(1e-6));
+  CHECK((rig.run("krum", {.ranks = 4}, gradients) == gradients[2]));
+  gradients[2].back() = kNaN;
+  CHECK((rig.run("krum", {.ranks = 4, .faults = 1}, gradients) == gradients[0]));
+}
+
+TEST_CASE("Without a limit CenteredClip is the mean, weighted where ranks have weights", "[reducer]") {
+  Rig rig(500);
+  Dice dice(3);
+  for (const int ranks : {1, 2, 5, 16}) {
+    std::vector<std::vector<float>> gradients;
+    std::vector<double> weights;
+    for (int rank = 0; rank < ranks; ++rank) {
+      gradients.push_back(random_values(500, static_cast<std::uint32_t>(100 * ranks + rank)));
+      weights.push_back(rank % 3 == 0 ? 3 : 1);
+    }
+    for (const bool weighted : {false, true}) {
+      const std::vector<double> w = weighted ? weights : std::vector<double>{};
+      const auto clipped = rig.run("centered_clip", {.ranks = ranks, .tau = HUGE_VAL}, gradients, w);
+      const auto mean = rig.run("mean", {.ranks = ranks}, gradients, w);
+      double worst = 0;
+      for (std::size_t d = 0; d < mean.size(); ++d) worst = std::max(worst, std::abs(double(clipped[d]) - mean[d]));
+      CHECK(worst <= ranks * 0x1p-24);
+      if (weighted) continue;
+      // Equal weights leave the bits that a mean without any has.
+      CHECK(rig.run("mean", {.ranks = ranks}, gradients, std::vector<double>(gradients.size(), 2.5)) == mean);
+    }
+  }
+}
+
+TEST_CASE("The weighted mean of more ranks than other aggregators take leaves out those of weight 0", "[reducer]") {
+  constexpr int kRanks = 150;
+  Rig rig(20);
+  std::vector<std::vector<float>> gradients;
+  std::vector<double> weights;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    gradients.push_back(rank % 7 == 0 ? std::vector<float>(20, kNaN) : random_values(20, rank));
+    weights.push_back(rank % 7);
+  }
+  const auto mean = rig.run("mean", {.ranks = kRanks}, gradients, weights);
+  for (std::size_t d = 0; d < mean.size(); ++d) {
+    double total = 0, all = 0;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      if (weights[rank] == 0) continue;
+      total += weights[rank] * gradients[rank][d];
+      all += weights[rank];
+    }
+    CHECK(std::abs(mean[d] - total / all) <= 0x1p-23);
+  }
+}
+
+TEST_CASE("The order of the ranks changes no result but by rounding", "[reducer]") {
+  constexpr int kRanks = 11;
+  Rig rig(300);
+  std::vector<std::vector<float>> gradients;
+  std::vector<double> weights;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    gradients.push_back(random_values(300, rank, -1, rank < 3 ? 30.0F : 1.0F));
+    weights.push_back(1 + rank % 4);
+  }
+  const std::vector<std::size_t> order = {7, 2, 9, 0, 10, 3, 1, 8, 5, 4, 6};
+  std::vector<std::vector<float>> other;
+  std::vector<double> other_weights;
+  for (const std::size_t rank : order) {
+    other.push_back(gradients[rank]);
+    other_weights.push_back(weights[rank]);
+  }
+  for (const std::string& name : kRobust)
+    for (const bool mixing : {false, true}) {
+      const AggregatorOptions options{.ranks = kRanks, .faults = 3, .mixing = mixing};
+      const auto one = rig.run(name, options, gradients, weights);
+      const auto two = rig.run(name, options, other, other_weights);
+      double worst = 0;
+      for (std::size_t d = 0; d < one.size(); ++d) worst = std::max(worst, std::abs(double(one[d]) - two[d]));
+      INFO(name << (mixing ? ", mixed" : ""));
+      CHECK(worst <= 1e-6);
+    }
+}
+
+TEST_CASE("What is not finite, or of weight 0, never reaches a result; of more than f ranks nothing is left",
+          "[reducer]") {
+  constexpr int kRanks = 7;
+  Rig rig(40);
+  std::vector<std::vector<float>> good;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) good.push_back(random_values(40, rank));
+  for (const std::string& name : kRobust)
+    for (const bool mixing : {false, true})
+      for (const float bad : {kNaN, kInfinite, -kInfinite}) {
+        const AggregatorOptions options{.ranks = kRanks, .faults = 2, .mixing = mixing};
+        INFO(name << (mixing ? ", mixed, " : ", ") << bad);
+        auto gradients = good;
+        gradients[1][39] = gradients[4][0] = bad;
+        std::vector<double> weights(kRanks, 1.0);
+        weights[1] = weights[4] = 0;
+        const auto result = rig.run(name, options, gradients);
+        CHECK(std::all_of(result.begin(), result.end(), [](float value) { return std::isfinite(value); }));
+        CHECK(rig.run(name, options, good, weights) == result);
+        CHECK(rig.run(name, options, gradients, weights) == result);
+        gradients[6][20] = bad;
+        for (const float value : rig.run(name, options, gradients)) CHECK(std::isnan(value));
+        // Those of weight 0 are not among the f.
+        const auto fewer = rig.run(name, options, gradients, weights);
+        CHECK(std::all_of(fewer.begin(), fewer.end(), [](float value) { return std::isfinite(value); }));
+      }
+}
+
+TEST_CASE("The largest numbers neither overflow nor move what is robust", "[reducer]") {
+  constexpr int kRanks = 9;
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  Rig rig(30);
+  std::vector<std::vector<float>> gradients;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) gradients.push_back(random_values(30, rank));
+  for (const std::size_t rank : {0, 4, 5}) gradients[rank].assign(30, rank == 4 ? -kLargest : kLargest);
+  for (const std::string& name : kRobust)
+    for (const bool mixing : {false, true}) {
+      INFO(name << (mixing ? ", mixed" : ""));
+      for (const float value : rig.run(name, {.ranks = kRanks, .faults = 3, .mixing = mixing}, gradients))
+        CHECK(std::abs(value) <= (name == "centered_clip" ? 10 : 1));
+    }
+  const std::vector<std::vector<float>> all(kRanks, std::vector<float>(30, kLargest));
+  for (const std::string& name : kRobust) CHECK(rig.run(name, {.ranks = kRanks, .faults = 3}, all) == all.front());
+}
+
+TEST_CASE("Neither the number of threads nor another call changes a bit", "[reducer]") {
+  constexpr std::int64_t kSize = 50000;
+  constexpr int kRanks = 13;
+  std::vector<std::vector<float>> gradients;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) gradients.push_back(random_values(kSize, rank));
+  Rig one(kSize, 1), two(kSize, 2);
+  one.load(gradients);
+  two.load(gradients);
+  for (const std::string& name : kRobust) {
+    const AggregatorOptions options{.ranks = kRanks, .faults = 5, .tau = 100, .mixing = name != "median"};
+    const auto aggregator = two.make(name, options);
+    const auto result = two.run(*aggregator);
+    INFO(name);
+    CHECK(two.run(*aggregator) == result);
+    CHECK(one.run(*one.make(name, options)) == result);
+  }
+}
+
+TEST_CASE("As many ranks as there may be have the median in their middle, and more are refused", "[reducer]") {
+  Rig rig(17);
+  std::vector<std::vector<float>> gradients;
+  for (int rank = 0; rank < kMostRanks; ++rank)
+    gradients.emplace_back(17, static_cast<float>(rank * 37 % kMostRanks));  // each number once
+  const int faults = faults_of("median", -1, kMostRanks);
+  CHECK(faults == 31);
+  for (const bool mixing : {false, true}) {
+    for (const float value : rig.run("median", {.ranks = kMostRanks, .faults = faults, .mixing = mixing}, gradients))
+      CHECK(value == 31.0F);
+    for (const float value :
+         rig.run("trimmed_mean", {.ranks = kMostRanks, .faults = faults, .mixing = mixing}, gradients))
+      CHECK(value == 31.5F);
+  }
+  CHECK(error_of([] { (void)faults_of("median", -1, kMostRanks + 1); }).starts_with("2: "));
+  CHECK(faults_of("mean", -1, kMostRanks + 1) == 0);
+}
+
+TEST_CASE("Faults: as many as the aggregator is made for, and always less than half of the ranks", "[reducer]") {
+  for (const int ranks : {1, 2, 3, 4, 5, 16}) {
+    CHECK(faults_of("mean", -1, ranks) == 0);
+    for (const std::string name : {"median", "trimmed_mean", "geometric_median", "centered_clip"}) {
+      CHECK(faults_of(name, -1, ranks) == (ranks - 1) / 2);
+      CHECK(fault_warning(name, -1, ranks).empty());
+    }
+    for (const std::string name : {"krum", "multi_krum"})
+      CHECK(faults_of(name, -1, ranks) == std::max(0, (ranks - 3) / 2));
+    for (const std::string& name : kRobust) {
+      CHECK(faults_of(name, (ranks - 1) / 2, ranks) == (ranks - 1) / 2);
+      CHECK(error_of([&] { (void)faults_of(name, (ranks + 1) / 2, ranks); }).starts_with("2: "));
+    }
+  }
+  CHECK(fault_warning("krum", -1, 16).empty());
+  CHECK(fault_warning("krum", 6, 16).empty());
+  CHECK(fault_warning("mean", -1, 1).empty());
+  CHECK(fault_warning("multi_krum", 7, 16) ==
+        "--aggregator multi_krum is proven for 2 f + 3 ranks, 17 with f = 7 of --faults, and there are 16: start more, "
+        "or lower --faults");
+}
+
+TEST_CASE("Aggregators say what they remember, what they want to see, and what memory they take", "[reducer]") {
+  Rig rig(10);
+  for (const std::string& name : aggregators().names())
+    for (const bool mixing : {false, true}) {
+      INFO(name);
+      const auto bytes = [&] {
+        std::int64_t total = 0;
+        for (const auto& one : rig.backend().allocations())
+          total += one.purpose == "aggregator" ? static_cast<std::int64_t>(one.bytes) : 0;
+        return total;
+      };
+      const std::int64_t before = bytes();
+      const auto aggregator = rig.make(name, {.ranks = 6, .faults = 2, .mixing = mixing});
+      CHECK(bytes() - before == aggregator->memory(6));
+      CHECK(aggregator->keeps_one());
+      CHECK(aggregator->is_mean() == (name == "mean"));
+      CHECK(aggregator->state().empty());
+      const bool by_coordinates = name == "median" || name == "trimmed_mean" || name == "centered_clip";
+      CHECK(aggregator->by_parts() == (name == "mean" || (by_coordinates && !mixing)));
+    }
+}
+
+TEST_CASE("An aggregator allocates nothing", "[reducer][cpu]") {
+  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  Rig rig(3000);
+  std::vector<std::vector<float>> gradients;
+  for (std::uint32_t rank = 0; rank < 8; ++rank) gradients.push_back(random_values(3000, rank));
+  rig.load(gradients);
+  const std::vector<double> weights = {1, 1, 2, 0, 1, 1, 1, 1};
+  for (const std::string& name : aggregators().names()) {
+    const auto aggregator = rig.make(name, {.ranks = 8, .faults = 3, .mixing = name != "median" && name != "mean"});
+    INFO(name);
+    CHECK(allocations_in(2, [&] { rig.queue(*aggregator, weights); }) == 0);
+  }
+}
+
+TEST_CASE("A single rank's gradient is the result, bit for bit", "[reducer]") {
+  Rig rig(100);
+  const std::vector<std::vector<float>> gradients = {random_values(100, 3, -1e30F, 1e30F)};
+  for (const std::string& name : aggregators().names())
+    for (const bool mixing : {false, true})
+      CHECK(rig.run(name, {.ranks = 1, .mixing = mixing}, gradients) == gradients.front());
+}

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <numeric>
+
+#include "catch.hpp"
+#include "dat/dealing.hpp"
+#include "errors.hpp"
+#include "run/membership.hpp"
+
+using namespace dat;
+
+TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
+  const auto world = Communicator::single();
+  Membership members(*world);
+  CHECK(members.add({}).empty());
+  CHECK(!members.has_left(3));
+  CHECK(members.add({{3, 10, "banned"}}) == std::vector<LeftRecord>{{3, 10, "banned"}});
+  CHECK(members.add({{3, 12, "again"}, {1, 12, "too"}}) == std::vector<LeftRecord>{{1, 12, "too"}});
+  CHECK(members.left() == std::vector<LeftRecord>{{3, 10, "banned"}, {1, 12, "too"}});
+  CHECK(members.has_left(3));
+  CHECK(members.has_left(1));
+  CHECK(!members.has_left(2));
+  CHECK(error_of([&] { static_cast<void>(members.add({{0, 20, "banned"}})); }).starts_with("8: rank 0 would have to"));
+}
+
+TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody has", "[membership]") {
+  const auto world = Communicator::single();
+  Membership members(*world);
+  Checkpoint checkpoint;
+  members.save(checkpoint);
+  CHECK(checkpoint.texts.empty());
+  CHECK(Membership::in(checkpoint).empty());
+  const std::vector<LeftRecord> gone = {{7, 0, "--cheat leave"},
+                                        {12, 4000000000, "sends what is \"not\" its own, twice"}};
+  static_cast<void>(members.add(gone));
+  members.save(checkpoint);
+  CHECK(Membership::in(checkpoint) == gone);
+}
+
+TEST_CASE("Each that leaves is one of those who may cheat", "[membership]") {
+  CHECK(faults_left(7, 0) == 7);
+  CHECK(faults_left(7, 3) == 4);
+  CHECK(faults_left(7, 7) == 0);
+  CHECK(faults_left(0, 2) == 0);  // the mean tolerates nobody
+}
+
+TEST_CASE("Those who may cheat hold less than half of the micro-batches, whoever they are", "[membership]") {
+  for (int all = 1; all <= 40; ++all)
+    for (int ranks = 1; ranks <= all; ++ranks)
+      for (int faults = 0; faults <= ranks; ++faults) {
+        std::vector<int> held;
+        for (int rank = 0; rank < ranks; ++rank)
+          held.push_back(first_micro_batch(all, ranks, rank + 1) - first_micro_batch(all, ranks, rank));
+        std::sort(held.rbegin(), held.rend());
+        const int most = std::accumulate(held.begin(), held.begin() + faults, 0);
+        if (honest_majority(all, ranks, faults) != (2 * most < all)) FAIL(all << " " << ranks << " " << faults);
+      }
+  CHECK(honest_majority(16, 9, 0));
+  CHECK(honest_majority(16, 16, 7));
+  CHECK(!honest_majority(16, 16, 8));
+  CHECK(!honest_majority(16, 9, 4));  // seven of the nine hold two, and four of those hold eight
+  CHECK(honest_majority(18, 9, 4));
+}
+
+TEST_CASE("The batch stays what the run began with, whoever is left", "[membership]") {
+  TrainOptions options;
+  options.deterministic = true;
+  options.batch = 12;
+  options.micro_batch = 4;
+  options.resample = "step";
+  options.epochs = 3;
+  options.warmup_epochs = 1;
+  const Plan all(options, 1000, 6);
+  const TrainOptions left = options_left(options, all, 6, 2);
+  const Plan now(left, 1000, 4);
+  CHECK(now.total_batch == 72);
+  CHECK(now.micro_batches == all.micro_batches);
+  CHECK(now.steps_per_epoch == all.steps_per_epoch);
+  CHECK(now.steps == all.steps);
+  CHECK(now.last_micro_batch == all.last_micro_batch);
+  CHECK(now.micro_batches_of(0) + now.micro_batches_of(1) + now.micro_batches_of(2) + now.micro_batches_of(3) == 18);
+  const Plan later(options_left(left, now, 6, 5), 1000, 1);
+  CHECK(later.total_batch == 72);
+  CHECK(later.micro_batches_of(0) == 18);
+}
