@@ -756,6 +756,7 @@ MUTATIONS = [
     ("the thread does not wake up", PROGRESS, "    since_ = Clock::now();\n    wake_.notify_one();", "    since_ = Clock::now();", "mpi:2"),
     ("two sums count twice", PROGRESS, "if (--under_way_ == 0) seconds_ +=", "if (--under_way_ >= 0) seconds_ +=", "mpi:2"),
     ("a rank in a group of a group is known by its number there", "src/communicate/absence.cpp", "rank = launch_rank(rank);", "rank = rank + 0;", "mpi:3"),
+    ("a rank takes another device when others leave", COMMUNICATOR, "  part->launch_node_rank_ = launch_node_rank_;\n", "", "mpi:2"),
     ("whoever is away looks all the time", "src/communicate/absence.cpp", "sleep_for(kNap)", "sleep_for(0 * kNap)", "mpi:2"),
     ("bytes of a sum are not counted", COMMUNICATOR, "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;\n  give(count * std::int64_t{sizeof *data});",
      "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;", "mpi:2"),
