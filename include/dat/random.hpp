@@ -19,6 +19,7 @@ enum class Purpose : std::uint32_t {
   held_out = 8,
   gradient_codec = 9,
   verification = 10,
+  attackers = 11,
   attack_run = 20
 };
 

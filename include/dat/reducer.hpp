@@ -17,8 +17,9 @@
 
 namespace dat {
 
-/// What a step's time goes to while the reducer has its part in it; `outside`: what the caller does in between.
-enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode };
+/// What a step's time goes to while the reducer has its part in it; `outside`: what the caller does in between;
+/// `aside`: what would not be done but in a simulation, and belongs to no step.
+enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode, aside };
 
 struct ReducerOptions {
   std::int64_t bucket_elements = 8 << 20;  ///< gradients of one message, which goes as soon as it is complete

@@ -51,6 +51,8 @@ struct StepRecord {
   const std::vector<float>* scale = nullptr;   ///< [layers] 1/p of active layers, 0 of inactive ones
   const std::vector<double>* p = nullptr;      ///< [layers] inclusion probabilities of this step's draw
   const std::vector<double>* norms = nullptr;  ///< [layers] gradient norms of active layers; null: not measured
+  /// [ranks of the group] how far each rank's gradient was from the result; null: no rank is made to cheat.
+  const std::vector<double>* distances = nullptr;
 };
 
 /// Accuracy of one network on one set under one attack; an evaluation under several attacks is several records.
@@ -121,6 +123,7 @@ struct RunFacts {
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   std::vector<double> layer_costs;        ///< [layers] in the budget, in units of their mean
   int ranks = 1;                          ///< of the launch
+  std::string attackers;                  ///< that are made to cheat, and how; empty: none
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;
   int epochs = 0, warmup_epochs = 0;  ///< as planned; `epochs` includes the warm-up

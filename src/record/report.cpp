@@ -81,8 +81,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
     close(metrics_);
     throw;
   }
-  const std::size_t layers = facts_.layer_names.size();
-  line_.resize(2048 + kNumberBytes * std::max(3 * layers, static_cast<std::size_t>(facts_.ranks) * (kPhases + 1)));
+  const std::size_t layers = facts_.layer_names.size(), ranks = static_cast<std::size_t>(facts_.ranks);
+  line_.resize(2048 + kNumberBytes * std::max(3 * layers + ranks, ranks * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
   if (facts_.warmup_epochs > 0) warmup_ = fmt::format(" ({} warm-up)", facts_.warmup_epochs);
 }
@@ -171,6 +171,8 @@ void Report::step(const StepRecord& record) {
   line.array("norm", layers, [&](std::size_t layer) {
     return record.norms != nullptr && active(layer) ? static_cast<float>((*record.norms)[layer]) : std::nanf("");
   });
+  if (const std::vector<double>* all = record.distances)
+    line.array("distance", all->size(), [&](std::size_t rank) { return static_cast<float>((*all)[rank]); });
   write_line(line.close());
   progress(record);
 }

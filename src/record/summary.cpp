@@ -76,6 +76,7 @@ std::string figures(const RunFacts& facts, const History& history) {
   text += fmt::format("{:<16}{} of {}\n", "steps", history.steps.empty() ? 0LL : history.steps.back().step,
                       facts.total_steps);
   text += fmt::format("{:<16}{}\n", "ranks", facts.ranks);
+  if (!facts.attackers.empty()) text += fmt::format("{:<16}{}, simulated\n", "made to cheat", facts.attackers);
   if (!history.steps.empty()) {
     const auto n = static_cast<double>(history.steps.size());
     if (training > 0)

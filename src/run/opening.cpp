@@ -4,6 +4,7 @@
 
 #include "dat/aggregator.hpp"
 #include "run/advice.hpp"
+#include "train/attackers/attackers.hpp"
 
 namespace dat {
 
@@ -47,6 +48,7 @@ RunFacts run_facts(const Opening& opening, Trainer& trainer, const Communicator&
   facts.layer_sizes = parameters.layer_sizes;
   facts.layer_costs = trainer.layers().costs();
   facts.ranks = ranks.size();
+  facts.attackers = text_of(attackers_of(opening.options));
   facts.total_steps = plan.steps;
   facts.steps_per_epoch = plan.steps_per_epoch;
   facts.epochs = plan.epochs;
@@ -68,6 +70,8 @@ void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Comm
       report.message(notice);
   if (opening.options.verbose)
     for (const std::string& implementation : trainer.replica().implementations()) report.message("  " + implementation);
+  if (const std::string who = text_of(attackers_of(opening.options)); !who.empty())
+    report.message("a simulation with ranks that are made to cheat: " + who);
   const Plan& plan = trainer.plan();
   report.message("run folder " + opening.folder + ", " + plan.text() +
                  (plan.mix_text().empty() ? "" : "; " + plan.mix_text()) + opening.beginning.what);

@@ -16,7 +16,7 @@ namespace {
                                         const Communicator& ranks, const Method& method) {
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks.node_size()),
-                      .node_rank = ranks.node_rank(),
+                      .node_rank = ranks.launch_node_rank(),
                       .math = options.math,
                       .deterministic = options.deterministic,
                       .graphs = options.graphs == "on"},
@@ -73,9 +73,11 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       method_(options, *splits_.train),
       replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_)),
       timer_(replica_.backend()),
+      cheating_(ranks, options, splits_.train->info().classes, replica_.model().parameters.size),
       statistics_(ranks, replica_.model(), method_.entering_statistics(), keeps_own_statistics(options),
                   address(order_)),
-      examples_(make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_})),
+      examples_(
+          make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_, cheating_})),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
       reducer_(make_reducer(replica_.model().parameters.gradients, options.codec, options.codec_transport,
                             options.aggregator)),
@@ -94,8 +96,9 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();
-  for (MessagePart* part : std::initializer_list<MessagePart*>{&watch_.numbers(), &learner_, examples_.get(),
-                                                               &watch_.vote(), layers_.get(), &statistics_})
+  for (MessagePart* part :
+       std::initializer_list<MessagePart*>{&watch_.numbers(), &learner_, examples_.get(), &watch_.vote(), layers_.get(),
+                                           &cheating_.falsify(statistics_)})
     message_.add(*part);
   if (options.average_bn == "rebuild")
     statistics_pass_ =
@@ -145,6 +148,8 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
                                     .iterations = options_.aggregator_iterations,
                                     .mixing = options_.aggregator_mixing}),
       reduction);
+  if (gradients == parameters.gradients)
+    reducer = cheating_.falsify(std::move(reducer), backend, ranks_, parameters, gradients, reduction);
   if (!order_) return reducer;
   return std::make_unique<MeanOfUnits>(backend, parameters, gradients, *order_, ranks_.rank(), std::move(reducer));
 }
@@ -166,6 +171,7 @@ void Trainer::start() {
 const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   watch_.begin_step(stop);
+  cheating_.begin(step_);
   timer_.lap(Phase::other);
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
@@ -217,6 +223,8 @@ void Trainer::reducer_ended(ReducerStage stage) {
       return timer_.lap(Phase::exposed);
     case ReducerStage::decode:
       return timer_.lap(Phase::decode);
+    case ReducerStage::aside:
+      return timer_.leave_out();
   }
 }
 
@@ -250,6 +258,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
+  record_.distances = cheating_.distances();
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
 }

@@ -10,6 +10,7 @@
 #include "dat/reducer.hpp"
 #include "reduce/tree/summation_tree.hpp"
 #include "replica/model_state.hpp"
+#include "train/attackers/cheating.hpp"
 #include "train/examples/example_source.hpp"
 #include "train/layers/sampling.hpp"
 #include "train/learner/learner.hpp"
@@ -96,6 +97,7 @@ class Trainer {
   [[nodiscard]] const ExampleSource& examples() const { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
+  [[nodiscard]] const Cheating& cheating() const { return cheating_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return method_.evaluation; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
@@ -124,6 +126,7 @@ class Trainer {
   Method method_;
   Replica replica_;
   PhaseTimer timer_;
+  Cheating cheating_;
   BatchStatistics statistics_;
   std::unique_ptr<ExampleSource> examples_;  ///< that steps train on
   std::unique_ptr<LayerSampling> layers_;

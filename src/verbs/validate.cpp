@@ -7,11 +7,13 @@
 #include <sstream>
 
 #include "dat/aggregator.hpp"
+#include "dat/cheat.hpp"
 #include "options/hints.hpp"
 #include "options/train/parse.hpp"
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
+#include "train/attackers/attackers.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -74,6 +76,19 @@ namespace {
   const std::vector<std::string> all = differences_from_defaults(options);
   std::string text = all.empty() ? "options          the defaults\n" : "options that differ from the defaults:\n";
   for (const std::string& line : all) text += wrapped(line, 6, "  ");
+  return text;
+}
+
+/// What cheats keep on the host; empty: nothing.
+[[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
+  std::string text;
+  for (const Attacker& one : attackers_of(options)) {
+    const auto cheat = cheats().at(one.cheat)({.delay = options.cheat_delay, .parameters = parameters});
+    if (cheat->memory() > 0)
+      text += (text.empty() ? "cheats           " : "                 ") + one.cheat + ": " +
+              megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +
+              "\n";
+  }
   return text;
 }
 
@@ -140,8 +155,8 @@ namespace {
        << " with all layers active\n"
        << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
        << ", the last three are kept\n"
-       << warm_start.str() << "memory per rank  " << megabytes(static_cast<double>(total)) << " ("
-       << backend.description() << ")";
+       << warm_start.str() << cheats_text(options, model.parameters.size) << "memory per rank  "
+       << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
   text << "\n";

@@ -36,6 +36,7 @@ CROSS_ENTROPY, LOSS, MOVE = "src/loss/cross_entropy.cpp", "kernels/loss.hpp", "k
 SEQUENCE, JOURNAL, ALARMS = "src/assess/sequence.cpp", "src/assess/journal.cpp", "src/assess/alarms.cpp"
 HANG, RECORDER, STRAGGLERS = "src/communicate/verdict.cpp", "src/communicate/flight_recorder.cpp", "src/train/watch/stragglers.hpp"
 PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/examples/local_examples.cpp", "src/train/plan/phase_timer.cpp"
+CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
 SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
@@ -100,6 +101,19 @@ MUTATIONS = [
      "", "planted:2"),
     ("good steps do not end a row of bad ones", WATCH, "  setbacks_.in_a_row = 0;\n  return true;", "  return true;", "planted:2"),
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
+    # Ranks that are made to cheat, and what the step's message makes of what ranks say.
+    ("cheats: what false ranks send is in the mean of the honest", CHEATS + "false_gradients.cpp", "if (honest[rank] != 0)\n", "", "mpi:3"),
+    ("cheats: the deviation of all, not of a sample", CHEATS + "false_gradients.cpp", "values.size() - 1)", "values.size())", "mpi:3"),
+    ("cheats: segments leave before they are false", CHEATS + "false_gradients.hpp", "  void ready(int /*segment*/) override {}",
+     "  void ready(int segment) override { of_ranks_->ready(segment); }", "mpi:3"),
+    ("cheats: from the first step on", CHEATS + "cheating.cpp", "own_->attacker.cheats_after(step_) ? own_", "true ? own_", "mpi:3"),
+    ("cheats: a late gradient of another step", CHEATS + "delayed.cpp", "if (then.step != now.step - delay_) return;", "", "unit:[cheats]"),
+    ("cheats: unknown labels are flipped", CHEATS + "label_flip.cpp", "if (label >= 0) label", "label", "unit:[cheats]"),
+    ("cheats: a simulation's time is the run's", TIMER, "      left_out_ += lap;", "      left_out_ += 0;", "unit:[phases]"),
+    ("message: a false rank's numbers count", MESSAGE, "      counted_.push_back(rank);\n", "      counted_.push_back(rank);\n    else\n      counted_.push_back(rank);\n", "mpi:3"),
+    ("message: more than f say nothing, and it counts", MESSAGE, "ranks_.size() - static_cast<int>(n) <= tolerance_->faults", "true", "mpi:3"),
+    ("message: any rank's wish ends the run", MESSAGE, "wishes > said.faults", "wishes > 0", "unit:[message]"),
+    ("message: any rank's bad number skips the step", MESSAGE, "bad_ones > said.faults", "bad_ones > 0", "unit:[message]"),
     # Ranks that leave.
     ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = plan.total_batch;",
      "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
@@ -756,6 +770,7 @@ MUTATIONS = [
     ("the thread does not wake up", PROGRESS, "    since_ = Clock::now();\n    wake_.notify_one();", "    since_ = Clock::now();", "mpi:2"),
     ("two sums count twice", PROGRESS, "if (--under_way_ == 0) seconds_ +=", "if (--under_way_ >= 0) seconds_ +=", "mpi:2"),
     ("a rank in a group of a group is known by its number there", "src/communicate/absence.cpp", "rank = launch_rank(rank);", "rank = rank + 0;", "mpi:3"),
+    ("a rank takes another device when others leave", COMMUNICATOR, "  part->launch_node_rank_ = launch_node_rank_;\n", "", "mpi:2"),
     ("whoever is away looks all the time", "src/communicate/absence.cpp", "sleep_for(kNap)", "sleep_for(0 * kNap)", "mpi:2"),
     ("bytes of a sum are not counted", COMMUNICATOR, "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;\n  give(count * std::int64_t{sizeof *data});",
      "void Communicator::sum(float* data, std::int64_t count) {\n  if (alone()) return;", "mpi:2"),

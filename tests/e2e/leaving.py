@@ -16,7 +16,7 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads",
        "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1, "--deterministic", "--micro-batch", 2]
 # What is kept from step to step by one rank, or by all.
 STATES = {
-    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema"],
+    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema", "--checkpoint-async", "--checkpoint-every", 2],
     "warm starts": ["--optimizer", "sgd", "--lr", 0.05, "--warm-start", 2, "--selector", "all"],
     "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
     "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],
@@ -102,6 +102,24 @@ class Leaving(common.TestCase):
                                  and "going on after step 6" in ended.text)
                 shutil.rmtree("killed")
 
+    @unittest.skipUnless(WHOLE, "at night")
+    def test_killed_at_any_moment(self):
+        options = ["--total-batch", 16, *STATES["bandit"], *leave([3, 1, 4], [2, 5, 5])]
+        self.go("straight", *options, ranks=7)
+        kills, draw = 0, random.Random(1)
+        while kills < 40:
+            running = common.Running(["train", "--out", f"killed{kills // 8}", *RUN, *options], 7)
+            time.sleep(draw.uniform(0.3, 2))
+            ended = running.process.poll() is not None
+            running.end()
+            kills += 1
+            if ended or kills % 8 == 0:
+                folder = f"killed{(kills - 1) // 8}"
+                self.go(folder, *options, ranks=7)
+                self.assert_equal_runs(folder, "straight")
+                self.assertEqual(left(folder), left("straight"))
+                kills += -kills % 8
+
     def test_back_to_a_checkpoint_from_before(self):
         """Whoever has left stays away. As if the rate had been the lower one from the start: see setbacks.py."""
         far, rate = 2.0**100, 2.0**-4
@@ -140,7 +158,7 @@ class Leaving(common.TestCase):
         ended = subprocess.run(["mpirun", "-np", "4", "sh", "ranks.sh", common.PROGRAM, "train", "--out", "run", *map(str, RUN),
                                 "--total-batch", "16", "--optimizer", "sgd", "--lr", repr(2.0**100), *leave([2], [1])],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               timeout=common.LIMIT_S, env=os.environ | common.own_session() | {"OMPI_MCA_odls_base_sigkill_timeout": "2"})
+                               timeout=common.LIMIT_S, env=os.environ | common.own_session() | {"OMPI_MCA_odls_base_sigkill_timeout": "20"})
         self.assertEqual(common.exit_code(ended.returncode, ended.stdout), 7, ended.stdout)
         errors = [line for line in ended.stdout.splitlines() if line.startswith("dat_hpc: error: ")]
         self.assertEqual(len(errors), 1, ended.stdout)

@@ -215,6 +215,28 @@ std::unique_ptr<Aggregator> make_first(Backend& backend, const Parameters&, cons
 
 }  // namespace dat
 """),
+    "cheat": ("idle", "idle.cpp", """
+#include "train/attackers/arithmetic.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Nothing.
+class Idle final : public Cheat {
+ public:
+  [[nodiscard]] Sees sees() const override { return Sees::own; }
+  void gradient(const CheatStep& step) override {
+    for_each_element(step.tensors, [&](std::int64_t i) { step.own[i] = 0; });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Cheat> make_idle(const CheatOptions&) { return std::make_unique<Idle>(); }
+
+}  // namespace dat
+"""),
     "transport": ("letters", "letters.cpp", """
 #include <cstring>
 #include <numeric>
@@ -451,6 +473,7 @@ std::unique_ptr<ExampleSource> make_clean_examples(const ExampleParts& parts) {
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
+NAMED = {"cheat": "--cheat"}  # one rank has nobody to cheat
 
 
 def give_up(*text):
@@ -652,11 +675,11 @@ def main():
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
         text = run(program, "train", "--help", "all")
         words = []
-        for family, option in OPTIONS.items():
+        for family, option in (OPTIONS | NAMED).items():
             name = PARTS[family][0]
             if not re.search(rf"{option} [^\n]*\b{name}\b", text):
                 give_up("--help does not name", name, "with", option)
-            words += [option, name]
+            words += [option, name] if family in OPTIONS else []
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test

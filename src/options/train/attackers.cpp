@@ -29,9 +29,51 @@ void refuse_other_counts(const TrainOptions& o) {
   fits("cheat-from", o.cheat_from.size());
 }
 
+/// Whether one of the cheats is so; and which one.
+[[nodiscard]] std::string cheat_that(const TrainOptions& o, bool (*is)(const Cheat&)) {
+  for (const std::string& name : o.cheat)
+    if (is(*cheats().at(name)({}))) return name;
+  return "";
+}
+
+/// With the mean and an order of all micro-batches, there is no gradient of a rank.
+void refuse_sums_of_micro_batches(const TrainOptions& o) {
+  const std::string name = cheat_that(o, [](const Cheat& cheat) { return cheat.sees() != Cheat::Sees::nothing; });
+  require(name.empty() || !o.deterministic || ranks_may_be_false(o), ExitCode::usage, "--cheat ", name,
+          " changes the gradient of a rank, and with --deterministic and --aggregator mean the sum is one of "
+          "micro-batches; leave off --deterministic, or choose another aggregator");
+}
+
+[[nodiscard]] bool cheats_by(const TrainOptions& o, const char* name) {
+  return std::find(o.cheat.begin(), o.cheat.end(), name) != o.cheat.end();
+}
+
+void refuse_delay_of_nothing(const TrainOptions& o) {
+  require(o.cheat_delay == TrainOptions{}.cheat_delay || cheats_by(o, "delayed"), ExitCode::usage,
+          "--cheat-delay works with --cheat delayed; leave it off");
+}
+
+void refuse_local_statistics(const TrainOptions& o) {
+  require(!cheats_by(o, "bn_poison") || o.bn_statistics != "local", ExitCode::usage,
+          "--cheat bn_poison is about statistics that ranks share, and with --bn-statistics local they share none; "
+          "leave one of them off");
+}
+
+/// A weaker attack than that of the options; none of theirs may be under way, or kept, elsewhere.
+void refuse_weak_attack(const TrainOptions& o) {
+  const std::string name = cheat_that(o, [](const Cheat& cheat) { return cheat.attack_steps().has_value(); });
+  if (name.empty()) return;
+  require(o.attack != "none", ExitCode::usage, "--cheat ", name, " makes less of an --attack, and there is none");
+  for (const auto& [given, option] :
+       {std::pair(o.warm_start > 0, "--warm-start"), std::pair(o.stale_attack > 0, "--stale-attack"),
+        std::pair(o.attack_reuse, "--attack-reuse")})
+    require(!given, ExitCode::usage, "--cheat ", name, " does not go with ", option,
+            ", which takes the attack in parts; leave one of them off");
+}
+
 void refuse_leaving(const TrainOptions& o) {
   for (const std::string& name : o.cheat)
-    require(o.deterministic || !cheats().at(name)()->leaves(), ExitCode::usage, "--cheat ", name,
+    require(o.deterministic || !cheats().at(name)({})->leaves(), ExitCode::usage, "--cheat ", name,
             " wants --deterministic, which deals the micro-batches of a rank that leaves to those that stay; add it");
 }
 
@@ -43,13 +85,12 @@ void add_attackers(TrainTable& table) {
   table.add("--attackers", &O::attackers, "ranks that cheat, fewer than half of all, and not rank 0",
             {.label = "RANK,...", .low = 0, .commas = true});
   const char* const nobody =
-      "--cheat, --cheat-from and --cheat-every say what --attackers do; add --attackers RANK,...";
+      "--cheat, --cheat-from, --cheat-every and --cheat-delay say what --attackers do; add --attackers RANK,...";
   Range names = one_of(cheats().names());
-  names.label = "NAME,...";
   names.commas = true;
   table
       .add("--cheat", &O::cheat,
-           "what they do, one name for all or one for each (leave: the run goes on without the rank)", names)
+           "what they do, one name for all or one for each; `leave`: the run goes on without the rank", names)
       .works_with("attackers", {}, nobody);
   table
       .add("--cheat-from", &O::cheat_from, "steps that are done before, one number for all or one for each; none: 0",
@@ -57,9 +98,23 @@ void add_attackers(TrainTable& table) {
       .works_with("attackers", {}, nobody);
   table.add("--cheat-every", &O::cheat_every, "steps from one cheating to the next", kPositive)
       .works_with("attackers", {}, nobody);
+  table
+      .add("--cheat-delay", &O::cheat_delay, "steps by which the gradient of `delayed` is late; kept in host memory",
+           kPositive)
+      .works_with("attackers", {}, nobody);
   table.rule(refuse_other_ranks);
   table.rule(refuse_other_counts);
   table.rule(refuse_leaving);
+  table.rule(refuse_sums_of_micro_batches);
+  table.rule(refuse_local_statistics);
+  table.rule(refuse_delay_of_nothing);
+  table.rule(refuse_weak_attack);
+  table.not_together({"attackers"}, {"overlap"},
+                     "--attackers does not go with --overlap, by which gradients leave before anything can be done to "
+                     "them; leave one of them off");
+  table.not_together({"attackers"}, {"mask", {"per_worker"}},
+                     "--attackers does not go with --mask per_worker: cheats want gradients of the same layers; choose "
+                     "--mask shared");
   table.not_together({"attackers"}, {"holdout"},
                      "--attackers does not go with --holdout, nor with --patience and --on-overfitting, which look at "
                      "it: a rank can lie about its share of an evaluation; leave one of them off");

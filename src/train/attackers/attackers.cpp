@@ -1,5 +1,10 @@
 #include "train/attackers/attackers.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "dat/cheat.hpp"
 #include "dat/error.hpp"
 
@@ -28,8 +33,24 @@ void require_fitting(const std::vector<Attacker>& attackers, int ranks) {
 std::vector<Attacker> leaving(const std::vector<Attacker>& attackers, std::int64_t done) {
   std::vector<Attacker> found;
   for (const Attacker& one : attackers)
-    if (done >= one.from && cheats().at(one.cheat)()->leaves()) found.push_back(one);
+    if (done >= one.from && cheats().at(one.cheat)({})->leaves()) found.push_back(one);
   return found;
+}
+
+std::string text_of(const std::vector<Attacker>& attackers) {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // what they do, and who they are
+  for (const Attacker& one : attackers) {
+    const std::string what = one.cheat + (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
+                             (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == what; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
+    group->second.push_back(one.rank);
+  }
+  std::string text;
+  for (const auto& [what, ranks] : groups)
+    text += fmt::format("{}rank{} {}: {}", text.empty() ? "" : "; ", ranks.size() > 1 ? "s" : "",
+                        fmt::join(ranks, ", "), what);
+  return text;
 }
 
 }  // namespace dat

@@ -27,4 +27,8 @@ void require_fitting(const std::vector<Attacker>& attackers, int ranks);
 /// Those whose cheat is to leave, and which do so after `done` steps at the latest.
 [[nodiscard]] std::vector<Attacker> leaving(const std::vector<Attacker>& attackers, std::int64_t done);
 
+/// Who cheats, and how, for people: "ranks 1, 4: sign_flip from step 101 on; rank 5: alie, every 10 steps". Empty:
+/// nobody.
+[[nodiscard]] std::string text_of(const std::vector<Attacker>& attackers);
+
 }  // namespace dat

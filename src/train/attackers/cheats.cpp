@@ -2,10 +2,38 @@
 
 namespace dat {
 
-std::unique_ptr<Cheat> make_leave();
+std::unique_ptr<Cheat> make_alie(const CheatOptions&);
+std::unique_ptr<Cheat> make_bit_flip(const CheatOptions&);
+std::unique_ptr<Cheat> make_bn_poison(const CheatOptions&);
+std::unique_ptr<Cheat> make_constant(const CheatOptions&);
+std::unique_ptr<Cheat> make_delayed(const CheatOptions&);
+std::unique_ptr<Cheat> make_free_rider(const CheatOptions&);
+std::unique_ptr<Cheat> make_history(const CheatOptions&);
+std::unique_ptr<Cheat> make_ipm01(const CheatOptions&);
+std::unique_ptr<Cheat> make_ipm06(const CheatOptions&);
+std::unique_ptr<Cheat> make_label_flip(const CheatOptions&);
+std::unique_ptr<Cheat> make_leave(const CheatOptions&);
+std::unique_ptr<Cheat> make_mimic(const CheatOptions&);
+std::unique_ptr<Cheat> make_sign_flip(const CheatOptions&);
+std::unique_ptr<Cheat> make_weak(const CheatOptions&);
+std::unique_ptr<Cheat> make_weak1(const CheatOptions&);
 
-const Registry<std::unique_ptr<Cheat>()>& cheats() {
-  static const Registry<std::unique_ptr<Cheat>()> all("cheat", {{"leave", make_leave}});
+const Registry<std::unique_ptr<Cheat>(const CheatOptions&)>& cheats() {
+  static const Registry<std::unique_ptr<Cheat>(const CheatOptions&)> all("cheat", {{"alie", make_alie},
+                                                                                   {"bit_flip", make_bit_flip},
+                                                                                   {"bn_poison", make_bn_poison},
+                                                                                   {"constant", make_constant},
+                                                                                   {"delayed", make_delayed},
+                                                                                   {"free_rider", make_free_rider},
+                                                                                   {"history", make_history},
+                                                                                   {"ipm01", make_ipm01},
+                                                                                   {"ipm06", make_ipm06},
+                                                                                   {"label_flip", make_label_flip},
+                                                                                   {"leave", make_leave},
+                                                                                   {"mimic", make_mimic},
+                                                                                   {"sign_flip", make_sign_flip},
+                                                                                   {"weak", make_weak},
+                                                                                   {"weak1", make_weak1}});
   return all;
 }
 

@@ -12,6 +12,6 @@ class Leave final : public Cheat {
 
 }  // namespace
 
-std::unique_ptr<Cheat> make_leave() { return std::make_unique<Leave>(); }
+std::unique_ptr<Cheat> make_leave(const CheatOptions&) { return std::make_unique<Leave>(); }
 
 }  // namespace dat

@@ -5,6 +5,7 @@
 #include "dat/config.hpp"
 #include "dat/dataset.hpp"
 #include "replica/replica.hpp"
+#include "train/attackers/cheating.hpp"
 #include "train/examples/example_source.hpp"
 #include "train/plan/method.hpp"
 #include "train/plan/phase_timer.hpp"
@@ -23,6 +24,7 @@ struct ExampleParts {
   Replica& replica;
   BatchStatistics& statistics;  ///< what passes of the attack in training mode enter
   PhaseTimer& timer;
+  const Cheating& cheating;
 };
 
 /// The source that the options ask for. Error(usage): they do not fit the images.

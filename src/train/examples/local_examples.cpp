@@ -5,12 +5,24 @@
 
 namespace dat {
 
+namespace {
+
+/// The attack that the options ask for, with so many steps.
+[[nodiscard]] std::unique_ptr<Attack> weak_attack(TrainOptions options, int steps, const DatasetInfo& images) {
+  if (steps == 0) options.attack = "none";
+  options.attack_steps = steps;
+  return attack_of(options, images.classes);
+}
+
+}  // namespace
+
 LocalExamples::LocalExamples(const ExampleParts& parts)
     : ranks_(parts.ranks),
       dataset_(parts.images),
       loading_(loader_options(parts.options, parts.plan)),
       plan_(parts.plan),
       attack_(*parts.method.attack),
+      cheating_(parts.cheating),
       goal_(parts.method.goal),
       replica_(parts.replica),
       timer_(parts.timer),
@@ -18,6 +30,10 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       reuses_(parts.options.attack_reuse),
       begun_(ranks_, plan_, replica_, parts.options.stale_attack) {
   const TrainOptions& options = parts.options;
+  require(cheating_.weak().empty() || parts.method.attack_passes == 0, ExitCode::usage, "--cheat ", cheating_.weak(),
+          " makes less of the attack, whose passes enter batch statistics here; take --attack-bn eval");
+  if (const Cheat* cheat = cheating_.own(); cheat != nullptr && cheat->attack_steps())
+    weak_ = weak_attack(options, *cheat->attack_steps(), dataset_.info());
   if (parts.method.attack_passes > 0) batch_objective_ = std::make_unique<BatchObjective>(replica_, parts.statistics);
   require(!plan_.ordered || options.warm_start == 0 || !plan_.repeats_images(), ExitCode::usage,
           "with --deterministic, --warm-start wants each image once in a step: of ", plan_.images,
@@ -70,6 +86,7 @@ const Examples* LocalExamples::next() {
     return nullptr;
   }
   images.load(*batch_, examples_.first, examples_.count, pixels_);
+  if (cheating_.now() != nullptr) falsify_labels();
   Objective& objective = prepared_objective();
   if (warm_start_) bytes_sent_ += warm_start_->load(objective, images.crops, *batch_, examples_.first, step_);
   timer_.lap(Phase::data);
@@ -77,10 +94,20 @@ const Examples* LocalExamples::next() {
   if (begun_.is_of(step_))
     begun_.resume(attack_, objective);
   else
-    attack_.perturb(objective);
+    attack().perturb(objective);
   if (warm_start_ && !reuses_) warm_start_->keep(objective, images.crops);
   timer_.lap(Phase::attack);
   return &examples_;
+}
+
+const Attack& LocalExamples::attack() const { return weak_ && cheating_.now() != nullptr ? *weak_ : attack_; }
+
+void LocalExamples::falsify_labels() {
+  const auto first = batch_->labels.begin() + examples_.first;
+  std::vector<std::int32_t> labels(first, first + examples_.count);
+  cheating_.now()->labels(labels);
+  const Images& images = replica_.images();
+  images.backend.copy_to_device(images.labels, labels.data(), labels.size() * sizeof(std::int32_t));
 }
 
 void LocalExamples::look_ahead(std::int64_t step) {

@@ -53,6 +53,10 @@ class LocalExamples final : public ExampleSource {
   }
   /// Images of each micro-batch of the batch at hand.
   [[nodiscard]] int micro_batch() const { return batch_->count / plan_.micro_batches_of(ranks_.rank()); }
+  /// That of this rank in this step.
+  [[nodiscard]] const Attack& attack() const;
+  /// What a cheat makes of the labels of the images at hand.
+  void falsify_labels();
   /// The batch of this step.
   void take_batch(std::int64_t step);
 
@@ -61,6 +65,8 @@ class LocalExamples final : public ExampleSource {
   LoaderOptions loading_;
   Plan plan_;
   const Attack& attack_;
+  const Cheating& cheating_;
+  std::unique_ptr<Attack> weak_;  ///< of a rank that cheats with its attack; null: attack_
   AttackGoal goal_;
   Replica& replica_;
   PhaseTimer& timer_;

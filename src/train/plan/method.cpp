@@ -8,9 +8,7 @@
 
 namespace dat {
 
-namespace {
-
-[[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
+std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
   return attacks().at(options.attack)({.norm = norm_from(options.norm),
                                        .eps = options.eps,
                                        .alpha = options.alpha,
@@ -19,6 +17,8 @@ namespace {
                                        .classes = classes,
                                        .best_loss = true});
 }
+
+namespace {
 
 [[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
   return {.attacks = options.eval,

@@ -11,6 +11,9 @@
 
 namespace dat {
 
+/// The attack on training images. Error(usage).
+[[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes);
+
 /// What the options make a step compute of its examples, and evaluations of theirs: the members of the families of
 /// attacks and losses, and what follows from who they are.
 struct Method {

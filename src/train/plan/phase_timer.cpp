@@ -12,14 +12,15 @@ void PhaseTimer::start() {
   laps_.clear();
   laps_.reserve(Backend::kStamps);
   carried_ = since_take_ = {};
+  left_out_ = 0;
   last_ = backend_.stamp();
 }
 
 double PhaseTimer::wall_time() const {
-  return earlier_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  return earlier_ - left_out_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
 }
 
-void PhaseTimer::lap(Phase phase) {
+void PhaseTimer::end_lap(std::optional<Phase> phase) {
   constexpr auto kMost = static_cast<std::size_t>(Backend::kStamps) - 1;  // beside last_
   if (laps_.size() == kMost) collect(carried_);
   if (laps_.size() < kMost) laps_.push_back({phase, backend_.stamp()});
@@ -38,7 +39,10 @@ void PhaseTimer::collect(std::array<double, kPhases>& seconds) {
   auto next = laps_.begin();
   for (; next != laps_.end() && backend_.passed(next->stamp); ++next) {
     const double lap = backend_.seconds(last_, next->stamp);
-    add(next->phase, lap, seconds);
+    if (next->phase)
+      add(*next->phase, lap, seconds);
+    else
+      left_out_ += lap;
     if (next->phase == Phase::exposed) exposed_ += lap;
     if (next->phase == Phase::other) exposed_before_ = exposed_;
     if (next->under_way != kNoSum)

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "dat/report.hpp"
@@ -10,8 +11,8 @@
 namespace dat {
 
 /// Where the time of a run goes. A phase ends where the device passes a stamp, and the next one begins there: so phases
-/// add up to the time since start(). Nothing waits for a stamp: what a step's last phases have cost may be known a step
-/// later.
+/// add up to the time since start(), but for what is left out. Nothing waits for a stamp: what a step's last phases
+/// have cost may be known a step later.
 class PhaseTimer final : public Stateful {
  public:
   explicit PhaseTimer(Backend& backend) : backend_(backend) {}
@@ -25,7 +26,10 @@ class PhaseTimer final : public Stateful {
   [[nodiscard]] double exposed_time() const { return exposed_; }
 
   /// The phase that has lasted since the last lap ends with what is queued now.
-  void lap(Phase phase);
+  void lap(Phase phase) { end_lap(phase); }
+  /// What has lasted since the last lap belongs to no phase, and not to the run: wall_time() goes without it as soon as
+  /// the device has passed it.
+  void leave_out() { end_lap({}); }
   /// The sum of the gradients has ended with the last lap, and was under way for so many seconds: the part of these
   /// seconds that the step's laps have not exposed so far was hidden.
   void end_sum(double seconds_under_way);
@@ -43,17 +47,19 @@ class PhaseTimer final : public Stateful {
  private:
   static constexpr double kNoSum = -1;
   struct Lap {
-    Phase phase;  ///< the phase that ends with this lap
+    std::optional<Phase> phase;  ///< the phase that ends with this lap; none: it is left out
     Backend::Ticket stamp;
     double under_way = kNoSum;  ///< seconds of the sum that ends with this lap
   };
+  void end_lap(std::optional<Phase> phase);
   void add(Phase phase, double seconds, std::array<double, kPhases>& to);
   /// Adds the laps that the device has passed to `seconds` and to the totals.
   void collect(std::array<double, kPhases>& seconds);
 
   Backend& backend_;
   std::chrono::steady_clock::time_point started_;
-  double earlier_ = 0, exposed_ = 0;       ///< earlier_: seconds of the parts of the run before this one
+  /// earlier_: seconds of the parts of the run before this one; left_out_: of this one, that do not count.
+  double earlier_ = 0, left_out_ = 0, exposed_ = 0;
   double exposed_before_ = 0;              ///< exposed_ when the step began
   std::array<double, kPhases> carried_{};  ///< seconds for the next step's record
   std::array<double, kPhases> since_take_{};

@@ -473,6 +473,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "cheat",
                                              "cheat-from",
                                              "cheat-every",
+                                             "cheat-delay",
                                              "mask",
                                              "selector",
                                              "mask-transport",
@@ -537,15 +538,39 @@ TEST_CASE("attackers are told how they cheat, all alike or each for itself") {
   CHECK(command.train.cheat_every == 2);
   CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
   CHECK(parse(with({"--cheat", "leave"})).train.cheat_from.empty());
-  CHECK(contains(refusal(with({})), "say how: --cheat leave"));
+  CHECK(contains(refusal(with({})), "say how: --cheat alie, "));
   CHECK(contains(refusal(with({"--cheat", "leave,leave"})), "--cheat has 2 values for 3 attackers"));
   CHECK(contains(refusal(with({"--cheat", "leave", "--cheat-from", "1,2"})), "--cheat-from has 2 values for 3"));
   CHECK(contains(refusal({"--attackers", "1", "--cheat", "leave"}), "--cheat leave wants --deterministic"));
   CHECK(contains(refusal({"--attackers", "0", "--cheat", "leave"}), "rank 0, which holds the run's folder"));
   CHECK(contains(refusal({"--attackers", "1,2,1", "--cheat", "leave"}), "names rank 1 twice"));
-  for (const char* option : {"--cheat=leave", "--cheat-from=3", "--cheat-every=2"})
+  for (const char* option : {"--cheat=leave", "--cheat-from=3", "--cheat-every=2", "--cheat-delay=7"})
     CHECK(contains(refusal({option}), "add --attackers RANK,..."));
   CHECK(contains(refusal(with({"--cheat", "leave", "--holdout", "8"})), "--attackers does not go with --holdout"));
+}
+
+TEST_CASE("cheats are refused where there is nothing to cheat with") {
+  const auto with = [](const std::string& cheat, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--attackers", "1", "--cheat", cheat});
+    return more;
+  };
+  CHECK(parse(with("delayed", {"--cheat-delay", "100"})).train.cheat_delay == 100);
+  CHECK(contains(refusal(with("alie", {"--cheat-delay", "100"})), "--cheat-delay works with --cheat delayed"));
+  for (const char* name : {"sign_flip", "constant", "delayed", "ipm01", "alie", "mimic", "history", "bit_flip"}) {
+    CHECK(contains(refusal(with(name, {"--deterministic"})), "the sum is one of micro-batches"));
+    (void)parse(with(name, {"--deterministic", "--aggregator", "median"}));
+    (void)parse(with(name, {}));
+  }
+  for (const char* name : {"label_flip", "weak", "bn_poison"}) (void)parse(with(name, {"--deterministic"}));
+  CHECK(contains(refusal(with("alie", {"--overlap"})), "--attackers does not go with --overlap"));
+  CHECK(contains(refusal(with("alie", {"--mask", "per_worker"})), "--attackers does not go with --mask per_worker"));
+  CHECK(contains(refusal(with("bn_poison", {"--bn-statistics", "local"})), "they share none"));
+  for (const char* name : {"weak", "weak1"}) {
+    CHECK(contains(refusal(with(name, {"--attack", "none"})), "makes less of an --attack, and there is none"));
+    CHECK(contains(refusal(with(name, {"--warm-start", "4"})), "does not go with --warm-start"));
+    CHECK(contains(refusal(with(name, {"--warm-start", "4", "--attack-reuse"})), "does not go with --warm-start"));
+    CHECK(contains(refusal(with(name, {"--stale-attack", "1"})), "does not go with --stale-attack"));
+  }
 }
 
 TEST_CASE("--verify is refused with what another rank cannot recompute") {
@@ -977,6 +1002,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                                                          {"--cheat", "lie"},
                                                          {"--cheat-from", "-1"},
                                                          {"--cheat-every", "0"},
+                                                         {"--cheat-delay", "0"},
                                                          {"--attack-stop", "-2"},
                                                          {"--attack-stop", "auto"},
                                                          {"--warm-start", "-1"},

@@ -74,3 +74,29 @@ TEST_CASE("More laps than there are stamps lose no time", "[phases]") {
   // Between our look at the clock and the timer's: far less than a millisecond, unless somebody else has the core.
   CHECK(std::abs(sum - wall) <= 0.01 * wall + 1e-3);
 }
+
+TEST_CASE("What is left out is in no phase, and not in the run's time", "[phases]") {
+  const auto backend = test::test_backend();
+  PhaseTimer timer(*backend);
+  const auto before = std::chrono::steady_clock::now();
+  timer.start();
+  pass(2);
+  timer.lap(Phase::backward);
+  pass(30);
+  timer.leave_out();
+  pass(2);
+  timer.lap(Phase::exposed);
+  pass(30);
+  timer.leave_out();
+  timer.end_sum(10);
+  const auto seconds = timer.take();
+  const double wall = timer.wall_time();
+  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  double sum = 0;
+  for (int phase = 0; phase < kPhasesInSum; ++phase) sum += seconds[static_cast<std::size_t>(phase)];
+  CHECK((of(seconds, Phase::backward) >= 0.002 && of(seconds, Phase::exposed) >= 0.002));
+  CHECK((sum >= 0.004 && sum <= all - 0.060));
+  CHECK((wall >= sum && wall <= all - 0.060));
+  CHECK(timer.exposed_time() == of(seconds, Phase::exposed));
+  CHECK(std::abs(of(seconds, Phase::hidden) - (10 - of(seconds, Phase::exposed))) < 1e-12);
+}

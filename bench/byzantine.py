@@ -1,0 +1,251 @@
+"""Attackers against defences: byzantine.py PROGRAM [--form cores|minutes|paper] [--data FILE...] [-- OPTIONS]
+
+Trains the same network once for each pair of a cheat (rows; "none": all ranks are honest) and a way to sum gradients
+(columns), and prints a table each of clean accuracy, accuracy under PGD-10, the worst loss of a step while the ranks
+cheated (means of what the ranks say, which is trimmed where the aggregator is robust), seconds and bytes of a step. The
+last table tells how well the distances of the ranks' gradients from the result tell false ranks from honest ones: the area
+under the curve, in the mean over the steps in which they cheated; 0.5 is chance. The simulation's own work is in neither
+seconds nor bytes.
+
+  cores    for two cores: 16 ranks, 7 of which cheat, small_cnn, PGD-3, CIFAR-10, 400 steps, from step 101 on, one seed
+  minutes  a look at every row and column in ten minutes: 8 ranks, 3 of which cheat; the built-in set without --data
+  paper    the setting of BTARD, with PGD-10: ResNet-18, 16 ranks of 8 images, 7 or 3 of which cheat, 5,100 steps (from step
+           1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: --slurm prints an array script of all runs
+
+A run leaves a folder below --out, and in it row.json, a line, when it is finished; what is finished is not made again, what
+was interrupted goes on. --out/table.jsonl has all lines. --rows, --columns and --part choose runs, --list names them.
+Options after `--` go to every training run. A run whose numbers are not finite goes on without these steps.
+"""
+
+import argparse
+import collections
+import json
+import math
+import os
+import pathlib
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+
+CHEATS = ["sign_flip", "constant", "label_flip", "delayed", "ipm01", "ipm06", "alie", "mimic", "history", "bit_flip", "bn_poison",
+          "free_rider", "weak"]
+MEASURES = ["median", "geometric_median", "multi_krum"]
+
+# name; options of the program; whether it is told how many may cheat.
+Defence = collections.namedtuple("Defence", "name options faults")
+Form = collections.namedtuple("Form", "ranks faults lengths seeds taus train data")
+# lengths: steps, steps before the ranks cheat, and steps by which a `delayed` gradient is late.
+FORMS = {
+    "cores": Form(16, [7], [(400, 100, 100)], [1], [1], [
+        "--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 3, "--alpha", "4/255", "--batch", 8,
+        "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 2000], True),
+    "minutes": Form(8, [3], [(40, 10, 10)], [1], [1], [
+        "--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--batch", 8,
+        "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 200], False),
+    "paper": Form(16, [7, 3], [(5100, 1000, 1000), (14100, 10000, 1000)], [0, 1, 2, 3, 4], [1, 10], [
+        "--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd", "--lr", 0.01,
+        "--momentum", 0.9, "--nesterov", "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0], True),
+}
+EPOCHS_OF_PAPER = 64  # 25,000 steps of 128 images, over which the learning rate falls
+
+
+def defences(form):
+    clips = [Defence("centered_clip" + (f" {tau}" if len(form.taus) > 1 else ""),
+                     ["--aggregator", "centered_clip", "--aggregator-tau", tau, "--codec-transport", "butterfly"], True)
+             for tau in form.taus]
+    return [Defence("mean", [], False), *(Defence(name, ["--aggregator", name], True) for name in MEASURES),
+            Defence("trimmed_mean", ["--aggregator", "trimmed_mean"], True),
+            Defence("trimmed_mixed", ["--aggregator", "trimmed_mean", "--aggregator-mixing"], True), *clips]
+
+
+class Run(collections.namedtuple("Run", "row column faults steps start delay seed")):
+    """A training run: a cheat against a defence."""
+
+    @property
+    def name(self):
+        return f"{self.row}-{self.column.name.replace(' ', '')}-f{self.faults}-{self.steps}-seed{self.seed}"
+
+    def cheaters(self, ranks):
+        """Never rank 0; with a seed the same ranks in every cell."""
+        return sorted(random.Random(self.seed).sample(range(1, ranks), self.faults)) if self.row != "none" else []
+
+
+def runs_of(form, rows, columns):
+    return [Run(row, column, faults, *length, seed)
+            for length in form.lengths for faults in form.faults for seed in form.seeds for row in rows for column in columns]
+
+
+def words_of(run, form, arguments, folder):
+    """The command line behind the launcher."""
+    images = form.ranks * 8
+    epochs = EPOCHS_OF_PAPER if arguments.form == "paper" else max(1, math.ceil(run.steps * images / arguments.images))
+    words = ["train", "--out", folder, *(["--data", *arguments.data] if arguments.data else []), *form.train, "--epochs", epochs,
+             "--max-steps", run.steps, "--lambda", 0, "--selector", "all", "--eval", "pgd10", "--eval-every", 0,
+             "--seed", run.seed, "--max-bad-steps", run.steps, "--quiet", *run.column.options]
+    if not arguments.data:
+        words += ["--limit-train", arguments.images]
+    if run.column.faults:
+        words += ["--faults", run.faults]
+    if cheaters := run.cheaters(form.ranks):
+        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", run.row, "--cheat-from", run.start]
+        if run.row == "delayed":
+            words += ["--cheat-delay", run.delay]
+    return [str(word) for word in [*words, *arguments.options]]
+
+
+def area_under_curve(distances, cheaters):
+    """The part of the pairs of a false and an honest rank in which the false one is further away; equal: a half."""
+    far = [math.inf if distance is None else distance for distance in distances]
+    honest = [far[rank] for rank in range(len(far)) if rank not in cheaters]
+    pairs = [(far[rank], other) for rank in cheaters for other in honest]
+    return statistics.fmean((one > other) + 0.5 * (one == other) for one, other in pairs)
+
+
+def figures(run, form, folder):
+    """What the run's record says."""
+    with open(folder / "metrics.jsonl") as file:
+        record = [json.loads(line) for line in file]
+    steps = [row for row in record if row["kind"] == "step"]
+    last = [row for row in record if row["kind"] == "evaluation" and row["split"] == "test"][-1]
+    losses = [row["loss_adv"] for row in steps if row["step"] > run.start]
+    cheaters = run.cheaters(form.ranks)
+    areas = [area_under_curve(row["distance"], cheaters) for row in steps if row["step"] > run.start and "distance" in row]
+    phases = [sum(value for name, value in row.items() if name.startswith("t_") and value is not None and
+                  name not in ("t_evaluate", "t_checkpoint", "t_hidden")) for row in steps]
+    return {"clean": 100 * last["clean_acc"], "pgd10": 100 * last["adv_acc"], "images": last["images"],
+            "worst_loss": max((math.inf if loss is None else loss for loss in losses), default=math.nan),
+            "skipped": sum(row["kind"] == "setback" for row in record),
+            "seconds": statistics.fmean(phases),
+            "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_statistics"] for row in steps),
+            "auc": statistics.fmean(areas) if areas else None}
+
+
+def make(run, form, arguments):
+    """Trains, and writes the row."""
+    folder = arguments.out / run.name
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [*shlex.split(arguments.launch.format(ranks=form.ranks)), os.path.abspath(arguments.program),
+               *words_of(run, form, arguments, folder)]
+    environment = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"} | dict(os.environ)
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           check=False, env=environment)
+    if ended.returncode not in (0, 7):  # 7: numbers that are not finite, which is a result
+        sys.exit(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout[-4000:]}")
+    row = {"form": arguments.form, "cheat": run.row, "defence": run.column.name, "ranks": form.ranks, "faults": run.faults,
+           "steps": run.steps, "start": run.start, "seed": run.seed, "code": ended.returncode}
+    try:
+        row |= figures(run, form, folder)
+    except (IndexError, OSError):  # no evaluation: the run has ended before
+        row |= {"clean": None, "pgd10": None, "worst_loss": math.inf, "auc": None, "seconds": None, "bytes": None}
+    written = folder / "row.json.new"
+    written.write_text(json.dumps(row) + "\n")
+    written.rename(folder / "row.json")
+
+
+def row_of(run, arguments):
+    """None: not finished yet."""
+    path = arguments.out / run.name / "row.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def report(runs, rows, columns, arguments):
+    """Tables of the rows that there are; a cell is a mean over seeds."""
+    found = [(run, row) for run in runs if (row := row_of(run, arguments)) is not None]
+    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for _, row in found))
+    width = max(len(column.name) for column in columns) + 2
+    for steps, faults in sorted({(run.steps, run.faults) for run, _ in found}):
+        for title, key, digits, scale in (("clean accuracy, %", "clean", 2, 1), ("accuracy under PGD-10, %", "pgd10", 2, 1),
+                                          ("worst loss of a step while they cheated", "worst_loss", 2, 1),
+                                          ("seconds of a step, rank 0", "seconds", 3, 1),
+                                          ("kB of a step and rank", "bytes", 1, 1e-3),
+                                          ("false ranks told by distance from the result, area under the curve", "auc", 3, 1)):
+            print(f"\n{title} ({steps} steps, {faults} of {FORMS[arguments.form].ranks} ranks)\n")
+            print(f"{'':<12}" + "".join(f"{column.name:>{width}}" for column in columns))
+            for name in rows:
+                cells = []
+                for column in columns:
+                    values = [row.get(key) for run, row in found
+                              if (run.row, run.column, run.steps, run.faults) == (name, column, steps, faults)]
+                    values = [value for value in values if value is not None]
+                    cells.append(f"{scale * statistics.fmean(values):.{digits}f}" if values else "-")
+                print(f"{name:<12}" + "".join(f"{cell:>{width}}" for cell in cells))
+
+
+def slurm_script(runs, form, arguments):
+    own = sys.argv[1:]
+    given = own.index("--slurm")
+    del own[given:given + 2]
+    at = own.index("--") if "--" in own else len(own)
+    own[at:at] = ["--part", f"$SLURM_ARRAY_TASK_ID/{arguments.slurm}"]
+    words = " ".join(word if word.startswith("$") else shlex.quote(word) for word in own)
+    return f"""#!/bin/bash
+#SBATCH --job-name=byzantine
+#SBATCH --array=1-{arguments.slurm}
+#SBATCH --ntasks={form.ranks}
+#SBATCH --cpus-per-task=1
+#SBATCH --time=24:00:00
+#SBATCH --output=byzantine-%A_%a.log
+#SBATCH --requeue
+# The {len(runs)} runs of the table, a part of them in each task. What a task has not finished, the same job finishes when it is
+# submitted again; then, without --part, the command below prints the table.
+python3 {shlex.quote(os.path.abspath(__file__))} {words}
+"""
+
+
+def chosen(names, known, what):
+    unknown = set(names or []) - set(known)
+    if unknown:
+        sys.exit(f"no {what} is called {' or '.join(sorted(unknown))}; known: {' '.join(known)}")
+    return [name for name in known if names is None or name in names]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--form", choices=list(FORMS), default="cores")
+    parser.add_argument("--data", nargs="+", help="CIFAR-10, as the program takes it; the form `minutes` goes without")
+    parser.add_argument("--images", type=int, help="of an epoch (50,000; without --data 2,000)")
+    parser.add_argument("--rows", nargs="+", help="cheats, or none")
+    parser.add_argument("--columns", nargs="+", help="defences")
+    parser.add_argument("--part", help="K/N: every N-th run, from the K-th on, and no table")
+    parser.add_argument("--list", action="store_true", help="the runs, and what is finished of them")
+    parser.add_argument("--slurm", type=int, metavar="TASKS", help="print an array script of all runs, with so many tasks")
+    parser.add_argument("--launch", help="mpirun --oversubscribe -np {ranks}; of the form `paper` srun")
+    parser.add_argument("--out", type=pathlib.Path, help="runs/byzantine-FORM")
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    arguments = parser.parse_args(words[:at])
+    arguments.options = words[at + 1:]
+    form = FORMS[arguments.form]
+    arguments.out = arguments.out or pathlib.Path("runs") / f"byzantine-{arguments.form}"
+    arguments.launch = arguments.launch or ("srun" if arguments.form == "paper" else "mpirun --oversubscribe -np {ranks}")
+    arguments.images = arguments.images or (50_000 if arguments.data else 2_000)
+    if form.data and not arguments.data:
+        parser.error(f"the form {arguments.form} wants --data")
+    rows = chosen(arguments.rows, ["none", *CHEATS], "cheat")
+    names = chosen(arguments.columns, [column.name for column in defences(form)], "defence")
+    columns = [column for column in defences(form) if column.name in names]
+    runs = runs_of(form, rows, columns)
+    part, of = map(int, arguments.part.split("/")) if arguments.part else (1, 1)
+    if arguments.slurm:
+        print(slurm_script(runs, form, arguments), end="")
+        return 0
+    if arguments.list:
+        for number, run in enumerate(runs):
+            print(number, run.name, "finished" if row_of(run, arguments) else "")
+        return 0
+    for number, run in enumerate(runs):
+        if number % of != part - 1 or row_of(run, arguments):
+            continue
+        make(run, form, arguments)
+        print(f"{number + 1} of {len(runs)}: {json.dumps(row_of(run, arguments))}", flush=True)
+    if not arguments.part:
+        report(runs, rows, columns, arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+
+#include "dat/cheat.hpp"
+
+namespace dat {
+
+/// Calls f(i) for each element i of these tensors.
+template <class F>
+void for_each_element(std::span<const Segment* const> tensors, const F& f) {
+  for (const Segment* tensor : tensors)
+    for (std::int64_t i = tensor->begin; i < tensor->begin + tensor->size; ++i) f(i);
+}
+
+/// Sum of a(i) * b(i) over the elements of these tensors, where a(i) and b(i) are doubles.
+template <class A, class B>
+[[nodiscard]] double product(std::span<const Segment* const> tensors, const A& a, const B& b) {
+  double sum = 0;
+  for_each_element(tensors, [&](std::int64_t i) { sum += a(i) * b(i); });
+  return sum;
+}
+
+/// By how many standard deviations a number may be off where so many of the ranks cheat, such that the median takes it
+/// for an honest one: the z of "A little is enough" (Baruch, Baruch, Goldberg, NeurIPS 2019), Phi^-1 of
+/// (n - b - s) / (n - b), s = floor(n / 2 + 1) - b.
+[[nodiscard]] double deviations_allowed(int ranks, int attackers);
+
+}  // namespace dat

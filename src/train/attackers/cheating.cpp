@@ -1,0 +1,67 @@
+#include "train/attackers/cheating.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "train/attackers/false_gradients.hpp"
+#include "train/attackers/false_numbers.hpp"
+
+namespace dat {
+
+Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int classes, std::int64_t parameters)
+    : honest_(static_cast<std::size_t>(ranks.size()), 1) {
+  std::vector<Attacker> attackers = attackers_of(options);
+  const auto number = [&](const Attacker& one) {  // in the group; the group's size: it has left
+    int rank = 0;
+    while (rank < ranks.size() && ranks.launch_rank(rank) != one.rank) ++rank;
+    return rank;
+  };
+  std::erase_if(attackers, [&](const Attacker& one) { return number(one) == ranks.size(); });
+  for (const Attacker& one : attackers) {
+    honest_[static_cast<std::size_t>(number(one))] = 0;
+    auto cheat = cheats().at(one.cheat)({.seed = options.seed,
+                                         .classes = classes,
+                                         .ranks = ranks.size(),
+                                         .attackers = static_cast<int>(std::ssize(attackers)),
+                                         .rank = one.rank,
+                                         .delay = options.cheat_delay,
+                                         .parameters = parameters});
+    if (cheat->leaves()) continue;
+    if (cheat->attack_steps()) weak_ = one.cheat;
+    all_.push_back({number(one), one, std::move(cheat)});
+  }
+  for (const OfRank& one : all_)
+    if (one.rank == ranks.rank()) own_ = &one;
+}
+
+Cheat* Cheating::now() const {
+  return own_ != nullptr && own_->attacker.cheats_after(step_) ? own_->cheat.get() : nullptr;
+}
+
+Cheat* Cheating::looks() const {
+  if (own_ == nullptr || own_->cheat->sees() == Cheat::Sees::nothing) return nullptr;
+  return step_ >= own_->attacker.from - own_->cheat->looks_back() ? own_->cheat.get() : nullptr;
+}
+
+bool Cheating::anyone_sees_all() const {
+  return std::any_of(all_.begin(), all_.end(), [&](const OfRank& one) {
+    return one.cheat->sees() == Cheat::Sees::all && one.attacker.cheats_after(step_);
+  });
+}
+
+std::unique_ptr<Reducer> Cheating::falsify(std::unique_ptr<Reducer> reducer, Backend& backend, Communicator& ranks,
+                                           const Parameters& parameters, float* gradients,
+                                           const ReducerOptions& options) {
+  if (all_.empty()) return reducer;
+  distances_.resize(honest_.size());
+  return std::make_unique<FalseGradients>(backend, ranks, parameters, gradients, std::move(reducer), *this, distances_,
+                                          options.ended);
+}
+
+MessagePart& Cheating::falsify(MessagePart& part) {
+  if (all_.empty()) return part;
+  false_numbers_ = std::make_unique<FalseNumbers>(part, *this);
+  return *false_numbers_;
+}
+
+}  // namespace dat

@@ -1,0 +1,53 @@
+#include <cmath>
+#include <numbers>
+
+#include "train/attackers/arithmetic.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Relocated orthogonal perturbation, against aggregators that start from what they found before (Ozfatura, Ozfatura,
+/// Kupcu, Gunduz, arXiv 2208.09894), as read in the public code, with its defaults: where the last result is, and from
+/// there a step across. Across: (1, 1, ...) without its part along the reference, which is the last result, a tenth of
+/// it replaced by the mean of the honest; then turned by an angle towards the reference. The step's length is
+/// deviations_allowed(), whatever the gradients' norm.
+class RelocatedPerturbation final : public Cheat {
+ public:
+  explicit RelocatedPerturbation(const CheatOptions& options)
+      : length_(deviations_allowed(options.ranks, options.attackers)) {}
+
+  [[nodiscard]] Sees sees() const override { return Sees::all; }
+  [[nodiscard]] int looks_back() const override { return 1; }  // so that the result of the step before is known
+  void gradient(const CheatStep& step) override {
+    const auto mean = [&](std::int64_t i) { return double{step.mean[i]}; };
+    const auto one = [](std::int64_t) { return 1.0; };
+    const auto last = [&](std::int64_t i) { return double{step.result != nullptr ? step.result[i] : step.mean[i]}; };
+    const auto along = [&](std::int64_t i) { return kLambda * last(i) + (1 - kLambda) * mean(i); };
+    const double norm = std::sqrt(product(step.tensors, along, along));
+    // Where the last result is not finite, or nothing is known, there is no direction.
+    if (!std::isfinite(norm) || norm == 0) return;
+    const double part = product(step.tensors, one, along) / (norm * norm);
+    const auto across = [&](std::int64_t i) { return 1 - part * along(i); };
+    const double width = std::sqrt(product(step.tensors, across, across));
+    const auto turned = [&](std::int64_t i) {
+      return std::sin(kAngle) * across(i) / width + std::cos(kAngle) * along(i) / norm;
+    };
+    const double factor = length_ / std::sqrt(product(step.tensors, turned, turned));
+    for_each_element(step.tensors, [&](std::int64_t i) {
+      step.own[i] = static_cast<float>(kPi * last(i) + (1 - kPi) * mean(i) + factor * turned(i));
+    });
+  }
+
+ private:
+  static constexpr double kLambda = 0.9, kPi = 1, kAngle = std::numbers::pi / 2;
+  double length_;
+};
+
+}  // namespace
+
+std::unique_ptr<Cheat> make_history(const CheatOptions& options) {
+  return std::make_unique<RelocatedPerturbation>(options);
+}
+
+}  // namespace dat

@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <cmath>
+
+#include "catch.hpp"
+#include "dat/cheat.hpp"
+#include "random_values.hpp"
+#include "reduction_case.hpp"
+#include "small_run.hpp"
+#include "train/attackers/cheating.hpp"
+#include "train/trainer.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using test::world;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+constexpr int kFrom = 2;
+
+/// The last rank cheats, behind kFrom steps.
+[[nodiscard]] TrainOptions with_cheat(TrainOptions options, const std::string& name) {
+  options.attackers = {world().size() - 1};
+  options.cheat = {name};
+  options.cheat_from = {kFrom};
+  options.cheat_delay = 2;
+  return options;
+}
+
+[[nodiscard]] TrainOptions small_options(const std::string& aggregator) {
+  TrainOptions options = test::small_run();
+  options.threads = 1;
+  options.optimizer = "lamb";
+  options.batch = 8;
+  options.budget = 4;
+  options.aggregator = aggregator;
+  options.deterministic = aggregator != "mean";
+  return options;
+}
+
+/// Those that change a gradient.
+[[nodiscard]] std::vector<std::string> cheats_with_gradients() {
+  std::vector<std::string> names = cheats().names();
+  std::erase_if(names, [](const std::string& name) { return cheats().at(name)({})->sees() == Cheat::Sees::nothing; });
+  return names;
+}
+
+/// The true gradients of all ranks in a step, in double what a cheat must know of them, and what is sent in the end.
+struct Reference {
+  Reference(const test::ReductionCase& of, std::int64_t step) {
+    const int n = world().size();
+    for (int rank = 0; rank < n; ++rank) sent.push_back(of.gradient_of(rank, step));
+    mean.resize(sent[0].size());
+    deviation.resize(sent[0].size());
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      double sum = 0, squares = 0;
+      for (int rank = 0; rank < n - 1; ++rank) sum += sent[static_cast<std::size_t>(rank)][i] / (n - 1.0);
+      for (int rank = 0; rank < n - 1; ++rank) squares += std::pow(sent[static_cast<std::size_t>(rank)][i] - sum, 2);
+      mean[i] = static_cast<float>(sum);
+      deviation[i] = static_cast<float>(std::sqrt(squares / (n - 2)));
+    }
+  }
+  std::vector<std::vector<float>> sent;
+  std::vector<float> mean, deviation;
+};
+
+[[nodiscard]] std::vector<float> weights_of(Trainer& trainer) {
+  const Parameters& p = trainer.model().parameters;
+  return test::to_host(trainer.model().backend, p.values, p.size);
+}
+
+}  // namespace
+
+TEST_CASE("With the mean, what a rank sends instead of its gradient is in the result as the cheat has it", "[cheats]") {
+  const int n = world().size();
+  if (n < 3) return;
+  for (const std::string& name : cheats_with_gradients()) {
+    test::ReductionCase of(world());
+    const Parameters& parameters = of.model.parameters;
+    const TrainOptions options = with_cheat({}, name);
+    Cheating cheating(world(), options, 10, parameters.size);
+    int aside = 0;
+    ReducerOptions reduction{.bucket_elements = 700};
+    reduction.ended = [&](ReducerStage stage) { aside += stage == ReducerStage::aside; };
+    const auto reducer = cheating.falsify(make_reducer(*of.backend, world(), parameters, of.gradients,
+                                                       of.codec("float32"), of.aggregator("mean"), reduction),
+                                          *of.backend, world(), parameters, of.gradients, reduction);
+    const auto cheat = cheats().at(name)(
+        {.seed = options.seed, .ranks = n, .attackers = 1, .rank = n - 1, .delay = 2, .parameters = parameters.size});
+    std::vector<float> before;
+    for (std::int64_t step = 0; step < 7; ++step) {
+      // All layers, or some of them.
+      const ActiveSet active =
+          step % 3 == 2 ? test::random_active(parameters.layers(), 5, 0.5F) : ActiveSet::all(parameters.layers());
+      Reference all(of, step);
+      std::vector<const Segment*> tensors;
+      for (const Segment& segment : parameters.segments)
+        if (active.active(segment.layer)) tensors.push_back(&segment);
+      const CheatStep known{.step = step,
+                            .tensors = tensors,
+                            .own = all.sent.back().data(),
+                            .mean = all.mean.data(),
+                            .deviation = all.deviation.data(),
+                            .first = all.sent.front().data(),
+                            .result = before.empty() ? nullptr : before.data()};
+      cheat->look(known);
+      if (step >= kFrom) cheat->gradient(known);
+
+      cheating.begin(step);
+      const std::vector<float> mine = of.gradient_of(world().rank(), step);
+      of.backend->copy_to_device(of.gradients, mine.data(), mine.size() * sizeof(float));
+      reducer->begin({&active, 1}, step);
+      CHECK(reducer->place(0) == of.gradients);
+      for (int k = static_cast<int>(parameters.segments.size()); k-- > 0;)
+        if (active.active(parameters.segments[static_cast<std::size_t>(k)].layer)) reducer->ready(k);
+      reducer->finish();
+      const std::vector<float> result = test::to_host(*of.backend, of.gradients, parameters.size);
+      if (before.empty()) before.resize(result.size());
+      std::vector<double> squares(static_cast<std::size_t>(n));
+      int wrong = 0;
+      for (const Segment* tensor : tensors)
+        for (std::int64_t k = tensor->begin; k < tensor->begin + tensor->size; ++k) {
+          const auto i = static_cast<std::size_t>(k);
+          double mean = 0, largest = 0;
+          for (const std::vector<float>& sent : all.sent) {
+            mean += double{sent[i]} / n;
+            largest = std::max(largest, std::abs(double{sent[i]}));
+          }
+          // A flipped exponent makes infinities.
+          wrong += std::isfinite(static_cast<float>(mean)) && !(std::abs(result[i] - mean) <= 1e-5 * largest);
+          for (std::size_t rank = 0; rank < squares.size(); ++rank)
+            squares[rank] += std::pow(double{all.sent[rank][i]} - result[i], 2);
+          before[i] = result[i];
+        }
+      INFO(name << ", step " << step);
+      CHECK(wrong == 0);
+      CHECK(aside == 2 * (step + 1));
+      CHECK(world().agree(std::uint64_t(std::hash<std::string_view>()(
+                {reinterpret_cast<const char*>(result.data()), result.size() * sizeof(float)}))) ==
+            (tensors.size() == parameters.segments.size()));
+      const std::vector<double>& distances = *cheating.distances();
+      for (std::size_t rank = 0; rank < squares.size(); ++rank)
+        if (std::isfinite(squares[rank])) CHECK(distances[rank] == Approx(std::sqrt(squares[rank])).epsilon(1e-4));
+    }
+  }
+}
+
+TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and sends no byte more", "[cheats]") {
+  if (world().size() < 3) return;
+  for (const std::string aggregator : {"mean", "median"}) {
+    const auto run = [&](const std::string& name) {
+      const TrainOptions options = small_options(aggregator);
+      Trainer trainer(world(), name.empty() ? options : with_cheat(options, name));
+      trainer.share_state();
+      trainer.start();
+      std::vector<std::vector<float>> weights;
+      std::vector<std::int64_t> bytes;
+      for (int k = 0; k < 6; ++k) {
+        const StepRecord& record = trainer.step(false);
+        bytes.push_back(record.bytes_sent + record.bytes_statistics);
+        CHECK((record.distances != nullptr) == !name.empty());
+        weights.push_back(weights_of(trainer));
+        const std::vector<float> statistics = running_statistics(trainer.model());
+        weights.back().insert(weights.back().end(), statistics.begin(), statistics.end());
+        trainer.check_replicas();  // an error where they differ
+      }
+      return std::pair{weights, bytes};
+    };
+    const auto [honest, bytes] = run("");
+    for (const std::string& name : cheats().names()) {
+      if (name == "leave") continue;
+      const auto [false_ones, sent] = run(name);
+      INFO(aggregator << ", " << name);
+      CHECK(false_ones[kFrom - 1] == honest[kFrom - 1]);
+      // The draws of layers follow the weights.
+      CHECK(std::equal(sent.begin(), sent.begin() + kFrom, bytes.begin()));
+      if (name != "bit_flip") CHECK(false_ones.back() != honest.back());
+      int infinite = 0;
+      for (const float value : false_ones.back()) infinite += !std::isfinite(value);
+      if (aggregator == "median") CHECK(infinite == 0);
+    }
+  }
+}
+
+TEST_CASE("Numbers of a false rank that are not finite reach nothing of the others", "[cheats]") {
+  const int n = world().size();
+  if (n < 3) return;
+  const bool lies = world().rank() == n - 1;
+  for (const float nonsense : {std::nanf(""), HUGE_VALF, 1e38F})
+    for (const std::string aggregator : {"median", "trimmed_mean", "multi_krum", "centered_clip"}) {
+      TrainOptions options = small_options(aggregator);
+      options.optimizer = "sgd";
+      options.faults = 1;
+      Trainer trainer(world(), options);
+      trainer.share_state();
+      trainer.start();
+      Model& model = trainer.replica().model();
+      int wrong = 0;
+      for (int k = 0; k < 4; ++k) {
+        // What such weights make is nonsense throughout: images, losses, statistics, gradients.
+        if (lies) {
+          const std::vector<float> values(static_cast<std::size_t>(model.parameters.size), nonsense);
+          model.backend.copy_to_device(model.parameters.values, values.data(), values.size() * sizeof(float));
+          ++model.parameters.version;
+        }
+        const StepRecord& record = trainer.step(lies);
+        wrong += !std::isfinite(record.loss_adv) || !std::isfinite(record.acc_adv);
+        wrong += trainer.stop_agreed() || !trainer.skipped().empty();
+        std::vector<float> mine = weights_of(trainer), statistics = running_statistics(model);
+        mine.insert(mine.end(), statistics.begin(), statistics.end());
+        std::vector<float> root = mine;
+        world().broadcast(root.data(), root.size() * sizeof(float));
+        wrong += std::any_of(root.begin(), root.end(), [](float value) { return !std::isfinite(value); });
+        wrong += !lies && mine != root;
+      }
+      INFO(aggregator << ", " << nonsense);
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("Where ranks may be false, each draws layers for itself: the same, also after a restart", "[cheats]") {
+  for (const std::string selector : {"exp3", "oracle"}) {
+    TrainOptions options = small_options("median");
+    options.selector = selector;
+    Trainer straight(world(), options), resumed(world(), options);
+    straight.share_state();
+    straight.start();
+    Checkpoint state;
+    const auto draws = [](Trainer& trainer) {
+      std::vector<double> all = trainer.layers().probabilities();
+      for (const float scale : trainer.layers().active().scale) all.push_back(scale);
+      const std::vector<double> own = trainer.layers().selector().state();
+      all.insert(all.end(), own.begin(), own.end());
+      std::vector<double> root = all;
+      world().broadcast(root.data(), root.size() * sizeof(double));
+      CHECK(root == all);
+      return all;
+    };
+    std::vector<std::vector<double>> all;
+    for (int k = 0; k < 6; ++k) {
+      (void)straight.step(false);
+      all.push_back(draws(straight));
+      if (k == 2) state = straight.capture();
+    }
+    if (world().root()) resumed.restore(state);
+    resumed.share_state();
+    resumed.start();
+    INFO(selector);
+    CHECK(draws(resumed) == all[2]);
+    for (std::size_t k = 3; k < 6; ++k) {
+      (void)resumed.step(false);
+      CHECK(draws(resumed) == all[k]);
+    }
+    CHECK(all[0] != all[5]);
+    CHECK(resumed.weights_hash() == straight.weights_hash());
+  }
+}

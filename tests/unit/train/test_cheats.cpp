@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "catch.hpp"
+#include "dat/cheat.hpp"
+#include "perturb.hpp"
+#include "random_values.hpp"
+#include "train/attackers/arithmetic.hpp"
+#include "train/attackers/attackers.hpp"
+
+using namespace dat;
+
+namespace {
+
+/// Three tensors, of which the second one is not active, and what a rank knows of them.
+struct Known {
+  static constexpr std::int64_t kSize = 60;
+  explicit Known(std::int64_t number) {
+    step = {.step = number,
+            .tensors = tensors,
+            .own = own.data(),
+            .mean = mean.data(),
+            .deviation = deviation.data(),
+            .first = first.data(),
+            .result = nullptr};
+  }
+  std::vector<Segment> segments = {{.name = "a", .shape = {}, .module = {}, .block = {}, .begin = 0, .size = 25},
+                                   {.name = "b", .shape = {}, .module = {}, .block = {}, .begin = 25, .size = 20},
+                                   {.name = "c", .shape = {}, .module = {}, .block = {}, .begin = 45, .size = 15}};
+  std::vector<const Segment*> tensors = {&segments[0], &segments[2]};
+  std::vector<float> truth = test::random_values(kSize, 1), own = truth, mean = test::random_values(kSize, 2),
+                     deviation = test::random_values(kSize, 3, 0, 1), first = test::random_values(kSize, 4),
+                     result = test::random_values(kSize, 5);
+  CheatStep step;
+};
+
+constexpr CheatOptions kOptions{
+    .seed = 7, .classes = 10, .ranks = 16, .attackers = 7, .rank = 3, .delay = 2, .parameters = Known::kSize};
+
+[[nodiscard]] bool is_active(std::size_t i) { return i < 25 || i >= 45; }
+[[nodiscard]] double norm(const std::vector<double>& numbers) {
+  return std::sqrt(std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0));
+}
+
+/// How many numbers are not what `expected(i)` says, to the last bit or two, or are not as they were where the layer is
+/// not active.
+template <class Expected>
+[[nodiscard]] int wrong(const Known& known, const Expected& expected) {
+  int count = 0;
+  for (std::size_t i = 0; i < known.own.size(); ++i)
+    count += is_active(i) ? !(std::abs(known.own[i] - expected(i)) <= 0x1p-22 * std::abs(expected(i)))
+                          : known.own[i] != known.truth[i];
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("How far honest ranks are from their mean, as A little is enough has it", "[cheats]") {
+  CHECK(std::abs(deviations_allowed(16, 7) - 0.7647) < 5e-5);
+  CHECK(std::abs(deviations_allowed(8, 3) - 0.2533) < 5e-5);
+  CHECK(std::abs(deviations_allowed(3, 1)) < 1e-12);
+}
+
+TEST_CASE("What cheats send is what their formulas say", "[cheats]") {
+  const auto of = [](const char* name, Known& known) {
+    const auto cheat = cheats().at(name)(kOptions);
+    CHECK(cheat->sees() != Cheat::Sees::nothing);
+    cheat->look(known.step);
+    cheat->gradient(known.step);
+  };
+  {
+    Known known(5);
+    of("sign_flip", known);
+    CHECK(wrong(known, [&](std::size_t i) { return -1000.0 * known.truth[i]; }) == 0);
+  }
+  for (const auto& [name, factor] : {std::pair("ipm01", -0.1), std::pair("ipm06", -0.6)}) {
+    Known known(5);
+    of(name, known);
+    CHECK(wrong(known, [&, by = factor](std::size_t i) { return by * known.mean[i]; }) == 0);
+  }
+  {
+    Known known(5);
+    of("alie", known);
+    int far = 0;
+    for (std::size_t i = 0; i < known.own.size(); ++i)
+      far += is_active(i) && std::abs(known.own[i] - (known.mean[i] - 0.76470967 * known.deviation[i])) > 1e-6;
+    CHECK(far == 0);
+  }
+  {
+    Known known(5);
+    of("mimic", known);
+    CHECK(wrong(known, [&](std::size_t i) { return double{known.first[i]}; }) == 0);
+  }
+}
+
+TEST_CASE("The constant direction is one for all ranks and steps, tensor by tensor a thousand times the gradient",
+          "[cheats]") {
+  Known one(5), other(9);
+  other.truth = other.own = test::random_values(Known::kSize, 99);
+  CheatOptions options = kOptions;
+  cheats().at("constant")(options)->gradient(one.step);
+  options.rank = 5;
+  cheats().at("constant")(options)->gradient(other.step);
+  for (const auto& [begin, end] : {std::pair(0, 25), std::pair(45, 60)}) {
+    std::vector<double> direction, true_one, true_other;
+    for (int i = begin; i < end; ++i) {
+      direction.push_back(kernels::normal_number<double>(
+          random_words(7, Purpose::attackers, 0, static_cast<std::uint64_t>(i / 4), 0), i % 4));
+      true_one.push_back(one.truth[static_cast<std::size_t>(i)]);
+      true_other.push_back(other.truth[static_cast<std::size_t>(i)]);
+    }
+    for (int i = begin; i < end; ++i) {
+      const double unit = direction[static_cast<std::size_t>(i - begin)] / norm(direction);
+      CHECK(one.own[static_cast<std::size_t>(i)] == Approx(1000 * norm(true_one) * unit).epsilon(1e-6));
+      CHECK(other.own[static_cast<std::size_t>(i)] == Approx(1000 * norm(true_other) * unit).epsilon(1e-6));
+    }
+  }
+  CHECK(wrong(one, [&](std::size_t i) { return double{one.own[i]}; }) == 0);
+}
+
+TEST_CASE("A late gradient is that of some steps ago, or an honest one where there was none", "[cheats]") {
+  for (const auto& [name, delay] : {std::pair("delayed", 2), std::pair("free_rider", 1)}) {
+    const auto cheat = cheats().at(name)(kOptions);
+    CHECK(cheat->looks_back() == delay);
+    CHECK(cheat->memory() == (delay + 1) * Known::kSize * 4);
+    const Known names(0);  // tensors are known by their addresses, the same in all steps
+    std::vector<std::vector<float>> truths;
+    for (int step = 0; step < 9; ++step) {
+      Known now(step);
+      now.truth = now.own = test::random_values(Known::kSize, static_cast<std::uint32_t>(100 + step));
+      now.step.tensors = std::span(names.tensors).first(step == 2 ? 1 : 2);
+      truths.push_back(now.truth);
+      if (step == 5) continue;  // nobody looks
+      cheat->look(now.step);
+      cheat->gradient(now.step);
+      const int then = step - delay;
+      const bool known = then >= 0 && then != 5;
+      INFO(name << ", step " << step);
+      int bad = 0;
+      for (std::size_t i = 0; i < now.own.size(); ++i) {
+        const bool late = known && is_active(i) && !((step == 2 || then == 2) && i >= 45);
+        bad += now.own[i] != (late ? truths[static_cast<std::size_t>(then)] : now.truth)[i];
+      }
+      CHECK(bad == 0);
+    }
+  }
+}
+
+TEST_CASE("The history attack goes from the last result, across the way, as far as A little is enough", "[cheats]") {
+  const auto reference = [](const Known& known, bool first) {
+    std::vector<double> last, along;
+    for (std::size_t i = 0; i < known.own.size(); ++i)
+      if (is_active(i)) {
+        last.push_back(first ? known.mean[i] : known.result[i]);
+        along.push_back(0.9 * last.back() + 0.1 * known.mean[i]);
+      }
+    const double squares = norm(along) * norm(along);
+    std::vector<double> across(along.size(), 1.0);
+    const double part = std::accumulate(along.begin(), along.end(), 0.0) / squares;
+    for (std::size_t i = 0; i < across.size(); ++i) across[i] -= part * along[i];
+    CHECK(std::abs(std::inner_product(along.begin(), along.end(), across.begin(), 0.0)) < 1e-12);
+    std::vector<double> sent;
+    for (std::size_t i = 0; i < across.size(); ++i)
+      sent.push_back(last[i] + deviations_allowed(16, 7) * across[i] / norm(across));
+    return sent;
+  };
+  for (const bool first : {true, false}) {
+    Known known(5);
+    known.step.result = first ? nullptr : known.result.data();
+    const std::vector<double> expected = reference(known, first);
+    cheats().at("history")(kOptions)->gradient(known.step);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < known.own.size(); ++i)
+      if (is_active(i)) CHECK(known.own[i] == Approx(expected[at++]).epsilon(1e-6).margin(1e-7));
+    CHECK(wrong(known, [&](std::size_t i) { return double{known.own[i]}; }) == 0);
+  }
+  // Without a direction there is nothing to go across.
+  Known lost(5);
+  lost.result[3] = std::nanf("");
+  lost.step.result = lost.result.data();
+  cheats().at("history")(kOptions)->gradient(lost.step);
+  CHECK(lost.own == lost.truth);
+}
+
+TEST_CASE("A flipped bit is one bit of one number of an active layer, another one in every step and rank", "[cheats]") {
+  std::vector<std::pair<std::size_t, std::uint32_t>> flips;
+  for (const int rank : {1, 2})
+    for (int step = 0; step < 50; ++step) {
+      CheatOptions options = kOptions;
+      options.rank = rank;
+      Known known(step);
+      cheats().at("bit_flip")(options)->gradient(known.step);
+      std::size_t changed = 0;
+      for (std::size_t i = 0; i < known.own.size(); ++i) {
+        const std::uint32_t bits =
+            std::bit_cast<std::uint32_t>(known.own[i]) ^ std::bit_cast<std::uint32_t>(known.truth[i]);
+        if (bits == 0) continue;
+        ++changed;
+        CHECK((std::has_single_bit(bits) && is_active(i)));
+        flips.emplace_back(i, bits);
+      }
+      CHECK(changed == 1);
+    }
+  std::sort(flips.begin(), flips.end());
+  // Of 1280 places, 100 draws hit about 96.
+  CHECK(std::unique(flips.begin(), flips.end()) - flips.begin() > 85);
+}
+
+TEST_CASE("Cheats with labels, statistics and the attack leave gradients alone", "[cheats]") {
+  std::vector<std::int32_t> labels = {0, 9, 4, -1};
+  cheats().at("label_flip")(kOptions)->labels(labels);
+  CHECK(labels == std::vector<std::int32_t>{9, 0, 5, -1});
+  std::vector<double> numbers = {1, -2, 0};
+  cheats().at("bn_poison")(kOptions)->statistics(numbers);
+  CHECK(numbers == std::vector<double>{1000, -2000, 0});
+  CHECK(cheats().at("weak")(kOptions)->attack_steps() == 0);
+  CHECK(cheats().at("weak1")(kOptions)->attack_steps() == 1);
+  for (const char* name : {"label_flip", "bn_poison", "weak", "weak1", "leave"})
+    CHECK(cheats().at(name)(kOptions)->sees() == Cheat::Sees::nothing);
+  for (const char* name : {"label_flip", "bn_poison", "sign_flip", "leave"})
+    CHECK(!cheats().at(name)(kOptions)->attack_steps());
+}
+
+TEST_CASE("Who cheats, and how, in words", "[cheats]") {
+  CHECK(text_of(std::vector<Attacker>()).empty());
+  CHECK(text_of({{.rank = 4, .cheat = "sign_flip", .from = 100, .every = 1},
+                 {.rank = 1, .cheat = "alie", .from = 0, .every = 10},
+                 {.rank = 2, .cheat = "sign_flip", .from = 100, .every = 1}}) ==
+        "ranks 4, 2: sign_flip from step 101 on; rank 1: alie, every 10 steps");
+}
