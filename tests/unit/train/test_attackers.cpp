@@ -44,7 +44,7 @@ TEST_CASE("Whoever leaves has left from its step on", "[attackers]") {
   CHECK(leaving(all, 4)[0].rank == 1);
   CHECK(leaving(all, 5).size() == 2);
   CHECK(leaving(all, 100).size() == 2);
-  CHECK(cheats().at("leave")()->leaves());
+  CHECK(cheats().at("leave")({})->leaves());
 }
 
 TEST_CASE("Attackers are ranks that there are, and less than half of them", "[attackers]") {
