@@ -34,8 +34,8 @@ struct Contributions {
   std::int64_t stride = 0;
   std::int64_t step = 0;    ///< of the training
   float* result = nullptr;  ///< what does not belong to `chunks` is to be left alone; overlaps with no rank's gradients
-  /// [ranks], on the host: how much each rank's gradient counts in a mean; 0: it does not count at all, and is not
-  /// read. Empty: each counts 1.
+  /// [ranks], on the host: how much each rank's gradient counts in a mean; 0: it does not count at all, whatever is in
+  /// its place. Empty: each counts 1.
   std::span<const double> weights{};
 };
 

@@ -108,6 +108,8 @@ class Communicator {
   /// The number that a rank of this group has in the launch: the one under which people know the rank.
   [[nodiscard]] int launch_rank(int rank) const { return launch_ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int launch_rank() const { return launch_rank(rank_); }
+  /// node_rank() in the launch: so a rank keeps its device in whatever group it is.
+  [[nodiscard]] int launch_node_rank() const { return launch_node_rank_; }
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
 
   /// Adds up `data` [count] over the ranks, in place. `count` may be any number: long arrays go in pieces of 2^28
@@ -231,7 +233,7 @@ class Communicator {
 
   MPI_Comm group_;  ///< null: single()
   bool world_;      ///< MPI ends with it
-  int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
+  int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, launch_node_rank_ = 0;
   std::vector<int> launch_ranks_{0};       ///< [size]
   std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;

@@ -83,6 +83,7 @@ Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : gro
   MPI_Comm node = MPI_COMM_NULL;
   turn.check(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
   MPI_Comm_rank(node, &node_rank_);
+  launch_node_rank_ = node_rank_;
   MPI_Comm_size(node, &node_size_);
   MPI_Comm_free(&node);
   launch_ranks_.resize(static_cast<std::size_t>(size_));
@@ -129,6 +130,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   if (group == MPI_COMM_NULL) return nullptr;
   std::unique_ptr<Communicator> part(new Communicator(group, false, name));
   part->launch_ranks_ = launch_ranks_of(group);
+  part->launch_node_rank_ = launch_node_rank_;
   return part;
 }
 

@@ -113,6 +113,10 @@ std::vector<int> minority(const std::vector<std::string>& classes) {
   });
 }
 
+RankState::Main believed(RankState::Main said, bool excused) {
+  return excused && said != Main::ended ? Main::left : said;
+}
+
 Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
   const std::size_t count = ranks.size();
   Verdict verdict;

@@ -23,6 +23,9 @@ struct RankState {
   CallRecord reference;
 };
 
+/// What is to be thought of a rank that says `said` of its main thread; `excused`: it is known to have left.
+[[nodiscard]] RankState::Main believed(RankState::Main said, bool excused);
+
 /// Whether the run hangs, and whose fault it is.
 struct Verdict {
   enum class Kind : std::uint8_t {

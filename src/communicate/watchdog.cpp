@@ -53,7 +53,6 @@ Watchdog::Watchdog(Communicator& world, double timeout_seconds)
       parent_(getppid()),
       peers_(static_cast<std::size_t>(size_)),
       states_(static_cast<std::size_t>(size_)),
-      excused_(static_cast<std::size_t>(size_)),
       socket_(rank_, size_) {
   const CallLabel label("hang watch");
   std::string all;
@@ -99,12 +98,7 @@ void Watchdog::keep_records_in(const std::string& folder) {
   folder_ = folder;
 }
 
-void Watchdog::excuse(int rank) { excused_[static_cast<std::size_t>(rank)] = true; }
-
-RankState::Main Watchdog::believed(int rank, RankState::Main main) const {
-  const bool excused = excused_[static_cast<std::size_t>(rank)];
-  return excused && main != RankState::Main::ended ? RankState::Main::left : main;
-}
+void Watchdog::excuse(int rank) { peers_[static_cast<std::size_t>(rank)].excused = true; }
 
 void Watchdog::end(const std::string& why) {
   {
@@ -208,7 +202,7 @@ void Watchdog::take(const Heartbeat& heartbeat) {
   state.heard = true;
   state.silent = 0;
   state.still = heartbeat.still;
-  state.main = believed(heartbeat.sender, heartbeat.main);
+  state.main = believed(heartbeat.main, peer.excused);
   state.at = heartbeat.at;
   if (heartbeat.ending == 0) return;
   state.reference = heartbeat.reference;
@@ -240,7 +234,7 @@ void Watchdog::look(double passed) {
     RankState& state = states_[static_cast<std::size_t>(rank)];
     if (rank != rank_) {
       state.silent += passed;
-      state.main = believed(rank, state.main);
+      state.main = believed(state.main, peers_[static_cast<std::size_t>(rank)].excused);
     }
     if (state.silent > timeout_ / 4) socket_.try_all(rank);
   }

@@ -56,8 +56,9 @@ class Watchdog {
     Place place;
     std::string machine;  ///< equal texts: the ranks share host, user and process numbers
     std::int64_t started = 0;
-    bool reached = false;  ///< the peer has agreed to end
-    bool written = false;  ///< the peer's records are in their file
+    bool reached = false;              ///< the peer has agreed to end
+    bool written = false;              ///< the peer's records are in their file
+    std::atomic<bool> excused{false};  ///< the peer has left, whatever it says
   };
   static void on_crash(int signal);
   [[nodiscard]] std::string introduction() const;
@@ -65,8 +66,6 @@ class Watchdog {
   void run();
   void receive();
   void take(const Heartbeat& heartbeat);
-  /// What is to be thought of a rank whose state was heard to be `main`.
-  [[nodiscard]] RankState::Main believed(int rank, RankState::Main main) const;
   void look(double passed);
   void send_to_all();
   void begin_end(const Verdict& verdict, const std::string& why);
@@ -82,9 +81,8 @@ class Watchdog {
   double timeout_, period_;  ///< seconds; period_: between heartbeats
   int wake_ = -1;
   pid_t parent_;
-  std::vector<Peer> peers_;                 ///< [size]
-  std::vector<RankState> states_;           ///< [size]
-  std::vector<std::atomic<bool>> excused_;  ///< [size]
+  std::vector<Peer> peers_;        ///< [size]
+  std::vector<RankState> states_;  ///< [size]
   HeartbeatSocket socket_;
   std::uint64_t progress_ = 0;
   bool warned_ = false;

@@ -70,8 +70,9 @@ void require_same_function(const Written& there, const TrainOptions& here) {
 /// `warn` is told.
 [[nodiscard]] bool stay_away(const std::vector<LeftRecord>& left, const Checkpoint& checkpoint, bool own, int ranks,
                              const std::function<void(const std::string&)>& warn) {
+  if (left.empty()) return true;
   const std::int64_t then = integer_of(checkpoint, "ranks") + std::ssize(left);
-  if (left.empty() || (own && then == ranks)) return true;
+  if (own && then == ranks) return true;
   warn(std::to_string(left.size()) + " of " + std::to_string(then) + " ranks had left at the checkpoint; " +
        (own ? "with " + std::to_string(ranks) + " ranks" : "in another run") + " all take part again");
   return false;

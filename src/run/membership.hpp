@@ -51,8 +51,8 @@ void share(std::vector<LeftRecord>& records, Communicator& ranks);
 /// Whether `faults` of the ranks hold less than half of the micro-batches of a step, however many of them they hold as
 /// micro-batches are dealt (dat/dealing.hpp).
 [[nodiscard]] bool honest_majority(int micro_batches, int ranks, int faults);
-/// The options with which the ranks go on of which `gone` have left, where all were planned by `plan`: with the batch
-/// that the run began with. Error(integrity): no honest majority is left.
+/// The options with which the others go on where `gone` of `ranks` ranks have left: those of the run, with the batch
+/// that it began with. plan: of any group of the run. Error(integrity): no honest majority is left.
 [[nodiscard]] TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int gone);
 
 }  // namespace dat

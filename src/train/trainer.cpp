@@ -16,7 +16,7 @@ namespace {
                                         const Communicator& ranks, const Method& method) {
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks.node_size()),
-                      .node_rank = ranks.node_rank(),
+                      .node_rank = ranks.launch_node_rank(),
                       .math = options.math,
                       .deterministic = options.deterministic,
                       .graphs = options.graphs == "on"},

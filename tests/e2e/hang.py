@@ -108,6 +108,9 @@ class Hang(common.TestCase):
     def test_leaves(self):
         self.hang_case("leave", 6, r"rank 1 on \S+ \(process \d+\) (waits in|has called|has left)")
 
+    def test_liar_that_has_left(self):
+        self.hang_case("liar", 6, r"hang: rank 2 on \S+ \(process \d+\) has not moved for ", r"rank 1 on \S+ \(process \d+\) has left")
+
     def test_slow(self):
         self.hang_case("slow", 0)
 

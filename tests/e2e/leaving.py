@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 import unittest
 
@@ -15,7 +16,7 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads",
        "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1, "--deterministic", "--micro-batch", 2]
 # What is kept from step to step by one rank, or by all.
 STATES = {
-    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema"],
+    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema", "--checkpoint-async", "--checkpoint-every", 2],
     "warm starts": ["--optimizer", "sgd", "--lr", 0.05, "--warm-start", 2, "--selector", "all"],
     "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
     "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],
@@ -101,6 +102,24 @@ class Leaving(common.TestCase):
                                  and "going on after step 6" in ended.text)
                 shutil.rmtree("killed")
 
+    @unittest.skipUnless(WHOLE, "at night")
+    def test_killed_at_any_moment(self):
+        options = ["--total-batch", 16, *STATES["bandit"], *leave([3, 1, 4], [2, 5, 5])]
+        self.go("straight", *options, ranks=7)
+        kills, draw = 0, random.Random(1)
+        while kills < 40:
+            running = common.Running(["train", "--out", f"killed{kills // 8}", *RUN, *options], 7)
+            time.sleep(draw.uniform(0.3, 2))
+            ended = running.process.poll() is not None
+            running.end()
+            kills += 1
+            if ended or kills % 8 == 0:
+                folder = f"killed{(kills - 1) // 8}"
+                self.go(folder, *options, ranks=7)
+                self.assert_equal_runs(folder, "straight")
+                self.assertEqual(left(folder), left("straight"))
+                kills += -kills % 8
+
     def test_back_to_a_checkpoint_from_before(self):
         """Whoever has left stays away. As if the rate had been the lower one from the start: see setbacks.py."""
         far, rate = 2.0**100, 2.0**-4
@@ -134,10 +153,20 @@ class Leaving(common.TestCase):
 
     def test_a_run_that_fails(self):
         """All ranks end with its code, those that have left, too."""
-        ended = self.go("run", "--total-batch", 16, "--optimizer", "sgd", "--lr", repr(2.0**100), *leave([2], [1]), ranks=4, code=7)
-        self.assertEqual(len(ended.errors), 1, ended.text)
-        self.assertRegex(ended.errors[0], "is not finite")
+        with open("ranks.sh", "w") as file:  # mpirun tells one code, and kills whoever is slower than the first
+            file.write('trap "" TERM\n"$@"\ncode=$?\necho $code > code.$OMPI_COMM_WORLD_RANK\nexit $code\n')
+        ended = subprocess.run(["mpirun", "-np", "4", "sh", "ranks.sh", common.PROGRAM, "train", "--out", "run", *map(str, RUN),
+                                "--total-batch", "16", "--optimizer", "sgd", "--lr", repr(2.0**100), *leave([2], [1])],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               timeout=common.LIMIT_S, env=os.environ | common.own_session() | {"OMPI_MCA_odls_base_sigkill_timeout": "20"})
+        self.assertEqual(common.exit_code(ended.returncode, ended.stdout), 7, ended.stdout)
+        errors = [line for line in ended.stdout.splitlines() if line.startswith("dat_hpc: error: ")]
+        self.assertEqual(len(errors), 1, ended.stdout)
+        self.assertRegex(errors[0], "is not finite")
         self.assertEqual(len(left("run")), 1)
+        for rank in range(4):
+            with open(f"code.{rank}") as file:
+                self.assertEqual(file.read(), "7\n")
         running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)

@@ -60,18 +60,46 @@ def centered_clip(x, tau, iterations):
     return v
 
 
-def aggregate(config, gradients, names):
-    """The gradient {name: tensor} for `names` of those of each rank."""
-    x = np.stack([np.concatenate([of[name].numpy().ravel() for name in names]) for of in gradients])
+def whole(config, x):
+    """One gradient of those of all ranks, a row each."""
     n, f = len(x), faults_of(config, len(x))
     if config["aggregator-mixing"]:
         x = mixed(x, f)
-    result = {"median": lambda: lower_median(x),
-              "trimmed_mean": lambda: ordered(x, f, n - 1 - f),
-              "geometric_median": lambda: geometric_median(x, config["aggregator-iterations"]),
-              "krum": lambda: krum(x, f, 1),
-              "multi_krum": lambda: krum(x, f, n - f),
-              "centered_clip": lambda: centered_clip(x, float(config["aggregator-tau"]), config["aggregator-iterations"]),
-              }[config["aggregator"]]()
+    return {"median": lambda: lower_median(x),
+            "trimmed_mean": lambda: ordered(x, f, n - 1 - f),
+            "geometric_median": lambda: geometric_median(x, config["aggregator-iterations"]),
+            "krum": lambda: krum(x, f, 1),
+            "multi_krum": lambda: krum(x, f, n - f),
+            "centered_clip": lambda: centered_clip(x, float(config["aggregator-tau"]), config["aggregator-iterations"]),
+            }[config["aggregator"]]()
+
+
+def runs(count, ranks):
+    """Where the equal runs of so many elements begin and end."""
+    ends = [count * rank // ranks for rank in range(ranks + 1)]
+    return list(zip(ends, ends[1:]))
+
+
+def aggregate(config, gradients, names):
+    """The gradient {name: tensor} for `names` of those of each rank."""
+    butterfly = config["codec-transport"] == "butterfly"
+    names = names[::-1] if butterfly else names  # the message has the last tensor first
+    inside = lambda g: g.permute(0, 2, 3, 1) if g.dim() == 4 else g  # as the program's memory has it
+    x = np.stack([np.concatenate([inside(of[name]).numpy().ravel() for name in names]) for of in gradients])
+    parts = runs(x.shape[1], len(x)) if butterfly else [(0, x.shape[1])]
+    result = np.concatenate([whole(config, x[:, begin:end]) for begin, end in parts])
     ends = np.cumsum([gradients[0][name].numel() for name in names])[:-1]
-    return {name: torch.from_numpy(part).reshape(gradients[0][name].shape) for name, part in zip(names, np.split(result, ends))}
+    found = {}
+    for name, part in zip(names, np.split(result, ends)):
+        like = gradients[0][name]
+        shaped = torch.from_numpy(part).reshape(inside(like).shape)
+        found[name] = shaped.permute(0, 3, 1, 2).contiguous() if like.dim() == 4 else shaped
+    return found
+
+
+def bytes_of_rank_0(config, elements, ranks):
+    """What it sends of so many elements: to all at once, or each part to whom it belongs and its own part to all."""
+    if config["codec-transport"] != "butterfly":
+        return 4 * elements
+    begin, end = runs(elements, ranks)[0]
+    return 4 * (elements - (end - begin) + (ranks - 1) * (end - begin))

@@ -926,7 +926,7 @@ class Reference:
         local = [{name: torch.zeros(self.shapes[name]) for name in names_of(scale_of(rank))}
                  for rank in range(self.ranks)]
         passes = [{} for _ in range(self.ranks)]  # per rank: {pass: {norm: [mean, variance]}}
-        totals = {"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0}
+        totals = [{"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0} for _ in range(self.ranks)]
         attack_passes, stale, examples, labelled = 0, self.config["stale-attack"], [], 0
         perturbs = self.config["awp-gamma"] > 0 and epoch >= self.config["awp-from"]
 
@@ -958,9 +958,9 @@ class Reference:
         def train(rank, weights, images, labels, first, part, want_input=False):
             losses, logits, statistics, g = gradients_of(weights, local[rank], images, labels, want_input)
             for which in images:
-                totals["loss_" + which] += float(losses[which].detach().sum())
+                totals[rank]["loss_" + which] += float(losses[which].detach().sum())
                 right = rounding.decide(logits[which].argmax(1) == labels)
-                totals["acc_" + which] += float((right & (labels >= 0)).sum())
+                totals[rank]["acc_" + which] += float((right & (labels >= 0)).sum())
             # What the published codes call the network on, in their order.
             calls = {"trades": ["clean", "adv", "clean"], "mart": ["clean", "adv"]}.get(self.loss, list(images))
             for number, which in enumerate(calls, first):
@@ -1030,15 +1030,23 @@ class Reference:
             now = state.running[rank]
             for number in sorted(passes[0]):
                 ranks = range(self.ranks) if self.config["bn-statistics"] == "average" else [rank]
-                mean_of = lambda name, k: sum(passes[r][number][name][k] for r in ranks) / len(ranks)
+                of_ranks = lambda name, k: [passes[r][number][name][k] for r in ranks]
+                if self.config["aggregator"] == "mean":
+                    mean_of = lambda name, k: sum(of_ranks(name, k)) / len(ranks)
+                else:
+                    mean_of = lambda name, k: torch.stack(of_ranks(name, k)).sort(0)[0][(len(ranks) - 1) // 2]
                 now = {name: tuple(rounding.number(.9 * old + .1 * mean_of(name, k)) for k, old in enumerate(now[name]))
                        for name in self.norms}
             running.append(now)
 
         images = count * self.ranks
-        for key, value in totals.items():
+        for key in totals[0]:
             over = labelled if key.startswith("acc") else images
-            record[key] = value / over if self.two_passes or key.endswith("adv") else None
+            of_ranks = sorted(of[key] for of in totals)
+            if self.config["aggregator"] != "mean":  # without the highest and the lowest ones
+                f = aggregators_of_gradients.faults_of(self.config, self.ranks)
+                of_ranks = [np.mean(of_ranks[f:self.ranks - f]) * self.ranks]
+            record[key] = sum(of_ranks) / over if self.two_passes or key.endswith("adv") else None
         elements = lambda names: sum(self.elements[name] for name in names)
         record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale[0] > 0).sum()),
                    "active": "".join("1" if s else "0" for s in scale[0]), "active_elements": elements(local[0])}
@@ -1057,7 +1065,7 @@ class Reference:
         codec = state.codec
         if self.config["aggregator"] != "mean":
             gradients = aggregators_of_gradients.aggregate(self.config, weighed, list(names_of(drawn)))
-            bytes_sent = 4 * elements(sent)
+            bytes_sent = aggregators_of_gradients.bytes_of_rank_0(self.config, elements(sent), self.ranks)
         elif self.config["codec"] == "float32":
             gradients = {name: sum(of[name] for of in weighed if name in of) / self.ranks
                          for name in names_of(drawn)}

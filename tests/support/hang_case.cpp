@@ -6,6 +6,7 @@
 //   skip    leaves one sum out, and stands at the end before the others
 //   still   its main thread waits for something that never comes
 //   leave   returns
+//   liar    has left to the others, and says for ever that it gets on; the next rank stands still
 //   slow    computes three times the timeout long, and says so; this is no hang, and all ranks end with code 0
 //
 // Exit code 1: a hang that nobody has seen.
@@ -23,12 +24,22 @@
 
 namespace {
 
-int run(dat::Communicator& world, const std::string& what, bool guilty, double timeout) {
+int run(dat::Communicator& world, const std::string& what, int who, double timeout) {
+  const bool guilty = world.rank() == who;
   world.watch(timeout);
   std::vector<double> numbers(100000, 1.0);
   const auto sum = [&](std::size_t count) { world.sum(numbers.data(), static_cast<std::int64_t>(count)); };
   for (int k = 0; k < 20; ++k) sum(1000);
   const dat::CallLabel label("after twenty sums");
+  if (what == "liar") {
+    if (!guilty) world.excuse(who);
+    if (world.rank() == who + 1)
+      for (;;) pause();
+    while (guilty) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      dat::tick();
+    }
+  }
   if (guilty) {
     if (what == "name") world.broadcast(numbers.data(), 8000);
     if (what == "bytes") sum(100000);
@@ -52,7 +63,6 @@ int run(dat::Communicator& world, const std::string& what, bool guilty, double t
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  return dat::with_ranks([&](dat::Communicator& world) {
-    return run(world, argv[1], world.rank() == std::atoi(argv[2]), std::atof(argv[3]));
-  });
+  return dat::with_ranks(
+      [&](dat::Communicator& world) { return run(world, argv[1], std::atoi(argv[2]), std::atof(argv[3])); });
 }

@@ -250,6 +250,15 @@ TEST_CASE("a rank that has left neither gets on nor is it to blame", "[hang]") {
         "ranks 1, 3 on node0, node1 have left");
 }
 
+TEST_CASE("a rank that is known to have left is not believed to get on", "[hang]") {
+  for (const Main said : {Main::computing, Main::waiting, Main::left}) {
+    CHECK(believed(said, true) == Main::left);
+    CHECK(believed(said, false) == said);
+  }
+  CHECK(believed(Main::ended, true) == Main::ended);
+  CHECK(believed(Main::ended, false) == Main::ended);
+}
+
 TEST_CASE("only the end of MPI wants a rank that has left", "[hang]") {
   const CallRecord sum = call(Call::sum, 5), end = call(Call::finalize, 9);
   const RankState away{.heard = true, .silent = 50, .still = 1000, .main = Main::left, .at = sum, .reference = {}};

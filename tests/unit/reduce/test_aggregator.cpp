@@ -238,6 +238,22 @@ TEST_CASE("At the geometric median the directions to the gradients cancel out, w
   CHECK(length(pull) <= 1e-5 * 24);
 }
 
+TEST_CASE("Sums over pairs, and the search for what is not finite, reach the last elements of large gradients",
+          "[reducer]") {
+  // Two tensors of 64 whole chunks: the last elements are in the last share.
+  constexpr std::int64_t kSize = 2 * 64 * std::int64_t{kChunk};
+  Rig rig(kSize);
+  std::vector<std::vector<float>> gradients(4, std::vector<float>(kSize, 0.0F));
+  const float x[4][2] = {{1, 0}, {0, 1}, {1, 1}, {100, 100}};
+  for (std::size_t rank = 0; rank < 4; ++rank) std::copy_n(x[rank], 2, gradients[rank].end() - 2);
+  const auto clipped = rig.run("centered_clip", {.ranks = 4, .faults = 1}, gradients);
+  CHECK(clipped[kSize - 3] == 0);
+  for (std::size_t d = kSize - 2; d < kSize; ++d) CHECK(clipped[d] == Approx(3.02368915).epsilon(1e-6));
+  CHECK((rig.run("krum", {.ranks = 4}, gradients) == gradients[2]));
+  gradients[2].back() = kNaN;
+  CHECK((rig.run("krum", {.ranks = 4, .faults = 1}, gradients) == gradients[0]));
+}
+
 TEST_CASE("Without a limit CenteredClip is the mean, weighted where ranks have weights", "[reducer]") {
   Rig rig(500);
   Dice dice(3);

@@ -100,7 +100,7 @@ TEST_CASE("Families of the reduction refuse what they do not know, and say what 
         std::vector<std::string>{"atomo", "bf16", "f16", "float32", "int8", "powersgd", "terngrad"});
   CHECK(aggregators().names() == std::vector<std::string>{"centered_clip", "geometric_median", "krum", "mean", "median",
                                                           "multi_krum", "trimmed_mean"});
-  CHECK(transport_names() == std::vector<std::string>{"sum", "gather", "two_sided"});
+  CHECK(transport_names() == std::vector<std::string>{"sum", "gather", "two_sided", "butterfly"});
   CHECK(repeats("mean") == Repeats::at_any_ranks);
   CHECK_THROWS_AS(transports().at("ring"), Error);
   CHECK(repeats("krum") == Repeats::at_equal_ranks);
