@@ -119,7 +119,7 @@ MUTATIONS = [
      "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
     ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
     ("whoever has left is back behind a rollback", RUN, "recorded.end()) report_->left(one);", "recorded.end()) continue;", "e2e:leaving"),
-    ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each)", "unit:[membership]"),
+    ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each + 0 * one_more)", "unit:[membership]"),
     ("those who sleep end as if all were well", RUN, "members_.wake(error.code());", "members_.wake(ExitCode::done);", "e2e:leaving"),
     ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",

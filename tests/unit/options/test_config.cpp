@@ -568,7 +568,6 @@ TEST_CASE("cheats are refused where there is nothing to cheat with") {
   for (const char* name : {"weak", "weak1"}) {
     CHECK(contains(refusal(with(name, {"--attack", "none"})), "makes less of an --attack, and there is none"));
     CHECK(contains(refusal(with(name, {"--warm-start", "4"})), "does not go with --warm-start"));
-    CHECK(contains(refusal(with(name, {"--warm-start", "4", "--attack-reuse"})), "does not go with --warm-start"));
     CHECK(contains(refusal(with(name, {"--stale-attack", "1"})), "does not go with --stale-attack"));
   }
 }

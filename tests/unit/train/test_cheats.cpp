@@ -27,6 +27,11 @@ struct Known {
             .first = first.data(),
             .result = nullptr};
   }
+  /// Another true gradient.
+  void have(std::uint32_t seed) {
+    truth = own = test::random_values(kSize, seed);
+    step.own = own.data();
+  }
   std::vector<Segment> segments = {{.name = "a", .shape = {}, .module = {}, .block = {}, .begin = 0, .size = 25},
                                    {.name = "b", .shape = {}, .module = {}, .block = {}, .begin = 25, .size = 20},
                                    {.name = "c", .shape = {}, .module = {}, .block = {}, .begin = 45, .size = 15}};
@@ -99,7 +104,7 @@ TEST_CASE("What cheats send is what their formulas say", "[cheats]") {
 TEST_CASE("The constant direction is one for all ranks and steps, tensor by tensor a thousand times the gradient",
           "[cheats]") {
   Known one(5), other(9);
-  other.truth = other.own = test::random_values(Known::kSize, 99);
+  other.have(99);
   CheatOptions options = kOptions;
   cheats().at("constant")(options)->gradient(one.step);
   options.rank = 5;
@@ -130,7 +135,7 @@ TEST_CASE("A late gradient is that of some steps ago, or an honest one where the
     std::vector<std::vector<float>> truths;
     for (int step = 0; step < 9; ++step) {
       Known now(step);
-      now.truth = now.own = test::random_values(Known::kSize, static_cast<std::uint32_t>(100 + step));
+      now.have(static_cast<std::uint32_t>(100 + step));
       now.step.tensors = std::span(names.tensors).first(step == 2 ? 1 : 2);
       truths.push_back(now.truth);
       if (step == 5) continue;  // nobody looks
