@@ -156,11 +156,11 @@ def report(runs, rows, columns, arguments):
     (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for _, row in found))
     width = max(len(column.name) for column in columns) + 2
     for steps, faults in sorted({(run.steps, run.faults) for run, _ in found}):
-        for title, key, digits, scale in (("clean accuracy, %", "clean", 2, 1), ("accuracy under PGD-10, %", "pgd10", 2, 1),
-                                          ("worst loss of a step while they cheated", "worst_loss", 2, 1),
-                                          ("seconds of a step, rank 0", "seconds", 3, 1),
-                                          ("kB of a step and rank", "bytes", 1, 1e-3),
-                                          ("false ranks told by distance from the result, area under the curve", "auc", 3, 1)):
+        for title, key, form, scale in (("clean accuracy, %", "clean", ".2f", 1), ("accuracy under PGD-10, %", "pgd10", ".2f", 1),
+                                        ("worst loss of a step while they cheated", "worst_loss", ".3g", 1),
+                                        ("seconds of a step, rank 0", "seconds", ".3f", 1),
+                                        ("kB of a step and rank", "bytes", ".1f", 1e-3),
+                                        ("false ranks told by distance from the result, area under the curve", "auc", ".3f", 1)):
             print(f"\n{title} ({steps} steps, {faults} of {FORMS[arguments.form].ranks} ranks)\n")
             print(f"{'':<12}" + "".join(f"{column.name:>{width}}" for column in columns))
             for name in rows:
@@ -169,7 +169,7 @@ def report(runs, rows, columns, arguments):
                     values = [row.get(key) for run, row in found
                               if (run.row, run.column, run.steps, run.faults) == (name, column, steps, faults)]
                     values = [value for value in values if value is not None]
-                    cells.append(f"{scale * statistics.fmean(values):.{digits}f}" if values else "-")
+                    cells.append(f"{scale * statistics.fmean(values):{form}}" if values else "-")
                 print(f"{name:<12}" + "".join(f"{cell:>{width}}" for cell in cells))
 
 
