@@ -48,7 +48,7 @@ if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double \
     "[corruption]~[cpu],[evaluation],[sequence],[stale]~[cpu]"
   part env DAT_TEST_DEVICE=cuda build/test/tests/dat_tests_double \
-    "[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[long]~[cpu]"
+    "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part bash tests/campaign/fuzz.sh 10000000
