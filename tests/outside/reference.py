@@ -871,8 +871,8 @@ class Reference:
         average = {name: mix(state.average[name], value) for name, value in parameters.items()}
         if config["average-bn"] == "raw":
             return average, averaged, None
-        if config["average-bn"] == "rebuild":
-            return average, averaged, self.statistics_of(average, rounding)
+        if config["average-bn"] == "rebuild":  # until averaging begins, the average is the network as it is
+            return average, averaged, self.statistics_of(average, rounding) if averaged else running
         return average, averaged, {name: tuple(mix(old, new) for old, new in zip(state.average_running[name], values))
                                    for name, values in running.items()}
 
