@@ -29,6 +29,8 @@ import statistics
 import subprocess
 import sys
 
+import launch
+
 CHEATS = ["sign_flip", "constant", "label_flip", "delayed", "ipm01", "ipm06", "alie", "mimic", "history", "bit_flip", "bn_poison",
           "free_rider", "weak"]
 MEASURES = ["median", "geometric_median", "multi_krum"]
@@ -128,7 +130,7 @@ def make(run, form, arguments):
     folder.mkdir(parents=True, exist_ok=True)
     command = [*shlex.split(arguments.launch.format(ranks=form.ranks)), os.path.abspath(arguments.program),
                *words_of(run, form, arguments, folder)]
-    environment = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"} | dict(os.environ)
+    environment = launch.QUIET | {"OMPI_MCA_mpi_yield_when_idle": "1"} | dict(os.environ)
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            check=False, env=environment)
     if ended.returncode not in (0, 7):  # 7: numbers that are not finite, which is a result

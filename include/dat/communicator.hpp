@@ -234,8 +234,8 @@ class Communicator {
   MPI_Comm group_;  ///< null: single()
   bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, launch_node_rank_ = 0;
-  std::vector<int> launch_ranks_{0};       ///< [size]
-  std::vector<int> send_at_, receive_at_;  ///< [size], of an exchange
+  std::vector<int> launch_ranks_{0};             ///< [size]
+  std::vector<int> send_at_{0}, receive_at_{0};  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.
   std::uint32_t name_;

@@ -248,7 +248,6 @@ void Communicator::all_gather(const void* mine, void* all, const std::vector<int
 }
 
 void Communicator::exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from) {
-  if (size_ == 1) return copy(send, receive, static_cast<std::size_t>(to[0]));
   lay_out(to, send_at_, "an exchange");
   lay_out(from, receive_at_, "an exchange");
   exchange(send, to, send_at_, receive, from, receive_at_);
@@ -263,9 +262,9 @@ void Communicator::exchange(const void* send, const std::vector<int>& to, const 
     if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
   const Blocking call(record(Call::exchange, total(to)));
   const Turn turn;
-  turn.check(MPI_Alltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
-                           group_),
-             "MPI_Alltoallv");
+  turn.check(
+      MPI_Alltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE, group_),
+      "MPI_Alltoallv");
 }
 
 void Communicator::barrier() {

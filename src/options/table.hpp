@@ -49,6 +49,7 @@ struct OptionRow {
   bool falls_back = false;                 ///< where they do not hold: see OptionOf::falls_back
   std::vector<std::string> former{};       ///< names that it had in earlier versions, which are read everywhere
   std::optional<Choice> bound_to_ranks{};  ///< values by which ranks differ in more than their micro-batches
+  std::optional<Choice> bound_with{};      ///< where they do: with these values of another option; none: always
   std::function<Field(void* options)> field{};       ///< where its value is
   std::function<bool(const void* options)> asked{};  ///< whether it is asked for; null: where it is not the default
 };
@@ -163,6 +164,11 @@ class OptionOf {
   OptionOf& bound_to_ranks(const std::vector<std::string>& values) {
     if (!values.empty()) row().bound_to_ranks = Choice{row().name, values};
     return *this;
+  }
+  /// Or only where another option is so.
+  OptionOf& bound_to_ranks_with(Choice other) {
+    row().bound_with = std::move(other);
+    return bound_to_ranks();
   }
 
  private:

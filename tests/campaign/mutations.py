@@ -47,8 +47,8 @@ CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/veri
 REDUCER, COMMUNICATOR = "src/reduce/gradient_reducer.cpp", "src/communicate/communicator.cpp"
 BUCKETS, MASKS, MESSAGES = "src/reduce/buckets.cpp", "src/reduce/masks.cpp", "src/reduce/transport/message.cpp"
 SUM, GATHER, TWO_SIDED = (f"src/reduce/transport/{name}.cpp" for name in ("sum", "gather", "two_sided"))
-ROBUST, KRUM, CLIP, GEOMETRIC, MEDIAN = (f"src/reduce/aggregator/{name}.cpp" for name in
-                                         ("robust", "krum", "centered_clip", "geometric_median", "median"))
+ROBUST, KRUM, CLIP, GEOMETRIC = (f"src/reduce/aggregator/{name}.cpp" for name in
+                                  ("robust", "krum", "centered_clip", "geometric_median"))
 UNITS, AGGREGATE = "src/reduce/tree/mean_of_units.cpp", "kernels/aggregate.hpp"
 FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
@@ -61,21 +61,17 @@ TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "l
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
     # Ranks that may be false: what they say of a step.
-    ("the upper median of batch statistics", "src/train/message/step_message.cpp", "number = sorted_[(n - 1) / 2];",
+    ("the upper median of batch statistics", MESSAGE, "number = sorted_[(n - 1) / 2];",
      "number = sorted_[n / 2];", "step:two ranks, median"),
-    ("losses are not trimmed", "src/train/message/step_message.cpp",
+    ("losses are not trimmed", MESSAGE,
      "n == 0 ? 0 : std::min(static_cast<std::size_t>(tolerance_->faults), (n - 1) / 2)", "0", "step:median"),
-    ("what a rank says is not divided by its share", "src/train/message/step_message.cpp",
+    ("what a rank says is not divided by its share", MESSAGE,
      "tolerance_->shares[static_cast<std::size_t>(counted_[k])];", "1.0;", "step:median"),
-    ("a number that is not finite counts", "src/train/message/step_message.cpp",
+    ("a number that is not finite counts", MESSAGE,
      "[](double number) { return std::isfinite(number); }", "[](double) { return true; }", "mpi:3"),
-    ("any rank stops a run with false ranks", "src/train/message/step_message.cpp", "wishes > said.faults", "wishes > 0",
-     "unit:[message]"),
-    ("one rank skips a step with false ranks", "src/train/message/step_message.cpp", "bad_ones > said.faults",
-     "bad_ones > 0", "unit:[message]"),
     ("parts by bucket", "src/reduce/transport/butterfly.cpp", "(rank * mine_ + place.begin - part)", "(rank * mine_ - part)",
      "mpi:3"),
-    ("the selector of rank 0 alone goes on", "src/train/layers/shared_mask.cpp",
+    ("the selector of rank 0 alone goes on", SHARED,
      "  if (!ranks.root()) selector_->restore(state);\n", "", "step:CenteredClip"),
     # Channels that fill up a network.
     ("filling is drawn as the other channels", "src/network/parameters.cpp", "  std::fill_n(memory, segment.size, 0.0F);",
@@ -635,9 +631,7 @@ MUTATIONS = [
     ("bytes of the first round only", SUM, "total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});",
      "total += bytes[0];", "step:powersgd, two ranks"),
     # Aggregators.
-    ("median: the upper one", MEDIAN, "order((n() - 1) / 2, (n() - 1) / 2);", "order(n() / 2, n() / 2);", "unit:[reducer]"),
-    ("the iterations begin at the upper median", ROBUST, "  order((n() - 1) / 2, (n() - 1) / 2);\n", "  order(n() / 2, n() / 2);\n",
-     "unit:[reducer]"),
+    ("median: the upper one", "src/reduce/aggregator/robust.hpp", "order((n() - 1) / 2, (n() - 1) / 2);", "order(n() / 2, n() / 2);", "unit:[reducer]"),
     ("CenteredClip: nothing is clipped", CLIP, "distance > options().tau ? options().tau / distance : 1;", "distance > 0 ? 1 : 1;", "unit:[reducer]"),
     ("CenteredClip: clipped by the sum of the ranks' differences", CLIP, "options().tau / distance : 1;",
      "options().tau / distance / n() : 1;", "unit:[reducer]"),

@@ -72,9 +72,9 @@ void refuse_weak_attack(const TrainOptions& o) {
 }
 
 void refuse_leaving(const TrainOptions& o) {
-  for (const std::string& name : o.cheat)
-    require(o.deterministic || !cheats().at(name)({})->leaves(), ExitCode::usage, "--cheat ", name,
-            " wants --deterministic, which deals the micro-batches of a rank that leaves to those that stay; add it");
+  const std::string name = cheat_that(o, [](const Cheat& cheat) { return cheat.leaves(); });
+  require(name.empty() || o.deterministic, ExitCode::usage, "--cheat ", name,
+          " wants --deterministic, which deals the micro-batches of a rank that leaves to those that stay; add it");
 }
 
 }  // namespace

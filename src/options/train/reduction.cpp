@@ -17,6 +17,13 @@ std::vector<std::string> aggregators_of_ranks() {
   return all;
 }
 
+/// All others. Who looks at each rank sees the ranks in one order, however messages meet.
+std::vector<std::string> aggregators_of_sums() {
+  std::vector<std::string> all = aggregators().names();
+  std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_equal_ranks; });
+  return all;
+}
+
 void add_aggregator(TrainTable& table) {
   using O = TrainOptions;
   table.add("--aggregator", &O::aggregator,
@@ -67,7 +74,7 @@ void add_reduction(TrainTable& table) {
       .add("--codec-transport", &O::codec_transport,
            "how messages meet; auto: sum float32, powersgd; gather int8, terngrad, atomo; two_sided bf16, f16",
            auto_or(transport_names()))
-      .bound_to_ranks();
+      .bound_to_ranks_with({"aggregator", aggregators_of_sums()});
   table
       .add("--codec-rank", &O::codec_rank,
            "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3", kAutoCount)

@@ -105,16 +105,12 @@ std::vector<std::string> differences_from_defaults(const TrainOptions& options) 
 std::string ordering_refused(const TrainOptions& options) {
   const Bound own = bound(options);
   for (const OptionRow& row : train_table().rows())
-    // A transport has nothing to do with the order in which an aggregator sees the ranks.
-    if (row.bound_to_ranks && own.holds(*row.bound_to_ranks) &&
-        !(row.name == "codec-transport" && ranks_may_be_false(options)))
+    if (row.bound_to_ranks && own.holds(*row.bound_to_ranks) && (!row.bound_with || own.holds(*row.bound_with)))
       return own.named(row);
   return "";
 }
 
-bool ranks_may_be_false(const TrainOptions& options) {
-  return repeats(options.aggregator) == Repeats::at_equal_ranks;
-}
+bool ranks_may_be_false(const TrainOptions& options) { return repeats(options.aggregator) == Repeats::at_equal_ranks; }
 
 bool sums_are_ordered(const TrainOptions& options) {
   return options.deterministic && ordering_refused(options).empty();

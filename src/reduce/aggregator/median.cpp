@@ -11,7 +11,7 @@ class Median final : public Robust {
   [[nodiscard]] bool by_parts() const override { return !options().mixing; }
 
  private:
-  void make() override { order((n() - 1) / 2, (n() - 1) / 2); }
+  void make() override { lower_median(); }
 };
 
 }  // namespace

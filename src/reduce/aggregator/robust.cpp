@@ -135,22 +135,27 @@ void Robust::sum_pairs() {
     }
 }
 
-const PairMatrix& Robust::products_around_median() {
-  order((n() - 1) / 2, (n() - 1) / 2);
-  sum_pairs<false>();
-  if (!mixed_) return plain_;
-  // <mean of some, mean of others> around v0; means of n - f each.
+/// The matrix of mixed gradients: of(i, j), which is of sums of n - f gradients each, as of their means.
+template <class F>
+const PairMatrix& Robust::of_means(const F& of) {
   const double square = static_cast<double>(n() - faults_) * (n() - faults_);
   matrix_.resize(n());
   for (int i = 0; i < n(); ++i)
-    for (int j = i; j < n(); ++j) {
-      double total = 0;
-      for (int p = 0; p < n(); ++p)
-        for (int q = 0; q < n(); ++q)
-          if (near(i, p) && near(j, q)) total += plain_.at(p, q);
-      matrix_.at(i, j) = matrix_.at(j, i) = total / square;
-    }
+    for (int j = i; j < n(); ++j) matrix_.at(i, j) = matrix_.at(j, i) = of(i, j) / square;
   return matrix_;
+}
+
+const PairMatrix& Robust::products_around_median() {
+  lower_median();
+  sum_pairs<false>();
+  if (!mixed_) return plain_;
+  return of_means([&](int i, int j) {
+    double total = 0;
+    for (int p = 0; p < n(); ++p)
+      for (int q = 0; q < n(); ++q)
+        if (near(i, p) && near(j, q)) total += plain_.at(p, q);
+    return total;
+  });
 }
 
 const PairMatrix& Robust::squared_distances() {
@@ -160,18 +165,14 @@ const PairMatrix& Robust::squared_distances() {
   }
   // With a_p = +1 where only i's mean has p, -1 where only j's has, these add up to 0:
   // |sum_p a_p x_p|^2 = - sum_{p < q} a_p a_q |x_p - x_q|^2.
-  const double square = static_cast<double>(n() - faults_) * (n() - faults_);
-  matrix_.resize(n());
-  for (int i = 0; i < n(); ++i)
-    for (int j = i; j < n(); ++j) {
-      double total = 0;
-      for (int p = 0; p < n(); ++p)
-        for (int q = p + 1; q < n(); ++q)
-          if (near(i, p) != near(j, p) && near(i, q) != near(j, q))
-            total += (near(i, p) == near(i, q) ? -1 : 1) * plain_.at(p, q);
-      matrix_.at(i, j) = matrix_.at(j, i) = std::max(0.0, total) / square;
-    }
-  return matrix_;
+  return of_means([&](int i, int j) {
+    double total = 0;
+    for (int p = 0; p < n(); ++p)
+      for (int q = p + 1; q < n(); ++q)
+        if (near(i, p) != near(j, p) && near(i, q) != near(j, q))
+          total += (near(i, p) == near(i, q) ? -1 : 1) * plain_.at(p, q);
+    return std::max(0.0, total);
+  });
 }
 
 void Robust::combine(const std::vector<double>& factor, double of_result) {

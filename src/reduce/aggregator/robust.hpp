@@ -57,6 +57,8 @@ class Robust : public Aggregator {
 
   /// result = of each coordinate, the mean of the numbers first .. last of the x_i in ascending order.
   void order(int first, int last);
+  /// result = the median of each coordinate; of two middle values, the lower one.
+  void lower_median() { order((n() - 1) / 2, (n() - 1) / 2); }
   /// result = v0, which is the lower median of each coordinate. Returns <x_i - v0, x_j - v0>.
   [[nodiscard]] const PairMatrix& products_around_median();
   /// |x_i - x_j|^2.
@@ -70,6 +72,8 @@ class Robust : public Aggregator {
   void fetch_joined(std::int64_t count);
   template <bool kDistances>
   void sum_pairs();
+  template <class F>
+  const PairMatrix& of_means(const F& of);
   [[nodiscard]] bool near(int i, int j) const { return (near_[static_cast<std::size_t>(i)] >> j & 1U) != 0; }
 
   Backend& backend_;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "reduce/transport/message.hpp"
@@ -17,12 +16,6 @@ constexpr std::int64_t kBytes = sizeof(float);
 /// No part is longer.
 [[nodiscard]] std::int64_t longest_part(std::int64_t elements, int ranks) { return (elements + ranks - 1) / ranks; }
 
-[[nodiscard]] std::int64_t elements_of(const Parameters& parameters) {
-  std::int64_t elements = 0;
-  for (const Segment& segment : parameters.segments) elements += segment.size;
-  return elements;
-}
-
 /// Chunks of a run of so many elements that stands by itself.
 class RunChunks {
  public:
@@ -37,12 +30,9 @@ class RunChunks {
   [[nodiscard]] Chunks of(std::int64_t elements) {
     const auto count = static_cast<std::int32_t>((elements + kChunk - 1) / kChunk);
     const std::int32_t first[] = {0, count};
-    if (count > 0) {
-      std::vector<Chunk>::iterator last = chunks_.begin() + count - 1;
-      const std::int32_t whole = std::exchange(last->size, static_cast<std::int32_t>(elements - last->begin));
-      backend_.copy_to_device(device_, chunks_.data(), static_cast<std::size_t>(count) * sizeof(Chunk));
-      last->size = whole;
-    }
+    for (Chunk* chunk = chunks_.data(); chunk < chunks_.data() + count; ++chunk)
+      chunk->size = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, elements - chunk->begin));
+    backend_.copy_to_device(device_, chunks_.data(), static_cast<std::size_t>(count) * sizeof(Chunk));
     backend_.copy_to_device(first_, first, sizeof first);
     return {.data = device_, .first = first_, .count = count, .segments = 1};
   }
@@ -77,7 +67,7 @@ class Butterfly final : public Transport {
   }
 
   void reserve() override {
-    const std::int64_t elements = elements_of(parameters_), longest = longest_part(elements, ranks_);
+    const std::int64_t elements = parameters_.size, longest = longest_part(elements, ranks_);
     message_.reserve();
     tables_.reserve(options_.backend, parameters_);
     memory_.reserve(elements * kBytes);
@@ -150,7 +140,7 @@ class Butterfly final : public Transport {
   }
 
   [[nodiscard]] static std::int64_t memory(const Codec&, const Parameters& parameters, int ranks) {
-    const std::int64_t elements = elements_of(parameters), longest = longest_part(elements, ranks);
+    const std::int64_t elements = parameters.size, longest = longest_part(elements, ranks);
     return (elements + (ranks + 1) * longest) * kBytes;
   }
 

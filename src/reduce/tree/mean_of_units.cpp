@@ -10,11 +10,11 @@ namespace dat {
 
 MeanOfUnits::MeanOfUnits(Backend& backend, const Parameters& parameters, float* gradients, const SummationTree& order,
                          int rank, std::unique_ptr<Reducer> of_ranks)
-    : backend_(backend),
+    : WrappedReducer(std::move(of_ranks)),
+      backend_(backend),
       parameters_(parameters),
       gradients_(gradients),
       order_(order),
-      of_ranks_(std::move(of_ranks)),
       factor_(static_cast<float>(order.leaves()) / static_cast<float>(order.leaves_of(rank))),
       table_(backend, parameters),
       active_(ActiveSet::all(parameters.layers())) {
@@ -25,7 +25,7 @@ void MeanOfUnits::begin(std::span<const ActiveSet> layers, std::int64_t step) {
   assert(layers.size() == 1);
   active_ = layers.front();
   chunks_ = table_.select(active_);
-  of_ranks_->begin(layers, step);
+  of_ranks().begin(layers, step);
   unit_ = -1;
 }
 
@@ -49,19 +49,19 @@ void MeanOfUnits::make_mean() {
 
 std::span<float* const> MeanOfUnits::own() {
   make_mean();
-  return of_ranks_->own();
+  return of_ranks().own();
 }
 
 void MeanOfUnits::finish() {
   make_mean();
   for (int k = static_cast<int>(parameters_.segments.size()); k-- > 0;)
-    if (active_.active(parameters_.segments[static_cast<std::size_t>(k)].layer)) of_ranks_->ready(k);
-  of_ranks_->finish();
+    if (active_.active(parameters_.segments[static_cast<std::size_t>(k)].layer)) of_ranks().ready(k);
+  of_ranks().finish();
 }
 
 std::int64_t MeanOfUnits::memory(int ranks) const {
   const bool several = order_.leaves() > ranks;
-  return of_ranks_->memory(ranks) + (several ? parameters_.size * std::int64_t{sizeof(float)} : 0);
+  return WrappedReducer::memory(ranks) + (several ? parameters_.size * std::int64_t{sizeof(float)} : 0);
 }
 
 }  // namespace dat

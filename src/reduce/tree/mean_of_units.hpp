@@ -2,11 +2,9 @@
 
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
-#include "dat/reducer.hpp"
 #include "reduce/tree/summation_tree.hpp"
+#include "reduce/wrapped_reducer.hpp"
 
 namespace dat {
 
@@ -14,7 +12,7 @@ namespace dat {
 /// rank's gradient: the mean of its own units, added up in their order as they are finished. Another reducer makes one
 /// gradient of these. The loss of all units together is one mean, so a rank's sum is multiplied by all units over its
 /// own ones. The same bits at an equal number of ranks.
-class MeanOfUnits final : public Reducer {
+class MeanOfUnits final : public WrappedReducer {
  public:
   /// gradients: as make_reducer() gets them, by which `of_ranks` was made. order: of the group; only how many units a
   /// rank has counts.
@@ -23,20 +21,9 @@ class MeanOfUnits final : public Reducer {
 
   void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
   [[nodiscard]] float* place(int unit) override;
-  void ready(int /*segment*/) override {}
   [[nodiscard]] std::span<float* const> own() override;
   void finish() override;
-
-  [[nodiscard]] std::int64_t elements() const override { return of_ranks_->elements(); }
-  [[nodiscard]] std::int64_t bytes_sent() const override { return of_ranks_->bytes_sent(); }
-  [[nodiscard]] std::int64_t bytes_received() const override { return of_ranks_->bytes_received(); }
-  [[nodiscard]] std::string transport() const override { return of_ranks_->transport(); }
-  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override {
-    return of_ranks_->bytes_sent(probabilities, ranks);
-  }
   [[nodiscard]] std::int64_t memory(int ranks) const override;
-  [[nodiscard]] double seconds_under_way() const override { return of_ranks_->seconds_under_way(); }
-  [[nodiscard]] std::vector<State> state() const override { return of_ranks_->state(); }
 
  private:
   void complete();
@@ -46,7 +33,6 @@ class MeanOfUnits final : public Reducer {
   const Parameters& parameters_;
   float* gradients_;
   const SummationTree& order_;
-  std::unique_ptr<Reducer> of_ranks_;
   float factor_;           ///< from the sum of this rank's units to their mean
   float* more_ = nullptr;  ///< [parameters.size] a unit behind the first one; null: there are none
   ChunkTable table_;

@@ -18,7 +18,8 @@ std::vector<Attacker> attackers_of(const TrainOptions& options) {
     all.push_back({.rank = options.attackers[k],
                    .cheat = of(options.cheat, k),
                    .from = options.cheat_from.empty() ? 0 : of(options.cheat_from, k),
-                   .every = options.cheat_every});
+                   .every = options.cheat_every,
+                   .leaves = cheats().at(of(options.cheat, k))({})->leaves()});
   return all;
 }
 
@@ -33,7 +34,7 @@ void require_fitting(const std::vector<Attacker>& attackers, int ranks) {
 std::vector<Attacker> leaving(const std::vector<Attacker>& attackers, std::int64_t done) {
   std::vector<Attacker> found;
   for (const Attacker& one : attackers)
-    if (done >= one.from && cheats().at(one.cheat)({})->leaves()) found.push_back(one);
+    if (one.leaves && done >= one.from) found.push_back(one);
   return found;
 }
 

@@ -14,6 +14,7 @@ struct Attacker {
   std::string cheat;      ///< a name of cheats()
   std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
   int every = 1;          ///< steps from one cheating to the next
+  bool leaves = false;    ///< the cheat is to leave
 
   /// Whether it cheats in the step behind `done` steps.
   [[nodiscard]] bool cheats_after(std::int64_t done) const { return done >= from && (done - from) % every == 0; }

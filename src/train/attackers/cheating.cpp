@@ -19,6 +19,7 @@ Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int c
   std::erase_if(attackers, [&](const Attacker& one) { return number(one) == ranks.size(); });
   for (const Attacker& one : attackers) {
     honest_[static_cast<std::size_t>(number(one))] = 0;
+    if (one.leaves) continue;
     auto cheat = cheats().at(one.cheat)({.seed = options.seed,
                                          .classes = classes,
                                          .ranks = ranks.size(),
@@ -26,7 +27,6 @@ Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int c
                                          .rank = one.rank,
                                          .delay = options.cheat_delay,
                                          .parameters = parameters});
-    if (cheat->leaves()) continue;
     if (cheat->attack_steps()) weak_ = one.cheat;
     all_.push_back({number(one), one, std::move(cheat)});
   }

@@ -34,11 +34,11 @@ void clear_filling(const Segment& tensor, float* memory, std::vector<float>& fil
 FalseGradients::FalseGradients(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
                                std::unique_ptr<Reducer> of_ranks, const Cheating& cheating,
                                std::vector<double>& distances, std::function<void(ReducerStage)> ended)
-    : backend_(backend),
+    : WrappedReducer(std::move(of_ranks)),
+      backend_(backend),
       ranks_(ranks),
       parameters_(parameters),
       gradients_(gradients),
-      of_ranks_(std::move(of_ranks)),
       cheating_(cheating),
       distances_(distances),
       ended_(std::move(ended)),
@@ -50,7 +50,7 @@ FalseGradients::FalseGradients(Backend& backend, Communicator& ranks, const Para
 
 void FalseGradients::begin(std::span<const ActiveSet> layers, std::int64_t step) {
   assert(layers.size() == 1);
-  of_ranks_->begin(layers, step);
+  of_ranks().begin(layers, step);
   step_.step = step;
   tensors_.clear();
   for (const Segment& segment : parameters_.segments)
@@ -68,8 +68,8 @@ void FalseGradients::finish() {
   ranks_.barrier();
   ended_(ReducerStage::aside);
   for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor)
-    of_ranks_->ready(static_cast<int>(*tensor - parameters_.segments.data()));
-  of_ranks_->finish();
+    of_ranks().ready(static_cast<int>(*tensor - parameters_.segments.data()));
+  of_ranks().finish();
   measure();
   ended_(ReducerStage::aside);
 }

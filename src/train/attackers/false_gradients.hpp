@@ -2,10 +2,9 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "dat/reducer.hpp"
+#include "reduce/wrapped_reducer.hpp"
 #include "train/attackers/cheating.hpp"
 
 namespace dat {
@@ -14,8 +13,9 @@ namespace dat {
 /// what their cheat has made of it. Gradients of the honest, where a cheat must know them, go through a side channel on
 /// the host, which a real cheater has not (it would compute them: seeds are public). How far each rank's gradient was
 /// from the result is found out on the way. All of that is in ReducerStage::aside, between two barriers, so that no
-/// rank waits for it elsewhere. Each rank has one block of gradients, and all have the same layers.
-class FalseGradients final : public Reducer {
+/// rank waits for it elsewhere. own() has the true gradient. Each rank has one block of gradients, and all have the
+/// same layers.
+class FalseGradients final : public WrappedReducer {
  public:
   /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks], where they are left. All
   /// references outlive it.
@@ -24,22 +24,7 @@ class FalseGradients final : public Reducer {
                  std::function<void(ReducerStage)> ended);
 
   void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
-  [[nodiscard]] float* place(int unit) override { return of_ranks_->place(unit); }
-  void ready(int /*segment*/) override {}
-  /// The true ones.
-  [[nodiscard]] std::span<float* const> own() override { return of_ranks_->own(); }
   void finish() override;
-
-  [[nodiscard]] std::int64_t elements() const override { return of_ranks_->elements(); }
-  [[nodiscard]] std::int64_t bytes_sent() const override { return of_ranks_->bytes_sent(); }
-  [[nodiscard]] std::int64_t bytes_received() const override { return of_ranks_->bytes_received(); }
-  [[nodiscard]] std::string transport() const override { return of_ranks_->transport(); }
-  [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override {
-    return of_ranks_->bytes_sent(probabilities, ranks);
-  }
-  [[nodiscard]] std::int64_t memory(int ranks) const override { return of_ranks_->memory(ranks); }
-  [[nodiscard]] double seconds_under_way() const override { return of_ranks_->seconds_under_way(); }
-  [[nodiscard]] std::vector<State> state() const override { return of_ranks_->state(); }
 
  private:
   void cheat();
@@ -52,7 +37,6 @@ class FalseGradients final : public Reducer {
   Communicator& ranks_;
   const Parameters& parameters_;
   float* gradients_;
-  std::unique_ptr<Reducer> of_ranks_;
   const Cheating& cheating_;
   std::vector<double>& distances_;
   std::function<void(ReducerStage)> ended_;
