@@ -54,7 +54,7 @@ struct ReturnWeights {
 };
 
 /// to = from.
-struct CopyLabels {
+struct CopyWords {
   const std::int32_t* from;
   std::int32_t* to;
   DAT_HD void operator()(std::int64_t i) const { to[i] = from[i]; }

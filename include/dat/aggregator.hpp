@@ -17,6 +17,9 @@ class Backend;
 /// Most ranks of an aggregator that is not the mean.
 constexpr int kMostRanks = 64;
 
+/// centered_clip: a step of its iteration that is no longer than this is the last one.
+constexpr double kClipAtRest = 1e-6;
+
 struct AggregatorOptions {
   int ranks = 1;         ///< whose gradients become one
   int faults = 0;        ///< f: ranks that may bring anything, as faults_of() says
@@ -63,6 +66,8 @@ class Aggregator {
   /// Makes the result: queues the work for it on the device. Allocates nothing. May wait for the device, for sums that
   /// the host decides by.
   virtual void aggregate(const Contributions& all) = 0;
+  /// Whether the last result is where an iteration was cut off, before it came to rest.
+  [[nodiscard]] virtual bool unfinished() const { return false; }
   /// Memory on the device beside the gradients, where there are so many ranks.
   [[nodiscard]] virtual std::int64_t memory(int /*ranks*/) const { return 0; }
 

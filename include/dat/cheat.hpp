@@ -32,6 +32,8 @@ struct CheatStep {
   const float* result = nullptr;  ///< what all gradients of the step before have become; null: not known
 };
 
+class Mischief;
+
 /// What a simulated Byzantine rank does in the place of what it should do (--cheat). A member overrides the hooks that
 /// it wants; a hook stands where a rank's own work leaves it, and is called in the steps in which the rank cheats.
 /// Everything is done on the host, and what goes with it is outside a step's times and bytes.
@@ -48,6 +50,9 @@ class Cheat {
   [[nodiscard]] virtual std::optional<int> attack_steps() const { return {}; }
   /// Changes what the rank says of its batch statistics.
   virtual void statistics(std::span<double> /*numbers*/) {}
+
+  /// What it does to its messages of the protocol that bans (--byzantine); null: nothing.
+  [[nodiscard]] virtual Mischief* mischief() { return nullptr; }
 
   /// What it must know of gradients; nothing: look() and gradient() are not called.
   enum class Sees : std::uint8_t { nothing, own, all };

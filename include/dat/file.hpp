@@ -42,7 +42,8 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   void add(const void* data, std::size_t bytes);
-  [[nodiscard]] std::string hex();  ///< ends the hash
+  [[nodiscard]] std::array<std::uint8_t, 32> digest();  ///< ends the hash; what is added next begins another one
+  [[nodiscard]] std::string hex();                      ///< digest(), written down
 
  private:
   void* context_;

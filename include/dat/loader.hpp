@@ -55,11 +55,13 @@ class BatchReader {
   /// A batch with room for any rank's samples of any step.
   [[nodiscard]] HostBatch batch() const;
   /// Fills a batch that batch() has made. Allocates nothing.
-  void fill(HostBatch& batch, std::int64_t step, int rank);
+  void fill(HostBatch& batch, std::int64_t step, int rank) { fill(batch, step, rank, ranks_); }
+  /// The same, of a rank of a group that has no fewer ranks than this one.
+  void fill(HostBatch& batch, std::int64_t step, int rank, int ranks);
   [[nodiscard]] const Sampler& sampler() const { return sampler_; }
 
  private:
-  void choose(HostBatch& batch, std::int64_t step, int rank);
+  void choose(HostBatch& batch, std::int64_t step, int rank, int ranks);
   void read(HostBatch& batch);
 
   const Dataset& dataset_;

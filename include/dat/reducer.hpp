@@ -17,6 +17,8 @@
 
 namespace dat {
 
+class PartsWatch;
+
 /// What a step's time goes to while the reducer has its part in it; `outside`: what the caller does in between;
 /// `aside`: what would not be done but in a simulation, and belongs to no step.
 enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode, aside };
@@ -35,6 +37,8 @@ struct ReducerOptions {
   /// How much each rank's gradient counts (Contributions::weights). Empty: all alike, as transports other than gather
   /// have them always.
   std::vector<double> weights{};
+  /// Looks on where gradients go by parts, which is by butterfly then, in one bucket. Null: nobody.
+  PartsWatch* watch = nullptr;
   /// Told that a stage ends with what is queued now; the stage before it has ended where this one was told of last.
   std::function<void(ReducerStage)> ended = [](ReducerStage) {};
 };

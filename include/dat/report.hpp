@@ -114,6 +114,22 @@ struct LeftRecord {
   friend bool operator==(const LeftRecord&, const LeftRecord&) = default;
 };
 
+/// What a rank has been accused of (--byzantine). Ranks of the launch.
+struct AccusationRecord {
+  std::int64_t step = 0;
+  int by = -1;  ///< -1: all have seen it
+  int rank = 0;
+  std::string rule;
+  bool upheld = false;
+};
+
+/// A rank that has been banned.
+struct BanRecord {
+  std::int64_t step = 0;
+  int rank = 0, by = -1;
+  std::string rule;
+};
+
 /// What does not change during a run.
 struct RunFacts {
   std::string folder;       ///< --out
@@ -176,7 +192,8 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback | left. results.h5 is made
+/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback | left |
+/// accusation | ban. results.h5 is made
 /// from it by write_results. Nothing is allocated by step().
 class Report {
  public:
@@ -197,6 +214,8 @@ class Report {
   void corruption(const CorruptionRecord&);  ///< a warning, too
   void setback(const SetbackRecord&);        ///< a warning, too
   void left(const LeftRecord&);
+  void accusation(const AccusationRecord&);
+  void ban(const BanRecord&);
   /// Cuts metrics.jsonl back to what it was at a checkpoint: the run goes on from there. Error(io).
   void cut_back(std::int64_t metrics_bytes);
   void message(const std::string& line);  ///< to the terminal and run.log

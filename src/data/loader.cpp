@@ -46,14 +46,14 @@ Loader::~Loader() {
   thread_.join();
 }
 
-void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank) {
+void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   const std::int64_t steps = sampler_.plan().steps(), epoch = step / steps;
   const std::int64_t shuffle = epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;
   if (shuffle != shuffled_) {
     sampler_.shuffle(static_cast<std::uint32_t>(shuffle));
     shuffled_ = shuffle;
   }
-  choose(batch, step % steps, rank);
+  choose(batch, step % steps, rank, ranks);
   if (options_.pixels) read(batch);
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
@@ -73,12 +73,13 @@ void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank) {
 }
 
 /// Which samples the rank has in a step of the epoch.
-void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank) {
+void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   const int count = sampler_.batch(step, options_.dealt ? 0 : rank, indices_.data());
   const int all = sampler_.plan().micro_batches;
-  for (int one = 0; one <= ranks_; ++one)
+  batch.begins.resize(static_cast<std::size_t>(ranks) + 1);
+  for (int one = 0; one <= ranks; ++one)
     batch.begins[static_cast<std::size_t>(one)] =
-        options_.dealt ? count / all * first_micro_batch(all, ranks_, one) : count * one;
+        options_.dealt ? count / all * first_micro_batch(all, ranks, one) : count * one;
   const int begin = batch.begins[static_cast<std::size_t>(rank)];
   batch.count = batch.begins[static_cast<std::size_t>(rank) + 1] - begin;
   batch.elsewhere = batch.begins.back() - batch.count;
@@ -87,7 +88,7 @@ void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank) {
     std::copy_n(indices_.begin() + begin, batch.count, indices_.begin());
     return;
   }
-  for (int one = 0; options_.everyone && one < ranks_; ++one)
+  for (int one = 0; options_.everyone && one < ranks; ++one)
     (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
 }
 

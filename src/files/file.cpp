@@ -196,11 +196,16 @@ Sha256::~Sha256() { EVP_MD_CTX_free(evp(context_)); }
 
 void Sha256::add(const void* data, std::size_t bytes) { EVP_DigestUpdate(evp(context_), data, bytes); }
 
-std::string Sha256::hex() {
-  std::array<unsigned char, 32> digest{};
+std::array<std::uint8_t, 32> Sha256::digest() {
+  std::array<std::uint8_t, 32> digest{};
   EVP_DigestFinal_ex(evp(context_), digest.data(), nullptr);
+  EVP_DigestInit_ex(evp(context_), nullptr, nullptr);  // the same hash, from the beginning
+  return digest;
+}
+
+std::string Sha256::hex() {
   std::string text;
-  for (const unsigned char byte : digest) {
+  for (const std::uint8_t byte : digest()) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];

@@ -84,6 +84,8 @@ struct History {
   std::vector<CorruptionRecord> corruptions;  ///< corruptions whose texts are empty
   std::vector<SetbackRecord> setbacks;
   std::vector<LeftRecord> left;
+  std::vector<AccusationRecord> accusations;
+  std::vector<BanRecord> bans;
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;

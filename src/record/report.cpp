@@ -296,6 +296,24 @@ void Report::left(const LeftRecord& record) {
   write_text(row.dump() + "\n");
 }
 
+namespace {
+[[nodiscard]] nlohmann::ordered_json accuser(int by) {
+  return by < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(by);
+}
+}  // namespace
+
+void Report::accusation(const AccusationRecord& record) {
+  const nlohmann::ordered_json row{{"kind", "accusation"}, {"step", record.step}, {"by", accuser(record.by)},
+                                   {"rank", record.rank},  {"rule", record.rule}, {"upheld", record.upheld}};
+  write_text(row.dump() + "\n");
+}
+
+void Report::ban(const BanRecord& record) {
+  const nlohmann::ordered_json row{
+      {"kind", "ban"}, {"step", record.step}, {"rank", record.rank}, {"by", accuser(record.by)}, {"rule", record.rule}};
+  write_text(row.dump() + "\n");
+}
+
 void Report::cut_back(std::int64_t metrics_bytes) {
   require(metrics_bytes <= metrics_bytes_, ExitCode::checkpoint, facts_.folder, "/metrics.jsonl has ", metrics_bytes_,
           " bytes, but the checkpoint to go back to was written after ", metrics_bytes,

@@ -33,6 +33,8 @@ void append_layers(const json& values, std::size_t layers, std::vector<float>& o
   for (const json& value : values) out.push_back(static_cast<float>(number_or_nan(value)));
 }
 
+[[nodiscard]] int rank_or_all(const json& by) { return by.is_null() ? -1 : by.get<int>(); }
+
 void append(const json& record, History& history) {
   const std::string& kind = record.at("kind").get_ref<const std::string&>();
   if (kind == "step") {
@@ -80,6 +82,19 @@ void append(const json& record, History& history) {
     record.at("step").get_to(left.step);
     record.at("rank").get_to(left.rank);
     record.at("why").get_to(left.why);
+  } else if (kind == "accusation") {
+    AccusationRecord& accusation = history.accusations.emplace_back();
+    accusation.by = rank_or_all(record.at("by"));
+    record.at("step").get_to(accusation.step);
+    record.at("rank").get_to(accusation.rank);
+    record.at("rule").get_to(accusation.rule);
+    record.at("upheld").get_to(accusation.upheld);
+  } else if (kind == "ban") {
+    BanRecord& ban = history.bans.emplace_back();
+    ban.by = rank_or_all(record.at("by"));
+    record.at("step").get_to(ban.step);
+    record.at("rank").get_to(ban.rank);
+    record.at("rule").get_to(ban.rule);
   } else if (kind == "run") {
     require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);
@@ -141,6 +156,21 @@ void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
     write(kPhaseSeries[phase], "s",
           [phase](const RankRecord& record, std::size_t rank) { return record.seconds[rank * kPhases + phase]; });
   write("bytes", "byte", [](const RankRecord& record, std::size_t rank) { return record.bytes[rank]; });
+}
+
+/// Who has been accused of what, and who has been banned; by -1: all have seen it.
+void write_accusations(Hdf5File& file, const History& history) {
+  const auto of = [](const auto& record, auto&& field) {
+    field("step", record.step, "");
+    field("rank", static_cast<std::int64_t>(record.rank), "");
+    field("by", static_cast<std::int64_t>(record.by), "");
+    field("rule", record.rule, "");
+  };
+  write_series(file, "bans", history.bans, of);
+  write_series(file, "accusations", history.accusations, [&](const AccusationRecord& record, auto&& field) {
+    of(record, field);
+    field("upheld", static_cast<std::int64_t>(record.upheld ? 1 : 0), "");
+  });
 }
 
 }  // namespace
@@ -226,6 +256,7 @@ void write_results(const RunFacts& facts, const History& history) {
     file.write("jointspar/norm", {rows, layers}, history.norms);
 
     write_ranks(file, history.ranks);
+    if (!history.accusations.empty()) write_accusations(file, history);
     file.close();
   });
 }

@@ -114,6 +114,9 @@ std::string events(const History& history) {
   }
   for (const LeftRecord& r : history.left)
     text += fmt::format("{:<16}rank {}, after step {}: ", "left", r.rank, r.step) + r.why + "\n";
+  for (const BanRecord& r : history.bans)
+    text += fmt::format("{:<16}rank {}, in step {}, by {}: {}\n", "banned", r.rank, r.step,
+                        r.by < 0 ? "all" : fmt::format("rank {}", r.by), r.rule);
   std::string skipped;
   for (const SetbackRecord& r : history.setbacks)
     if (r.event == "skipped") skipped += (skipped.empty() ? "" : ", ") + std::to_string(r.step);

@@ -76,7 +76,8 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
                              .aggregator = *aggregator_,
                              .weights = weights_,
                              .separate = masks_.separate(),
-                             .overlap = options.overlap})),
+                             .overlap = options.overlap,
+                             .watch = options.watch})),
       unchanged_(unchanged(ranks.size())),
       buckets_(backend, parameters, options, unchanged_ ? nullptr : transport_.get()) {
   check_masks(*codec_, *aggregator_, options);

@@ -17,6 +17,7 @@
 #include "run/restart.hpp"
 #include "run/signals.hpp"
 #include "train/plan/role.hpp"
+#include "train/protocol/guard.hpp"
 
 namespace dat {
 
@@ -91,6 +92,7 @@ void Run::plan() {
   together(world_, [&] {
     attackers_ = attackers_of(options_);
     require_fitting(attackers_, world_.size());
+    require_validators(options_, ranks_->size());
     trainer_ = std::make_unique<Trainer>(*ranks_, options_);
     facts = {{"device", trainer_->replica().backend().arithmetic()},
              {"number of parameters", std::to_string(file_size(trainer_->model().parameters.segments))},
@@ -146,7 +148,10 @@ std::optional<ExitCode> Run::steps() {
   }
   while (trainer_->steps_done() < all && !stops_early()) {
     if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
-    if (!step()) continue;
+    if (!step()) {
+      if (members_.has_left(world_.rank())) return members_.sleep_until_the_end();
+      continue;
+    }
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
@@ -204,6 +209,7 @@ bool Run::step() {
     roll_back(trainer_->skipped(), false);
     return false;
   }
+  if (!tell_accusations()) return false;
   if (ranks_->root()) {
     report_->step(*record);
     if (!trainer_->skipped().empty()) report_->setback({record->step, "skipped", trainer_->skipped()});
@@ -214,6 +220,20 @@ bool Run::step() {
     if (const int rank = ranks_->launch_rank(change.rank); ranks_->root())
       report_->straggler({record->step, rank, change.slow, change.ratio}, hosts_[static_cast<std::size_t>(rank)]);
   return true;
+}
+
+bool Run::tell_accusations() {
+  const std::vector<Accusation> accusations = trainer_->take_accusations();
+  const std::vector<Ban> bans(trainer_->bans().begin(), trainer_->bans().end());
+  std::vector<LeftRecord> leaving;
+  for (const Ban& ban : bans) leaving.push_back({ban.rank, ban.step, std::string("banned: ") + name_of(ban.rule)});
+  if (ranks_->root()) {
+    for (const Accusation& one : accusations)
+      report_->accusation({one.step + 1, one.by, one.rank, name_of(one.rule), one.upheld});
+    for (const Ban& ban : bans) report_->ban({ban.step + 1, ban.rank, ban.by, name_of(ban.rule)});
+  }
+  if (!leaving.empty()) (void)leave(leaving, false);
+  return leaving.empty();
 }
 
 void Run::stop() {

@@ -37,8 +37,11 @@ class Run {
   [[nodiscard]] ExitCode train();
   /// Steps until the run's end, or until somebody wants it to stop, or this rank has left: then the exit code.
   [[nodiscard]] std::optional<ExitCode> steps();
-  /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint.
+  /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint; or it has found
+  /// out ranks, which have left.
   [[nodiscard]] bool step();
+  /// Tells what ranks have been accused of in the last step, and goes on without those who are banned. False: some are.
+  [[nodiscard]] bool tell_accusations();
   /// Makes an evaluation and records it, unless it ends the run: then finish() records it. Keeps the weights that are
   /// best on what is held out: the averaged ones, where there are any. May go back to a checkpoint (steps_done()).
   void evaluate();

@@ -39,6 +39,7 @@ namespace {
 /// 1 Gbit/s and 0.2 ms at 100 Gbit/s, far above the microseconds that a message costs by itself. It is a number and no
 /// measurement, because the order of a sum over more than two ranks depends on it.
 [[nodiscard]] std::int64_t bucket_of(const TrainOptions& options) {
+  if (options.byzantine) return std::int64_t{1} << 40;  // all at once
   return options.bucket > 0 ? options.bucket : options.overlap ? 1 << 19 : 8 << 20;
 }
 
@@ -79,6 +80,10 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       examples_(
           make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_, cheating_})),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
+      guard_(options.byzantine && ranks.size() > 1
+                 ? std::make_unique<Guard>(Guard::Parts{ranks, *splits_.train, options_, plan_, method_, replica_,
+                                                        *order_, timer_, cheating_})
+                 : nullptr),
       reducer_(make_reducer(replica_.model().parameters.gradients, options.codec, options.codec_transport,
                             options.aggregator)),
       codec_state_(ranks, replica_.backend(), *reducer_, options.steps_may_be_left_out()),
@@ -96,10 +101,14 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();
-  for (MessagePart* part :
-       std::initializer_list<MessagePart*>{&watch_.numbers(), &learner_, examples_.get(), &watch_.vote(), layers_.get(),
-                                           &cheating_.falsify(statistics_)})
-    message_.add(*part);
+  MessagePart& statistics = cheating_.falsify(statistics_);
+  for (MessagePart* part : std::initializer_list<MessagePart*>{&watch_.numbers(), &learner_, examples_.get(),
+                                                               &watch_.vote(), layers_.get(), &statistics})
+    if (guard_ && (part == &learner_ || part == &statistics))
+      guard_->add(*part);
+    else
+      message_.add(*part);
+  if (guard_) guard_->ready();
   if (options.average_bn == "rebuild")
     statistics_pass_ =
         std::make_unique<StatisticsPass>(ranks, *splits_.train, options, plan_, replica_, address(order_));
@@ -117,6 +126,7 @@ void Trainer::put_images_on_device() {
   const std::uint8_t* pixels = resident(*splits_.train);
   examples_->keep_on_device(pixels);
   watch_.keep_on_device(pixels);
+  if (guard_) guard_->keep_on_device(pixels);
   if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
@@ -130,24 +140,26 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
   ReducerOptions reduction{.bucket_elements = bucket_of(options_),
                            .overlap = options_.overlap,
                            .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
-                           .codec_transport = codec_transport,
+                           .codec_transport = guard_ ? "butterfly" : codec_transport,
+                           .watch = guard_.get(),
                            .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
   const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;
   if (order_ && !of_ranks)
     return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
   for (int rank = 0; order_ && rank < ranks_.size(); ++rank) reduction.weights.push_back(order_->leaves_of(rank));
+  auto chosen = aggregators().at(aggregator)(backend, parameters,
+                                             {.ranks = ranks_.size(),
+                                              .faults = faults_of(aggregator, options_.faults, ranks_.size()),
+                                              .tau = options_.aggregator_tau,
+                                              .iterations = options_.aggregator_iterations,
+                                              .mixing = options_.aggregator_mixing});
+  if (guard_) guard_->use(*chosen);
   auto reducer = dat::make_reducer(
       backend, ranks_, parameters, gradients,
       codecs().at(codec)(
           backend, parameters,
           {.seed = options_.seed, .rank = ranks_.rank(), .factors = options_.codec_rank, .clip = options_.codec_clip}),
-      aggregators().at(aggregator)(backend, parameters,
-                                   {.ranks = ranks_.size(),
-                                    .faults = faults_of(aggregator, options_.faults, ranks_.size()),
-                                    .tau = options_.aggregator_tau,
-                                    .iterations = options_.aggregator_iterations,
-                                    .mixing = options_.aggregator_mixing}),
-      reduction);
+      std::move(chosen), reduction);
   if (gradients == parameters.gradients)
     reducer = cheating_.falsify(std::move(reducer), backend, ranks_, parameters, gradients, reduction);
   if (!order_) return reducer;
@@ -159,7 +171,7 @@ void Trainer::wrap_examples() {
   auto around = std::make_unique<WeightPerturbation>(
       ranks_, options_, plan_, *method_.loss, replica_, std::move(examples_), *layers_, gradients,
       options_.awp == "global" ? make_reducer(gradients, "float32", "auto", "mean") : nullptr, address(order_), timer_);
-  perturbation_ = around.get();
+  update_.find_weights_by(*around);
   examples_ = std::move(around);
 }
 
@@ -172,6 +184,7 @@ const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   watch_.begin_step(stop);
   cheating_.begin(step_);
+  if (guard_) guard_->begin(step_);
   timer_.lap(Phase::other);
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
@@ -184,6 +197,34 @@ const StepRecord& Trainer::step(bool stop) {
   around_reducer_ = Phase::backward;
   examples_->begin(step_);
   watch_.begin_examples(step_);
+  if (!guard_ || !guard_->validates()) train_on_examples(active);
+  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
+  reducer_->finish();
+  timer_.end_sum(reducer_->seconds_under_way());
+  if (guard_ && !guard_->passed()) {
+    leave_out();
+    return record_;
+  }
+  watch_.look_at_sum(layers_->summed());
+  message_.sum();
+  timer_.lap(Phase::exposed);
+
+  layers_->require_agreement();
+  if (guard_) guard_->keep(active, replica_.model().parameters.gradients);
+  if (watch_.may_update(step_, active)) {
+    layers_->learn(watch_.squares());
+    timer_.lap(Phase::select);
+    update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
+  } else {
+    leave_out();
+  }
+  timer_.lap(Phase::update);
+  ++step_;
+  watch_.end_step();
+  return record(replica_.backend().counters.conv_backward_weights - weight_gradients, drawn_bytes);
+}
+
+void Trainer::train_on_examples(const ActiveSet& active) {
   while (const Examples* examples = examples_->next()) {
     watch_.look_at(*examples);
     float* const place = reducer_->place(examples->unit);
@@ -192,25 +233,21 @@ const StepRecord& Trainer::step(bool stop) {
     examples_->trained();
   }
   watch_.look_at_own(reducer_->own(), active);
-  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
-  reducer_->finish();
-  timer_.end_sum(reducer_->seconds_under_way());
-  watch_.look_at_sum(layers_->summed());
-  message_.sum();
-  timer_.lap(Phase::exposed);
+}
 
-  layers_->require_agreement();
-  if (watch_.may_update(step_, active)) {
-    layers_->learn(watch_.squares());
-    timer_.lap(Phase::select);
-    update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor, perturbation_);
-  } else {
-    leave_out();
-  }
-  timer_.lap(Phase::update);
-  ++step_;
-  watch_.end_step();
-  return record(replica_.backend().counters.conv_backward_weights - weight_gradients, drawn_bytes);
+std::span<const Ban> Trainer::bans() const {
+  return guard_ ? std::span<const Ban>(guard_->protocol().bans()) : std::span<const Ban>();
+}
+
+std::vector<Accusation> Trainer::take_accusations() {
+  return guard_ ? guard_->protocol().take_accusations() : std::vector<Accusation>();
+}
+
+std::vector<Stateful*> Trainer::parts() {
+  std::vector<Stateful*> all{&update_,        &statistics_, layers_.get(),     &codec_state_,
+                             examples_.get(), &timer_,      &watch_.setbacks()};
+  if (guard_) all.push_back(guard_.get());
+  return all;
 }
 
 void Trainer::reducer_ended(ReducerStage stage) {
@@ -254,7 +291,8 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
   record_.active_elements = reducer_->elements();
   record_.bytes_sent = reducer_->bytes_sent();
-  record_.bytes_statistics = message_.bytes_sent() + examples_->bytes_sent() + drawn_bytes + watch_.bytes_sent();
+  record_.bytes_statistics = message_.bytes_sent() + examples_->bytes_sent() + drawn_bytes + watch_.bytes_sent() +
+                             (guard_ ? guard_->bytes_sent() : 0);
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();

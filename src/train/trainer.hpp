@@ -18,6 +18,7 @@
 #include "train/message/codec_state.hpp"
 #include "train/plan/method.hpp"
 #include "train/plan/splits.hpp"
+#include "train/protocol/guard.hpp"
 #include "train/update/statistics_pass.hpp"
 #include "train/update/weight_update.hpp"
 #include "train/watch/watch.hpp"
@@ -43,6 +44,11 @@ class Trainer {
   /// nothing.
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return watch_.vote().stop_agreed(); }
+  /// Ranks that the last step has found out, which has not been done: the training goes on without them, and does it
+  /// again. On all ranks alike; empty without --byzantine.
+  [[nodiscard]] std::span<const Ban> bans() const;
+  /// What ranks have been accused of since the last call.
+  [[nodiscard]] std::vector<Accusation> take_accusations();
   /// Why the step before was skipped; empty: it was not.
   [[nodiscard]] const std::string& skipped() const { return watch_.skipped(); }
   [[nodiscard]] const Setbacks& setbacks() const { return watch_.setbacks(); }
@@ -103,9 +109,7 @@ class Trainer {
   [[nodiscard]] TrainOptions resolved() const;
 
  private:
-  [[nodiscard]] std::vector<Stateful*> parts() {
-    return {&update_, &statistics_, layers_.get(), &codec_state_, examples_.get(), &timer_, &watch_.setbacks()};
-  }
+  [[nodiscard]] std::vector<Stateful*> parts();
   /// Of gradients in this block.
   [[nodiscard]] std::unique_ptr<Reducer> make_reducer(float* gradients, const std::string& codec,
                                                       const std::string& codec_transport,
@@ -114,6 +118,7 @@ class Trainer {
   void wrap_examples();
   /// What is left of the device's memory takes the images.
   void put_images_on_device();
+  void train_on_examples(const ActiveSet& active);
   void leave_out();
   void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients, std::int64_t drawn_bytes);
@@ -130,6 +135,7 @@ class Trainer {
   BatchStatistics statistics_;
   std::unique_ptr<ExampleSource> examples_;  ///< that steps train on
   std::unique_ptr<LayerSampling> layers_;
+  std::unique_ptr<Guard> guard_;  ///< null: without --byzantine
   std::unique_ptr<Reducer> reducer_;
   CodecState codec_state_;
   Learner learner_;
@@ -137,7 +143,6 @@ class Trainer {
   Watch watch_;
   StepMessage message_;
   Assessment assessment_;
-  WeightPerturbation* perturbation_ = nullptr;       ///< part of examples_; null: without --awp-gamma
   std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
 
   std::int64_t step_ = 0;

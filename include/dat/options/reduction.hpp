@@ -15,6 +15,8 @@ struct ReductionSettings {
   int faults = -1;                       ///< ranks that may bring anything; -1: as many as the aggregator is made for
   bool aggregator_mixing = false;        ///< nearest-neighbour mixing before
   double aggregator_tau = 10;            ///< of centered_clip; may be infinite
+  bool byzantine = false;                ///< ranks that bring false gradients are found out and banned (BTARD)
+  int validators = 1;                    ///< ranks that do others' work once more in a step, with byzantine
   int aggregator_iterations = 500;       ///< most of centered_clip and geometric_median
   std::string mask_transport = "union";  ///< of masks per worker: dense | union | allgather
   bool overlap = false;                  ///< send gradients while the backward pass runs

@@ -30,7 +30,7 @@ void refuse_other_counts(const TrainOptions& o) {
 }
 
 /// Whether one of the cheats is so; and which one.
-[[nodiscard]] std::string cheat_that(const TrainOptions& o, bool (*is)(const Cheat&)) {
+[[nodiscard]] std::string cheat_that(const TrainOptions& o, bool (*is)(Cheat&)) {
   for (const std::string& name : o.cheat)
     if (is(*cheats().at(name)({}))) return name;
   return "";
@@ -38,10 +38,16 @@ void refuse_other_counts(const TrainOptions& o) {
 
 /// With the mean and an order of all micro-batches, there is no gradient of a rank.
 void refuse_sums_of_micro_batches(const TrainOptions& o) {
-  const std::string name = cheat_that(o, [](const Cheat& cheat) { return cheat.sees() != Cheat::Sees::nothing; });
+  const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.sees() != Cheat::Sees::nothing; });
   require(name.empty() || !o.deterministic || ranks_may_be_false(o), ExitCode::usage, "--cheat ", name,
           " changes the gradient of a rank, and with --deterministic and --aggregator mean the sum is one of "
           "micro-batches; leave off --deterministic, or choose another aggregator");
+}
+
+void refuse_mischief_alone(const TrainOptions& o) {
+  const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.mischief() != nullptr; });
+  require(name.empty() || o.byzantine, ExitCode::usage, "--cheat ", name,
+          " is about messages of the protocol that bans; add --byzantine, or choose another cheat");
 }
 
 [[nodiscard]] bool cheats_by(const TrainOptions& o, const char* name) {
@@ -61,7 +67,7 @@ void refuse_local_statistics(const TrainOptions& o) {
 
 /// A weaker attack than that of the options; none of theirs may be under way, or kept, elsewhere.
 void refuse_weak_attack(const TrainOptions& o) {
-  const std::string name = cheat_that(o, [](const Cheat& cheat) { return cheat.attack_steps().has_value(); });
+  const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.attack_steps().has_value(); });
   if (name.empty()) return;
   require(o.attack != "none", ExitCode::usage, "--cheat ", name, " makes less of an --attack, and there is none");
   for (const auto& [given, option] :
@@ -72,7 +78,7 @@ void refuse_weak_attack(const TrainOptions& o) {
 }
 
 void refuse_leaving(const TrainOptions& o) {
-  const std::string name = cheat_that(o, [](const Cheat& cheat) { return cheat.leaves(); });
+  const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.leaves(); });
   require(name.empty() || o.deterministic, ExitCode::usage, "--cheat ", name,
           " wants --deterministic, which deals the micro-batches of a rank that leaves to those that stay; add it");
 }
@@ -105,6 +111,7 @@ void add_attackers(TrainTable& table) {
   table.rule(refuse_other_ranks);
   table.rule(refuse_other_counts);
   table.rule(refuse_leaving);
+  table.rule(refuse_mischief_alone);
   table.rule(refuse_sums_of_micro_batches);
   table.rule(refuse_local_statistics);
   table.rule(refuse_delay_of_nothing);

@@ -63,6 +63,36 @@ void refuse_common_perturbation(const TrainOptions& o) {
       "mean of all ranks' gradients; choose --awp local");
 }
 
+void refuse_protocol(const TrainOptions& o) {
+  if (!o.byzantine) return;
+  require(o.deterministic, ExitCode::usage,
+          "--byzantine wants --deterministic, with which any rank can do another one's work by bits; add it");
+  require(o.codec_transport == "auto" || o.codec_transport == "butterfly", ExitCode::usage,
+          "--byzantine has gradients go by --codec-transport butterfly, and ", o.codec_transport,
+          " is asked for; leave it off");
+}
+
+void add_protocol(TrainTable& table) {
+  using O = TrainOptions;
+  table
+      .add("--byzantine", &O::byzantine,
+           "find out ranks with false gradients, or that break the protocol, and go on without them (BTARD)")
+      .works_with("aggregator", {"centered_clip"});
+  table
+      .add("--validators", &O::validators, "ranks that do another one's work of a step once more in the next one",
+           {.low = 0, .high = kMostRanks})
+      .works_with("byzantine", {});
+  table.rule(refuse_protocol);
+  const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
+    table.not_together({"byzantine"}, other,
+                       "--byzantine does not go with " + option + ": " + why + "; leave one of them off");
+  };
+  refuse({"aggregator-mixing"}, "--aggregator-mixing", "ranks see parts of gradients");
+  refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
+  refuse({"holdout"}, "--holdout", "a rank can lie about its share of an evaluation");
+  refuse({"bucket"}, "--bucket", "all of a gradient leaves at once");
+}
+
 }  // namespace
 
 void add_reduction(TrainTable& table) {
@@ -84,6 +114,7 @@ void add_reduction(TrainTable& table) {
            "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
       .works_with("codec", {"terngrad"});
   add_aggregator(table);
+  add_protocol(table);
   table.rule(refuse_common_perturbation);
   table
       .add("--mask-transport", &O::mask_transport,

@@ -8,22 +8,22 @@ namespace {
 
 /// CenteredClip (Karimireddy, He, Jaggi, ICML 2021; as BTARD iterates it): from v0 on, the median of each coordinate,
 ///   v <- v + (1 / sum w) sum_i w_i (x_i - v) min(1, tau / |x_i - v|)
-/// until a step is no longer than kEnough, or for so many iterations. The end is the one v where the clipped
+/// until a step is no longer than kClipAtRest, or for so many iterations. The end is the one v where the clipped
 /// differences cancel out; without tau, the mean.
 class CenteredClip final : public Robust {
  public:
   CenteredClip(Backend& backend, const AggregatorOptions& options)
       : Robust(backend, options, true), v_(options.ranks) {}
   [[nodiscard]] bool by_parts() const override { return !options().mixing; }
+  [[nodiscard]] bool unfinished() const override { return unfinished_; }
 
  private:
-  static constexpr double kEnough = 1e-6;
-
   void make() override {
     v_.begin(products_around_median(), n());
     double total = 0;
     for (int i = 0; i < n(); ++i) total += weight(i);
-    for (int iteration = 0; iteration < options().iterations; ++iteration) {
+    unfinished_ = true;
+    for (int iteration = 0; iteration < options().iterations && unfinished_; ++iteration) {
       v_.measure();
       double all = 0;
       for (int i = 0; i < n(); ++i) {
@@ -32,13 +32,14 @@ class CenteredClip final : public Robust {
       }
       for (int i = 0; i < n(); ++i) v_.step(i) -= all * v_.coefficient(i);
       v_.move(1);
-      if (v_.step_length() <= kEnough) break;
+      unfinished_ = v_.step_length() > kClipAtRest;
     }
     combine(v_.coefficients(), v_.of_start());
   }
   [[nodiscard]] double clip(double distance) const { return distance > options().tau ? options().tau / distance : 1; }
 
   Iterate v_;
+  bool unfinished_ = false;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <optional>
 #include <vector>
 
@@ -114,6 +115,11 @@ class Butterfly final : public Transport {
     const Place& of = place_of(parcel);
     const std::byte* const message = memory_.host(of.begin * kBytes);
     Communicator& ranks = options_.ranks;
+    if (PartsWatch* const watch = options_.watch) {
+      assert(parcels_.size() <= 1 && !options_.overlap);
+      watch->encoded(step_, elements_, reinterpret_cast<const float*>(memory_.device(0)));
+      watch->leaves({reinterpret_cast<float*>(memory_.host(0)), static_cast<std::size_t>(elements_)});
+    }
     if (options_.overlap) return ranks.start_exchange(message, of.to, of.to_at, everyone_.host(0), of.from, of.from_at);
     ranks.exchange(message, of.to, of.to_at, everyone_.host(0), of.from, of.from_at);
     return {};
@@ -122,18 +128,25 @@ class Butterfly final : public Transport {
   void take(const Parcel&) override {}
 
   void finish() override {
+    PartsWatch* const watch = options_.watch;
+    float* const part = reinterpret_cast<float*>(part_.device(0));
+    if (watch != nullptr && parcels_.empty())
+      watch->encoded(step_, 0, reinterpret_cast<const float*>(memory_.device(0)));
     everyone_.send(0, ranks_ * mine_ * kBytes);
+    if (watch != nullptr) watch->exchanged(reinterpret_cast<float*>(everyone_.device(0)), part);
     if (mine_ > 0)
       options_.aggregator.aggregate({.chunks = part_chunks_,
                                      .gradients = reinterpret_cast<const float*>(everyone_.device(0)),
                                      .stride = mine_,
                                      .step = step_,
-                                     .result = reinterpret_cast<float*>(part_.device(0)),
-                                     .weights = options_.weights});
+                                     .result = part,
+                                     .weights = watch != nullptr ? watch->weights() : options_.weights});
     options_.backend.wait_for(part_.fetch(0, mine_ * kBytes));
+    if (watch != nullptr) watch->aggregated({reinterpret_cast<float*>(part_.host(0)), static_cast<std::size_t>(mine_)});
     const CallLabel label("aggregated gradients");
     options_.ranks.all_gather(part_.host(0), memory_.host(0), part_bytes_);
     memory_.send(0, elements_ * kBytes);
+    if (watch != nullptr) watch->gathered(reinterpret_cast<const float*>(memory_.device(0)));
     for (const Parcel& parcel : parcels_)
       options_.codec.decode(bucket_of(parcel), memory_.device(place_of(parcel).begin * kBytes), 1.0F,
                             options_.gradients);

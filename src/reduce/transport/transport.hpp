@@ -12,6 +12,7 @@
 #include "dat/communicator.hpp"
 #include "dat/parameters.hpp"
 #include "dat/registry.hpp"
+#include "reduce/transport/parts_watch.hpp"
 
 namespace dat {
 
@@ -74,7 +75,8 @@ struct TransportOptions {
   Aggregator& aggregator;
   std::span<const double> weights{};  ///< of the ranks, as Contributions has them
   bool separate = false;              ///< each rank's message has layers of its own
-  bool overlap = false;  ///< give() starts the communication and goes on; else it returns when that is done
+  bool overlap = false;         ///< give() starts the communication and goes on; else it returns when that is done
+  PartsWatch* watch = nullptr;  ///< of transports that cut gradients into parts; messages are one parcel then
 };
 
 /// What a message of one rank does on its way to the result, for forecasts.

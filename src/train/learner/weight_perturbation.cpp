@@ -94,7 +94,7 @@ void WeightPerturbation::keep_examples() {
     kept.clean = copy(examples->clean, clean_ + at);
     at += whole_groups(floats);
     kept.labels = labels_ + kept.first;
-    each(device, kept.count, kernels::CopyLabels{examples->labels, labels_ + kept.first});
+    each(device, kept.count, kernels::CopyWords{examples->labels, labels_ + kept.first});
   }
 }
 

@@ -51,14 +51,21 @@ void StepMessage::sum_in_order() {
   sum_->sum(partial_.data(), std::ssize(numbers_), std::ssize(numbers_), numbers_.data());
 }
 
-/// Every rank's own sum to all.
-void StepMessage::gather() {
+/// This rank's own sum.
+std::span<const double> StepMessage::write_own() {
+  fetch();
   const int units = order_ != nullptr ? order_->leaves_of(ranks_.rank()) : 1;
   write(numbers_.data(), 0);
   for (int unit = 1; unit < units; ++unit) {
     write(partial_.data(), unit);
     for (std::size_t i = 0; i < numbers_.size(); ++i) numbers_[i] += partial_[i];
   }
+  return numbers_;
+}
+
+/// Every rank's own sum to all.
+void StepMessage::gather() {
+  (void)write_own();
   ranks_.all_gather(numbers_.data(), all_.data(), numbers_.size() * sizeof(double));
 }
 
@@ -68,13 +75,16 @@ void StepMessage::estimate(MessagePart& part, std::size_t at) {
   const double* const said = all_.data() + at;
   if (part.read_each({.first = said, .stride = stride, .ranks = ranks_.size(), .faults = tolerance_->faults})) return;
   counted_.clear();
+  int asked = 0;
   for (int rank = 0; rank < ranks_.size(); ++rank) {
+    if (tolerance_->shares[static_cast<std::size_t>(rank)] == 0) continue;
+    ++asked;
     const double* const of_rank = said + static_cast<std::size_t>(rank) * stride;
     if (std::all_of(of_rank, of_rank + places, [](double number) { return std::isfinite(number); }))
       counted_.push_back(rank);
   }
   const std::size_t n = counted_.size();
-  const bool enough = n > 0 && ranks_.size() - static_cast<int>(n) <= tolerance_->faults;
+  const bool enough = n > 0 && asked - static_cast<int>(n) <= tolerance_->faults;
   const std::size_t faults = n == 0 ? 0 : std::min(static_cast<std::size_t>(tolerance_->faults), (n - 1) / 2);
   sorted_.resize(n);
   for (std::size_t i = 0; i < places; ++i) {
@@ -95,22 +105,39 @@ void StepMessage::estimate(MessagePart& part, std::size_t at) {
   part.read(numbers_.data() + at);
 }
 
-void StepMessage::sum() {
+void StepMessage::fetch() {
   constexpr Backend::Ticket kNone = -1;
   Backend::Ticket ticket = kNone;
   for (MessagePart* part : parts_) part->fetch(ticket);
   if (ticket != kNone) backend_.wait_for(ticket);
-  const CallLabel label("statistics and losses");
+}
+
+void StepMessage::read_said(std::span<const double> all, std::span<const double> shares) {
+  std::copy(all.begin(), all.end(), all_.begin());
+  std::copy(shares.begin(), shares.end(), tolerance_->shares.begin());
+  read();
+}
+
+void StepMessage::sum() {
   const std::int64_t before = ranks_.bytes_given();
+  const CallLabel label("statistics and losses");
   if (tolerance_) {
     gather();
-  } else if (order_ == nullptr) {
+    bytes_sent_ = ranks_.bytes_given() - before;
+    return read();
+  }
+  fetch();
+  if (order_ == nullptr) {
     write(numbers_.data(), 0);
     ranks_.sum(numbers_.data(), static_cast<std::int64_t>(numbers_.size()));
   } else {
     sum_in_order();
   }
   bytes_sent_ = ranks_.bytes_given() - before;
+  read();
+}
+
+void StepMessage::read() {
   std::size_t at = 0;
   for (MessagePart* part : parts_) {
     if (tolerance_)

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "dat/backend.hpp"
@@ -14,8 +15,9 @@ namespace dat {
 
 /// How the ranks' numbers become one where some ranks may say anything.
 struct Tolerance {
-  int faults = 0;              ///< so many may, less than half of them
-  std::vector<double> shares;  ///< [ranks] the part of a step's images that is each rank's; 1 all together
+  int faults = 0;  ///< so many may, less than half of them
+  /// [ranks] the part of a step's images that is each rank's; 1 all together. 0: what it says does not count.
+  std::vector<double> shares;
 };
 
 /// What each rank says of a part's numbers.
@@ -62,13 +64,20 @@ class StepMessage {
   void add(MessagePart& part);
   /// Fetches, writes, sums and reads the numbers of all parts. **Collective.** Allocates nothing.
   void sum();
+  /// Where some ranks may say anything, and their numbers are gathered elsewhere: fetches and writes this rank's.
+  [[nodiscard]] std::span<const double> write_own();
+  /// Has the parts read what all ranks have said: all [ranks][numbers], with these shares of the step's images.
+  void read_said(std::span<const double> all, std::span<const double> shares);
+  [[nodiscard]] std::size_t numbers() const { return numbers_.size(); }
   /// Bytes that this rank has sent; 0 with one rank.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
   void write(double* to, int unit);
   void sum_in_order();
+  void fetch();
   void gather();
+  void read();
   void estimate(MessagePart& part, std::size_t at);
 
   Communicator& ranks_;

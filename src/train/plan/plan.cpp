@@ -51,9 +51,10 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
           " ranks are more than that; start fewer, or choose a smaller --micro-batch");
 }
 
-int Plan::micro_batches_of(int rank) const {
-  return ordered ? first_micro_batch(micro_batches, ranks, rank + 1) - first_micro_batch(micro_batches, ranks, rank)
-                 : micro_batches;
+int Plan::micro_batches_of(int rank, int of_ranks) const {
+  return ordered
+             ? first_micro_batch(micro_batches, of_ranks, rank + 1) - first_micro_batch(micro_batches, of_ranks, rank)
+             : micro_batches;
 }
 
 bool Plan::repeats_images() const {

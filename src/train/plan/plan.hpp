@@ -33,7 +33,9 @@ class Plan {
   std::int64_t draw_period;  ///< steps between draws of layers (--resample)
 
   /// Micro-batches of a rank in a step.
-  [[nodiscard]] int micro_batches_of(int rank) const;
+  [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }
+  /// The same, of a rank of a group of so many.
+  [[nodiscard]] int micro_batches_of(int rank, int of_ranks) const;
   /// Whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
   [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }

@@ -45,11 +45,10 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
   optimizer_ = std::move(averaged);
 }
 
-void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_factor,
-                         WeightPerturbation* perturbation) {
-  if (perturbation != nullptr) perturbation->enter();
+void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_factor) {
+  if (perturbation_ != nullptr) perturbation_->enter();
   optimizer_->step(active, lr(step) * lr_factor);
-  if (perturbation != nullptr) perturbation->leave();
+  if (perturbation_ != nullptr) perturbation_->leave();
   statistics_.update_model();
   if (average_) average_->follow(step);
 }

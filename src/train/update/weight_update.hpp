@@ -19,9 +19,10 @@ class WeightUpdate final : public Stateful {
 
   [[nodiscard]] double lr(std::int64_t step) const { return schedule_->lr(step); }
   /// Makes the update of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times
-  /// the learning rate of the step. perturbation: says where the optimizer finds the weights at that moment; null:
-  /// where they are.
-  void apply(const ActiveSet& active, std::int64_t step, double lr_factor, WeightPerturbation* perturbation);
+  /// the learning rate of the step.
+  void apply(const ActiveSet& active, std::int64_t step, double lr_factor);
+  /// Says from now on where the optimizer finds the weights at that moment; else it finds them where they are.
+  void find_weights_by(WeightPerturbation& perturbation) { perturbation_ = &perturbation; }
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Null: weights are not averaged.
   [[nodiscard]] WeightAverage* average() { return average_.get(); }
@@ -42,6 +43,7 @@ class WeightUpdate final : public Stateful {
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
+  WeightPerturbation* perturbation_ = nullptr;
 };
 
 }  // namespace dat

@@ -14,9 +14,11 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
       seed_(options.seed),
       reader_(images, ranks.size(), loader_options(options, plan)),
       batch_(reader_.batch()),
-      statistics_(ranks, replica.model(), method.attack_passes + static_cast<int>(method.loss->passes().size()), true),
+      statistics_(ranks, replica.model(), method.entering_statistics(), false),
       batch_objective_(method.attack_passes > 0 ? std::make_unique<BatchObjective>(replica, statistics_) : nullptr),
-      learner_(replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {}),
+      learner_(
+          replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},
+          method.unlabelled),
       gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {}
 
 Objective& Recompute::prepared_objective(std::int64_t step, const BatchStatistics::Place& place) {
@@ -31,9 +33,10 @@ Objective& Recompute::prepared_objective(std::int64_t step, const BatchStatistic
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();
+  const int ranks = of.ranks > 0 ? of.ranks : plan_.ranks;
   const Counters before = backend.counters;  // which are of the step's own work
-  reader_.fill(batch_, step, of.rank);
-  const int count = batch_.count / plan_.micro_batches_of(of.rank);
+  reader_.fill(batch_, step, of.rank, ranks);
+  const int count = batch_.count / plan_.micro_batches_of(of.rank, ranks);
   Images& images = replica_.images();
   images.load(batch_, of.index * count, count, pixels_);
   const Examples examples{.attacked = images.x_adv,
@@ -49,10 +52,16 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
   learner_.train(examples, active, gradients_);
   Backend::Ticket ticket = 0;
   learner_.fetch(ticket);
+  statistics_.fetch(ticket);
   backend.wait_for(ticket);
   loss_ = learner_.loss_of(0, count);
   backend.counters = before;
   return gradients_;
+}
+
+void Recompute::write_numbers(double* to) {
+  learner_.write(to, 0);
+  statistics_.write(to + learner_.places(), 0);
 }
 
 }  // namespace dat

@@ -15,6 +15,7 @@ namespace dat {
 /// A micro-batch of a step: the rank that has it, and its number among those of that rank.
 struct MicroBatch {
   int rank = 0, index = 0;
+  int ranks = 0;  ///< of the rank's group; 0: this one
 };
 
 /// Does once more what any rank has done for a micro-batch of the step that is under way: images, cuts, attack,
@@ -32,6 +33,10 @@ class Recompute {
   /// The reference arguments but options and plan must outlive it.
   Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
             const Method& method, Replica& replica, PhaseTimer& timer);
+
+  /// Batch statistics and losses of what has been recomputed last, as a step's message has those of a unit of work.
+  void write_numbers(double* to);
+  [[nodiscard]] std::size_t numbers() const { return learner_.places() + statistics_.places(); }
 
   /// The pixels of the training set, on the device; else they are read for each call.
   void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }

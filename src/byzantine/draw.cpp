@@ -1,0 +1,63 @@
+#include "byzantine/draw.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace dat {
+
+namespace {
+
+/// Uniform numbers of a digest.
+class Stream {
+ public:
+  explicit Stream(const Sha256Digest& randomness) : randomness_(randomness) {}
+  /// Below `end`. What would make some of them likelier is thrown away.
+  [[nodiscard]] std::size_t below(std::size_t end) {
+    const std::uint64_t fair = ~std::uint64_t{0} - ~std::uint64_t{0} % end;
+    std::uint64_t word = 0;
+    do {
+      const Sha256Digest digest = digest_of("draw", {bytes_of(randomness_), bytes_of(count_)});
+      std::memcpy(&word, digest.data(), sizeof word);
+      ++count_;
+    } while (word >= fair);
+    return static_cast<std::size_t>(word % end);
+  }
+
+ private:
+  Sha256Digest randomness_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+std::vector<Check> draw_checks(const Sha256Digest& randomness, std::span<const char> contributed, int validators) {
+  Stream stream(randomness);
+  std::vector<int> others(contributed.size()), targets, eligible;
+  std::iota(others.begin(), others.end(), 0);
+  for (const int rank : others)
+    if (contributed[static_cast<std::size_t>(rank)] != 0) targets.push_back(rank);
+  std::vector<Check> checks;
+  for (int k = 0; k < validators && !others.empty(); ++k) {
+    const auto validator = others.begin() + static_cast<std::ptrdiff_t>(stream.below(others.size()));
+    eligible.clear();
+    std::copy_if(targets.begin(), targets.end(), std::back_inserter(eligible),
+                 [&](int rank) { return rank != *validator; });
+    if (!eligible.empty()) {
+      const int target = eligible[stream.below(eligible.size())];
+      checks.push_back({.validator = *validator, .target = target});
+      std::erase(targets, target);
+    }
+    others.erase(validator);
+  }
+  return checks;
+}
+
+std::uint64_t direction_key(const Sha256Digest& randomness, int part) {
+  const Sha256Digest digest = digest_of("direction", {bytes_of(randomness), bytes_of(part)});
+  std::uint64_t key = 0;
+  std::memcpy(&key, digest.data(), sizeof key);
+  return key;
+}
+
+}  // namespace dat

@@ -1,0 +1,154 @@
+#include "byzantine/part_work.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "claims.hpp"
+#include "move_weights.hpp"
+
+namespace dat {
+
+PartWork::PartWork(Backend& backend, int ranks, int rank, std::int64_t most, double tau,
+                   std::function<Redone(const PendingChecks&, const PendingCheck&)> redo)
+    : backend_(backend),
+      rank_(rank),
+      tau_(tau),
+      redo_(std::move(redo)),
+      // A check may be of a step in which the group was larger.
+      hasher_(backend, most + ranks, kMostRanks),
+      sums_(backend, most + ranks, kMostRanks),
+      layout_{.elements = most, .ranks = ranks},
+      own_(backend.allocate_floats(most, "own gradient")),
+      shown_(backend.allocate_floats(layout_.longest(), "part that is shown")) {}
+
+std::int64_t PartWork::memory(int ranks, std::int64_t most) {
+  const PartLayout layout{.elements = most, .ranks = ranks};
+  return RunHasher::memory(most + ranks, kMostRanks) + (most + layout.longest()) * std::int64_t{sizeof(float)} +
+         RunSums::memory(most + ranks, kMostRanks);
+}
+
+void PartWork::begin(std::int64_t step, std::int64_t elements, const float* message) {
+  step_ = step;
+  layout_.elements = elements;
+  // As words: arithmetic may change bits of what is not a number.
+  each(backend_.device(), elements,
+       kernels::CopyWords{reinterpret_cast<const std::int32_t*>(message), reinterpret_cast<std::int32_t*>(own_)});
+}
+
+void PartWork::exchanged(float* everyone, float* place) {
+  everyone_ = everyone;
+  place_ = place;
+}
+
+std::size_t PartWork::part_bytes(int part) const {
+  return static_cast<std::size_t>(layout_.size(part)) * sizeof(float);
+}
+
+std::span<const std::byte> PartWork::own_part(int part) const {
+  host_.resize(part_bytes(part));
+  backend_.copy_to_host(host_.data(), own_ + layout_.begin(part), host_.size());
+  return host_;
+}
+
+void PartWork::roots_of_parts(const PartLayout& layout, const float* message, std::span<Sha256Digest> out) {
+  hashed_.clear();
+  for (int part = 0; part < layout.ranks; ++part)
+    hashed_.push_back({.data = message + layout.begin(part), .elements = layout.size(part)});
+  hasher_.roots(hashed_, out);
+}
+
+void PartWork::own_roots(std::span<Sha256Digest> of_parts) { roots_of_parts(layout_, own_, of_parts); }
+
+void PartWork::received_roots(std::span<Sha256Digest> of_ranks) {
+  const std::int64_t mine = layout_.size(rank_);
+  hashed_.clear();
+  for (int rank = 0; rank < layout_.ranks; ++rank)
+    hashed_.push_back({.data = everyone_ + rank * mine, .elements = mine});
+  hasher_.roots(hashed_, of_ranks);
+}
+
+Sha256Digest PartWork::root(std::span<const std::byte> shown) {
+  return hasher_.root(reinterpret_cast<const float*>(shown.data()),
+                      static_cast<std::int64_t>(shown.size() / sizeof(float)));
+}
+
+void PartWork::replace(int rank, std::span<const std::byte> shown) {
+  backend_.copy_to_device(everyone_ + rank * layout_.size(rank_), shown.data(), shown.size());
+}
+
+Claim PartWork::claim_of(const double* sums) const {
+  const double norm = std::sqrt(sums[1]);
+  return {.product = sums[0] * (norm > tau_ ? tau_ / norm : 1), .norm = norm};
+}
+
+void PartWork::claims(std::span<const std::uint64_t> keys, std::span<Claim> of_parts, std::span<double> norms) {
+  runs_.clear();
+  for (int part = 0; part < layout_.ranks; ++part)
+    runs_.push_back({.x = layout_.begin(part),
+                     .elements = layout_.size(part),
+                     .v = layout_.begin(part),
+                     .key = keys[static_cast<std::size_t>(part)]});
+  const double* const all = sums_.of(runs_, own_, result_);
+  for (std::size_t part = 0; part < of_parts.size(); ++part) {
+    of_parts[part] = claim_of(all + part * kSums);
+    norms[part] = std::sqrt(all[part * kSums + 2]);
+  }
+}
+
+void PartWork::claims_received(std::uint64_t key, std::span<Claim> of_ranks) {
+  const std::int64_t mine = layout_.size(rank_);
+  runs_.clear();
+  for (int rank = 0; rank < layout_.ranks; ++rank)
+    runs_.push_back({.x = rank * mine, .elements = mine, .v = layout_.begin(rank_), .key = key});
+  const double* const all = sums_.of(runs_, everyone_, result_);
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) of_ranks[rank] = claim_of(all + rank * kSums);
+}
+
+Claim PartWork::claim(int part, std::uint64_t key, std::span<const std::byte> shown) {
+  backend_.copy_to_device(shown_, shown.data(), shown.size());
+  const RunSums::Run run{.x = 0, .elements = layout_.size(part), .v = layout_.begin(part), .key = key};
+  return claim_of(sums_.of({&run, 1}, shown_, result_));
+}
+
+bool PartWork::aggregated(int part, std::span<const std::byte> shown, bool& unfinished) {
+  const std::int64_t size = layout_.size(part);
+  unfinished = false;
+  if (size == 0) return true;
+  backend_.copy_to_device(everyone_, shown.data(), shown.size());
+  const RunSums::Run run{.x = 0, .elements = size, .v = 0, .key = 0};
+  aggregator_->aggregate({.chunks = sums_.chunks_of({&run, 1}),
+                          .gradients = everyone_,
+                          .stride = size,
+                          .step = step_,
+                          .result = place_,
+                          .weights = weights_});
+  unfinished = aggregator_->unfinished();
+  made_.resize(2 * part_bytes(part));
+  const std::size_t bytes = part_bytes(part);
+  backend_.copy_to_host(made_.data(), place_, bytes);
+  backend_.copy_to_host(made_.data() + bytes, result_ + layout_.begin(part), bytes);
+  return std::memcmp(made_.data(), made_.data() + bytes, bytes) == 0;
+}
+
+const Contribution& PartWork::redo(const PendingChecks& of, const PendingCheck& check) {
+  const Redone redone = redo_(of, check);
+  const PartLayout layout{.elements = redone.elements, .ranks = of.ranks};
+  const auto parts = static_cast<std::size_t>(of.ranks);
+  contribution_.roots.resize(parts);
+  contribution_.claims.resize(parts);
+  contribution_.numbers.assign(redone.numbers.begin(), redone.numbers.end());
+  roots_of_parts(layout, redone.message, contribution_.roots);
+  runs_.clear();
+  for (int part = 0; part < of.ranks; ++part)
+    runs_.push_back({.x = layout.begin(part),
+                     .elements = layout.size(part),
+                     .v = layout.begin(part),
+                     .key = of.keys[static_cast<std::size_t>(part)]});
+  const double* const all = sums_.of(runs_, redone.message, redone.result);
+  for (std::size_t part = 0; part < parts; ++part) contribution_.claims[part] = claim_of(all + part * kSums);
+  return contribution_;
+}
+
+}  // namespace dat

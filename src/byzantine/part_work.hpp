@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "byzantine/run_sums.hpp"
+#include "byzantine/work.hpp"
+#include "dat/aggregator.hpp"
+#include "dat/backend.hpp"
+
+namespace dat {
+
+/// A step's gradients, one behind the other, in as many equal runs as there are ranks: part j begins at element
+/// elements * j / ranks.
+struct PartLayout {
+  std::int64_t elements = 0;
+  int ranks = 1;
+  [[nodiscard]] std::int64_t begin(int part) const { return elements * part / ranks; }
+  [[nodiscard]] std::int64_t size(int part) const { return begin(part + 1) - begin(part); }
+  [[nodiscard]] std::int64_t longest() const { return (elements + ranks - 1) / ranks; }
+};
+
+/// A contribution that has been made once more.
+struct Redone {
+  const float* message = nullptr;  ///< on the device
+  const float* result = nullptr;   ///< of its step, on the device
+  std::int64_t elements = 0;
+  std::span<const double> numbers;
+};
+
+/// The work of a step on gradients as a transport has them in memory.
+class PartWork final : public Work {
+ public:
+  /// most: elements of a step's message, at most. redo: does the work of a check's target once more.
+  PartWork(Backend& backend, int ranks, int rank, std::int64_t most, double tau,
+           std::function<Redone(const PendingChecks&, const PendingCheck&)> redo);
+  [[nodiscard]] static std::int64_t memory(int ranks, std::int64_t most);
+
+  /// What makes a result of contributions.
+  void use(Aggregator& aggregator) { aggregator_ = &aggregator; }
+
+  /// This rank's message, on the device; a copy is kept.
+  void begin(std::int64_t step, std::int64_t elements, const float* message);
+  /// everyone: of all ranks, what they have for this one's part, one behind the other, on the device; place: for a part
+  /// of the result.
+  void exchanged(float* everyone, float* place);
+  /// To be called when this rank's part of the result has been made.
+  void aggregated() { unfinished_ = layout_.size(rank_) > 0 && aggregator_->unfinished(); }
+  /// The step's message of the result, on the device.
+  void gathered(const float* result) { result_ = result; }
+  void weigh(std::span<const double> weights) { weights_.assign(weights.begin(), weights.end()); }
+
+  [[nodiscard]] std::size_t part_bytes(int part) const override;
+  [[nodiscard]] std::span<const std::byte> own_part(int part) const override;
+  void own_roots(std::span<Sha256Digest> of_parts) override;
+  void received_roots(std::span<Sha256Digest> of_ranks) override;
+  [[nodiscard]] Sha256Digest root(std::span<const std::byte> shown) override;
+  void replace(int rank, std::span<const std::byte> shown) override;
+  [[nodiscard]] bool unfinished() const override { return unfinished_; }
+  void claims(std::span<const std::uint64_t> keys, std::span<Claim> of_parts, std::span<double> norms) override;
+  void claims_received(std::uint64_t key, std::span<Claim> of_ranks) override;
+  [[nodiscard]] Claim claim(int part, std::uint64_t key, std::span<const std::byte> shown) override;
+  [[nodiscard]] bool aggregated(int part, std::span<const std::byte> shown, bool& unfinished) override;
+  [[nodiscard]] const Contribution& redo(const PendingChecks& of, const PendingCheck& check) override;
+
+ private:
+  [[nodiscard]] Claim claim_of(const double* sums) const;
+  void roots_of_parts(const PartLayout& layout, const float* message, std::span<Sha256Digest> out);
+
+  Backend& backend_;
+  int rank_;
+  Aggregator* aggregator_ = nullptr;
+  double tau_;
+  std::function<Redone(const PendingChecks&, const PendingCheck&)> redo_;
+  RunHasher hasher_;
+  RunSums sums_;
+  PartLayout layout_;
+  std::int64_t step_ = 0;
+  float *own_, *shown_;  ///< [most] on the device: this rank's message; a part that is shown
+  float *everyone_ = nullptr, *place_ = nullptr;
+  const float* result_ = nullptr;
+  bool unfinished_ = false;
+  std::vector<double> weights_;
+  std::vector<RunSums::Run> runs_;
+  std::vector<RunHasher::Run> hashed_;
+  mutable std::vector<std::byte> host_;  ///< a part of the own message
+  std::vector<std::byte> made_;
+  Contribution contribution_;
+};
+
+}  // namespace dat

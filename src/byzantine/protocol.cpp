@@ -1,0 +1,106 @@
+#include "byzantine/protocol.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dat {
+
+const char* name_of(Rule rule) {
+  constexpr const char* kNames[] = {"silence", "malformed", "commitment", "disputes",  "reveal",   "norm",
+                                    "product", "withheld",  "accusation", "aggregate", "gradient", "validation"};
+  return kNames[static_cast<std::size_t>(rule)];
+}
+
+Protocol::Protocol(Assembly& assembly, Work& work, ProtocolOptions options, Secret secret, std::size_t numbers)
+    : assembly_(assembly),
+      work_(work),
+      options_(std::move(options)),
+      secret_(std::move(secret)),
+      ranks_(assembly.size()),
+      me_(assembly.rank()),
+      count_(numbers),
+      weights_(options_.weights),
+      own_numbers_(numbers),
+      said_(static_cast<std::size_t>(ranks_) * numbers),
+      roots_(static_cast<std::size_t>(ranks_)),
+      claims_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(ranks_)),
+      norms_(static_cast<std::size_t>(ranks_)),
+      unfinished_(static_cast<std::size_t>(ranks_)),
+      keys_(static_cast<std::size_t>(ranks_)) {}
+
+void Protocol::begin(std::int64_t step) {
+  step_ = step;
+  bans_.clear();
+  weights_ = options_.weights;
+  for (const PendingCheck& check : state_.pending.checks)
+    weights_[static_cast<std::size_t>(rank_of(check.validator))] = 0;
+}
+
+const PendingCheck* Protocol::own_check() const {
+  const auto& checks = state_.pending.checks;
+  const auto found = std::find_if(checks.begin(), checks.end(),
+                                  [&](const PendingCheck& check) { return check.validator == name(me_); });
+  return found == checks.end() ? nullptr : &*found;
+}
+
+int Protocol::rank_of(int launch_rank) const {
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (name(rank) == launch_rank) return rank;
+  return -1;
+}
+
+bool Protocol::banned(int rank) const {
+  return std::any_of(bans_.begin(), bans_.end(), [&](const Ban& ban) { return ban.rank == name(rank); });
+}
+
+void Protocol::ban(int rank, int by, Rule rule) {
+  if (!banned(rank)) bans_.push_back({.step = step_, .rank = name(rank), .by = by < 0 ? -1 : name(by), .rule = rule});
+}
+
+void Protocol::accuse(int by, int rank, Rule rule, bool upheld) {
+  accusations_.push_back(
+      {.step = step_, .by = by < 0 ? -1 : name(by), .rank = name(rank), .rule = rule, .upheld = upheld});
+  if (upheld) ban(rank, by, rule);
+}
+
+std::vector<Accusation> Protocol::take_accusations() { return std::exchange(accusations_, {}); }
+
+void Protocol::meet(Round& round, Topic phase, Rule silence) {
+  round.mine.seal();
+  if (mischief_ != nullptr) mischief_->message(phase, round.mine, -1, own_check() != nullptr);
+  round.meet(assembly_);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Heard::How how = round.of(rank).how;
+    if (how != Heard::How::well) accuse(-1, rank, how == Heard::How::nothing ? silence : Rule::malformed, true);
+  }
+}
+
+void Protocol::end() {
+  PendingChecks& pending = state_.pending;
+  pending = {.step = step_, .ranks = ranks_, .keys = keys_, .checks = {}};
+  std::vector<char> contributed(static_cast<std::size_t>(ranks_));
+  for (int rank = 0; rank < ranks_; ++rank) contributed[static_cast<std::size_t>(rank)] = contributes(rank) ? 1 : 0;
+  const auto parts = static_cast<std::ptrdiff_t>(ranks_);
+  const auto numbers = static_cast<std::ptrdiff_t>(count_);
+  for (const Check& check : draw_checks(randomness_, contributed, options_.validators)) {
+    const auto commitments = commitments_.begin() + check.target * (parts + 2);
+    const auto said = said_.begin() + check.target * numbers;
+    const auto claims = claims_.begin() + check.target * parts;
+    pending.checks.push_back({.validator = name(check.validator),
+                              .target = name(check.target),
+                              .rank = check.target,
+                              .commitments = {commitments, commitments + parts},
+                              .numbers = {said, said + numbers},
+                              .claims = {claims, claims + parts}});
+  }
+}
+
+void Protocol::restore(ProtocolState state) {
+  state_ = std::move(state);
+  std::erase_if(state_.pending.checks,
+                [&](const PendingCheck& check) { return rank_of(check.validator) < 0 || rank_of(check.target) < 0; });
+  for (int rank = 0; rank < kMostRanks; ++rank)
+    if (rank_of(rank) < 0) state_.disputes.forget(rank);
+}
+
+}  // namespace dat

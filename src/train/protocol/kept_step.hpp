@@ -1,0 +1,36 @@
+#pragma once
+
+#include "dat/backend.hpp"
+#include "replica/replica.hpp"
+#include "train/message/stateful.hpp"
+
+namespace dat {
+
+/// What one needs to do a rank's work of the step before once more: the weights and running statistics that it was done
+/// with, the layers, and what has become of all gradients.
+class KeptStep final : public Stateful {
+ public:
+  explicit KeptStep(Replica& replica);
+  [[nodiscard]] static std::int64_t memory(const Model& model);
+
+  /// Keeps the step that is about to be updated with; result: flat [parameters.size], of the active layers.
+  void keep(const ActiveSet& active, const float* result);
+  /// Gives the network the weights and statistics that are kept, and keeps those that it had; and back.
+  void exchange();
+  [[nodiscard]] const ActiveSet& active() const { return active_; }
+  [[nodiscard]] const float* result() const { return result_; }
+
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+
+ private:
+  [[nodiscard]] std::int64_t statistics() const { return model_.graph.statistics; }
+  Replica& replica_;
+  Model& model_;
+  float *weights_, *result_, *mean_, *variance_;
+  ActiveSet active_;
+  bool there_ = false;
+};
+
+}  // namespace dat

@@ -1,0 +1,139 @@
+"""The protocol that bans: whoever cheats is found out by its own rule, in its own step, and leaves no trace where that is
+before the update; cheats with gradients are found by whoever does the work once more; nobody else is banned. DAT_ALL_CASES:
+more ranks, steps and seeds."""
+
+import os
+import random
+import shutil
+import time
+import unittest
+
+import common
+
+SET = {"train": 256, "test": 32, "size": 16, "classes": 4}
+RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 8, "--threads", 1, "--attack", "pgd", "--attack-steps", 2, "--alpha", "4/255",
+       "--eval", "fgsm", "--eval-every", 0, "--optimizer", "sgd", "--lr", 0.05, "--deterministic", "--aggregator", "centered_clip",
+       "--byzantine", "--micro-batch", 2]
+ALL = ["--selector", "all", "--lambda", 0]
+DRAWN = ["--selector", "exp3", "--budget", "5", "--resample", 2, "--warmup-epochs", 0, "--loss", "trades"]
+RULES = {"equivocate": "disputes", "wrong_digest": "commitment", "wrong_aggregate": "aggregate", "false_norm": "norm",
+         "false_product": "product", "no_reveal": "reveal", "silent": "silence", "false_accuser": "accusation",
+         "idle_validator": "validation", "malformed": "malformed"}
+WHOLE = "DAT_ALL_CASES" in os.environ
+
+
+def attackers(who, what, start):
+    return ["--attackers", ",".join(map(str, who)), "--cheat", what, "--cheat-from", start]
+
+
+def losses(folder):
+    """What is recorded of each step, but times, bytes and what only a simulation tells."""
+    return [{name: value for name, value in row.items() if not name.startswith(("t_", "bytes_", "wall_time", "distance"))}
+            for row in common.rows(folder, "step")]
+
+
+def bans(folder):
+    return [(row["rank"], row["step"], row["rule"]) for row in common.rows(folder, "ban")]
+
+
+class Byzantine(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **SET)
+
+    def go(self, folder, *arguments, ranks=4, code=0):
+        ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
+        self.assertEqual(ended.code, code, ended.text)
+        return ended
+
+    def assert_equal_runs(self, folder, reference):
+        self.assert_same(common.state(folder), common.state(reference))
+        self.assertEqual(losses(folder), losses(reference))
+
+    def test_every_cheat_by_its_own_rule(self):
+        """And what is left has the bits of a run in which the same rank leaves at the same step."""
+        for number, (cheat, rule) in enumerate(RULES.items()):
+            cases = [(4, [1 + number % 3], 1)] + ([(8, [2, 5, 7], 3), (5, [3], 1)] if WHOLE else [])
+            for ranks, who, faults in cases:
+                for folder in "cheated", "left":
+                    shutil.rmtree(folder, ignore_errors=True)
+                with self.subTest(cheat=cheat, ranks=ranks):
+                    options = ["--total-batch", 24 if ranks == 4 else 40, "--faults", faults, *(DRAWN if number % 2 else ALL),
+                               "--max-steps", 60 if cheat == "idle_validator" else 10, "--epochs", 6]
+                    self.go("cheated", *options, *attackers(who, cheat, 2), ranks=ranks)
+                    found = bans("cheated")
+                    self.assertTrue(set(rank for rank, _, _ in found) <= set(who))
+                    self.assertEqual({found_by for _, _, found_by in found}, {rule})
+                    if cheat != "idle_validator":
+                        self.assertEqual([rank for rank, _, _ in sorted(found)], who)
+                        self.assertTrue(all(3 <= step <= 8 for _, step, _ in found), found)
+                    left = common.rows("cheated", "left")
+                    self.assertEqual([(row["rank"], row["step"] + 1, row["why"]) for row in left],
+                                     [(rank, step, "banned: " + found_by) for rank, step, found_by in found])
+                    self.go("left", *options, "--attackers", ",".join(str(row["rank"]) for row in left), "--cheat", "leave",
+                            "--cheat-from", ",".join(str(row["step"]) for row in left), ranks=ranks)
+                    self.assertEqual(bans("left"), [])
+                    self.assert_equal_runs("cheated", "left")
+                    with open("cheated/SUMMARY.txt") as file:
+                        summary = file.read()
+                    for rank, step, _ in found:
+                        self.assertIn(f"\nbanned          rank {rank}, in step {step}, by ", summary)
+
+    def test_cheats_with_gradients(self):
+        """Also where the image that it has not attacked is all that is wrong."""
+        cheats = ["weak", "label_flip", "sign_flip", "bn_poison", "bit_flip", "alie"]
+        for cheat in cheats if WHOLE else cheats[:2] + cheats[3:4]:
+            with self.subTest(cheat=cheat):
+                ended = self.go("run", *ALL, "--total-batch", 30, "--faults", 1, "--max-steps", 120, "--validators", 2, "--epochs", 20,
+                                *attackers([3], cheat, 4), ranks=5)
+                self.assertEqual([(rank, rule) for rank, _, rule in bans("run")], [(3, "gradient")], ended.text)
+                self.assertGreater(bans("run")[0][1], 5)
+                rows = common.rows("run", "accusation")
+                self.assertEqual([(row["rank"], row["upheld"]) for row in rows], [(3, True)])
+                shutil.rmtree("run")
+
+    def test_honest_ranks_stay(self):
+        for options in ALL + ["--validators", 2], DRAWN, ALL + ["--aggregator-iterations", 1], ALL + ["--aggregator-tau", "0.01"]:
+            with self.subTest(options=options):
+                self.go("run", *options, "--total-batch", 28, "--faults", 1, "--max-steps", 20, "--epochs", 4, ranks=5)
+                self.assertEqual(common.rows("run", "accusation") + common.rows("run", "ban"), [])
+                shutil.rmtree("run")
+
+    def test_killed_and_gone_on(self):
+        """Weights, draws and who checks whom are those of a run in one piece."""
+        options = [*DRAWN, "--total-batch", 24, "--faults", 1, "--max-steps", 24, "--epochs", 4, "--checkpoint-every", 3,
+                   *attackers([2], "weak", 4)]
+        self.go("straight", *options)
+        draw = random.Random(3)
+        for number in range(25 if WHOLE else 2):
+            folder = f"killed{number}"
+            wanted = draw.randrange(1, 20)
+            for _ in range(2):
+                running = common.Running(["train", "--out", folder, *RUN, *options], 4)
+                running.wait_for(lambda: common.steps_written(folder) >= wanted or running.process.poll() is not None)
+                time.sleep(draw.uniform(0, 0.02))
+                running.end()
+                wanted += 3
+            self.go(folder, *options)
+            self.assert_equal_runs(folder, "straight")
+            self.assertEqual(bans(folder), bans("straight"))
+
+    def test_what_does_not_go_with_it(self):
+        for arguments, words in (
+                (["--validators", 2, "--faults", 1], "with --validators 2, 2 of 4 ranks bring a gradient"),
+                (["--codec-transport", "gather"], "--codec-transport butterfly"),
+                (["--awp-gamma", 0.01], "--awp-gamma"),
+                (["--holdout", 16], "--holdout"),
+                (["--bucket", 100], "--bucket"),
+                (["--aggregator-mixing"], "--aggregator-mixing")):
+            with self.subTest(arguments=arguments):
+                ended = self.go("run", *ALL, "--total-batch", 24, *arguments, code=2)
+                self.assertIn(words, ended.text)
+        without = [word for word in RUN if word != "--byzantine"]
+        ended = common.run("train", "--out", "run", *without, *ALL, "--attackers", 1, "--cheat", "silent", ranks=4)
+        self.assertEqual(ended.code, 2, ended.text)
+        self.assertIn("add --byzantine", ended.text)
+
+
+if __name__ == "__main__":
+    common.main()

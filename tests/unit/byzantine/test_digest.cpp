@@ -1,0 +1,133 @@
+#include <cstring>
+#include <random>
+
+#include "byzantine/digest.hpp"
+#include "byzantine/draw.hpp"
+#include "byzantine/secret.hpp"
+#include "catch.hpp"
+#include "device.hpp"
+#include "launch.hpp"
+#include "sha256.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+/// The leaves' digests by the formula of the kernel, which the CPU leaves to the library.
+[[nodiscard]] Sha256Digest by_kernel(const std::vector<float>& data) {
+  const auto elements = std::ssize(data);
+  const std::int64_t leaves = kernels::HashLeaves::leaves(elements);
+  const Shared<float> input(data.begin(), data.end());
+  Shared<std::uint32_t> out(static_cast<std::size_t>(leaves) * 8 + 1);
+  each(kernel_backend().device(), leaves, kernels::HashLeaves{input.data(), elements, out.data()});
+  kernel_backend().wait();
+  Sha256 hash;
+  hash.add("root", 4);
+  hash.add(&elements, sizeof elements);
+  hash.add(out.data(), static_cast<std::size_t>(leaves) * 32);
+  return hash.digest();
+}
+
+[[nodiscard]] std::vector<float> noise(std::size_t count, unsigned seed) {
+  std::mt19937 words(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const auto word = static_cast<std::uint32_t>(words());  // any bits: not-a-numbers, infinities, denormals
+    std::memcpy(&value, &word, sizeof value);
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("The kernel hashes leaves as the library does, whatever their length", "[kernels][byzantine]") {
+  for (const std::size_t count : {0, 1, 2, 12, 13, 14, 15, 16, 17, 29, 30, 1023, 1024, 1025, 2048, 5000}) {
+    CAPTURE(count);
+    const std::vector<float> data = noise(count, static_cast<unsigned>(count));
+    const std::unique_ptr<Backend> cpu = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+    RunHasher library(*cpu, std::max<std::int64_t>(std::ssize(data), 1), 1);
+    CHECK(library.root(data.data(), std::ssize(data)) == by_kernel(data));
+  }
+}
+
+TEST_CASE("Roots of runs on the device are those of the host, and tell any bit", "[kernels][byzantine]") {
+  Backend& backend = kernel_backend();
+  const std::vector<float> data = noise(4000, 3);
+  const Shared<float> input(data.begin(), data.end());
+  RunHasher hasher(backend, 4000, 3);
+  const std::vector<RunHasher::Run> runs{{input.data(), 1500}, {input.data() + 1500, 0}, {input.data() + 1500, 2500}};
+  std::vector<Sha256Digest> roots(3);
+  hasher.roots(runs, roots);
+  CHECK(roots[0] == hasher.root(data.data(), 1500));
+  CHECK(roots[1] == hasher.root(data.data(), 0));
+  CHECK(roots[2] == hasher.root(data.data() + 1500, 2500));
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1023}, std::size_t{1024}, std::size_t{1499}}) {
+    std::vector<float> other = data;
+    std::uint32_t word = 0;
+    std::memcpy(&word, &other[at], sizeof word);
+    word ^= 1U << (at % 32);
+    std::memcpy(&other[at], &word, sizeof word);
+    CHECK(hasher.root(other.data(), 1500) != roots[0]);
+  }
+  CHECK(hasher.root(data.data(), 1499) != roots[0]);
+}
+
+TEST_CASE("SHA-256 of FIPS 180-4's example, and one after the other", "[byzantine]") {
+  Sha256 hash;
+  for (int k = 0; k < 2; ++k) {
+    hash.add("abc", 3);
+    CHECK(hash.hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  }
+}
+
+TEST_CASE("Secrets differ by rank, step, group, place and words, and are found again", "[byzantine]") {
+  const Secret one(7, 2, "");
+  CHECK(one.salt(3, 4, 1) == Secret(7, 2, "").salt(3, 4, 1));
+  for (const Sha256Digest& other :
+       {one.salt(4, 4, 1), one.salt(3, 5, 1), one.salt(3, 4, 2), one.share(3, 4), Secret(8, 2, "").salt(3, 4, 1),
+        Secret(7, 3, "").salt(3, 4, 1), Secret(7, 2, "x").salt(3, 4, 1)})
+    CHECK(other != one.salt(3, 4, 1));
+}
+
+TEST_CASE("Validators and targets are drawn as the law says", "[byzantine]") {
+  constexpr int kRanks = 5, kDraws = 40000;
+  // Rank 3 has been a validator, and has brought nothing.
+  const std::vector<char> contributed{1, 1, 1, 0, 1};
+  std::vector<int> pairs(kRanks * kRanks);
+  for (int k = 0; k < kDraws; ++k) {
+    const std::vector<Check> checks = draw_checks(digest_of("test", {bytes_of(k)}), contributed, 1);
+    REQUIRE(checks.size() == 1);
+    ++pairs[static_cast<std::size_t>(checks[0].validator * kRanks + checks[0].target)];
+  }
+  double square = 0;  // chi-squared: 4 validators with 3 targets each, one with 4; 15 degrees of freedom
+  for (int validator = 0; validator < kRanks; ++validator)
+    for (int target = 0; target < kRanks; ++target) {
+      const int count = pairs[static_cast<std::size_t>(validator * kRanks + target)];
+      if (target == 3 || target == validator) {
+        CHECK(count == 0);
+        continue;
+      }
+      const double expected = kDraws / 5.0 / (validator == 3 ? 4 : 3);
+      square += (count - expected) * (count - expected) / expected;
+    }
+  CHECK(square < 37.7);  // p = .001
+}
+
+TEST_CASE("Several validators have targets of their own, as long as there are some", "[byzantine]") {
+  for (int k = 0; k < 300; ++k) {
+    const Sha256Digest randomness = digest_of("test", {bytes_of(k)});
+    const std::vector<Check> checks = draw_checks(randomness, std::vector<char>{1, 1, 0, 1, 1, 1}, 3);
+    REQUIRE(checks.size() == 3);
+    for (std::size_t a = 0; a < 3; ++a) {
+      CHECK(checks[a].target != 2);
+      CHECK(checks[a].target != checks[a].validator);
+      for (std::size_t b = 0; b < a; ++b) {
+        CHECK(checks[a].target != checks[b].target);
+        CHECK(checks[a].validator != checks[b].validator);
+      }
+    }
+    CHECK(draw_checks(randomness, std::vector<char>{1, 1}, 2).size() <= 2);
+    CHECK(draw_checks(randomness, std::vector<char>{1}, 1).empty());
+  }
+}
