@@ -1,6 +1,8 @@
+#include <chrono>
 #include <iostream>
 #include <new>
 #include <string>
+#include <thread>
 
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
@@ -13,7 +15,10 @@ int main(int argc, char** argv) {
   dat::wait_briefly(argv);
   using dat::ExitCode;
   const auto complain = [](const std::string& message, ExitCode code) {
-    if (dat::rank_from_environment() == 0) std::cerr << "dat_hpc: error: " + message + "\n";
+    if (dat::rank_from_environment() == 0)
+      std::cerr << "dat_hpc: error: " + message + "\n";
+    else if (dat::launched())
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // launchers end rank 0 when the first rank has ended
     return static_cast<int>(code);
   };
   try {
