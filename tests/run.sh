@@ -63,7 +63,7 @@ run "build/${builds[0]}"
 if [ "$isa" = best ]; then
   echo
   echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-  files="canary checkpoint data interop fuzz hdf5_reader published"
+  files="canary protocol checkpoint data interop fuzz hdf5_reader published"
   bash tests/sanitize.sh "test_(${files// /|})\.cpp$" || failed=1
 fi
 

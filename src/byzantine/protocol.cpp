@@ -75,6 +75,16 @@ void Protocol::meet(Round& round, Topic phase, Rule silence) {
   }
 }
 
+std::int64_t Protocol::bytes(int ranks, std::size_t numbers, bool checks) {
+  const auto all = static_cast<std::size_t>(ranks);
+  const std::size_t digest = sizeof(Sha256Digest), word = sizeof(std::uint64_t), head = Letter::kHead;
+  const std::size_t commitments = head + (all + 2) * digest, salts = (all - 1) * (head + digest),
+                    complaints = head + word + (checks ? all * digest : 0),
+                    reveal = head + 3 * digest + numbers * sizeof(double), claims = head + word + all * sizeof(Claim),
+                    accusations = head + word;
+  return static_cast<std::int64_t>(commitments + salts + complaints + reveal + claims + accusations);
+}
+
 void Protocol::end() {
   PendingChecks& pending = state_.pending;
   pending = {.step = step_, .ranks = ranks_, .keys = keys_, .checks = {}};

@@ -99,6 +99,9 @@ class Protocol {
   void end();
 
   [[nodiscard]] const std::vector<Ban>& bans() const { return bans_; }
+  /// Bytes that a rank of so many says in a step without accusations, beside gradients. checks: whether anybody checks
+  /// another rank in it, as in every step but the first.
+  [[nodiscard]] static std::int64_t bytes(int ranks, std::size_t numbers, bool checks);
   /// Since the last call.
   [[nodiscard]] std::vector<Accusation> take_accusations();
   [[nodiscard]] const ProtocolState& state() const { return state_; }

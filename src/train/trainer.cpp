@@ -140,7 +140,7 @@ std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::stri
   ReducerOptions reduction{.bucket_elements = bucket_of(options_),
                            .overlap = options_.overlap,
                            .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
-                           .codec_transport = guard_ ? "butterfly" : codec_transport,
+                           .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
                            .watch = guard_.get(),
                            .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
   const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;

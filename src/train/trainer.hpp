@@ -103,6 +103,8 @@ class Trainer {
   [[nodiscard]] const ExampleSource& examples() const { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
+  /// How many numbers a rank says of its batch statistics and losses in a step.
+  [[nodiscard]] std::size_t contribution_numbers() const { return learner_.places() + statistics_.places(); }
   [[nodiscard]] const Cheating& cheating() const { return cheating_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return method_.evaluation; }
   /// The options with every number that planning has decided.

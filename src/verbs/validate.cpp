@@ -14,6 +14,7 @@
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "train/attackers/attackers.hpp"
+#include "train/protocol/guard.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -119,6 +120,15 @@ namespace {
   const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
   memory["messages of " + std::to_string(ranks) + " ranks"] = more;
   total += more;
+  std::string protocol;
+  if (options.byzantine && ranks > 1) {
+    require_validators(options, ranks);
+    const auto kept = static_cast<std::size_t>(Guard::memory(model, ranks));
+    memory["protocol that bans"] = kept;
+    total += kept;
+    const std::int64_t bytes = Protocol::bytes(ranks, trainer.contribution_numbers(), options.validators > 0);
+    protocol = "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
+  }
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.examples().kept_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(train.size());
@@ -149,11 +159,11 @@ namespace {
        << trainer.attack().gradients_of_run() << " passes forward and back per image"
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
-       << std::left << std::setw(17) << transports().at(reducer.transport())().title
+       << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"
-       << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
+       << protocol << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
        << ", the last three are kept\n"
        << warm_start.str() << cheats_text(options, model.parameters.size) << "memory per rank  "
        << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";

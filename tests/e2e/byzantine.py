@@ -4,6 +4,7 @@ more ranks, steps and seeds."""
 
 import os
 import random
+import re
 import shutil
 import time
 import unittest
@@ -98,6 +99,18 @@ class Byzantine(common.TestCase):
                 self.go("run", *options, "--total-batch", 28, "--faults", 1, "--max-steps", 20, "--epochs", 4, ranks=5)
                 self.assertEqual(common.rows("run", "accusation") + common.rows("run", "ban"), [])
                 shutil.rmtree("run")
+
+    def test_bytes_and_memory_as_validate_says(self):
+        for ranks in (4, 8) if not WHOLE else (4, 8, 16):
+            options = [*ALL, "--total-batch", 4 * ranks, "--faults", 1, "--max-steps", 3]
+            folder = f"bytes{ranks}"
+            self.go(folder, *options, ranks=ranks)
+            said = common.run("validate", *RUN, *options, ranks=ranks).text
+            protocol = int(re.search(r"protocol +(\d+) bytes per step and rank", said)[1])
+            rows = common.rows(folder, "step")
+            # The first step checks nobody. Beside the protocol goes a message of votes and passes, which has two numbers.
+            self.assertEqual([row["bytes_statistics"] for row in rows], [protocol - 32 * ranks + 16, protocol + 16, protocol + 16])
+            self.assertIn("all-to-all of parts, all-gather ", said)
 
     def test_killed_and_gone_on(self):
         """Weights, draws and who checks whom are those of a run in one piece."""

@@ -113,7 +113,7 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
 }
 
 TEST_CASE("Whatever is done to one rank's messages, nobody else is banned", "[byzantine]") {
-  const int runs = std::getenv("DAT_ALL_CASES") != nullptr ? 2000 : 60;
+  const int runs = std::getenv("DAT_ALL_CASES") != nullptr ? 10000 : 60;
   std::mt19937 words(5);
   int found = 0;
   for (int run = 0; run < runs; ++run) {
