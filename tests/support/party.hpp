@@ -141,6 +141,7 @@ struct PartyResult {
   std::vector<Accusation> accusations;
   std::vector<float> weights;
   std::int64_t steps = 0;
+  std::vector<int> validators{};  ///< [steps] the first one of each; -1: none
 };
 
 /// A rank of the small training.
@@ -248,6 +249,8 @@ class Party {
         }
         return protocol.state();
       }
+      const auto& checks = protocol.state().pending.checks;
+      result_.validators.push_back(checks.empty() ? -1 : checks.front().validator);
       protocol.end();
       before_ = weights_;
       result_before_ = result;

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "catch.hpp"
 #include "party.hpp"
@@ -44,22 +48,36 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
 
 TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves no trace", "[byzantine]") {
   const std::string cheat = kCheats[GENERATE(range(0, 10))];
-  const std::uint64_t seed = GENERATE(1, 2, 3);
-  CAPTURE(cheat, seed);
-  const bool validates = cheat == "idle_validator";
-  PartyOptions options{.ranks = 4, .faults = 1, .steps = validates ? 60 : 6, .seed = seed, .cheats = {{2, cheat}}};
-  const std::vector<PartyResult> all = hold_party(options);
-  REQUIRE(all[0].bans.size() == 1);
-  const Ban& ban = all[0].bans.front();
-  CHECK(ban.rank == 2);
-  CHECK(std::string(name_of(ban.rule)) == name_of(rule_of(cheat)));
-  CHECK(ban.step >= options.from);
-  if (!validates) CHECK(ban.step <= options.from + 2);  // a validator has nothing to say of a gradient
-  options.cheats.clear();
-  options.leave = {{2, ban.step}};
-  const std::vector<PartyResult> left = hold_party(options);
-  CHECK(left[0].bans.empty());
-  for (const int rank : {0, 1, 3}) CHECK(all[static_cast<std::size_t>(rank)].weights == left[0].weights);
+  const bool whole = std::getenv("DAT_ALL_CASES") != nullptr, large = GENERATE(false, true);
+  const std::uint64_t seeds = large ? (whole ? 20 : 1) : (whole ? 100 : 3);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    CAPTURE(cheat, large, seed);
+    const bool validates = cheat == "idle_validator";
+    PartyOptions options{.ranks = 4, .faults = 1, .steps = validates ? 80 : 10, .seed = seed, .cheats = {{2, cheat}}};
+    if (large) {
+      options.ranks = 8;
+      options.faults = 3;
+      options.steps = validates ? 200 : 10;
+      options.cheats = {{1, cheat}, {4, cheat}, {7, cheat}};
+    }
+    const std::vector<PartyResult> all = hold_party(options);
+    REQUIRE(all[0].bans.size() == options.cheats.size());
+    for (const Ban& ban : all[0].bans) {
+      CHECK(options.cheats.contains(ban.rank));
+      CHECK(std::string(name_of(ban.rule)) == name_of(rule_of(cheat)));
+      CHECK(ban.step >= options.from);
+      options.leave[ban.rank] = ban.step;
+      // A validator has nothing to say of a gradient; all others are found out in the first step that they cheat in.
+      const auto& idle = all[0].validators;
+      for (std::int64_t step = options.from; step < ban.step && !validates; ++step)
+        CHECK(idle[static_cast<std::size_t>(step)] == ban.rank);
+    }
+    options.cheats.clear();
+    const std::vector<PartyResult> left = hold_party(options);
+    CHECK(left[0].bans.empty());
+    for (int rank = 0; rank < options.ranks; ++rank)
+      if (!options.leave.contains(rank)) CHECK(all[static_cast<std::size_t>(rank)].weights == left[0].weights);
+  }
 }
 
 TEST_CASE("Cheats with gradients are found out by who does the work once more", "[byzantine]") {
@@ -135,4 +153,100 @@ TEST_CASE("Whatever is done to one rank's messages, nobody else is banned", "[by
     found += all[0].bans.empty() ? 0 : 1;
   }
   CHECK(found > runs / 2);
+}
+
+namespace {
+
+/// Of runs in which `liars` of `ranks` ranks cheat with their gradients in every step and cover each other, one of
+/// which checks another one in each step: how probable it is that all of them are gone after so many steps.
+class ExactLaw {
+ public:
+  ExactLaw(int ranks, int liars) { states_[{ranks, liars, kNobody}] = 1; }
+  /// After one step more.
+  double next() {
+    std::map<State, double> after;
+    for (const auto& [state, probability] : states_) {
+      const auto [ranks, liars, busy] = state;
+      if (liars == 0) {
+        after[state] += probability;
+        continue;
+      }
+      const double honest = ranks - liars, all = ranks;
+      const double false_ones = liars - (busy == kLiar ? 1 : 0), contributions = ranks - (busy == kNobody ? 0 : 1);
+      // An honest validator that has contributed, or has been busy itself; its target is a liar.
+      const double others = honest - (busy == kHonest ? 1 : 0);
+      const double banned = others / all * false_ones / (contributions - 1) +
+                            (busy == kHonest ? 1 / all * false_ones / contributions : 0);
+      after[{ranks - 1, liars - 1, kNobody}] += probability * banned;
+      after[{ranks, liars, kLiar}] += probability * liars / all;
+      after[{ranks, liars, kHonest}] += probability * (honest / all - banned);
+    }
+    states_ = after;
+    double gone = 0;
+    for (const auto& [state, probability] : states_)
+      if (std::get<1>(state) == 0) gone += probability;
+    return gone;
+  }
+
+ private:
+  enum Busy : std::uint8_t { kNobody, kHonest, kLiar };
+  using State = std::tuple<int, int, Busy>;
+  std::map<State, double> states_;
+};
+
+/// The steps until all liars are gone, by draws.
+[[nodiscard]] int simulated(int ranks, int liars, int run) {
+  std::vector<char> lies(static_cast<std::size_t>(ranks));
+  std::fill_n(lies.begin(), liars, 1);
+  int busy = -1, step = 0;
+  while (std::count(lies.begin(), lies.end(), 1) > 0) {
+    ++step;
+    std::vector<char> contributed(lies.size(), 1);
+    if (busy >= 0) contributed[static_cast<std::size_t>(busy)] = 0;
+    const std::vector<Check> checks = draw_checks(digest_of("run", {bytes_of(run), bytes_of(step)}), contributed, 1);
+    const Check check = checks.at(0);
+    busy = check.validator;
+    if (lies[static_cast<std::size_t>(check.validator)] != 0 || lies[static_cast<std::size_t>(check.target)] == 0)
+      continue;
+    lies.erase(lies.begin() + check.target);
+    busy = -1;
+  }
+  return step;
+}
+
+}  // namespace
+
+TEST_CASE("Liars are gone when the exact law of the drawing says", "[byzantine]") {
+  const bool large = GENERATE(true, false);
+  const int ranks = large ? 16 : 8, liars = large ? 7 : 3, runs = 10000;
+  std::vector<int> taken;
+  for (int run = 0; run < runs; ++run) taken.push_back(simulated(ranks, liars, run));
+  ExactLaw law(ranks, liars);
+  std::vector<double> gone{0};
+  while (gone.back() < 1 - 1e-9) gone.push_back(law.next());
+  double mean = 0;
+  int most = 0;
+  for (std::size_t step = 0; step + 1 < gone.size(); ++step) {
+    mean += 1 - gone[step];
+    if (gone[step] < .95) most = static_cast<int>(step) + 1;
+  }
+  CAPTURE(mean, most);
+  CHECK(std::abs(mean - (large ? 37 : 14)) < 1);
+  CHECK(std::abs(most - (large ? 63 : 28)) <= 1);
+  // Chi-squared over ten ranges of about equal probability, of nine degrees of freedom: p > .001.
+  double square = 0;
+  std::size_t begin = 0;
+  for (int range = 1; range <= 10; ++range) {
+    std::size_t end = begin + 1;
+    while (end + 1 < gone.size() && gone[end] < range / 10.0) ++end;
+    if (range == 10) end = gone.size() - 1;
+    const double expected = (gone[end] - gone[begin]) * runs;
+    const auto inside = [&](int steps) {
+      return static_cast<std::size_t>(steps) > begin && (static_cast<std::size_t>(steps) <= end || range == 10);
+    };
+    const auto count = static_cast<double>(std::count_if(taken.begin(), taken.end(), inside));
+    square += (count - expected) * (count - expected) / expected;
+    begin = end;
+  }
+  CHECK(square < 27.9);
 }
