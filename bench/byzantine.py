@@ -1,4 +1,4 @@
-"""Attackers against defences: byzantine.py PROGRAM [--form cores|minutes|paper] [--data FILE...] [-- OPTIONS]
+"""Attackers against defences: byzantine.py PROGRAM [--form cores|bans|minutes|paper] [--data FILE...] [-- OPTIONS]
 
 Trains the same network once for each pair of a cheat (rows; "none": all ranks are honest) and a way to sum gradients
 (columns), and prints a table each of clean accuracy, accuracy under PGD-10, the worst loss of a step while the ranks
@@ -8,6 +8,8 @@ under the curve, in the mean over the steps in which they cheated; 0.5 is chance
 seconds nor bytes.
 
   cores    for two cores: 16 ranks, 7 of which cheat, small_cnn, PGD-3, CIFAR-10, 400 steps, from step 101 on, one seed
+  bans     the same network and ranks with the protocol that bans (--byzantine), three seeds: all cheats, and honest ranks
+           with the protocol, with the mean, and with 7 ranks that leave, to which the cheats are compared by seed
   minutes  a look at every row and column in ten minutes: 8 ranks, 3 of which cheat; the built-in set without --data
   paper    the setting of BTARD, with PGD-10: ResNet-18, 16 ranks of 8 images, 7 or 3 of which cheat, 5,100 steps (from step
            1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: --slurm prints an array script of all runs
@@ -39,10 +41,11 @@ MEASURES = ["median", "geometric_median", "multi_krum"]
 Defence = collections.namedtuple("Defence", "name options faults")
 Form = collections.namedtuple("Form", "ranks faults lengths seeds taus train data")
 # lengths: steps, steps before the ranks cheat, and steps by which a `delayed` gradient is late.
+CORES = ["--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 3, "--alpha", "4/255", "--batch", 8,
+         "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 2000]
 FORMS = {
-    "cores": Form(16, [7], [(400, 100, 100)], [1], [1], [
-        "--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 3, "--alpha", "4/255", "--batch", 8,
-        "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 2000], True),
+    "cores": Form(16, [7], [(400, 100, 100)], [1], [1], CORES, True),
+    "bans": Form(16, [7], [(400, 100, 100)], [1, 2, 3], [1], CORES, True),
     "minutes": Form(8, [3], [(40, 10, 10)], [1], [1], [
         "--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--batch", 8,
         "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 200], False),
@@ -53,7 +56,13 @@ FORMS = {
 EPOCHS_OF_PAPER = 64  # 25,000 steps of 128 images, over which the learning rate falls
 
 
+IN_ORDER = ["--deterministic", "--micro-batch", 8]  # sums as ranks that leave do not change them
+BANS = ["--aggregator", "centered_clip", "--aggregator-tau", 1, "--byzantine", *IN_ORDER]
+
+
 def defences(form):
+    if form == FORMS["bans"]:
+        return [Defence("protocol", BANS, True), Defence("mean", IN_ORDER, False)]
     clips = [Defence("centered_clip" + (f" {tau}" if len(form.taus) > 1 else ""),
                      ["--aggregator", "centered_clip", "--aggregator-tau", tau, "--codec-transport", "butterfly"], True)
              for tau in form.taus]
@@ -75,6 +84,9 @@ class Run(collections.namedtuple("Run", "row column faults steps start delay see
 
 
 def runs_of(form, rows, columns):
+    if form == FORMS["bans"]:
+        return [Run(row, column, form.faults[0], *form.lengths[0], seed) for seed in form.seeds for row in rows for column in columns
+                if column.name == "protocol" or row == "none"]
     return [Run(row, column, faults, *length, seed)
             for length in form.lengths for faults in form.faults for seed in form.seeds for row in rows for column in columns]
 
@@ -91,7 +103,9 @@ def words_of(run, form, arguments, folder):
     if run.column.faults:
         words += ["--faults", run.faults]
     if cheaters := run.cheaters(form.ranks):
-        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", run.row, "--cheat-from", run.start]
+        # Those who leave do so one after the other, as those who are banned.
+        start = ",".join(str(run.start + 5 * (k + 1)) for k in range(len(cheaters))) if run.row == "leave" else run.start
+        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", run.row, "--cheat-from", start]
         if run.row == "delayed":
             words += ["--cheat-delay", run.delay]
     return [str(word) for word in [*words, *arguments.options]]
@@ -121,7 +135,8 @@ def figures(run, form, folder):
             "skipped": sum(row["kind"] == "setback" for row in record),
             "seconds": statistics.fmean(phases),
             "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_statistics"] for row in steps),
-            "auc": statistics.fmean(areas) if areas else None}
+            "auc": statistics.fmean(areas) if areas else None,
+            "banned": [[row["rank"], row["step"], row["rule"]] for row in record if row["kind"] == "ban"]}
 
 
 def make(run, form, arguments):
@@ -173,6 +188,41 @@ def report(runs, rows, columns, arguments):
                     values = [value for value in values if value is not None]
                     cells.append(f"{scale * statistics.fmean(values):{form}}" if values else "-")
                 print(f"{name:<12}" + "".join(f"{cell:>{width}}" for cell in cells))
+
+
+# 97.5 % quantiles of Student's t.
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+
+
+def report_bans(runs, arguments):
+    """Each cheat beside the run of its seed that as many ranks have left; pooled, with an error by seed."""
+    found = {(run.row, run.column.name, run.seed): row for run in runs if (row := row_of(run, arguments)) is not None}
+    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found.values()))
+    seeds = sorted({seed for _, _, seed in found})
+    print(f"\n{'':<22}" + "".join(f"{'seed ' + str(seed):>18}" for seed in seeds) + "   clean and PGD-10, %; of cheats, step of the last ban")
+    for (name, column) in dict.fromkeys((name, column) for name, column, _ in found):
+        cells = []
+        for seed in seeds:
+            row = found.get((name, column, seed))
+            cell = "-" if row is None or row["clean"] is None else f"{row['clean']:.2f} {row['pgd10']:.2f}"
+            if row and row.get("banned"):
+                cell += f" {max(step for _, step, _ in row['banned'])}" + ("" if len(row["banned"]) == row["faults"] else "!")
+            cells.append(f"{cell:>18}")
+        print(f"{name + ' ' + column:<22}" + "".join(cells))
+    for key in "clean", "pgd10":
+        by_seed = []
+        for seed in seeds:
+            left = found.get(("leave", "protocol", seed))
+            cheats = [row[key] for (name, column, of), row in found.items()
+                      if of == seed and column == "protocol" and name in CHEATS and row[key] is not None]
+            if left is not None and cheats:
+                by_seed.append(statistics.fmean(cheats) - left[key])
+        if len(by_seed) > 1:
+            half = STUDENT[len(by_seed) - 1] * statistics.stdev(by_seed) / math.sqrt(len(by_seed))
+            print(f"{key}: cheats less leaving ranks {statistics.fmean(by_seed):+.2f} points, 95 % interval {half:.2f} to either side")
+    false_bans = [(name, seed, rank) for (name, column, seed), row in found.items() for rank, _, _ in row.get("banned") or []
+                  if rank not in Run(name, None, row["faults"], 0, 0, 0, seed).cheaters(row["ranks"])]
+    print(f"honest ranks banned: {len(false_bans)} {false_bans or ''}")
 
 
 def slurm_script(runs, form, arguments):
@@ -227,7 +277,8 @@ def main():
     arguments.images = arguments.images or (50_000 if arguments.data else 2_000)
     if form.data and not arguments.data:
         parser.error(f"the form {arguments.form} wants --data")
-    rows = chosen(arguments.rows, ["none", *CHEATS], "cheat")
+    known = ["none", "leave", *CHEATS] if arguments.form == "bans" else ["none", *CHEATS]
+    rows = chosen(arguments.rows, known, "cheat")
     names = chosen(arguments.columns, [column.name for column in defences(form)], "defence")
     columns = [column for column in defences(form) if column.name in names]
     runs = runs_of(form, rows, columns)
@@ -244,7 +295,9 @@ def main():
             continue
         make(run, form, arguments)
         print(f"{number + 1} of {len(runs)}: {json.dumps(row_of(run, arguments))}", flush=True)
-    if not arguments.part:
+    if not arguments.part and arguments.form == "bans":
+        report_bans(runs, arguments)
+    elif not arguments.part:
         report(runs, rows, columns, arguments)
     return 0
 

@@ -100,6 +100,15 @@ class Byzantine(common.TestCase):
                 self.assertEqual(common.rows("run", "accusation") + common.rows("run", "ban"), [])
                 shutil.rmtree("run")
 
+    def test_several_leave_and_cheat(self):
+        """Some leave by themselves meanwhile: what is pending among them is nobody's."""
+        options = [*ALL, "--total-batch", 36, "--faults", 4, "--max-steps", 60, "--epochs", 10]
+        self.go("run", *options, "--attackers", "1,3,4,8", "--cheat", "leave,sign_flip,leave,weak", "--cheat-from", "6,4,9,4", ranks=10)
+        self.assertEqual({rank for rank, _, _ in bans("run")} | {1, 4}, {row["rank"] for row in common.rows("run", "left")})
+        self.assertTrue({rank for rank, _, _ in bans("run")} <= {3, 8})
+        self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave", "--cheat-from", "4,6,8,10", ranks=10)
+        self.assertEqual(len(common.rows("all", "left")), 4)
+
     def test_bytes_and_memory_as_validate_says(self):
         for ranks in (4, 8) if not WHOLE else (4, 8, 16):
             options = [*ALL, "--total-batch", 4 * ranks, "--faults", 1, "--max-steps", 3]

@@ -247,7 +247,7 @@ void Guard::tell_friends() {
   work_.own_roots(own);
   ranks_.all_gather(own.data(), all.data(), ranks * sizeof(Sha256Digest));
   for (const PendingCheck& check : checks) {
-    if (!among_friends(check) || check.validator != ranks_.launch_rank()) continue;
+    if (!among_friends(check) || check.validator != ranks_.launch_rank() || !collusion_) continue;
     const auto of_target = all.begin() + check.rank * static_cast<std::ptrdiff_t>(ranks);
     collusion_->hear(check.target, {of_target, of_target + static_cast<std::ptrdiff_t>(ranks)});
   }
