@@ -106,7 +106,7 @@ class Byzantine(common.TestCase):
         self.go("run", *options, "--attackers", "1,3,4,8", "--cheat", "leave,sign_flip,leave,weak", "--cheat-from", "6,4,9,4", ranks=10)
         self.assertEqual({rank for rank, _, _ in bans("run")} | {1, 4}, {row["rank"] for row in common.rows("run", "left")})
         self.assertTrue({rank for rank, _, _ in bans("run")} <= {3, 8})
-        self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave", "--cheat-from", "4,6,8,10", ranks=10)
+        self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave", "--cheat-from", "40,42,44,46", ranks=10)
         self.assertEqual(len(common.rows("all", "left")), 4)
 
     def test_bytes_and_memory_as_validate_says(self):
