@@ -127,7 +127,8 @@ def figures(run, form, folder):
     last = [row for row in record if row["kind"] == "evaluation" and row["split"] == "test"][-1]
     losses = [row["loss_adv"] for row in steps if row["step"] > run.start]
     cheaters = run.cheaters(form.ranks)
-    areas = [area_under_curve(row["distance"], cheaters) for row in steps if row["step"] > run.start and "distance" in row]
+    areas = [area_under_curve(row["distance"], cheaters) for row in steps
+             if row["step"] > run.start and len(row.get("distance", [])) == form.ranks]  # all are there
     phases = [sum(value for name, value in row.items() if name.startswith("t_") and value is not None and
                   name not in ("t_evaluate", "t_checkpoint", "t_hidden")) for row in steps]
     return {"clean": 100 * last["clean_acc"], "pgd10": 100 * last["adv_acc"], "images": last["images"],

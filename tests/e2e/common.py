@@ -52,12 +52,12 @@ def exit_code(code, text):
 class Running:
     """The program under way, alone (ranks = 0) or under mpirun."""
 
-    def __init__(self, arguments, ranks):
+    def __init__(self, arguments, ranks, environment=None):
         self.output = tempfile.NamedTemporaryFile(prefix="output-", dir=".", delete=False)
         launcher = ["mpirun", "-np", str(ranks)] if ranks else []
         self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
-                                        env=os.environ | own_session() if ranks else None)
+                                        env=os.environ | own_session() | (environment or {}) if ranks else None)
         self.output.close()
         self.launched = ranks > 0
         self.seen = set()
@@ -138,8 +138,13 @@ def alive(pid):
         return False
 
 
-def run(*arguments, ranks=0, limit=LIMIT_S):
-    return Running(arguments, ranks).wait(limit)
+def run(*arguments, ranks=0, limit=LIMIT_S, environment=None):
+    return Running(arguments, ranks, environment=environment).wait(limit)
+
+
+# mpirun waits a second or two for ranks that end by themselves when it has asked them to. Where one has refused to start, the
+# others have nothing to do.
+AT_ONCE = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
 
 
 def rows(folder, kind=None):
@@ -224,7 +229,7 @@ class TestCase(unittest.TestCase):
 
     def refuse(self, code, pattern, *arguments, ranks=0):
         """A run that must fail with one message."""
-        ended = run(*arguments, ranks=ranks)
+        ended = run(*arguments, ranks=ranks, environment=AT_ONCE)
         self.assertEqual(ended.code, code, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], pattern)
