@@ -93,6 +93,13 @@ namespace {
   return text;
 }
 
+/// What the protocol that bans says; empty: there is none.
+[[nodiscard]] std::string protocol_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
+  if (!options.byzantine || ranks == 1) return "";
+  const std::int64_t bytes = Protocol::bytes(ranks, trainer.contribution_numbers(), options.validators > 0);
+  return "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
+}
+
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
   const TrainOptions& options = order.options;
@@ -119,16 +126,10 @@ namespace {
   const Reducer& reducer = trainer.reducer();
   const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
   memory["messages of " + std::to_string(ranks) + " ranks"] = more;
-  total += more;
-  std::string protocol;
-  if (options.byzantine && ranks > 1) {
-    require_validators(options, ranks);
-    const auto kept = static_cast<std::size_t>(Guard::memory(model, ranks));
-    memory["protocol that bans"] = kept;
-    total += kept;
-    const std::int64_t bytes = Protocol::bytes(ranks, trainer.contribution_numbers(), options.validators > 0);
-    protocol = "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
-  }
+  require_validators(options, ranks);
+  const auto kept = options.byzantine && ranks > 1 ? static_cast<std::size_t>(Guard::memory(model, ranks)) : 0;
+  memory["protocol that bans"] = kept;
+  total += more + kept;
   std::ostringstream warm_start;
   if (const std::int64_t all = trainer.examples().kept_bytes(); all > 0) {
     const double image = static_cast<double>(all) / static_cast<double>(train.size());
@@ -163,8 +164,8 @@ namespace {
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"
-       << protocol << "checkpoint       " << megabytes(static_cast<double>(trainer.checkpoint_bytes()))
-       << ", the last three are kept\n"
+       << protocol_text(trainer, options, ranks) << "checkpoint       "
+       << megabytes(static_cast<double>(trainer.checkpoint_bytes())) << ", the last three are kept\n"
        << warm_start.str() << cheats_text(options, model.parameters.size) << "memory per rank  "
        << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)

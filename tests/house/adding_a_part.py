@@ -677,7 +677,7 @@ def main():
         words = []
         for family, option in (OPTIONS | NAMED).items():
             name = PARTS[family][0]
-            if not re.search(rf"{option} [^\n]*\b{name}\b", text):
+            if not re.search(rf"{option} (?:[^\n]*\n {{20,}})*[^\n]*\b{name}\b", text):  # lists go on in the lines below
                 give_up("--help does not name", name, "with", option)
             words += [option, name] if family in OPTIONS else []
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",

@@ -171,7 +171,7 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
     };
     const auto [honest, bytes] = run("");
     for (const std::string& name : cheats().names()) {
-      if (name == "leave") continue;
+      if (name == "leave" || cheats().at(name)({})->mischief() != nullptr) continue;
       const auto [false_ones, sent] = run(name);
       INFO(aggregator << ", " << name);
       CHECK(false_ones[kFrom - 1] == honest[kFrom - 1]);

@@ -483,6 +483,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "freeze-lr",
                                              "freeze-percentile",
                                              "deterministic",
+                                             "byzantine",
+                                             "validators",
                                              "verify",
                                              "total-batch"};
   std::istringstream changed(command.resolved_toml), plain(parse({}).resolved_toml);
