@@ -5,8 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "claims.hpp"
-#include "move_weights.hpp"
+#include "byzantine/copy_bits.hpp"
 
 namespace dat {
 
@@ -32,9 +31,7 @@ std::int64_t PartWork::memory(int ranks, std::int64_t most) {
 void PartWork::begin(std::int64_t step, std::int64_t elements, const float* message) {
   step_ = step;
   layout_.elements = elements;
-  // As words: arithmetic may change bits of what is not a number.
-  each(backend_.device(), elements,
-       kernels::CopyWords{reinterpret_cast<const std::int32_t*>(message), reinterpret_cast<std::int32_t*>(own_)});
+  copy_bits(backend_.device(), message, own_, elements);
 }
 
 void PartWork::exchanged(float* everyone, float* place) {
@@ -83,14 +80,19 @@ Claim PartWork::claim_of(const double* sums) const {
   return {.product = sums[0] * (norm > tau_ ? tau_ / norm : 1), .norm = norm};
 }
 
-void PartWork::claims(std::span<const std::uint64_t> keys, std::span<Claim> of_parts, std::span<double> norms) {
+const double* PartWork::sums_of_parts(const PartLayout& layout, std::span<const std::uint64_t> keys,
+                                      const float* message, const float* result) {
   runs_.clear();
-  for (int part = 0; part < layout_.ranks; ++part)
-    runs_.push_back({.x = layout_.begin(part),
-                     .elements = layout_.size(part),
-                     .v = layout_.begin(part),
+  for (int part = 0; part < layout.ranks; ++part)
+    runs_.push_back({.x = layout.begin(part),
+                     .elements = layout.size(part),
+                     .v = layout.begin(part),
                      .key = keys[static_cast<std::size_t>(part)]});
-  const double* const all = sums_.of(runs_, own_, result_);
+  return sums_.of(runs_, message, result);
+}
+
+void PartWork::claims(std::span<const std::uint64_t> keys, std::span<Claim> of_parts, std::span<double> norms) {
+  const double* const all = sums_of_parts(layout_, keys, own_, result_);
   for (std::size_t part = 0; part < of_parts.size(); ++part) {
     of_parts[part] = claim_of(all + part * kSums);
     norms[part] = std::sqrt(all[part * kSums + 2]);
@@ -140,13 +142,7 @@ const Contribution& PartWork::redo(const PendingChecks& of, const PendingCheck& 
   contribution_.claims.resize(parts);
   contribution_.numbers.assign(redone.numbers.begin(), redone.numbers.end());
   roots_of_parts(layout, redone.message, contribution_.roots);
-  runs_.clear();
-  for (int part = 0; part < of.ranks; ++part)
-    runs_.push_back({.x = layout.begin(part),
-                     .elements = layout.size(part),
-                     .v = layout.begin(part),
-                     .key = of.keys[static_cast<std::size_t>(part)]});
-  const double* const all = sums_.of(runs_, redone.message, redone.result);
+  const double* const all = sums_of_parts(layout, of.keys, redone.message, redone.result);
   for (std::size_t part = 0; part < parts; ++part) contribution_.claims[part] = claim_of(all + part * kSums);
   return contribution_;
 }

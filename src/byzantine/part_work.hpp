@@ -7,18 +7,9 @@
 #include "byzantine/work.hpp"
 #include "dat/aggregator.hpp"
 #include "dat/backend.hpp"
+#include "reduce/transport/part_layout.hpp"
 
 namespace dat {
-
-/// A step's gradients, one behind the other, in as many equal runs as there are ranks: part j begins at element
-/// elements * j / ranks.
-struct PartLayout {
-  std::int64_t elements = 0;
-  int ranks = 1;
-  [[nodiscard]] std::int64_t begin(int part) const { return elements * part / ranks; }
-  [[nodiscard]] std::int64_t size(int part) const { return begin(part + 1) - begin(part); }
-  [[nodiscard]] std::int64_t longest() const { return (elements + ranks - 1) / ranks; }
-};
 
 /// A contribution that has been made once more.
 struct Redone {
@@ -65,6 +56,9 @@ class PartWork final : public Work {
 
  private:
   [[nodiscard]] Claim claim_of(const double* sums) const;
+  /// Of each part, beside that of the result: [parts][kSums].
+  [[nodiscard]] const double* sums_of_parts(const PartLayout& layout, std::span<const std::uint64_t> keys,
+                                            const float* message, const float* result);
   void roots_of_parts(const PartLayout& layout, const float* message, std::span<Sha256Digest> out);
 
   Backend& backend_;

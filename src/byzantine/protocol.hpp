@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "byzantine/assembly.hpp"
@@ -93,9 +90,9 @@ class Protocol {
   [[nodiscard]] const std::vector<double>& numbers() const { return said_; }
   /// (e) Claims about all parts, and what follows from them for those who made them and those who aggregated.
   void check_claims();
-  /// (f) Checks of the step before; draws those of the next one.
+  /// (f) Checks of the step before.
   void validate();
-  /// The step stands: what it leaves for the next one is kept.
+  /// The step stands: draws the checks of the next one, and keeps what they want.
   void end();
 
   [[nodiscard]] const std::vector<Ban>& bans() const { return bans_; }

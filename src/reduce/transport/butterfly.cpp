@@ -4,18 +4,13 @@
 #include <vector>
 
 #include "reduce/transport/message.hpp"
+#include "reduce/transport/part_layout.hpp"
 
 namespace dat {
 
 namespace {
 
 constexpr std::int64_t kBytes = sizeof(float);
-
-/// Where the part of this rank begins that has so many elements in all: parts are equal runs, but for one element.
-[[nodiscard]] std::int64_t begin_of(std::int64_t elements, int ranks, int rank) { return elements * rank / ranks; }
-
-/// No part is longer.
-[[nodiscard]] std::int64_t longest_part(std::int64_t elements, int ranks) { return (elements + ranks - 1) / ranks; }
 
 /// Chunks of a run of so many elements that stands by itself.
 class RunChunks {
@@ -68,7 +63,7 @@ class Butterfly final : public Transport {
   }
 
   void reserve() override {
-    const std::int64_t elements = parameters_.size, longest = longest_part(elements, ranks_);
+    const std::int64_t elements = parameters_.size, longest = PartLayout{elements, ranks_}.longest();
     message_.reserve();
     tables_.reserve(options_.backend, parameters_);
     memory_.reserve(elements * kBytes);
@@ -93,12 +88,12 @@ class Butterfly final : public Transport {
       check_length(parcel, (place.end - place.begin) * kBytes, "a message of ", " bytes");
     }
     message_.select(step.any);
-    mine_ = elements_of_part(options_.ranks.rank());
+    mine_ = layout().size(options_.ranks.rank());
     // Of everyone's parts MPI is told where they stand, in bytes.
     check_length({.elements = elements_}, ranks_ * mine_ * kBytes, "a step's message, in parts of ", " bytes,");
     for (const Parcel& parcel : parcels_) lay_out(place_of(parcel));
     for (int rank = 0; rank < ranks_; ++rank)
-      part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(elements_of_part(rank) * kBytes);
+      part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(layout().size(rank) * kBytes);
     part_chunks_ = chunks_->of(mine_);
     const std::int64_t others = (elements_ - mine_) * kBytes, own = (ranks_ - 1) * mine_ * kBytes;
     return {.sent = others + own, .received = own + others};
@@ -153,7 +148,7 @@ class Butterfly final : public Transport {
   }
 
   [[nodiscard]] static std::int64_t memory(const Codec&, const Parameters& parameters, int ranks) {
-    const std::int64_t elements = parameters.size, longest = longest_part(elements, ranks);
+    const std::int64_t elements = parameters.size, longest = PartLayout{elements, ranks}.longest();
     return (elements + (ranks + 1) * longest) * kBytes;
   }
 
@@ -170,20 +165,18 @@ class Butterfly final : public Transport {
     return message_.bucket(tables_, parcel.first, parcel.end,
                            {.step = step_, .round = parcel.round, .bytes = (place.end - place.begin) * kBytes});
   }
-  [[nodiscard]] std::int64_t elements_of_part(int rank) const {
-    return begin_of(elements_, ranks_, rank + 1) - begin_of(elements_, ranks_, rank);
-  }
+  [[nodiscard]] PartLayout layout() const { return {.elements = elements_, .ranks = ranks_}; }
 
   void lay_out(Place& place) const {
     const int me = options_.ranks.rank();
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
-      const std::int64_t begin = std::clamp(begin_of(elements_, ranks_, rank), place.begin, place.end);
-      const std::int64_t end = std::clamp(begin_of(elements_, ranks_, rank + 1), place.begin, place.end);
+      const std::int64_t begin = std::clamp(layout().begin(rank), place.begin, place.end);
+      const std::int64_t end = std::clamp(layout().begin(rank + 1), place.begin, place.end);
       place.to[r] = static_cast<int>((end - begin) * kBytes);
       place.to_at[r] = static_cast<int>((begin - place.begin) * kBytes);
     }
-    const std::int64_t part = begin_of(elements_, ranks_, me);
+    const std::int64_t part = layout().begin(me);
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto r = static_cast<std::size_t>(rank), self = static_cast<std::size_t>(me);
       place.from[r] = place.to[self];

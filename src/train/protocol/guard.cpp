@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "move_weights.hpp"
+#include "byzantine/copy_bits.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -265,8 +265,7 @@ Redone Guard::redo(const PendingChecks& of, const PendingCheck& check) {
       if (active.active(parameters.segments[k].layer)) f(parameters.segments[k]);
   };
   const auto copy = [&](const float* from, float* to, std::int64_t count) {
-    each(backend.device(), count,
-         kernels::CopyWords{reinterpret_cast<const std::int32_t*>(from), reinterpret_cast<std::int32_t*>(to)});
+    copy_bits(backend.device(), from, to, count);
   };
   for (int unit = 0; unit < units; ++unit) {
     const float* const gradient =

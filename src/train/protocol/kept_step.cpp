@@ -1,6 +1,6 @@
 #include "train/protocol/kept_step.hpp"
 
-#include "move_weights.hpp"
+#include "byzantine/copy_bits.hpp"
 #include "optimizer.hpp"
 #include "pointwise.hpp"
 #include "replica/model_state.hpp"
@@ -27,10 +27,8 @@ std::int64_t KeptStep::memory(const Model& model) {
 }
 
 void KeptStep::keep(const ActiveSet& active, const float* result) {
-  // As words: arithmetic may change bits of what is not a number.
   const auto copy = [&](const float* from, float* to, std::int64_t count) {
-    each(replica_.backend().device(), count,
-         kernels::CopyWords{reinterpret_cast<const std::int32_t*>(from), reinterpret_cast<std::int32_t*>(to)});
+    copy_bits(replica_.backend().device(), from, to, count);
   };
   copy(model_.parameters.values, weights_, model_.parameters.size);
   // What stands in the place of other layers is none of the result.
