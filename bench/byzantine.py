@@ -112,7 +112,8 @@ def words_of(run, form, arguments, folder):
 
 
 def area_under_curve(distances, cheaters):
-    """The part of the pairs of a false and an honest rank in which the false one is further away; equal: a half."""
+    """The part of the pairs of a false and an honest rank in which the false one is further away; equal: a half. What is
+    not finite, or not there since the rank checks another one, is furthest."""
     far = [math.inf if distance is None else distance for distance in distances]
     honest = [far[rank] for rank in range(len(far)) if rank not in cheaters]
     pairs = [(far[rank], other) for rank in cheaters for other in honest]
@@ -127,8 +128,9 @@ def figures(run, form, folder):
     last = [row for row in record if row["kind"] == "evaluation" and row["split"] == "test"][-1]
     losses = [row["loss_adv"] for row in steps if row["step"] > run.start]
     cheaters = run.cheaters(form.ranks)
+    left = min((row["step"] for row in record if row["kind"] == "left"), default=run.steps)
     areas = [area_under_curve(row["distance"], cheaters) for row in steps
-             if row["step"] > run.start and len(row.get("distance", [])) == form.ranks]  # all are there
+             if run.start < row["step"] <= left and "distance" in row]  # all are there
     phases = [sum(value for name, value in row.items() if name.startswith("t_") and value is not None and
                   name not in ("t_evaluate", "t_checkpoint", "t_hidden")) for row in steps]
     return {"clean": 100 * last["clean_acc"], "pgd10": 100 * last["adv_acc"], "images": last["images"],

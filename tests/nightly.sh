@@ -22,6 +22,9 @@ part python3 tests/campaign/double_starts.py "$program" 30
 part "$python" tests/campaign/kill_cycles.py "$program" 300
 part env DAT_ALL_CASES=1 "$python" tests/e2e/setbacks.py "$program" Law
 part env DAT_ALL_CASES=1 "$python" tests/e2e/leaving.py "$program"
+part env DAT_ALL_CASES=1 "$python" tests/e2e/byzantine.py "$program"
+part "$python" tests/campaign/bans.py "$program"
+part env DAT_ALL_CASES=1 build/test/tests/dat_tests "[byzantine]"
 part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks
 part "$python" tests/campaign/soak.py "$program" 100000
 part python3 tests/campaign/hangs.py "$program" build/test/tests/dat_hang_case --count 24
@@ -47,8 +50,8 @@ part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double \
     "[corruption]~[cpu],[evaluation],[sequence],[stale]~[cpu]"
-  part env DAT_TEST_DEVICE=cuda build/test/tests/dat_tests_double \
-    "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[long]~[cpu]"
+  part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/test/tests/dat_tests_double \
+    "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part bash tests/campaign/fuzz.sh 10000000

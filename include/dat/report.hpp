@@ -51,7 +51,8 @@ struct StepRecord {
   const std::vector<float>* scale = nullptr;   ///< [layers] 1/p of active layers, 0 of inactive ones
   const std::vector<double>* p = nullptr;      ///< [layers] inclusion probabilities of this step's draw
   const std::vector<double>* norms = nullptr;  ///< [layers] gradient norms of active layers; null: not measured
-  /// [ranks of the group] how far each rank's gradient was from the result; null: no rank is made to cheat.
+  /// [ranks of the launch, or fewer] how far each rank's gradient was from the result; NaN: it has left, or has brought
+  /// none; null: not measured.
   const std::vector<double>* distances = nullptr;
 };
 
@@ -192,9 +193,8 @@ struct FinalResult {
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback | left |
-/// accusation | ban. results.h5 is made
-/// from it by write_results. Nothing is allocated by step().
+/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback | left | accusation | ban.
+/// results.h5 is made from it by write_results. Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the

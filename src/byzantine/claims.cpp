@@ -47,6 +47,16 @@ void Protocol::check_claims() {
     if (must_look(part)) look_at(part);
 }
 
+double Protocol::claimed_distance(int rank) const {
+  if (!contributes(rank)) return std::nan("");
+  double squares = 0;
+  for (int part = 0; part < ranks_; ++part) {
+    const double norm = claims_[static_cast<std::size_t>(rank * ranks_ + part)].norm;
+    squares += norm * norm;
+  }
+  return std::sqrt(squares);
+}
+
 bool Protocol::same(const Claim& one, const Claim& other) {
   return std::memcmp(&one, &other, sizeof one) == 0;  // NaN, too
 }

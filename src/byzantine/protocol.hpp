@@ -90,6 +90,8 @@ class Protocol {
   [[nodiscard]] const std::vector<double>& numbers() const { return said_; }
   /// (e) Claims about all parts, and what follows from them for those who made them and those who aggregated.
   void check_claims();
+  /// Of all parts: how far a rank says that its gradient was from the result; NaN: it has brought none.
+  [[nodiscard]] double claimed_distance(int rank) const;
   /// (f) Checks of the step before.
   void validate();
   /// The step stands: draws the checks of the next one, and keeps what they want.

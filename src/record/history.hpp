@@ -78,6 +78,9 @@ struct History {
   std::vector<StepRecord> steps;          ///< steps whose pointers are null
   std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
   std::vector<std::uint8_t> active;       ///< [steps][layers]
+  /// [steps][ranks of the launch] how far each rank's gradient was from the result; NaN where there was none, empty where
+  /// nobody has measured.
+  std::vector<std::vector<double>> distances;
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
   std::vector<StragglerRecord> stragglers;

@@ -45,6 +45,8 @@ void append(const json& record, History& history) {
     for (const char mark : active) history.active.push_back(mark == '1');
     append_layers(record.at("p"), history.layers(), history.p);
     append_layers(record.at("norm"), history.layers(), history.norms);
+    std::vector<double>& distances = history.distances.emplace_back();
+    for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
   } else if (kind == "evaluation") {
     json complete = record;
     complete.emplace("weights", "raw");  // records of earlier versions do not say so
@@ -159,6 +161,18 @@ void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
 }
 
 /// Who has been accused of what, and who has been banned; by -1: all have seen it.
+/// Steps in which nobody has measured are NaN; nothing where nobody ever has.
+void write_distances(Hdf5File& file, const std::vector<std::vector<double>>& distances) {
+  std::size_t ranks = 0;
+  for (const std::vector<double>& all : distances) ranks = std::max(ranks, all.size());
+  if (ranks == 0) return;
+  std::vector<double> table(distances.size() * ranks, std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t step = 0; step < distances.size(); ++step)
+    std::copy(distances[step].begin(), distances[step].end(), table.begin() + static_cast<std::ptrdiff_t>(step * ranks));
+  file.write("history/step/distance", {static_cast<std::int64_t>(distances.size()), static_cast<std::int64_t>(ranks)},
+             table);
+}
+
 void write_accusations(Hdf5File& file, const History& history) {
   const auto of = [](const auto& record, auto&& field) {
     field("step", record.step, "");
@@ -256,6 +270,7 @@ void write_results(const RunFacts& facts, const History& history) {
     file.write("jointspar/norm", {rows, layers}, history.norms);
 
     write_ranks(file, history.ranks);
+    write_distances(file, history.distances);
     if (!history.accusations.empty()) write_accusations(file, history);
     file.close();
   });

@@ -296,7 +296,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
-  record_.distances = cheating_.distances();
+  record_.distances = guard_ ? &guard_->distances() : cheating_.distances();
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
 }

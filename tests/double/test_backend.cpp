@@ -161,8 +161,9 @@ void scale(Backend& backend, float* x, std::int64_t n, float a) {
 
 TEST_CASE("A steady training step waits once, allocates nothing, and replays what was recorded", "[double]") {
   // Every pair of values, in 12 of 48 runs: with each way to stop all four of lambda and micro-batch; the precision is
-  // tied to another one of the three each time.
+  // tied to another one of the three each time. By day four of them, which have every value.
   const int stopped = GENERATE(0, 1, 2), rest = GENERATE(0, 1, 2, 3);
+  if (std::getenv("DAT_ALL_CASES") == nullptr && (stopped + rest) % 3 != 0) return;
   const bool twice = rest % 2 == 1, halves = rest / 2 == 1, parts = twice != halves;
   const bool f16 = std::array{twice, halves, parts}.at(static_cast<std::size_t>(stopped));
   // An early-stopped attack asks after each iteration but the last who is still in it.

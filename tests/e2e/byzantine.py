@@ -21,6 +21,7 @@ RULES = {"equivocate": "disputes", "wrong_digest": "commitment", "wrong_aggregat
          "false_product": "product", "no_reveal": "reveal", "silent": "silence", "false_accuser": "accusation",
          "idle_validator": "validation", "malformed": "malformed"}
 WHOLE = "DAT_ALL_CASES" in os.environ
+BY_DAY = ["equivocate", "wrong_aggregate", "no_reveal", "malformed"]  # among threads, dat_tests has them all
 
 
 def attackers(who, what, start):
@@ -54,6 +55,8 @@ class Byzantine(common.TestCase):
     def test_every_cheat_by_its_own_rule(self):
         """And what is left has the bits of a run in which the same rank leaves at the same step."""
         for number, (cheat, rule) in enumerate(RULES.items()):
+            if not WHOLE and cheat not in BY_DAY:
+                continue
             cases = [(4, [1 + number % 3], 1)] + ([(8, [2, 5, 7], 3), (5, [3], 1)] if WHOLE else [])
             for ranks, who, faults in cases:
                 for folder in "cheated", "left":
@@ -83,7 +86,7 @@ class Byzantine(common.TestCase):
     def test_cheats_with_gradients(self):
         """Also where the image that it has not attacked is all that is wrong."""
         cheats = ["weak", "label_flip", "sign_flip", "bn_poison", "bit_flip", "alie"]
-        for cheat in cheats if WHOLE else cheats[:2] + cheats[3:4]:
+        for cheat in cheats if WHOLE else ["weak", "bn_poison"]:
             with self.subTest(cheat=cheat):
                 ended = self.go("run", *ALL, "--total-batch", 30, "--faults", 1, "--max-steps", 120, "--validators", 2, "--epochs", 20,
                                 *attackers([3], cheat, 4), ranks=5)
@@ -91,10 +94,21 @@ class Byzantine(common.TestCase):
                 self.assertGreater(bans("run")[0][1], 5)
                 rows = common.rows("run", "accusation")
                 self.assertEqual([(row["rank"], row["upheld"]) for row in rows], [(3, True)])
+                # How far each gradient was: of none of those who have checked another rank, nor who has left.
+                for row in common.rows("run", "step"):
+                    missing = {rank for rank, distance in enumerate(row["distance"]) if distance is None}
+                    if row["step"] < bans("run")[0][1]:
+                        self.assertTrue(len(missing) in (1, 2) if row["step"] > 1 else not missing, row)
+                    elif row["step"] > bans("run")[0][1]:
+                        self.assertTrue(3 in missing and len(missing) in (2, 3), row)  # a check may find nobody to look at
+                self.assertEqual(common.run("plot", "run").code, 0)
+                with open("run/plots/distances-ends.csv") as file:
+                    self.assertEqual(len(file.readlines()), 2)
                 shutil.rmtree("run")
 
     def test_honest_ranks_stay(self):
-        for options in ALL + ["--validators", 2], DRAWN, ALL + ["--aggregator-iterations", 1], ALL + ["--aggregator-tau", "0.01"]:
+        cases = [ALL + ["--validators", 2], DRAWN, ALL + ["--aggregator-tau", "0.01"], ALL + ["--aggregator-iterations", 1]]
+        for options in cases if WHOLE else cases[:3]:
             with self.subTest(options=options):
                 self.go("run", *options, "--total-batch", 28, "--faults", 1, "--max-steps", 20, "--epochs", 4, ranks=5)
                 self.assertEqual(common.rows("run", "accusation") + common.rows("run", "ban"), [])
@@ -106,11 +120,12 @@ class Byzantine(common.TestCase):
         self.go("run", *options, "--attackers", "1,3,4,8", "--cheat", "leave,sign_flip,leave,weak", "--cheat-from", "6,4,9,4", ranks=10)
         self.assertEqual({rank for rank, _, _ in bans("run")} | {1, 4}, {row["rank"] for row in common.rows("run", "left")})
         self.assertTrue({rank for rank, _, _ in bans("run")} <= {3, 8})
-        self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave", "--cheat-from", "40,42,44,46", ranks=10)
-        self.assertEqual(len(common.rows("all", "left")), 4)
+        if WHOLE:
+            self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave", "--cheat-from", "40,42,44,46", ranks=10)
+            self.assertEqual(len(common.rows("all", "left")), 4)
 
     def test_bytes_and_memory_as_validate_says(self):
-        for ranks in (4, 8) if not WHOLE else (4, 8, 16):
+        for ranks in (4, 8, 16) if WHOLE else (4,):
             options = [*ALL, "--total-batch", 4 * ranks, "--faults", 1, "--max-steps", 3]
             folder = f"bytes{ranks}"
             self.go(folder, *options, ranks=ranks)
@@ -127,7 +142,7 @@ class Byzantine(common.TestCase):
                    *attackers([2], "weak", 4)]
         self.go("straight", *options)
         draw = random.Random(3)
-        for number in range(25 if WHOLE else 2):
+        for number in range(25 if WHOLE else 1):
             folder = f"killed{number}"
             wanted = draw.randrange(1, 20)
             for _ in range(2):

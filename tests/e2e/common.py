@@ -273,10 +273,22 @@ class Part(unittest.TestLoader):
         return self.suiteClass([*tests(super().loadTestsFromModule(module, **options))][self.number - 1 :: self.of])
 
 
+class Timed(unittest.TextTestResult):
+    """Says what each test takes, too."""
+
+    def startTest(self, test):
+        self.begin = time.monotonic()
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.stream.writeln(f"  {time.monotonic() - self.begin:.1f} s")
+
+
 def main():
     part = "1/1"
     if "--part" in sys.argv:
         at = sys.argv.index("--part")
         part = sys.argv[at + 1]
         del sys.argv[at : at + 2]
-    unittest.main(verbosity=2, testLoader=Part(part))
+    unittest.main(testRunner=unittest.TextTestRunner(verbosity=2, resultclass=Timed), testLoader=Part(part))

@@ -16,35 +16,6 @@ namespace dat {
 
 namespace {
 
-/// Steps in bins of equal length, at most `most`: the first step of each bin, and one past the last.
-std::vector<std::size_t> bins(std::size_t steps, std::size_t most) {
-  const std::size_t length = (steps + most - 1) / most;
-  std::vector<std::size_t> edges;
-  for (std::size_t edge = 0; edge < steps; edge += length) edges.push_back(edge);
-  edges.push_back(steps);
-  return edges;
-}
-
-/// The axis of epochs below, and above it the time at which each mark was reached.
-std::string epoch_axis(const PlottedRun& run) {
-  const double begin = run.begin(), end = std::max(run.end(), begin + 1e-3), distance = mark_distance(end - begin);
-  const double edge = end * kPastTheLast;
-  const TimeUnit unit = time_unit(run.seconds());
-  std::ostringstream text, times;
-  text.precision(10);
-  for (double mark = std::ceil(begin / distance) * distance; mark <= end + 1e-9; mark += distance) {
-    const std::size_t step = run.step_at(mark);
-    if (step == run.history.steps.size()) continue;
-    const double time = mark > 0 ? run.history.steps[step].wall_time / unit.seconds : 0.0;
-    times << (times.tellp() > 0 ? ", " : "") << fmt::format("'{:.3g}' ", time) << mark;
-  }
-  text << "set xlabel 'epochs, warm-up included'\nset xrange [" << begin << ":" << edge << "]\nset x2range [" << begin
-       << ":" << edge << "]\nset xtics nomirror " << distance << "\n";
-  if (times.tellp() > 0)
-    text << "set x2label 'training time (" << unit.name << ")'\nset x2tics nomirror (" << times.str() << ")\n";
-  return text.str();
-}
-
 /// Evaluations of one quantity as file; the parts of the plot command.
 template <class Value>
 std::vector<std::string> evaluation_lines(const Plots& plots, const std::string& file, const PlottedRun& run,
@@ -263,6 +234,7 @@ std::vector<std::string> plot_run(const std::string& folder, const std::string& 
   draw_progress(plots, run);
   draw_phases(plots, run);
   draw_layers(plots, run);
+  draw_distances(plots, run);
   return plots.draw();
 }
 

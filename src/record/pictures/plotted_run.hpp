@@ -32,6 +32,13 @@ struct PlottedRun {
 /// The run in a folder, named by the folder. Error(data): as read_history, or it has made no step.
 [[nodiscard]] PlottedRun read_run(const std::string& folder);
 
+/// Steps in bins of equal length, at most `most`: the first step of each bin, and one past the last.
+[[nodiscard]] std::vector<std::size_t> bins(std::size_t steps, std::size_t most);
+/// The axis of epochs below, and above it the time at which each mark was reached.
+[[nodiscard]] std::string epoch_axis(const PlottedRun& run);
+/// How far each rank's gradient was from the result, and who was banned; nothing where nobody has measured it.
+void draw_distances(Plots& plots, const PlottedRun& run);
+
 /// A unit in which a time is a number of few digits.
 struct TimeUnit {
   const char* name;

@@ -1,6 +1,7 @@
 #include "train/attackers/cheating.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "train/attackers/false_gradients.hpp"
@@ -53,7 +54,7 @@ std::unique_ptr<Reducer> Cheating::falsify(std::unique_ptr<Reducer> reducer, Bac
                                            const Parameters& parameters, float* gradients,
                                            const ReducerOptions& options) {
   if (all_.empty()) return reducer;
-  distances_.resize(honest_.size());
+  distances_.resize(static_cast<std::size_t>(ranks.launch_rank(ranks.size() - 1)) + 1, std::nan(""));
   return std::make_unique<FalseGradients>(backend, ranks, parameters, gradients, std::move(reducer), *this, distances_,
                                           options.ended);
 }

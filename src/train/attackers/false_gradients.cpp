@@ -132,7 +132,10 @@ void FalseGradients::measure() {
     return double{own_[static_cast<std::size_t>(i)]} - result_[static_cast<std::size_t>(i)];
   };
   const double distance = std::sqrt(product(tensors_, difference, difference));
-  ranks_.all_gather(&distance, distances_.data(), sizeof distance);
+  of_group_.resize(static_cast<std::size_t>(ranks_.size()));
+  ranks_.all_gather(&distance, of_group_.data(), sizeof distance);
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = of_group_[static_cast<std::size_t>(rank)];
 }
 
 }  // namespace dat

@@ -17,7 +17,7 @@ namespace dat {
 /// same layers.
 class FalseGradients final : public WrappedReducer {
  public:
-  /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks], where they are left. All
+  /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks of the launch], where they are left. All
   /// references outlive it.
   FalseGradients(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients,
                  std::unique_ptr<Reducer> of_ranks, const Cheating& cheating, std::vector<double>& distances,
@@ -46,6 +46,7 @@ class FalseGradients final : public WrappedReducer {
   std::vector<float> own_, result_;              ///< [parameters.size]
   std::vector<float> mean_, deviation_, first_;  ///< the same, on a rank that must know them
   std::vector<float> piece_;                     ///< of the gradients of all ranks
+  std::vector<double> of_group_;                 ///< [ranks] distances
 };
 
 }  // namespace dat

@@ -1,6 +1,7 @@
 #include "train/protocol/guard.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -152,7 +153,8 @@ Guard::Guard(const Parts& parts)
             [this](const PendingChecks& of, const PendingCheck& check) { return redo(of, check); }),
       numbers_(ranks_, replica_.backend(), &order_,
                Tolerance{.faults = options_.faults, .shares = std::vector<double>(options_.weights.size())}),
-      shares_(options_.weights.size()) {
+      shares_(options_.weights.size()),
+      distances_(static_cast<std::size_t>(ranks_.launch_rank(ranks_.size() - 1)) + 1, std::nan("")) {
   if (cheating_.own() != nullptr) collusion_ = std::make_unique<Collusion>();
 }
 
@@ -221,6 +223,8 @@ bool Guard::passed() {
   for (const double weight : protocol_->weights()) all += weight;
   for (std::size_t rank = 0; rank < shares_.size(); ++rank) shares_[rank] = protocol_->weights()[rank] / all;
   numbers_.read_said(protocol_->numbers(), shares_);
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = protocol_->claimed_distance(rank);
   return true;
 }
 

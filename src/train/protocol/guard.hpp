@@ -64,6 +64,8 @@ class Guard final : public PartsWatch, public Stateful {
   void keep(const ActiveSet& active, const float* result);
   [[nodiscard]] Protocol& protocol() { return *protocol_; }
 
+  /// [ranks of the launch] how far the gradient of each was from the result, as it has claimed; NaN: it has brought none.
+  [[nodiscard]] const std::vector<double>& distances() const { return distances_; }
   /// Bytes that the protocol has sent in this step.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] static std::int64_t memory(const Model& model, int ranks);
@@ -91,7 +93,7 @@ class Guard final : public PartsWatch, public Stateful {
   StepMessage numbers_;
   std::unique_ptr<Protocol> protocol_;
   ProtocolState restored_;
-  std::vector<double> unit_, redone_, shares_;
+  std::vector<double> unit_, redone_, shares_, distances_;
   std::unique_ptr<Collusion> collusion_;  ///< null: this rank never cheats
   std::int64_t step_ = 0, bytes_sent_ = 0, given_ = 0;
 };
