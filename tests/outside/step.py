@@ -201,7 +201,7 @@ TABLE = [
                                       "--budget 6"),
     ("exponential average, later", 2, "4 7", "--average ema --average-from 1 --average-bn rebuild --batch 4 "
                                              "--micro-batch 2 --lambda 1 --bias-correction"),
-    ("stochastic average", 2, "3 6 9", "--average swa --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
+    ("stochastic average", 2, "3 6 9", "--average swa --limit-train 36 --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
     ("stochastic average, later", 1, "6 7 12", "--average swa --average-from 1 --average-bn raw --optimizer lars "
                                                "--holdout 6"),
     ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),

@@ -107,6 +107,17 @@ TEST_CASE("An iteration that is cut off, or gradients that are far apart, are lo
   REQUIRE(hold_party(options)[0].bans.size() == 1);
 }
 
+TEST_CASE("Who says of an iteration that is at rest that it was cut off is looked at, and found out", "[byzantine]") {
+  PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
+  options.distortions[3] = [](int number, std::byte* data, std::size_t) {
+    if (number % 6 == 4) data[Letter::kHead] ^= std::byte{1};  // behind commitments, salts, complaints, shares: claims
+  };
+  const std::vector<PartyResult> all = hold_party(options);
+  REQUIRE(all[0].bans.size() == 1);
+  CHECK(all[0].bans[0].rank == 3);
+  CHECK(all[0].bans[0].rule == Rule::aggregate);
+}
+
 TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byzantine]") {
   // Rank 3 says that it has got something else from rank 1 than rank 1 has committed to, which nobody can know.
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
