@@ -1,4 +1,4 @@
-"""Attackers against defences: byzantine.py PROGRAM [--form cores|bans|minutes|paper] [--data FILE...] [-- OPTIONS]
+"""Attackers against defences: byzantine.py PROGRAM [--form FORM] [--data FILE...] [-- OPTIONS]
 
 Trains the same network once for each pair of a cheat (rows; "none": all ranks are honest) and a way to sum gradients
 (columns), and prints a table each of clean accuracy, accuracy under PGD-10, the worst loss of a step while the ranks
@@ -13,6 +13,7 @@ seconds nor bytes.
   minutes  a look at every row and column in ten minutes: 8 ranks, 3 of which cheat; the built-in set without --data
   paper    the setting of BTARD, with PGD-10: ResNet-18, 16 ranks of 8 images, 7 or 3 of which cheat, 5,100 steps (from step
            1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: --slurm prints an array script of all runs
+  paper_bans  that setting with the protocol, and the runs that `bans` compares to
 
 A run leaves a folder below --out, and in it row.json, a line, when it is finished; what is finished is not made again, what
 was interrupted goes on. --out/table.jsonl has all lines. --rows, --columns and --part choose runs, --list names them.
@@ -39,33 +40,35 @@ MEASURES = ["median", "geometric_median", "multi_krum"]
 
 # name; options of the program; whether it is told how many may cheat.
 Defence = collections.namedtuple("Defence", "name options faults")
-Form = collections.namedtuple("Form", "ranks faults lengths seeds taus train data")
+Form = collections.namedtuple("Form", "ranks faults lengths seeds taus train data bans")
 # lengths: steps, steps before the ranks cheat, and steps by which a `delayed` gradient is late.
 CORES = ["--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 3, "--alpha", "4/255", "--batch", 8,
          "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 2000]
+PAPER = ["--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd", "--lr", 0.01,
+         "--momentum", 0.9, "--nesterov", "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0]
+OF_PAPER = Form(16, [7, 3], [(5100, 1000, 1000), (14100, 10000, 1000)], [0, 1, 2, 3, 4], [1, 10], PAPER, True, False)
 FORMS = {
-    "cores": Form(16, [7], [(400, 100, 100)], [1], [1], CORES, True),
-    "bans": Form(16, [7], [(400, 100, 100)], [1, 2, 3], [1], CORES, True),
+    "cores": Form(16, [7], [(400, 100, 100)], [1], [1], CORES, True, False),
+    "bans": Form(16, [7], [(400, 100, 100)], [1, 2, 3], [1], CORES, True, True),
     "minutes": Form(8, [3], [(40, 10, 10)], [1], [1], [
         "--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--batch", 8,
-        "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 200], False),
-    "paper": Form(16, [7, 3], [(5100, 1000, 1000), (14100, 10000, 1000)], [0, 1, 2, 3, 4], [1, 10], [
-        "--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd", "--lr", 0.01,
-        "--momentum", 0.9, "--nesterov", "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0], True),
+        "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 200], False, False),
+    "paper": OF_PAPER,
+    "paper_bans": OF_PAPER._replace(bans=True),
 }
 EPOCHS_OF_PAPER = 64  # 25,000 steps of 128 images, over which the learning rate falls
 
 
 IN_ORDER = ["--deterministic", "--micro-batch", 8]  # sums as ranks that leave do not change them
-BANS = ["--aggregator", "centered_clip", "--aggregator-tau", 1, "--byzantine", *IN_ORDER]
 
 
 def defences(form):
-    if form == FORMS["bans"]:
-        return [Defence("protocol", BANS, True), Defence("mean", IN_ORDER, False)]
-    clips = [Defence("centered_clip" + (f" {tau}" if len(form.taus) > 1 else ""),
-                     ["--aggregator", "centered_clip", "--aggregator-tau", tau, "--codec-transport", "butterfly"], True)
-             for tau in form.taus]
+    def clip(name, *options):
+        return [Defence(name + (f" {tau}" if len(form.taus) > 1 else ""),
+                        ["--aggregator", "centered_clip", "--aggregator-tau", tau, *options], True) for tau in form.taus]
+    if form.bans:
+        return [*clip("protocol", "--byzantine", *IN_ORDER), Defence("mean", IN_ORDER, False)]
+    clips = clip("centered_clip", "--codec-transport", "butterfly")
     return [Defence("mean", [], False), *(Defence(name, ["--aggregator", name], True) for name in MEASURES),
             Defence("trimmed_mean", ["--aggregator", "trimmed_mean"], True),
             Defence("trimmed_mixed", ["--aggregator", "trimmed_mean", "--aggregator-mixing"], True), *clips]
@@ -84,17 +87,15 @@ class Run(collections.namedtuple("Run", "row column faults steps start delay see
 
 
 def runs_of(form, rows, columns):
-    if form == FORMS["bans"]:
-        return [Run(row, column, form.faults[0], *form.lengths[0], seed) for seed in form.seeds for row in rows for column in columns
-                if column.name == "protocol" or row == "none"]
     return [Run(row, column, faults, *length, seed)
-            for length in form.lengths for faults in form.faults for seed in form.seeds for row in rows for column in columns]
+            for length in form.lengths for faults in form.faults for seed in form.seeds for row in rows for column in columns
+            if not form.bans or row == "none" or column.name != "mean"]
 
 
 def words_of(run, form, arguments, folder):
     """The command line behind the launcher."""
     images = form.ranks * 8
-    epochs = EPOCHS_OF_PAPER if arguments.form == "paper" else max(1, math.ceil(run.steps * images / arguments.images))
+    epochs = EPOCHS_OF_PAPER if form.train == PAPER else max(1, math.ceil(run.steps * images / arguments.images))
     words = ["train", "--out", folder, *(["--data", *arguments.data] if arguments.data else []), *form.train, "--epochs", epochs,
              "--max-steps", run.steps, "--lambda", 0, "--selector", "all", "--eval", "pgd10", "--eval-every", 0,
              "--seed", run.seed, "--max-bad-steps", run.steps, "--quiet", *run.column.options]
@@ -199,32 +200,37 @@ STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
 
 def report_bans(runs, arguments):
     """Each cheat beside the run of its seed that as many ranks have left; pooled, with an error by seed."""
-    found = {(run.row, run.column.name, run.seed): row for run in runs if (row := row_of(run, arguments)) is not None}
-    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found.values()))
-    seeds = sorted({seed for _, _, seed in found})
-    print(f"\n{'':<22}" + "".join(f"{'seed ' + str(seed):>18}" for seed in seeds) + "   clean and PGD-10, %; of cheats, step of the last ban")
-    for (name, column) in dict.fromkeys((name, column) for name, column, _ in found):
-        cells = []
-        for seed in seeds:
-            row = found.get((name, column, seed))
-            cell = "-" if row is None or row["clean"] is None else f"{row['clean']:.2f} {row['pgd10']:.2f}"
-            if row and row.get("banned"):
-                cell += f" {max(step for _, step, _ in row['banned'])}" + ("" if len(row["banned"]) == row["faults"] else "!")
-            cells.append(f"{cell:>18}")
-        print(f"{name + ' ' + column:<22}" + "".join(cells))
-    for key in "clean", "pgd10":
-        by_seed = []
-        for seed in seeds:
-            left = found.get(("leave", "protocol", seed))
-            cheats = [row[key] for (name, column, of), row in found.items()
-                      if of == seed and column == "protocol" and name in CHEATS and row[key] is not None]
-            if left is not None and cheats:
-                by_seed.append(statistics.fmean(cheats) - left[key])
-        if len(by_seed) > 1:
-            half = STUDENT[len(by_seed) - 1] * statistics.stdev(by_seed) / math.sqrt(len(by_seed))
-            print(f"{key}: cheats less leaving ranks {statistics.fmean(by_seed):+.2f} points, 95 % interval {half:.2f} to either side")
-    false_bans = [(name, seed, rank) for (name, column, seed), row in found.items() for rank, _, _ in row.get("banned") or []
-                  if rank not in Run(name, None, row["faults"], 0, 0, 0, seed).cheaters(row["ranks"])]
+    all_found = [(run, row) for run in runs if (row := row_of(run, arguments)) is not None]
+    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for _, row in all_found))
+    for steps, faults in sorted({(run.steps, run.faults) for run, _ in all_found}):
+        found = {(run.row, run.column.name, run.seed): row for run, row in all_found if (run.steps, run.faults) == (steps, faults)}
+        seeds = sorted({seed for _, _, seed in found})
+        print(f"\n{f'{steps} steps, {faults} ranks':<22}" + "".join(f"{'seed ' + str(seed):>18}" for seed in seeds) +
+              "   clean and PGD-10, %; of cheats, step of the last ban")
+        for (name, column) in dict.fromkeys((name, column) for name, column, _ in found):
+            cells = []
+            for seed in seeds:
+                row = found.get((name, column, seed))
+                cell = "-" if row is None or row["clean"] is None else f"{row['clean']:.2f} {row['pgd10']:.2f}"
+                if row and row.get("banned"):
+                    cell += f" {max(step for _, step, _ in row['banned'])}" + ("" if len(row["banned"]) == row["faults"] else "!")
+                cells.append(f"{cell:>18}")
+            print(f"{name + ' ' + column:<22}" + "".join(cells))
+        for column in dict.fromkeys(column for _, column, _ in found if column != "mean"):
+            for key in "clean", "pgd10":
+                by_seed = []
+                for seed in seeds:
+                    left = found.get(("leave", column, seed))
+                    cheats = [row[key] for (name, of_column, of), row in found.items()
+                              if (of_column, of) == (column, seed) and name in CHEATS and row[key] is not None]
+                    if left is not None and cheats:
+                        by_seed.append(statistics.fmean(cheats) - left[key])
+                if len(by_seed) > 1:
+                    half = STUDENT[len(by_seed) - 1] * statistics.stdev(by_seed) / math.sqrt(len(by_seed))
+                    print(f"{key}, {column}: cheats less leaving ranks {statistics.fmean(by_seed):+.2f} points, "
+                          f"95 % interval {half:.2f} to either side")
+    false_bans = [(run.name, rank) for run, row in all_found for rank, _, _ in row.get("banned") or []
+                  if rank not in run.cheaters(row["ranks"])]
     print(f"honest ranks banned: {len(false_bans)} {false_bans or ''}")
 
 
@@ -268,7 +274,7 @@ def main():
     parser.add_argument("--part", help="K/N: every N-th run, from the K-th on, and no table")
     parser.add_argument("--list", action="store_true", help="the runs, and what is finished of them")
     parser.add_argument("--slurm", type=int, metavar="TASKS", help="print an array script of all runs, with so many tasks")
-    parser.add_argument("--launch", help="mpirun --oversubscribe -np {ranks}; of the form `paper` srun")
+    parser.add_argument("--launch", help="mpirun --oversubscribe -np {ranks}; of the forms of the paper srun")
     parser.add_argument("--out", type=pathlib.Path, help="runs/byzantine-FORM")
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
@@ -276,11 +282,11 @@ def main():
     arguments.options = words[at + 1:]
     form = FORMS[arguments.form]
     arguments.out = arguments.out or pathlib.Path("runs") / f"byzantine-{arguments.form}"
-    arguments.launch = arguments.launch or ("srun" if arguments.form == "paper" else "mpirun --oversubscribe -np {ranks}")
+    arguments.launch = arguments.launch or ("srun" if form.train == PAPER else "mpirun --oversubscribe -np {ranks}")
     arguments.images = arguments.images or (50_000 if arguments.data else 2_000)
     if form.data and not arguments.data:
         parser.error(f"the form {arguments.form} wants --data")
-    known = ["none", "leave", *CHEATS] if arguments.form == "bans" else ["none", *CHEATS]
+    known = ["none", "leave", *CHEATS] if form.bans else ["none", *CHEATS]
     rows = chosen(arguments.rows, known, "cheat")
     names = chosen(arguments.columns, [column.name for column in defences(form)], "defence")
     columns = [column for column in defences(form) if column.name in names]
@@ -298,7 +304,7 @@ def main():
             continue
         make(run, form, arguments)
         print(f"{number + 1} of {len(runs)}: {json.dumps(row_of(run, arguments))}", flush=True)
-    if not arguments.part and arguments.form == "bans":
+    if not arguments.part and form.bans:
         report_bans(runs, arguments)
     elif not arguments.part:
         report(runs, rows, columns, arguments)

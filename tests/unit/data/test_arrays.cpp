@@ -182,6 +182,8 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(
       contains(changed("p3.pickle", "i8q", "f8q"), "extrapolated_targets is float64 [6], but labels must be integers"));
   CHECK(contains(changed("p3.pickle", "u1q", "O1q"), "data is type O1 [6, 4, 4, 3]"));
+  CHECK(contains(changed("p2.pickle", "\xc3", "\xc4"), "holds no bytes: damaged"));  // a letter that is no byte
+  CHECK(contains(changed("p2.pickle", "\xc2\x80", "\xc2\xc0"), "holds no bytes: damaged"));
   // Shape (6, 4, 4, 3) of the images: K 6 K 4 K 4 K 3.
   const std::string shape = std::string("K\6K\4K\4K\3", 8);
   CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\4K\3K\4", 8)), "images must be square"));
