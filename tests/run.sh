@@ -38,9 +38,10 @@ cores=$(nproc)
 failed=0
 # Sources of the library in groups: what many of them include is read once.
 unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25)
-# run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core.
+# run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core; half as many again use the time in which
+# tests wait.
 run() {
-  ctest --test-dir "$1" --parallel $((2 * cores)) --output-on-failure --no-tests=error "${@:2}" | tee "$1/ctest.txt" ||
+  ctest --test-dir "$1" --parallel $((3 * cores)) --output-on-failure --no-tests=error "${@:2}" | tee "$1/ctest.txt" ||
     failed=1
 }
 

@@ -139,6 +139,21 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
   REQUIRE(many[0].bans.size() == 1);
   CHECK(many[0].bans[0].rank == 3);
   CHECK(many[0].bans[0].rule == Rule::disputes);
+  CHECK(many[0].accusations.size() == 1);  // nobody had to look at what it complains about
+}
+
+TEST_CASE("Who shows another share of the randomness than it has committed to, or other numbers, is found out",
+          "[byzantine]") {
+  const bool share = GENERATE(true, false);
+  PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
+  options.distortions[3] = [=](int number, std::byte* data, std::size_t bytes) {
+    if (number % 6 == 3) data[share ? Letter::kHead : bytes - 1] ^= std::byte{1};  // behind commitments, salts, complaints
+  };
+  const std::vector<PartyResult> all = hold_party(options);
+  REQUIRE(all[0].bans.size() == 1);
+  CHECK(all[0].bans[0].rank == 3);
+  CHECK(all[0].bans[0].rule == (share ? Rule::reveal : Rule::commitment));
+  CHECK(all[0].bans[0].step == all[0].accusations[0].step);
 }
 
 TEST_CASE("Whatever is done to one rank's messages, nobody else is banned", "[byzantine]") {

@@ -309,6 +309,7 @@ TEST_CASE("Claims beyond the file are refused") {
   {
     Hdf5File file = Hdf5File::create(path, 0);
     file.write("set", {1000}, std::vector<std::uint8_t>(1000));
+    file.write("floats", {1234}, std::vector<float>(1234));
     file.close();
   }
   const std::string whole = read_bytes(path);
@@ -325,6 +326,7 @@ TEST_CASE("Claims beyond the file are refused") {
   CHECK(contains(changed(1000, 1001), "larger than what is stored"));
   CHECK(contains(changed(1000, std::uint64_t{1} << 61), "larger than what is stored"));
   CHECK(contains(changed(1000, std::uint64_t{1} << 63), "larger than anything"));
+  CHECK(contains(changed(1234, 1235), "larger than what is stored"));
   for (std::size_t part = 0; part < 64; ++part) {
     write_bytes(path, whole.substr(0, whole.size() * part / 64));
     CHECK(error_of(path).starts_with("3: " + path));
