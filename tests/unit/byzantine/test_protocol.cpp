@@ -147,7 +147,8 @@ TEST_CASE("Who shows another share of the randomness than it has committed to, o
   const bool share = GENERATE(true, false);
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
   options.distortions[3] = [=](int number, std::byte* data, std::size_t bytes) {
-    if (number % 6 == 3) data[share ? Letter::kHead : bytes - 1] ^= std::byte{1};  // behind commitments, salts, complaints
+    if (number % 6 == 3)
+      data[share ? Letter::kHead : bytes - 1] ^= std::byte{1};  // behind commitments, salts, complaints
   };
   const std::vector<PartyResult> all = hold_party(options);
   REQUIRE(all[0].bans.size() == 1);
