@@ -96,12 +96,11 @@ class Attack {
   [[nodiscard]] virtual int runs() const { return 1; }
   /// What the user should know about how the attack fits this network, a sentence; empty: nothing.
   [[nodiscard]] virtual std::string notice() const { return {}; }
-  /// perturb() in two parts, for an attack that iterates: begin() starts as perturb() does and makes its first `steps`
-  /// iterations, which leave the perturbation in objective.eta; resume() takes the perturbation from objective.start
-  /// and goes on behind `done` iterations. What the network makes of the images may have changed in between.
-  /// Error(usage): the attack cannot be parted.
-  virtual void begin(Objective& objective, int steps) const;
-  virtual void resume(Objective& objective, int done) const;
+  /// A part of perturb(), for an attack that iterates: `count` of its iterations, behind `done` of them. Where none is
+  /// done, it starts as perturb() does; else with the perturbation at objective.start, which may be the array eta
+  /// itself. Leaves the perturbation in objective.eta and, behind the last iteration, the images in x_adv. What the
+  /// network makes of the images may have changed in between. Error(usage): the attack cannot be parted.
+  virtual void advance(Objective& objective, int done, int count) const;
   /// Makes one more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): the attack
   /// has no such step.
   virtual void step(Objective& objective) const;

@@ -120,8 +120,7 @@ std::string targets_notice(int classes) {
          " wrong ones: apgd-t and fab-t aim at the " + std::to_string(classes - 1) + " that there are";
 }
 
-void Attack::begin(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
-void Attack::resume(Objective&, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
+void Attack::advance(Objective&, int, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
 void Attack::step(Objective&) const { fail(ExitCode::usage, "this attack has no single steps; take pgd"); }
 
 void pgd_step(Objective& o, float alpha, float eps) {

@@ -21,17 +21,12 @@ class Pgd final : public Attack {
         stop_(options.stop),
         loss_(loss_named(options.loss)) {}
 
-  void perturb(Objective& o) const override { resume(o, 0); }
-  void begin(Objective& o, int steps) const override {
+  void perturb(Objective& o) const override { advance(o, 0, steps_); }
+  void advance(Objective& o, int done, int count) const override {
     if (loss_ != nullptr) o.loss = loss_;
     start(o, norm_, eps_);
-    iterate(o, steps);
-  }
-  void resume(Objective& o, int done) const override {
-    if (loss_ != nullptr) o.loss = loss_;
-    start(o, norm_, eps_);
-    iterate(o, steps_ - done);
-    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    iterate(o, count);
+    if (done + count == steps_) each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   void step(Objective& o) const override {
     const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "byzantine/copy_bits.hpp"
+#include "copy_bits.hpp"
 
 namespace dat {
 

@@ -342,8 +342,8 @@ void Trainer::complete_average() {
 Checkpoint Trainer::capture() {
   const CallLabel label("state for the checkpoint");
   Checkpoint checkpoint;
-  for (Stateful* part : parts()) part->save(checkpoint);
   checkpoint.integers["step"] = step_;
+  for (Stateful* part : parts()) part->save(checkpoint);
   checkpoint.integers["steps_per_epoch"] = plan_.steps_per_epoch;
   checkpoint.integers["ranks"] = ranks_.size();
   checkpoint.integers["threads"] = choose_threads(options_.threads, ranks_.node_size());

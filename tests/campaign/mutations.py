@@ -54,6 +54,7 @@ FORECAST = "src/measure/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
 RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
+OLD = "src/train/examples/old_weights."
 WATCH, METHOD, BEGUN = "src/train/watch/watch.cpp", "src/train/plan/method.cpp", "src/train/examples/begun_attack.cpp"
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
@@ -148,8 +149,26 @@ MUTATIONS = [
      "step:defaults"),
     ("pgd: one step less", "src/attack/pgd.cpp", "for (int k = 0; k < steps; ++k) o.gradient_step",
      "for (int k = 1; k < steps; ++k) o.gradient_step", "step:defaults"),
-    ("a begun attack makes all its steps again", "src/attack/pgd.cpp", "iterate(o, steps_ - done);", "iterate(o, steps_ - 0 * done);",
+    ("a begun attack makes all its steps again", BEGUN, "attack.gradient_evaluations() - iterations_);",
+     "attack.gradient_evaluations());", "step:stale attack"),
+    ("parts of an attack make one iteration more", "src/attack/pgd.cpp", "iterate(o, count);", "iterate(o, count + 1);",
      "unit:[attack]"),
+    ("old weights: those of now throughout", OLD + "hpp", "step - versions + newer", "step + 0 * newer", "step:old weights"),
+    ("old weights: the oldest throughout", OLD + "hpp", "refresh ? std::int64_t{iteration} * versions / iterations : 0", "0",
+     "step:old weights"),
+    ("old weights: newer ones where the oldest are wanted", OLD + "cpp", "if (!staleness_.refresh) {", "if (false) {",
+     "step:old weights, two ranks"),
+    ("old weights stay in the network", OLD + "cpp", "    done += count;\n  }\n  use(step_);", "    done += count;\n  }",
+     "step:old weights"),
+    ("old weights: clean images as the weights of now see them", LOCAL, "  if (old_weights_) old_weights_->take_up();\n", "",
+     "step:old weights, trades"),
+    ("old weights: an attack in parts begins anew", OLD + "cpp", "    if (done > 0) objective.start = objective.eta;\n", "",
+     "step:old weights"),
+    ("old weights are forgotten behind a restart", LOCAL, "  if (old_weights_) old_weights_->restore(checkpoint);\n", "",
+     "e2e:ranks"),
+    ("old weights stay on rank 0", LOCAL, "  if (old_weights_) old_weights_->share(ranks);\n", "", "e2e:ranks"),
+    ("old weights: statistics of now", "src/train/message/held_weights.cpp",
+     "  swap(model_.running_mean, mean_, statistics());\n", "", "step:old weights"),
     ("a begun attack begins anew", BEGUN, "  objective.start = perturbation_;\n", "", "step:stale attack"),
     ("a begun attack is not in the checkpoint", LOCAL, "  begun_.save(checkpoint);\n", "", "mpi:2"),
     ("a begun attack of rank 0 for all", BEGUN, "ranks_.send(restored_.data() + count * static_cast<std::size_t>(rank),",
@@ -742,7 +761,7 @@ MUTATIONS = [
     ("tree: micro-batches of a rank are one unit", LOCAL, "plan_.ordered ? examples_.first / examples_.count : 0;", "0;", "e2e:ranks"),
     ("tree: losses as MPI adds them", "src/train/message/step_message.cpp", "  if (order_ == nullptr) {\n    write(numbers_.data(), 0);",
      "  if (true) {\n    write(numbers_.data(), 0);", "e2e:ranks"),
-    ("tree: ranks without micro-batches do not help", LOCAL, "warm_start_ && first < rounds_ * examples_.count;", "false;", "e2e:ranks"),
+    ("tree: ranks without micro-batches do not help", LOCAL, "warm_start_ && first < rounds() * examples_.count;", "false;", "e2e:ranks"),
     ("tree: evaluations sample by sample", TRAINER, "plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples",
      "Evaluator::Dealing::samples", "e2e:ranks"),
     ("tree: sums of batch norm shared out to threads", "src/backend/cpu/batch_norm.cpp", "    const FixedSums fixed(backend_);\n    forward_.bind",
@@ -1134,9 +1153,6 @@ MUTATIONS = [
     ("byzantine: done once more with the weights of now", "src/train/protocol/guard.cpp",
      "  kept_.exchange();\n  const int units",
      "  const int units", "e2e:byzantine"),
-    ("byzantine: the statistics of now", "src/train/protocol/kept_step.cpp",
-     "  swap(model_.running_mean, mean_, statistics());\n",
-     "", "e2e:byzantine"),
     ("byzantine: of a target, the first micro-batch alone", "src/train/protocol/guard.cpp",
      "for (int unit = 0; unit < units; ++unit) {",
      "for (int unit = 0; unit < 1; ++unit) {", "e2e:byzantine"),

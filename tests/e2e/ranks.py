@@ -96,6 +96,12 @@ class AnyNumber(common.TestCase):
     def test_a_warm_start_from_the_training_pass(self):
         self.check("--warm-start", 2, "--attack-reuse", "--attack-bn", "train", numbers=(1, 4), parts=())
 
+    def test_attacks_on_old_weights(self):
+        self.check("--staleness", 3, numbers=(1, 3), parts=((2, 2), (3, 4), (1, STEPS)))
+
+    def test_attacks_on_the_oldest_weights(self):
+        self.check("--staleness", 2, "--refresh", "attack", "--loss", "trades", numbers=(1, 4), parts=((4, 5), (1, STEPS)))
+
     def test_early_stop_and_what_is_held_out(self):
         self.check("--attack-stop", 1, "--holdout", 16, numbers=(1, 4), parts=(), dealt=["--total-batch", 18, "--micro-batch", 3])
 

@@ -166,7 +166,7 @@ class Law(common.TestCase):
         "seconds": ["--selector", "exp3", "--codec", "float32", "--budget-unit", "seconds", "--optimizer", "lars", "--lr",
                     4, "--awp-gamma", 0.01, "--checkpoint-async", "--max-bad-steps", 1],
         "deterministic": ["--selector", "exp3", "--deterministic", "--total-batch", 16, "--micro-batch", 4, "--loss",
-                          "trades", "--average", "ema", "--average-decay", 0.9],
+                          "trades", "--average", "ema", "--average-decay", 0.9, "--staleness", 3],
     }
     STEPS = 48
     OPTIONS = {"--data": "set.h5", "--network": "small_cnn", "--width": 16, "--threads": 1, "--attack-steps": 2,

@@ -261,7 +261,7 @@ def automatic(config, layers):
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
             "faults": "auto", "aggregator-mixing": False, "aggregator-tau": 10, "aggregator-iterations": 500, "augment": True, "warm-start": 0, "attack-stop": "off",
-            "attack-reuse": False, "stale-attack": 0, "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
+            "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
 
@@ -311,6 +311,7 @@ class State:
     batches_tracked: int
     perturbations: np.ndarray = None
     begun: list = None  # of each rank: the perturbation of the next step's first images after --stale-attack iterations
+    before: list = dataclasses.field(default_factory=list)  # --staleness: (parameters, statistics) of 1, 2, ... steps before
     codec: dict = None  # arrays of the gradients' codec
     average: dict = None  # of the parameters
     averaged: int = 0  # how many weights it is made of
@@ -491,9 +492,17 @@ class Reference:
                          drawn_p=rows(state["p"]), scale=rows(state["active_scale"]),
                          batches_tracked=int(state.attrs["batches_tracked"]),
                          perturbations=state["perturbations"][()] if "perturbations" in state else None,
-                         begun=list(tensor(file["attack/begun"])) if "attack" in file else None,
+                         begun=list(tensor(file["attack/begun"])) if "attack/begun" in file else None,
+                         before=[self.read_weights(file[f"attack/before{age}"])
+                                 for age in range(1, self.config["staleness"] + 1) if f"attack/before{age}" in file],
                          codec={name: of[()].astype(np.float64) for name, of in file["codec"].items()}
                          if "codec" in file else None)
+
+    def read_weights(self, group):
+        """Parameters and running statistics of a step before."""
+        tensor = lambda name: torch.from_numpy(group[name][()].astype(np.float64))
+        return ({name: tensor(name) for name in self.shapes},
+                {name: (tensor(f"{name}.running_mean"), tensor(f"{name}.running_var")) for name in self.norms})
 
     # Samples.
 
@@ -626,6 +635,13 @@ class Reference:
         z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
         return rounding.number((z - x).clamp(-of.eps, of.eps))
 
+    def old_nets(self, state, attack, rounding):
+        """The networks that the iterations of an attack see: --staleness, --refresh."""
+        versions, oldest = [(state.parameters, state.running[0]), *state.before], self.config["staleness"]
+        ages = [oldest - (number * oldest // attack.steps if self.config["refresh"] == "iteration" else 0)
+                for number in range(attack.steps)]
+        return [Net(rounding, *versions[min(age, len(state.before))], False) for age in ages]
+
     def reference_logits(self, net, x):
         """Of the clean images, where the attack is against them."""
         if self.loss not in ("trades", "kl") and not self.unlabelled:
@@ -637,14 +653,17 @@ class Reference:
         """x_adv, eta, the passes that were paid for, and the batch statistics of each gradient in training mode."""
         statistics, passes = [], 0
 
-        def gradient(images, of_labels):
+        nets = net if isinstance(net, list) else [net] * of.steps
+
+        def gradient(images, of_labels, number=0):
+            net = nets[number]
             net.statistics = {}
             found = self.gradient(net, images, of_labels, rounding, reference)
             if net.training:
                 statistics.append(net.statistics)
             return found
 
-        whole = len(x) if net.training else self.micro_batch  # running statistics: a part of it may be empty
+        whole = len(x) if nets[0].training else self.micro_batch  # running statistics: a part of it may be empty
         if of.name == "none":
             return x, torch.zeros_like(x), 0, []
         if of.name == "fgsm":
@@ -656,8 +675,8 @@ class Reference:
                 eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
             passes = whole
         elif of.stop is None:
-            for _ in range(of.steps):
-                g, _ = gradient(x + eta, labels)
+            for number in range(of.steps):
+                g, _ = gradient(x + eta, labels, number)
                 eta = self.pgd_step(of, x, eta, g, rounding)
                 passes += whole
         else:
@@ -984,7 +1003,9 @@ class Reference:
                 if kept is not None:
                     eta = self.recall(eta, x, np.floor(kept[ids] + .5), crops)
                 net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
-                reference = self.reference_logits(net, x) if attack.name != "none" else None
+                if self.config["staleness"]:
+                    net = self.old_nets(state, attack, rounding)
+                reference = self.reference_logits(net[0] if isinstance(net, list) else net, x) if attack.name != "none" else None
                 x_adv, eta, paid, found = self.perturb(attack, net, x, labels, eta, rounding, reference)
                 attack_passes += paid
                 labelled += int((labels >= 0).sum())
@@ -1109,7 +1130,8 @@ class Reference:
         after = State(step=t + 1, parameters=parameters, optimizer=optimizer, running=running, p=p,
                       average=average, averaged=averaged, average_running=average_running,
                       largest_norm=largest, squares=squares_of, freezing=freezing, counts=counts, drawn_p=drawn_p, scale=scale,
-                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept, begun=begun, codec=codec)
+                      batches_tracked=state.batches_tracked + len(passes[0]), perturbations=kept, begun=begun, codec=codec,
+                      before=[(state.parameters, state.running[0]), *state.before][:self.config["staleness"]])
         return after, record, norms
 
     def perturbed_weights(self, state, names, examples, gradients_of):

@@ -66,6 +66,10 @@ TABLE = [
     ("stale attack", 1, STEPS, "--stale-attack 2 --attack-steps 3 --optimizer sgd --lr 0.5"),
     ("stale attack, two ranks", 2, "5 8", "--stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 "
                                           "--overlap --bucket 700"),
+    ("old weights", 1, "1 2 5 8", "--staleness 2 --attack-steps 3 --lambda 1 --optimizer sgd --lr 0.5"),
+    ("old weights, two ranks", 2, "3 7", "--staleness 4 --refresh attack --batch 4 --micro-batch 2 --attack-steps 2 "
+                                         "--optimizer sgd --lr 0.5"),
+    ("old weights, trades", 1, "6", "--staleness 3 --attack-steps 2 --loss trades --optimizer sgd --lr 0.5"),
     ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
     ("l2", 1, STEPS, "--norm l2 --eps 0.5 --eval pgd4 --eval-restarts 2 --optimizer sgd --lr 0.5"),
     ("l2, batch statistics, two ranks", 2, STEPS, "--norm l2 --eps 0.4 --alpha 0.2 --attack-bn train --batch 4 "
@@ -385,6 +389,12 @@ def compare(before, found, wanted):
         # Sums of steps and clamped differences of numbers up to 1, in f32; a sign that turned is a whole step.
         off = max(float((found - right_one).abs().max()) for found, right_one in zip(state.begun, right.begun))
         distance.equal("begun perturbations", off, 0, 16 * UNIT, decided=True)
+    distance.equal("weights of steps before", len(state.before), len(right.before))
+    unit = 2 * UNIT if before.step == 0 else 0  # the first weights, as above
+    for (weights, statistics), (right_weights, right_statistics) in zip(state.before, right.before):
+        off = [(weights[name] - value).abs() - unit * value.abs() for name, value in right_weights.items()]
+        off += [(a - b).abs() for name, values in right_statistics.items() for a, b in zip(statistics[name], values)]
+        distance.equal("weights of steps before that differ", sum(int((one > 0).sum()) for one in off), 0)
     for key, value in right_record.items():
         if key.startswith("loss") and value is not None:
             distance.add("losses", relative(record[key], value, value))

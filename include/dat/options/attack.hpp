@@ -4,6 +4,8 @@
 
 namespace dat {
 
+constexpr int kMostVersions = 64;  ///< of the weights of steps before
+
 /// How training images are perturbed, and what is minimised on them. Rows and rules: src/options/train/attack.cpp.
 struct AttackSettings {
   std::string attack = "pgd";
@@ -18,6 +20,8 @@ struct AttackSettings {
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
   bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
   int stale_attack = 0;  ///< iterations of pgd that the next step's first micro-batch has on the old weights
+  int staleness = 0;     ///< how many steps behind the oldest weights are that an attack runs on
+  std::string refresh = "iteration";  ///< iteration: newer weights between iterations | attack: the oldest throughout
   std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
   std::string loss = "cross_entropy";
   double lambda = -1;          ///< weight of the clean loss; never -1 in a parsed command

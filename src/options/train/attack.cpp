@@ -32,6 +32,16 @@ void refuse_staleness(const TrainOptions& o) {
           o.attack_steps, " iterations of --attack-steps");
 }
 
+void refuse_old_weights(const TrainOptions& o) {
+  if (o.staleness == 0) return;
+  require(o.attack != "none", ExitCode::usage,
+          "--staleness is about attacks, and --attack none makes none; leave it off");
+  require(
+      o.refresh == "attack" || (o.attack == "pgd" && o.attack_stop < 0), ExitCode::usage,
+      "--refresh iteration changes weights within the attack, which --attack pgd allows, without --attack-stop; take "
+      "those, or --refresh attack");
+}
+
 void refuse_radius(const TrainOptions& o) { require_in_range("--eps", norm_from(o.norm), o.eps); }
 
 void add_ball(TrainTable& table) {
@@ -102,6 +112,29 @@ void add_savings(TrainTable& table) {
   for (const Choice& other : {Choice{"attack-bn", {"train"}}, {"attack-stop"}, {"warm-start"}})
     table.not_together({"stale-attack"}, other, stale);
   table.rule(refuse_staleness);
+  table.add(
+      "--staleness", &O::staleness,
+      "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now",
+      {.low = 0, .high = kMostVersions});
+  table
+      .add("--refresh", &O::refresh,
+           "with --staleness: newer weights from iteration to iteration of an attack, or the oldest throughout",
+           one_of({"iteration", "attack"}))
+      .works_with("staleness", {});
+  for (const auto& [other, why] :
+       {std::pair(Choice{"attack-bn", {"train"}}, "--attack-bn train: an attack's passes would count as those of now"),
+        {Choice{"warm-start"}, "--warm-start: its perturbations are those of now"},
+        {Choice{"attack-reuse"},
+         "--attack-reuse: the last step of the attack is the training pass, on the weights of now"},
+        {Choice{"stale-attack"}, "--stale-attack, which begins attacks on other weights"},
+        {Choice{"bn-statistics", {"local"}},
+         "--bn-statistics local: statistics of steps before are kept once for all ranks"},
+        {Choice{"verify"}, "--verify: the weights of the attack are gone"},
+        {Choice{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
+        {Choice{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}})
+    table.not_together({"staleness"}, other,
+                       std::string("--staleness does not go with ") + why + "; leave one of them off");
+  table.rule(refuse_old_weights);
   table.add("--attack-start", &O::attack_start,
             "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "
             "gaussian with trades, kl and mart",

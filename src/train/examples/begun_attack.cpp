@@ -21,7 +21,7 @@ BegunAttack::BegunAttack(Communicator& ranks, const Plan& plan, Replica& replica
 
 std::int64_t BegunAttack::begin(const Attack& attack, Objective& objective, std::int64_t step) {
   const std::int64_t before = objective.passes;
-  attack.begin(objective, iterations_);
+  attack.advance(objective, 0, iterations_);
   // Images are also of evaluations between the steps.
   const std::int64_t floats = floats_of(objective.n);
   each(objective.device, kernels::groups(floats), kernels::Add<float>{objective.eta, nullptr, perturbation_, floats});
@@ -31,7 +31,7 @@ std::int64_t BegunAttack::begin(const Attack& attack, Objective& objective, std:
 
 void BegunAttack::resume(const Attack& attack, Objective& objective) {
   objective.start = perturbation_;
-  attack.resume(objective, iterations_);
+  attack.advance(objective, iterations_, attack.gradient_evaluations() - iterations_);
   now_ = {};
 }
 

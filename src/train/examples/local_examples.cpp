@@ -26,7 +26,6 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       goal_(parts.method.goal),
       replica_(parts.replica),
       timer_(parts.timer),
-      rounds_(plan_.batch / plan_.micro_batch),
       reuses_(parts.options.attack_reuse),
       begun_(ranks_, plan_, replica_, parts.options.stale_attack) {
   const TrainOptions& options = parts.options;
@@ -47,8 +46,15 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
                                                      .micro_batch = plan_.micro_batch,
                                                      .repeats = plan_.mix.extra > 0,
                                                      .eps = options.eps,
-                                                     .rounds = options.steps_may_be_left_out() ? rounds_ : 0,
+                                                     .rounds = options.steps_may_be_left_out() ? rounds() : 0,
                                                      .reset_steps = options.warm_start * plan_.steps_per_epoch});
+  require(options.staleness == 0 || parts.method.attack_passes == 0, ExitCode::usage,
+          "--staleness wants attacks that leave batch statistics alone; add --attack-bn eval");
+  if (options.staleness > 0)
+    old_weights_ = std::make_unique<OldWeights>(Staleness{.versions = options.staleness,
+                                                          .refresh = options.refresh == "iteration",
+                                                          .iterations = attack_.gradient_evaluations()},
+                                                replica_);
   examples_ = {.attacked = images.x_adv,
                .clean = images.clean,
                .labels = images.labels,
@@ -73,6 +79,7 @@ void LocalExamples::begin(std::int64_t step) {
   passes_before_ = objective_->passes - begun_.passes_of(step);
   bytes_sent_ = 0;
   timer_.lap(Phase::data);
+  if (old_weights_) old_weights_->begin(step);
 }
 
 const Examples* LocalExamples::next() {
@@ -81,18 +88,21 @@ const Examples* LocalExamples::next() {
   examples_.count = micro_batch();
   examples_.unit = plan_.ordered ? examples_.first / examples_.count : 0;
   if (examples_.first >= examples_.batch) {
-    for (int first = examples_.first; warm_start_ && first < rounds_ * examples_.count; first += examples_.count)
+    for (int first = examples_.first; warm_start_ && first < rounds() * examples_.count; first += examples_.count)
       bytes_sent_ += warm_start_->help(*batch_, first, examples_.count);
     return nullptr;
   }
   images.load(*batch_, examples_.first, examples_.count, pixels_);
   if (cheating_.now() != nullptr) falsify_labels();
+  if (old_weights_) old_weights_->take_up();
   Objective& objective = prepared_objective();
   if (warm_start_) bytes_sent_ += warm_start_->load(objective, images.crops, *batch_, examples_.first, step_);
   timer_.lap(Phase::data);
   examples_.weights_version = replica_.model().parameters.version;
   if (begun_.is_of(step_))
     begun_.resume(attack_, objective);
+  else if (old_weights_)
+    old_weights_->perturb(attack_, objective);
   else
     attack().perturb(objective);
   if (warm_start_ && !reuses_) warm_start_->keep(objective, images.crops);
@@ -149,14 +159,17 @@ void LocalExamples::write(double* to, int unit) {
 void LocalExamples::save(Checkpoint& checkpoint) {
   if (warm_start_) warm_start_->save(checkpoint);
   begun_.save(checkpoint);
+  if (old_weights_) old_weights_->save(checkpoint);
 }
 void LocalExamples::restore(const Checkpoint& checkpoint) {
   if (warm_start_) warm_start_->restore(checkpoint);
   begun_.restore(checkpoint);
+  if (old_weights_) old_weights_->restore(checkpoint);
 }
-void LocalExamples::share(Communicator&) {
+void LocalExamples::share(Communicator& ranks) {
   if (warm_start_) warm_start_->share();
   begun_.share();
+  if (old_weights_) old_weights_->share(ranks);
 }
 
 std::unique_ptr<ExampleSource> make_local_examples(const ExampleParts& parts) {

@@ -9,13 +9,14 @@
 #include "train/examples/batch_objective.hpp"
 #include "train/examples/begun_attack.hpp"
 #include "train/examples/examples.hpp"
+#include "train/examples/old_weights.hpp"
 #include "train/examples/warm_start.hpp"
 
 namespace dat {
 
 /// Examples that this rank makes itself, from its part of the training set: read, cut out at random, attacked with the
-/// weights of the moment. With --stale-attack, look_ahead() has made the first iterations of the attack on a step's
-/// first micro-batch with the weights before those.
+/// weights of the moment, or with --staleness those of steps before. With --stale-attack, look_ahead() has made the
+/// first iterations of the attack on a step's first micro-batch with the weights before those.
 class LocalExamples final : public ExampleSource {
  public:
   explicit LocalExamples(const ExampleParts& parts);
@@ -42,7 +43,9 @@ class LocalExamples final : public ExampleSource {
 
   /// Of the perturbations of --warm-start.
   [[nodiscard]] std::int64_t kept_bytes() const override { return warm_start_ ? warm_start_->bytes() : 0; }
-  [[nodiscard]] std::int64_t checkpoint_bytes() const override { return kept_bytes() + begun_.checkpoint_bytes(); }
+  [[nodiscard]] std::int64_t checkpoint_bytes() const override {
+    return kept_bytes() + begun_.checkpoint_bytes() + (old_weights_ ? old_weights_->checkpoint_bytes() : 0);
+  }
   [[nodiscard]] std::string dropped() const override { return begun_.dropped(); }
 
  private:
@@ -53,6 +56,8 @@ class LocalExamples final : public ExampleSource {
   }
   /// Images of each micro-batch of the batch at hand.
   [[nodiscard]] int micro_batch() const { return batch_->count / plan_.micro_batches_of(ranks_.rank()); }
+  /// Most micro-batches of a rank.
+  [[nodiscard]] int rounds() const { return plan_.batch / plan_.micro_batch; }
   /// That of this rank in this step.
   [[nodiscard]] const Attack& attack() const;
   /// What a cheat makes of the labels of the images at hand.
@@ -70,7 +75,6 @@ class LocalExamples final : public ExampleSource {
   AttackGoal goal_;
   Replica& replica_;
   PhaseTimer& timer_;
-  int rounds_;   ///< most micro-batches of a rank
   bool reuses_;  ///< the training pass is the last step of the attack (--attack-reuse)
   std::unique_ptr<BatchObjective> batch_objective_;
   std::unique_ptr<WarmStart> warm_start_;  ///< null: attacks start at random
@@ -81,7 +85,8 @@ class LocalExamples final : public ExampleSource {
   const HostBatch* batch_ = nullptr;
   std::int64_t batch_step_ = -1;  ///< that batch_ is of
   BegunAttack begun_;
-  Objective* objective_ = nullptr;  ///< of the examples at hand
+  std::unique_ptr<OldWeights> old_weights_;  ///< null: attacks run on the weights of the moment
+  Objective* objective_ = nullptr;           ///< of the examples at hand
   Examples examples_;
 };
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "byzantine/copy_bits.hpp"
+#include "copy_bits.hpp"
 #include "pointwise.hpp"
 
 namespace dat {

@@ -2,6 +2,7 @@
 
 #include "dat/backend.hpp"
 #include "replica/replica.hpp"
+#include "train/message/held_weights.hpp"
 #include "train/message/stateful.hpp"
 
 namespace dat {
@@ -16,7 +17,7 @@ class KeptStep final : public Stateful {
   /// Keeps the step that is about to be updated with; result: flat [parameters.size], of the active layers.
   void keep(const ActiveSet& active, const float* result);
   /// Gives the network the weights and statistics that are kept, and keeps those that it had; and back.
-  void exchange();
+  void exchange() { before_.exchange(); }
   [[nodiscard]] const ActiveSet& active() const { return active_; }
   [[nodiscard]] const float* result() const { return result_; }
 
@@ -25,10 +26,9 @@ class KeptStep final : public Stateful {
   void share(Communicator& ranks) override;
 
  private:
-  [[nodiscard]] std::int64_t statistics() const { return model_.graph.statistics; }
   Replica& replica_;
-  Model& model_;
-  float *weights_, *result_, *mean_, *variance_;
+  HeldWeights before_;
+  float* result_;
   ActiveSet active_;
   bool there_ = false;
 };

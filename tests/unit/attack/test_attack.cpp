@@ -297,13 +297,13 @@ TEST_CASE("PGD in two parts is PGD, bit for bit, wherever it is parted", "[attac
     perturb(*attack, whole);
     for (int done = 0; done <= 5; ++done) {
       RandomObjective o = begun();
-      attack->begin(o, done);
+      attack->advance(o, 0, done);
       kernel_backend().wait();
       Shared<float> kept = o.perturbation;
       std::fill(o.perturbation.begin(), o.perturbation.end(), -1.0F);
       std::fill(o.perturbed.begin(), o.perturbed.end(), -1.0F);
       o.start = kept.data();
-      attack->resume(o, done);
+      attack->advance(o, done, 5 - done);
       kernel_backend().wait();
       CHECK(o.calls == 5);
       CHECK(o.perturbation == whole.perturbation);

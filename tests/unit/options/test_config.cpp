@@ -453,6 +453,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "norm",
                                              "attack-stop",
                                              "stale-attack",
+                                             "staleness",
+                                             "refresh",
                                              "attack-reuse",
                                              "nesterov",
                                              "beta1",
@@ -1162,6 +1164,11 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--attack-stop", "1", "--attack-bn", "eval"}).train.attack_stop == 1);
   CHECK(parse({}).train.stale_attack == 0);
   CHECK(parse({"--stale-attack", "3"}).train.stale_attack == 3);
+  CHECK(parse({"--staleness", "4", "--refresh", "attack"}).train.staleness == 4);
+  CHECK(contains(refusal({"--refresh", "attack"}), "--refresh works with --staleness"));
+  CHECK(contains(refusal({"--staleness", "2", "--attack-stop", "1"}), "or --refresh attack"));
+  CHECK(contains(refusal({"--staleness", "2", "--attack", "none"}), "--attack none makes none"));
+  CHECK(contains(refusal({"--staleness", "2", "--verify", "5"}), "--staleness does not go with --verify"));
   for (const std::vector<std::string>& other : std::vector<std::vector<std::string>>{{"--attack", "fgsm"},
                                                                                      {"--attack", "none"},
                                                                                      {"--attack-bn", "train"},

@@ -1,0 +1,82 @@
+#include "train/examples/old_weights.hpp"
+
+#include <algorithm>
+
+namespace dat {
+
+namespace {
+const char* const kThere = "attack_versions";
+}
+
+OldWeights::OldWeights(const Staleness& staleness, Replica& replica) : staleness_(staleness), replica_(replica) {
+  for (int version = 0; version <= staleness_.versions; ++version)
+    held_.emplace_back(replica, "weights of steps before");
+}
+
+std::size_t OldWeights::place_of(std::int64_t version) const {
+  return static_cast<std::size_t>(version - base_) % held_.size();
+}
+
+void OldWeights::stand_before(std::int64_t step) {
+  if (!waits_) return;
+  base_ = step - staleness_.versions;
+  first_ = step - there_;
+}
+
+void OldWeights::begin(std::int64_t step) {
+  stand_before(step);
+  waits_ = false;
+  step_ = step;
+  held_[place_of(step)].keep();
+}
+
+void OldWeights::use(std::int64_t version) {
+  const int place = version == step_ ? -1 : static_cast<int>(place_of(version));
+  if (place == in_use_) return;
+  if (in_use_ >= 0) held_[static_cast<std::size_t>(in_use_)].exchange();
+  if (place >= 0) held_[static_cast<std::size_t>(place)].exchange();
+  in_use_ = place;
+}
+
+void OldWeights::perturb(const Attack& attack, Objective& objective) {
+  if (!staleness_.refresh) {
+    attack.perturb(objective);
+    return use(step_);
+  }
+  for (int done = 0; done < staleness_.iterations;) {
+    const std::int64_t version = staleness_.version(step_, done, first_);
+    int count = 1;
+    while (done + count < staleness_.iterations && staleness_.version(step_, done + count, first_) == version) ++count;
+    use(version);
+    if (done > 0) objective.start = objective.eta;
+    attack.advance(objective, done, count);
+    done += count;
+  }
+  use(step_);
+}
+
+void OldWeights::save(Checkpoint& checkpoint) {
+  const std::int64_t step = integer_of(checkpoint, "step");
+  stand_before(step);
+  const auto there = static_cast<int>(std::min<std::int64_t>(staleness_.versions, step - first_));
+  checkpoint.integers[kThere] = there;
+  for (int age = 1; age <= there; ++age) held_[place_of(step - age)].save(checkpoint, group_of(age));
+}
+
+void OldWeights::restore(const Checkpoint& checkpoint) {
+  waits_ = true;
+  const auto found = checkpoint.integers.find(kThere);
+  there_ = found == checkpoint.integers.end()
+               ? 0
+               : static_cast<int>(std::clamp<std::int64_t>(found->second, 0, staleness_.versions));
+  for (int age = 1; age <= there_; ++age)
+    held_[static_cast<std::size_t>(staleness_.versions - age)].restore(checkpoint, group_of(age));
+}
+
+void OldWeights::share(Communicator& ranks) {
+  ranks.broadcast(&there_, sizeof there_);
+  waits_ = true;
+  for (int age = 1; age <= there_; ++age) held_[static_cast<std::size_t>(staleness_.versions - age)].share(ranks);
+}
+
+}  // namespace dat

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dat/attack.hpp"
+#include "train/message/held_weights.hpp"
+#include "train/message/stateful.hpp"
+
+namespace dat {
+
+/// Which weights an attack of `iterations` iterations runs on (--staleness, --refresh). Version v of the weights is
+/// that before step number v, counted from 0: behind v updates.
+struct Staleness {
+  int versions = 0;     ///< K: how many steps the oldest weights are behind
+  bool refresh = true;  ///< newer weights between iterations; else the whole attack has the oldest ones
+  int iterations = 1;   ///< n
+
+  /// Iteration i of step t runs on version t - K + floor(i K / n), or on t - K throughout; none is older than `first`.
+  [[nodiscard]] std::int64_t version(std::int64_t step, int iteration, std::int64_t first) const {
+    const std::int64_t newer = refresh ? std::int64_t{iteration} * versions / iterations : 0;
+    return std::max(step - versions + newer, first);
+  }
+};
+
+/// Attacks on the weights of steps before, chosen by a rule, so that a step's images do not depend on when who has made
+/// them: keeps the last versions of weights and running statistics. Every rank keeps the same.
+class OldWeights final : public Stateful {
+ public:
+  /// The replica must outlive it.
+  OldWeights(const Staleness& staleness, Replica& replica);
+  /// Bytes on the device, and in a checkpoint, of so many versions.
+  [[nodiscard]] static std::int64_t memory(const Model& model, int versions) {
+    return (versions + 1) * HeldWeights::memory(model);
+  }
+  [[nodiscard]] std::int64_t checkpoint_bytes() const {
+    return staleness_.versions * HeldWeights::memory(replica_.model());
+  }
+
+  /// A step begins: keeps its weights.
+  void begin(std::int64_t step);
+  /// Gives the network the weights of the first iteration of this step's attack.
+  void take_up() { use(staleness_.version(step_, 0, first_)); }
+  /// Makes the attack, on an objective that was prepared with the weights of its first iteration, and gives the network
+  /// the weights of this step back. Error(usage): weights change within an attack that cannot be parted.
+  void perturb(const Attack& attack, Objective& objective);
+
+  void save(Checkpoint& checkpoint) override;
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
+
+ private:
+  /// The network gets this version, and what it has had goes back to its place.
+  void use(std::int64_t version);
+  [[nodiscard]] std::size_t place_of(std::int64_t version) const;
+  /// As if its weights had been kept up to the step before: place K - age has the version of so many steps before.
+  void stand_before(std::int64_t step);
+  [[nodiscard]] static std::string group_of(int age) { return "attack/before" + std::to_string(age); }
+
+  Staleness staleness_;
+  Replica& replica_;
+  std::vector<HeldWeights> held_;  ///< [versions + 1], by place_of()
+  std::int64_t step_ = -1, base_ = 0, first_ = 0;
+  int there_ = 0;      ///< versions before the next step that are there when it begins; until then
+  bool waits_ = true;  ///< no step has begun
+  int in_use_ = -1;    ///< place of the weights that the network has; -1: its own
+};
+
+}  // namespace dat

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dat/communicator.hpp"
+#include "replica/replica.hpp"
+
+namespace dat {
+
+/// Weights and running statistics of a network, held on the device beside its own.
+class HeldWeights {
+ public:
+  /// what: what they are, for a list of memory. The replica must outlive it.
+  HeldWeights(Replica& replica, const char* what);
+  /// Bytes on the device.
+  [[nodiscard]] static std::int64_t memory(const Model& model);
+
+  /// Takes a copy of the network's.
+  void keep();
+  /// Gives the network what is held, and holds what the network had; and back.
+  void exchange();
+  [[nodiscard]] const float* weights() const { return weights_; }
+
+  /// As "GROUP/NAME" and "GROUP/NAME.running_mean", "GROUP/NAME.running_var". Error(checkpoint).
+  void save(Checkpoint& checkpoint, const std::string& group) const;
+  void restore(const Checkpoint& checkpoint, const std::string& group);
+  /// Rank 0's, to all. **Collective.**
+  void share(Communicator& ranks);
+
+ private:
+  [[nodiscard]] std::int64_t statistics() const { return model_.graph.statistics; }
+
+  Replica& replica_;
+  Model& model_;
+  float *weights_, *mean_, *variance_;
+};
+
+}  // namespace dat
