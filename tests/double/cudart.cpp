@@ -566,6 +566,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     for (const auto& [captured, op] : exec->graph.ops) {
       auto& target = streams[captured];
       if (!target) target = std::make_shared<CUstream_st>();
+      ++state().counts.replayed;
       target->queue.push_back(op);
       target->queue.back().queued = now;
       if (!op.record) continue;

@@ -1,8 +1,8 @@
 #pragma once
 
 // A test double of the CUDA runtime, of cuDNN's convolutions (legacy calls, and its graph API) and batch norm, and of
-// cuBLAS's products, linked instead of those libraries; and of a CUDA-aware MPI, in front of the real one. The host code
-// of a CUDA backend, and its kernels compiled by g++, then run on a machine without a GPU.
+// cuBLAS's products, linked instead of those libraries; and of a CUDA-aware MPI, in front of the real one. The host
+// code of a CUDA backend, and its kernels compiled by g++, then run on a machine without a GPU.
 //
 // It finds: results read, or pinned buffers reused, before anybody waited for them (queued work runs as late as the
 // rules allow); missing order between streams; host code that touches device memory (it crashes); uninitialised device
@@ -32,6 +32,7 @@ struct Counts {
   long allocations = 0;       ///< of device and of pinned memory
   long kernels = 0;           ///< launches, and calls of the libraries, captured ones included
   long graph_launches = 0, graph_instantiations = 0;
+  long replayed = 0;  ///< what launched graphs have queued
   long pageable_copies = 0;
   std::size_t uploaded = 0;  ///< bytes copied from the host to the device
 };

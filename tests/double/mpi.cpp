@@ -125,8 +125,8 @@ int MPI_Alltoallv(const void* from, const int* from_counts, const int* from_at, 
   Staged source(from, size_of(from_type) * static_cast<std::size_t>(sent)),
       target(to, size_of(to_type) * static_cast<std::size_t>(received));
   count("MPI_Alltoallv", source, target);
-  const int status = PMPI_Alltoallv(source.data(), from_counts, from_at, from_type, target.data(), to_counts, to_at,
-                                    to_type, group);
+  const int status =
+      PMPI_Alltoallv(source.data(), from_counts, from_at, from_type, target.data(), to_counts, to_at, to_type, group);
   target.bring_back();
   return status;
 }
@@ -150,8 +150,7 @@ int MPI_Iallgatherv(const void* from, int from_count, MPI_Datatype from_type, vo
 }
 
 int MPI_Ialltoallv(const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
-                   const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group,
-                   MPI_Request* request) {
+                   const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group, MPI_Request* request) {
   require_host("MPI_Ialltoallv", from, to);
   return PMPI_Ialltoallv(from, from_counts, from_at, from_type, to, to_counts, to_at, to_type, group, request);
 }

@@ -130,6 +130,10 @@ struct PartyOptions {
   std::int64_t from = 2;
   /// Ranks that cheat with their gradients, from `from` on.
   std::vector<int> poisoners{};
+  /// By rank, which other one gets another part from it than it commits to, and than it shows when it is asked.
+  std::map<int, int> deceives{};
+  /// By rank, what is added to each number of the part of the result that it makes.
+  std::map<int, float> shifts{};
   /// Steps after which ranks leave, by rank.
   std::map<int, std::int64_t> leave{};
   std::map<int, Distortion> distortions{};
@@ -218,6 +222,8 @@ class Party {
       protocol.commit(numbers_of(message));
       if (cheats_now && protocol.own_check() == nullptr && cheat_->mischief() != nullptr)
         cheat_->mischief()->parts(message);
+      if (const auto other = options_.deceives.find(launch_); other != options_.deceives.end())
+        message[static_cast<std::size_t>(layout.begin(place_of(other->second)))] += 1;
       assembly.exchange_parts(layout, message, everyone.data());
       work.exchanged(everyone.data(), place.data());
       protocol.check_parts();
@@ -236,6 +242,8 @@ class Party {
                              .weights = protocol.weights()});
       work.aggregated();
       if (cheats_now && cheat_->mischief() != nullptr) cheat_->mischief()->aggregate({part.data(), mine});
+      if (const auto shift = options_.shifts.find(launch_); shift != options_.shifts.end())
+        for (std::size_t i = 0; i < mine; ++i) part[i] += shift->second;
       assembly.gather_parts(layout, part.data(), result.data());
       work.gathered(result.data());
       protocol.reveal();
@@ -276,6 +284,10 @@ class Party {
     if (poisons && done_ >= options_.from)
       for (float& value : made) value *= 1.01F;
     return made;
+  }
+  /// In the group.
+  [[nodiscard]] int place_of(int rank) const {
+    return static_cast<int>(std::find(members_.begin(), members_.end(), rank) - members_.begin());
   }
   [[nodiscard]] static std::vector<double> numbers_of(const std::vector<float>& gradient) {
     double total = 0, square = 0;

@@ -81,6 +81,13 @@ TEST_CASE("SHA-256 of FIPS 180-4's example, and one after the other", "[byzantin
   }
 }
 
+TEST_CASE("A commitment hides what it is to: with another salt it is another one", "[byzantine]") {
+  const Sha256Digest root = digest_of("root", {}), one = digest_of("one", {}), other = digest_of("other", {});
+  CHECK(commitment(one, root) == commitment(one, root));
+  CHECK(commitment(one, root) != commitment(other, root));
+  CHECK(commitment(one, root) != commitment(one, other));
+}
+
 TEST_CASE("Secrets differ by rank, step, group, place and words, and are found again", "[byzantine]") {
   const Secret one(7, 2, "");
   CHECK(one.salt(3, 4, 1) == Secret(7, 2, "").salt(3, 4, 1));

@@ -142,6 +142,27 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
   CHECK(many[0].accusations.size() == 1);  // nobody had to look at what it complains about
 }
 
+TEST_CASE("A part that was disputed and shown is the one that counts", "[byzantine]") {
+  PartyOptions options{.ranks = 4, .faults = 1, .steps = 5};
+  const std::vector<PartyResult> honest = hold_party(options);
+  options.deceives = {{1, 3}};
+  const std::vector<PartyResult> all = hold_party(options);
+  CHECK(all[0].bans.empty());  // of the two, nobody can know who lies
+  CHECK(all[0].accusations.size() > 1);
+  for (const Accusation& one : all[0].accusations) CHECK_FALSE(one.upheld);
+  for (const PartyResult& one : all) CHECK(one.weights == honest[0].weights);
+}
+
+TEST_CASE("A part of the result that is wrong by less than gradients differ is found out by the sum of claims",
+          "[byzantine]") {
+  const float shift = GENERATE(0.1F, 1e-3F);
+  const std::vector<PartyResult> all = hold_party({.ranks = 4, .faults = 1, .steps = 4, .shifts = {{2, shift}}});
+  REQUIRE(all[0].bans.size() == 1);
+  CHECK(all[0].bans[0].rank == 2);
+  CHECK(all[0].bans[0].rule == Rule::aggregate);
+  CHECK(all[0].bans[0].step == 0);
+}
+
 TEST_CASE("Who shows another share of the randomness than it has committed to, or other numbers, is found out",
           "[byzantine]") {
   const bool share = GENERATE(true, false);

@@ -101,21 +101,24 @@ TEST_CASE("a purpose that is too long is cut off", "[hang]") {
 TEST_CASE("what is read while it is written is one record, or none", "[hang]") {
   FlightRecorder recorder;
   std::atomic<bool> done{false};
-  std::thread writer([&] {
-    for (std::int64_t k = 1; k <= 200000; ++k) {
-      const FlightRecorder::Ticket ticket = recorder.begin(Call::sum, static_cast<std::uint32_t>(k), k, 3 * k);
-      recorder.end(ticket);
-    }
-    done = true;
-  });
-  std::int64_t wrong = 0, read = 0;
-  while (!done) {
-    const CallRecord record = recorder.now().record;
-    if (record.call == Call::none) continue;
-    ++read;
-    wrong += record.bytes != 3 * record.number || record.group != static_cast<std::uint32_t>(record.number);
+  std::atomic<std::int64_t> wrong{0}, read{0};
+  // More of them than there are cores: some are interrupted in the middle of a record, which is overwritten meanwhile.
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 8; ++reader)
+    readers.emplace_back([&] {
+      while (!done) {
+        const CallRecord record = recorder.now().record;
+        if (record.call == Call::none) continue;
+        ++read;
+        wrong += record.bytes != 3 * record.number || record.group != static_cast<std::uint32_t>(record.number);
+      }
+    });
+  for (std::int64_t k = 1; k <= 500000; ++k) {
+    const FlightRecorder::Ticket ticket = recorder.begin(Call::sum, static_cast<std::uint32_t>(k), k, 3 * k);
+    recorder.end(ticket);
   }
-  writer.join();
+  done = true;
+  for (std::thread& reader : readers) reader.join();
   CHECK(read > 0);
   CHECK(wrong == 0);
 }
