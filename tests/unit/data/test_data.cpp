@@ -609,6 +609,7 @@ TEST_CASE(
     const std::int64_t epochs = std::max<std::int64_t>(1, c.extra / extra_entries);
     std::vector<int> of_permutation(static_cast<std::size_t>(c.extra), 0);
     std::vector<std::int64_t> before;
+    std::vector<std::vector<std::int64_t>> extra_of_epochs;
     for (std::uint32_t epoch = 0; epoch < 2 * epochs; ++epoch) {
       std::vector<std::int64_t> whole(static_cast<std::size_t>(c.ranks * c.batch)), mine(whole), seen;
       std::vector<int> times(static_cast<std::size_t>(c.labelled), 0);
@@ -654,6 +655,11 @@ TEST_CASE(
       CHECK(*least >= (epochs > 1 ? 0 : extra_entries / c.extra));
       CHECK(seen != before);
       before = seen;
+      // The next permutation is another one.
+      std::vector<std::int64_t>& extra = extra_of_epochs.emplace_back();
+      std::copy_if(seen.begin(), seen.end(), std::back_inserter(extra),
+                   [&](std::int64_t k) { return k >= c.labelled; });
+      if (epoch >= epochs) CHECK(extra != extra_of_epochs[static_cast<std::size_t>(epoch - epochs)]);
     }
     // The middle of an epoch, without its beginning.
     Sampler later(mix, c.ranks, 0, c.batch, c.micro_batch, 7);
