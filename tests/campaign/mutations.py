@@ -917,7 +917,7 @@ MUTATIONS = [
      "double:Plans in NCHW*"),
     ("NCHW: no bias", LEGACY, "to_shape.pixels, adds(o)});\n    finish(o);", "to_shape.pixels, adds(o)});", "double:Plans in NCHW*"),
     ("a kept residual is forgotten", LEGACY, "if (!spec_.conv.keeps_residual || spec_.pass != Pass::forward) return;", "return;",
-     "double:A network's plans*"),
+     "double:Every legacy plan adds*"),
     ("tensor cores on a GPU without", LEGACY, "strict || !backend_.gpu().tensor_cores ?", "strict ?",
      "double:A GPU without tensor cores*"),
     ("mask bits are not stored", CUDA + "pass_plan.cpp", "if (o.bits == nullptr) return;", "return;", "double:A wrong algorithm*"),

@@ -223,6 +223,24 @@ TEST_CASE("A steady training step waits once, allocates nothing, and replays wha
   steady(2);
 }
 
+TEST_CASE("Every legacy plan adds a residual that has to stay, and leaves it", "[double]") {
+  for (ConvSpec spec : specs()) {
+    if (!spec.frozen) continue;
+    spec.accumulate = spec.keeps_residual = true;
+    const auto backend = cuda("f32", false);
+    const auto conv = backend->conv2d(spec);
+    INFO(conv->implementation());
+    int right = 0;
+    for (const Trial& t : trials_of(*backend, "forward")) {
+      INFO(t.name);
+      right += t.refused.empty() ? 1 : 0;
+      if (t.name.starts_with("graph")) continue;
+      CHECK((t.refused == "wrong results") == t.name.starts_with("WINOGRAD"));  // the double's wrong one
+    }
+    CHECK(right > 1);
+  }
+}
+
 TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest right one is", "[double]") {
   for (const ConvSpec& spec : specs()) {
     const auto backend = cuda("f32", false);
