@@ -21,7 +21,7 @@ TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads
          "--epochs", 3, "--lr", 0.05, "--attack-steps", 2, "--eval-every", 0, "--eval", "fgsm"]
 EPS = 6 / 255
 NIGHT = "DAT_NIGHT" in os.environ or COSTLY
-KILLS = 10 if NIGHT else 6
+KILLS = 10 if NIGHT else 3
 
 
 def options(words, **changes):
@@ -232,7 +232,7 @@ class Sequence(common.TestCase):
     def test_l2(self):
         """Another norm than the training's: the same flags on any number of ranks; what is left is in the ball, and is
         misclassified by a network in NumPy."""
-        images, eps = 24, 0.3
+        images, eps = 16, 0.3
         l2 = {"eval_norm": "l2", "eps": eps, "limit": images, "words": "aa-quick"}
         ended = self.evaluate("l2", "--save-adversarial", ranks=2, **l2)
         self.assertIn(f"(l2 eps {eps})", ended.text)

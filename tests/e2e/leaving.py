@@ -158,7 +158,7 @@ class Leaving(common.TestCase):
         ended = subprocess.run(["mpirun", "-np", "4", "sh", "ranks.sh", common.PROGRAM, "train", "--out", "run", *map(str, RUN),
                                 "--total-batch", "16", "--optimizer", "sgd", "--lr", repr(2.0**100), *leave([2], [1])],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               timeout=common.LIMIT_S, env=os.environ | common.own_session() | {"OMPI_MCA_odls_base_sigkill_timeout": "20"})
+                               timeout=common.LIMIT_S, env=os.environ | common.own_session() | {"OMPI_MCA_odls_base_sigkill_timeout": "6"})
         self.assertEqual(common.exit_code(ended.returncode, ended.stdout), 7, ended.stdout)
         errors = [line for line in ended.stdout.splitlines() if line.startswith("dat_hpc: error: ")]
         self.assertEqual(len(errors), 1, ended.stdout)
