@@ -25,7 +25,7 @@ RunSums::RunSums(Backend& backend, std::int64_t most, int runs) : backend_(backe
 
 std::int64_t RunSums::memory(std::int64_t most, int runs) {
   return most_chunks(most, runs) * std::int64_t{sizeof(Chunk) + kSums * sizeof(double)} +
-         runs * std::int64_t{kSums * sizeof(double)};
+         runs * std::int64_t{kSums * sizeof(double)} + (runs + 1) * std::int64_t{sizeof(std::int32_t)};
 }
 
 Chunks RunSums::chunks_of(std::span<const Run> runs) {

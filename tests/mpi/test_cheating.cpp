@@ -7,6 +7,7 @@
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/attackers/cheating.hpp"
+#include "train/protocol/guard.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
 
@@ -256,4 +257,26 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     CHECK(all[0] != all[5]);
     CHECK(resumed.weights_hash() == straight.weights_hash());
   }
+}
+
+TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantine]") {
+  const int ranks = world().size();
+  if (ranks == 1) return;  // nobody is there to be checked
+  std::int64_t foreseen = 0;
+  const auto taken = [&](bool byzantine) {
+    TrainOptions options = small_options("centered_clip");
+    options.codec_transport = "butterfly";
+    options.micro_batch = 4;
+    options.faults = 0;
+    options.byzantine = byzantine;
+    Trainer trainer(world(), options);
+    foreseen = Guard::memory(trainer.model(), ranks);
+    std::int64_t bytes = 0;
+    for (const auto& allocation : trainer.replica().backend().allocations())
+      bytes += static_cast<std::int64_t>(allocation.bytes);
+    return bytes;
+  };
+  const std::int64_t without = taken(false), more = taken(true) - without;
+  // Statistics and losses of what is done once more, and digests, which the CPU keeps none of, are no part of a hundred.
+  CHECK(std::abs(more - foreseen) <= foreseen / 100);
 }
