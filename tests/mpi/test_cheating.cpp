@@ -277,6 +277,6 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
     return bytes;
   };
   const std::int64_t without = taken(false), more = taken(true) - without;
-  // Statistics and losses of what is done once more, and digests, which the CPU keeps none of, are no part of a hundred.
+  // Beside it: statistics and losses of what is done once more. The CPU keeps no digests.
   CHECK(std::abs(more - foreseen) <= foreseen / 100);
 }
