@@ -174,7 +174,7 @@ MUTATIONS = [
     ("a begun attack of rank 0 for all", BEGUN, "ranks_.send(restored_.data() + count * static_cast<std::size_t>(rank),",
      "ranks_.send(restored_.data() + 0 * count * static_cast<std::size_t>(rank),", "mpi:2"),
     ("begun in the images of evaluations", BEGUN, "kernels::Add<float>{objective.eta, nullptr, perturbation_, floats});\n",
-     "kernels::Add<float>{objective.eta, nullptr, perturbation_, 0 * floats});\n", "mpi:2"),
+     "kernels::Add<float>{objective.eta, nullptr, perturbation_, 0 * floats});\n", "step:stale attack"),
     ("begun passes count for the step before", LOCAL, "  passes_before_ += begun_.begin(", "  passes_before_ += 0 * begun_.begin(", "mpi:2"),
     ("the last step begins another one", TRAINER, "if (step_ + 1 < plan_.steps) examples_->", "examples_->", "mpi:2"),
     ("the next attack begins behind the update", TRAINER, "  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);\n  reducer_->finish();",
@@ -819,7 +819,7 @@ MUTATIONS = [
     ("every rank gets rank 0's local statistics", STATISTICS, "static_cast<std::size_t>(ranks.rank());\n    set_running",
      "0;\n    set_running", "step:local statistics"),
     ("running mean and variance exchanged", "src/replica/model_state.cpp", "load(\".running_mean\", 0);",
-     "load(\".running_var\", 0);", "step:defaults"),
+     "load(\".running_var\", 0);", "step:old weights"),
     # Files.
     ("structure has no budget", "src/hdf5/hdf5_structure.hpp", 'check(budget_ >= 0, "its parts', 'check(true, "its parts', "unit:[#test_hdf5_reader]"),
     ("a shape may be larger than its data", READER, "found.stored / object.data.type.size", "found.stored",
@@ -1162,7 +1162,11 @@ MUTATIONS = [
 ]
 
 # Why a survivor is no gap in the tests.
-EXPLAINED = {}
+EXPLAINED = {
+    "images that an attack has left out keep their logits": "those of the iterate that broke them, which is the one that is "
+                                                            "confirmed",
+    "warm start: room for samples that come once": "memory behind an array: an assertion and AddressSanitizer see it",
+}
 
 
 def say(text):

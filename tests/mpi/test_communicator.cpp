@@ -450,22 +450,26 @@ TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is 
   };
   constexpr std::int64_t kCount = 1 << 20;
   std::vector<float> a(kCount, static_cast<float>(world().rank() + 1)), b(a);
+  std::vector<std::vector<float>> others(12, a);
   world().barrier();
   const double before = world().seconds_under_way();
   const auto begin = Clock::now();
   Request first = world().start_sum(a.data(), kCount), second = world().start_sum(b.data(), kCount);
-  // The time stands still when both are done. Without a thread it goes on until somebody tests them.
+  std::vector<Request> rest;
+  for (std::vector<float>& one : others) rest.push_back(world().start_sum(one.data(), kCount));
+  // The time stands still when all are done. Without a thread it goes on until somebody tests them.
   double last = -1, now = world().seconds_under_way();
   while (last != now && seconds_since(begin) < 60) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     last = std::exchange(now, world().seconds_under_way());
   }
   CHECK(last == now);
-  // Two at a time count once.
+  // All at a time count once.
   CHECK(now - before <= seconds_since(begin));
   if (world().size() > 1) CHECK(now > before);
   first.wait();
   CHECK(second.test());
+  for (Request& request : rest) CHECK(request.test());
   CHECK(world().seconds_under_way() == now);
   const auto sum = static_cast<float>(world().size() * (world().size() + 1) / 2);
   CHECK(a == std::vector<float>(kCount, sum));

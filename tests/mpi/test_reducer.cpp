@@ -459,9 +459,10 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
   const auto make = [&](const std::string& name, bool mixing) {
     return aggregators().at(name)(*f.backend, p, {.ranks = world().size(), .mixing = mixing});
   };
-  CHECK(refused("float32", make("krum", false)) ==
-        "2: --codec-transport butterfly does not work with an aggregator that measures whole gradients, which wants the "
-        "messages of all ranks: leave it off, or choose gather");
+  CHECK(
+      refused("float32", make("krum", false)) ==
+      "2: --codec-transport butterfly does not work with an aggregator that measures whole gradients, which wants the "
+      "messages of all ranks: leave it off, or choose gather");
   CHECK(refused("float32", make("median", true)) == refused("float32", make("krum", false)));
   CHECK(refused("int8", make("median", false)) ==
         "2: the messages of this --codec do not meet by --codec-transport butterfly, but by: gather, two_sided; choose "

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "allocations.hpp"
+#include "apgd.hpp"
 #include "assess/evaluation.hpp"
 #include "attack/fab_loop.hpp"
 #include "attack/l2.hpp"
@@ -967,6 +968,22 @@ TEST_CASE("A searching attack leaves a misclassified image of the ball, or the c
     }
   CHECK(found > 5);
   CHECK(left > 5);
+}
+
+TEST_CASE("The first iteration of Auto-PGD counts as a rise, whatever the loss was before", "[attack]") {
+  const auto& backend = kernel_backend();
+  Shared<float> memory(9), losses(1, 1.5F), correct(1, 1.0F);
+  Shared<std::int32_t> done(1, 0);
+  const auto at = [&](std::size_t k) { return memory.data() + k; };
+  const kernels::ApgdState<float> state{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
+  each(backend.device(), 1, kernels::ApgdBegin<float>{state, losses.data(), correct.data(), done.data(), 2});
+  kernel_backend().wait();
+  for (const auto& [loss, rises] : {std::pair(1.0F, 1.0F), std::pair(0.5F, 1.0F), std::pair(0.75F, 2.0F)}) {
+    losses[0] = loss;
+    each(backend.device(), 1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), 0});
+    kernel_backend().wait();
+    CHECK(*state.rises == rises);
+  }
 }
 
 TEST_CASE("Auto-PGD for a training leaves the iterate of the highest loss", "[attack]") {

@@ -110,6 +110,7 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x02"s + "cposix\nsystem\nU\x05touch\x85R."s, "wants posix.system");
   refused("\x80\x04\x8c\x08"s + "builtins\x8c\x04"s + "eval\x93\x8c\x01"s + "1\x85R."s, "byte 18: wants builtins.eval");
   refused("\x80\x02"s + "cnumpy\nload\n."s, "wants numpy.load");
+  refused("\x80\x02"s + "cnumpi\nndarray\n."s, "wants numpi.ndarray");  // another one's, of a name that is known
   refused("\x80\x02"s + "c\x1b[31m\nx\n."s, "wants ?[31m.x");
   refused("\x80\x02(S'ls'\nios\nsystem\n."s, "byte 3: has the operation 0x53");
   refused("\x80\x02(ios\nsystem\n."s, "has the operation 0x69");                 // INST

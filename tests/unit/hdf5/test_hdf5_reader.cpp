@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -301,6 +302,68 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
   CHECK(error.starts_with("3: " + path));
   CHECK(contains(error, reason));
   CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
+}
+
+TEST_CASE("A header that goes on in itself is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  {
+    Hdf5File file = Hdf5File::create(path, 0);
+    file.write("set", {10}, std::vector<std::uint8_t>(10));
+    for (int k = 0; k < 40; ++k) file.set_integer("set", "attribute " + std::to_string(k), k);
+    file.close();
+  }
+  std::string bytes = read_bytes(path);
+  // A message of the header, "continuation": type and length of the message, then place and length of more messages.
+  const std::string begin("\x10\0\x10\0", 4);
+  int turned = 0;
+  for (auto at = bytes.find(begin); at != std::string::npos && at + 24 <= bytes.size();
+       at = bytes.find(begin, at + 4)) {
+    std::uint64_t place = 0, length = 0;
+    std::memcpy(&place, bytes.data() + at + 8, 8);
+    std::memcpy(&length, bytes.data() + at + 16, 8);
+    if (length < 24 || place >= bytes.size() || length > bytes.size() - place) continue;
+    bytes.replace(place, 24, bytes.substr(at, 24));
+    ++turned;
+    break;
+  }
+  REQUIRE(turned == 1);
+  write_bytes(path, bytes);
+  const std::string error = error_of(path);
+  CAPTURE(error);
+  CHECK(contains(error, "an object's header has no end"));
+}
+
+TEST_CASE("Texts that are all one and the same, in a small file, are refused before they take memory") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  constexpr std::size_t kTexts = 4000, kLong = 20011,
+                        kElement = 16;  // an element: length, address and number of a text
+  {
+    Hdf5File file = Hdf5File::create(path, 0);
+    std::vector<std::string> texts(kTexts, "a");
+    texts[0].assign(kLong, 'b');
+    file.set_texts("/", "texts", texts);
+    file.close();
+  }
+  std::string bytes = read_bytes(path);
+  const auto number_at = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+  };
+  std::size_t table = 0;
+  while (table + kTexts * kElement < bytes.size() && (number_at(table) != kLong || number_at(table + kElement) != 1))
+    ++table;
+  REQUIRE(number_at(table) == kLong);
+  for (std::size_t k = 1; k < kTexts; ++k)
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(table), kElement,
+                bytes.begin() + static_cast<std::ptrdiff_t>(table + k * kElement));
+  write_bytes(path, bytes);
+  CHECK(bytes.size() < 4 << 20);
+  const std::string error = error_of(path);
+  CAPTURE(error);
+  CHECK(contains(error, "its parts overlap or lead in a circle"));
 }
 
 TEST_CASE("Claims beyond the file are refused") {
