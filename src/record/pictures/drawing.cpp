@@ -78,8 +78,10 @@ int Plots::gnuplot(const std::string& file) const {
   const pid_t child = fork();
   require(child >= 0, ExitCode::device, "cannot start gnuplot: ", system_reason(errno));
   if (child == 0) {
+    // In a locale without UTF-8 gnuplot complains about each script. env's code is 127, too, where there is no gnuplot.
     if (chdir(folder_.c_str()) == 0)
-      execlp("gnuplot", "gnuplot", "--default-settings", file.c_str(), static_cast<char*>(nullptr));
+      execlp("env", "env", "LC_ALL=C.UTF-8", "gnuplot", "--default-settings", file.c_str(),
+             static_cast<char*>(nullptr));
     _exit(errno == ENOENT ? 127 : 126);
   }
   int status = 0;
