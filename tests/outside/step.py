@@ -69,6 +69,7 @@ TABLE = [
     ("old weights", 1, "1 2 5 8", "--staleness 2 --attack-steps 3 --lambda 1 --optimizer sgd --lr 0.5"),
     ("old weights, two ranks", 2, "3 7", "--staleness 4 --refresh attack --batch 4 --micro-batch 2 --attack-steps 2 "
                                          "--optimizer sgd --lr 0.5"),
+    ("old weights, fgsm", 1, "4", "--staleness 2 --refresh attack --attack fgsm --attack-bn eval --optimizer sgd --lr 0.5"),
     ("old weights, trades", 1, "6", "--staleness 3 --attack-steps 2 --loss trades --optimizer sgd --lr 0.5"),
     ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
     ("l2", 1, STEPS, "--norm l2 --eps 0.5 --eval pgd4 --eval-restarts 2 --optimizer sgd --lr 0.5"),
