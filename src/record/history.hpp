@@ -78,8 +78,8 @@ struct History {
   std::vector<StepRecord> steps;          ///< steps whose pointers are null
   std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
   std::vector<std::uint8_t> active;       ///< [steps][layers]
-  /// [steps][ranks of the launch] how far each rank's gradient was from the result; NaN where there was none, empty where
-  /// nobody has measured.
+  /// [steps][ranks of the launch] how far each rank's gradient was from the result; NaN where there was none, empty
+  /// where nobody has measured.
   std::vector<std::vector<double>> distances;
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
@@ -91,6 +91,8 @@ struct History {
   std::vector<BanRecord> bans;
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
+  /// Of whose gradients there are distances in any step; 0: of nobody's.
+  [[nodiscard]] std::size_t ranks_with_distances() const;
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
   /// Seconds of each rank by phase, so far: every table and picture of phases is made of these. The seconds are taken
   /// from the `ranks` records, which have what follows the last step, and what one part of the run did between its last

@@ -172,9 +172,8 @@ void Report::step(const StepRecord& record) {
     return record.norms != nullptr && active(layer) ? static_cast<float>((*record.norms)[layer]) : std::nanf("");
   });
   if (const std::vector<double>* all = record.distances)
-    line.array("distance", static_cast<std::size_t>(facts_.ranks), [&](std::size_t rank) {
-      return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf("");
-    });
+    line.array("distance", static_cast<std::size_t>(facts_.ranks),
+               [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
   write_line(line.close());
   progress(record);
 }

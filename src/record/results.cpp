@@ -162,13 +162,14 @@ void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
 
 /// Who has been accused of what, and who has been banned; by -1: all have seen it.
 /// Steps in which nobody has measured are NaN; nothing where nobody ever has.
-void write_distances(Hdf5File& file, const std::vector<std::vector<double>>& distances) {
-  std::size_t ranks = 0;
-  for (const std::vector<double>& all : distances) ranks = std::max(ranks, all.size());
+void write_distances(Hdf5File& file, const History& history) {
+  const std::vector<std::vector<double>>& distances = history.distances;
+  const std::size_t ranks = history.ranks_with_distances();
   if (ranks == 0) return;
   std::vector<double> table(distances.size() * ranks, std::numeric_limits<double>::quiet_NaN());
   for (std::size_t step = 0; step < distances.size(); ++step)
-    std::copy(distances[step].begin(), distances[step].end(), table.begin() + static_cast<std::ptrdiff_t>(step * ranks));
+    std::copy(distances[step].begin(), distances[step].end(),
+              table.begin() + static_cast<std::ptrdiff_t>(step * ranks));
   file.write("history/step/distance", {static_cast<std::int64_t>(distances.size()), static_cast<std::int64_t>(ranks)},
              table);
 }
@@ -188,6 +189,12 @@ void write_accusations(Hdf5File& file, const History& history) {
 }
 
 }  // namespace
+
+std::size_t History::ranks_with_distances() const {
+  std::size_t most = 0;
+  for (const std::vector<double>& all : distances) most = std::max(most, all.size());
+  return most;
+}
 
 std::int64_t History::active_layers(std::size_t step) const {
   std::int64_t count = 0;
@@ -270,7 +277,7 @@ void write_results(const RunFacts& facts, const History& history) {
     file.write("jointspar/norm", {rows, layers}, history.norms);
 
     write_ranks(file, history.ranks);
-    write_distances(file, history.distances);
+    write_distances(file, history);
     if (!history.accusations.empty()) write_accusations(file, history);
     file.close();
   });

@@ -51,8 +51,7 @@ std::vector<std::array<double, 2>> write_distances(const Plots& plots, const Plo
 }  // namespace
 
 void draw_distances(Plots& plots, const PlottedRun& run) {
-  std::size_t ranks = 0;
-  for (const std::vector<double>& all : run.history.distances) ranks = std::max(ranks, all.size());
+  const std::size_t ranks = run.history.ranks_with_distances();
   if (ranks == 0) return;
   const auto last = write_distances(plots, run, ranks);
   const std::map<int, std::string> ends = ends_of(run.history);
@@ -70,10 +69,10 @@ void draw_distances(Plots& plots, const PlottedRun& run) {
     const std::string name = "rank " + std::to_string(rank) + ": " + end->second;
     const std::size_t number = named.size();
     longest = std::max(longest, name.size());
-    named.push_back(line_of(
-        "distances.csv", 1, 3 + rank,
-        look_of(kColoursOfRanks[number % kColoursOfRanks.size()], 1.5, 1 + static_cast<int>(number / kColoursOfRanks.size()), 0, false),
-        name));
+    named.push_back(line_of("distances.csv", 1, 3 + rank,
+                            look_of(kColoursOfRanks[number % kColoursOfRanks.size()], 1.5,
+                                    1 + static_cast<int>(number / kColoursOfRanks.size()), 0, false),
+                            name));
     if (std::isfinite(last[rank][1])) marks.row({last[rank][0], last[rank][1]});
   }
   lines.insert(lines.end(), named.begin(), named.end());

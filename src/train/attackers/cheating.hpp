@@ -42,8 +42,8 @@ class Cheating {
   /// The part, which may say something else of statistics than it has found out. It lives as long as this.
   [[nodiscard]] MessagePart& falsify(MessagePart& part);
 
-  /// [ranks of the launch] how far what each has sent in the last step was from what the reducer has made of it; NaN: it
-  /// has left; null: nobody cheats.
+  /// [ranks of the launch] how far what each has sent in the last step was from what the reducer has made of it; NaN:
+  /// it has left; null: nobody cheats.
   [[nodiscard]] const std::vector<double>* distances() const { return distances_.empty() ? nullptr : &distances_; }
 
  private:

@@ -17,8 +17,8 @@ namespace dat {
 /// same layers.
 class FalseGradients final : public WrappedReducer {
  public:
-  /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks of the launch], where they are left. All
-  /// references outlive it.
+  /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks of the launch], where they are
+  /// left. All references outlive it.
   FalseGradients(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients,
                  std::unique_ptr<Reducer> of_ranks, const Cheating& cheating, std::vector<double>& distances,
                  std::function<void(ReducerStage)> ended);

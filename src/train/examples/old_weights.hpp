@@ -30,10 +30,6 @@ class OldWeights final : public Stateful {
  public:
   /// The replica must outlive it.
   OldWeights(const Staleness& staleness, Replica& replica);
-  /// Bytes on the device, and in a checkpoint, of so many versions.
-  [[nodiscard]] static std::int64_t memory(const Model& model, int versions) {
-    return (versions + 1) * HeldWeights::memory(model);
-  }
   [[nodiscard]] std::int64_t checkpoint_bytes() const {
     return staleness_.versions * HeldWeights::memory(replica_.model());
   }

@@ -28,8 +28,8 @@ class ReplicatedState {
 class Stateful {
  public:
   virtual ~Stateful() = default;
-  /// Adds the state to rank 0's checkpoint, which knows its step already. The checkpoints of other ranks are not looked at; these ranks help where
-  /// the state is spread over the ranks. **Collective.**
+  /// Adds the state to rank 0's checkpoint, which knows its step already. The checkpoints of other ranks are not looked
+  /// at; these ranks help where the state is spread over the ranks. **Collective.**
   virtual void save(Checkpoint& checkpoint) = 0;
   /// Takes the state from a checkpoint, on rank 0. Error(checkpoint): the state does not fit; Error(usage): the options
   /// do not.

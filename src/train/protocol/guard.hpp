@@ -64,7 +64,8 @@ class Guard final : public PartsWatch, public Stateful {
   void keep(const ActiveSet& active, const float* result);
   [[nodiscard]] Protocol& protocol() { return *protocol_; }
 
-  /// [ranks of the launch] how far the gradient of each was from the result, as it has claimed; NaN: it has brought none.
+  /// [ranks of the launch] how far the gradient of each was from the result, as it has claimed; NaN: it has brought
+  /// none.
   [[nodiscard]] const std::vector<double>& distances() const { return distances_; }
   /// Bytes that the protocol has sent in this step.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
