@@ -140,6 +140,9 @@ Communicator::~Communicator() {
   std::optional<Blocking> call;
   if (world_) call.emplace(record(Call::finalize, 0));
   const Turn turn;
+  // Whoever is early waits here, over a communicator that carries nothing else, and not in MPI_Finalize: where a rank is
+  // killed that waits there in PMIx's fence, mpirun 4.1 with PMIx 4.2 sometimes never ends (in PMIx_server_finalize).
+  if (world_) MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm_free(&group_);
   if (world_) MPI_Finalize();
 }
