@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -108,6 +109,8 @@ class Communicator {
   /// The number that a rank of this group has in the launch: the one under which people know the rank.
   [[nodiscard]] int launch_rank(int rank) const { return launch_ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int launch_rank() const { return launch_rank(rank_); }
+  /// All ranks of the launch: the group that this one comes from.
+  [[nodiscard]] Communicator& launch() { return *launch_; }
   /// node_rank() in the launch: so a rank keeps its device in whatever group it is.
   [[nodiscard]] int launch_node_rank() const { return launch_node_rank_; }
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
@@ -166,7 +169,8 @@ class Communicator {
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody
-  /// has asked for the message. Not collective, like all members from here to sleep_until_called().
+  /// has asked for the message. Not collective, like all members from here to
+  /// wait_for_work().
   void send(const void* data, std::size_t bytes, int to, int tag);
   /// Sends as send() does, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a
   /// receiver.
@@ -190,6 +194,11 @@ class Communicator {
   /// waits for it. Error(communication).
   void sleep_until_called(int from, int tag);
   static constexpr std::chrono::milliseconds kNap{50};
+  /// Asks `done` again and again, with short naps in between, until it says yes; it looks for messages itself. To the
+  /// hang watch this rank waits meanwhile for a message from rank `from`, which it needs in order to get on.
+  void wait_for_message(int from, const std::function<bool()>& done);
+  /// The same of a rank that has nothing to do until rank `from` gives it work.
+  void wait_for_work(int from, const std::function<bool()>& done);
 
   /// Bytes that this rank has given to MPI for others, counted at the calls: its own part of sums and gathered blocks,
   /// once for all ranks that get it; a broadcast counts on rank 0 alone.
@@ -228,12 +237,14 @@ class Communicator {
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
   /// The numbers in the launch of the ranks of a group that has been split from this one.
   [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
+  void wait_until(Call call, int from, const std::function<bool()>& done);
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
 
   MPI_Comm group_;  ///< null: single()
   bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, launch_node_rank_ = 0;
+  Communicator* launch_ = this;
   std::vector<int> launch_ranks_{0};             ///< [size]
   std::vector<int> send_at_{0}, receive_at_{0};  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;

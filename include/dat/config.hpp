@@ -8,6 +8,7 @@
 #include "dat/options/attackers.hpp"
 #include "dat/options/data.hpp"
 #include "dat/options/evaluation.hpp"
+#include "dat/options/generators.hpp"
 #include "dat/options/jointspar.hpp"
 #include "dat/options/machine.hpp"
 #include "dat/options/network.hpp"
@@ -29,6 +30,7 @@ struct TrainOptions : DataSettings,
                       JointSparSettings,
                       ReductionSettings,
                       AttackerSettings,
+                      GeneratorSettings,
                       RunSettings,
                       MachineSettings {
   /// Whether a step may end without an update, so that what it has changed must be put back.

@@ -34,6 +34,15 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack", 
                                                           "exposed",  "decode",     "select",  "update",   "other",
                                                           "evaluate", "checkpoint", "hidden"};
 
+/// What generators have done for a step (--generators).
+struct GeneratorRecord {
+  double waited = 0;             ///< seconds that rank 0 has waited for attacked images
+  double idle = 0;               ///< seconds without work that generators have told of, all together
+  double age_mean = 0;           ///< steps that weights were behind, in the mean over iterations and micro-batches
+  int age_max = 0;               ///< at most
+  std::int64_t dealt_again = 0;  ///< micro-batches that another generator was given once more
+};
+
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
 struct StepRecord {
   std::int64_t step = 0;             ///< counted from 1: the number of updates made
@@ -54,6 +63,7 @@ struct StepRecord {
   /// [ranks of the launch, or fewer] how far each rank's gradient was from the result; NaN: it has left, or has brought
   /// none; null: not measured.
   const std::vector<double>* distances = nullptr;
+  const GeneratorRecord* generators = nullptr;  ///< null: there are none
 };
 
 /// Accuracy of one network on one set under one attack; an evaluation under several attacks is several records.
@@ -139,7 +149,8 @@ struct RunFacts {
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   std::vector<double> layer_costs;        ///< [layers] in the budget, in units of their mean
-  int ranks = 1;                          ///< of the launch
+  int ranks = 1;                          ///< that train when the run starts
+  int generators = 0;                     ///< ranks that attack for them
   std::string attackers;                  ///< that are made to cheat, and how; empty: none
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "communicate/flight_recorder.hpp"
 #include "communicate/mpi_calls.hpp"
@@ -129,6 +130,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++splits_ + color);
   if (group == MPI_COMM_NULL) return nullptr;
   std::unique_ptr<Communicator> part(new Communicator(group, false, name));
+  part->launch_ = launch_;
   part->launch_ranks_ = launch_ranks_of(group);
   part->launch_node_rank_ = launch_node_rank_;
   return part;
@@ -140,8 +142,9 @@ Communicator::~Communicator() {
   std::optional<Blocking> call;
   if (world_) call.emplace(record(Call::finalize, 0));
   const Turn turn;
-  // Whoever is early waits here, over a communicator that carries nothing else, and not in MPI_Finalize: where a rank is
-  // killed that waits there in PMIx's fence, mpirun 4.1 with PMIx 4.2 sometimes never ends (in PMIx_server_finalize).
+  // Whoever is early waits here, over a communicator that carries nothing else, and not in MPI_Finalize: where a rank
+  // is killed that waits there in PMIx's fence, mpirun 4.1 with PMIx 4.2 sometimes never ends (in
+  // PMIx_server_finalize).
   if (world_) MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm_free(&group_);
   if (world_) MPI_Finalize();
@@ -405,6 +408,17 @@ std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
   turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
   return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
 }
+
+void Communicator::wait_until(Call call, int from, const std::function<bool()>& done) {
+  constexpr std::chrono::microseconds kShortNap{50};  // MPI's own way of waiting takes a whole core
+  const Blocking waiting(FlightRecorder::of_process().begin(call, name_, from, 0));
+  while (!done()) std::this_thread::sleep_for(kShortNap);
+}
+
+void Communicator::wait_for_message(int from, const std::function<bool()>& done) {
+  wait_until(Call::receive, from, done);
+}
+void Communicator::wait_for_work(int from, const std::function<bool()>& done) { wait_until(Call::work, from, done); }
 
 void Communicator::abort(int exit_code) {
   if (alone()) std::_Exit(exit_code);

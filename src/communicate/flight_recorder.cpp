@@ -14,9 +14,9 @@ namespace dat {
 
 namespace {
 
-constexpr const char* kNames[] = {
-    "nothing",  "sum",     "minimum", "agreement",  "broadcast",    "gather",         "all-gather",
-    "exchange", "barrier", "split",   "message to", "message from", "the end of MPI", "the abortion of MPI"};
+constexpr const char* kNames[] = {"nothing",    "sum",          "minimum",   "agreement",      "broadcast",
+                                  "gather",     "all-gather",   "exchange",  "barrier",        "split",
+                                  "message to", "message from", "work from", "the end of MPI", "the abortion of MPI"};
 
 [[nodiscard]] std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -40,12 +40,12 @@ constexpr const char* kNames[] = {
 std::string text_of(const CallRecord& record) {
   const auto name = std::min(static_cast<std::size_t>(record.call), std::size(kNames) - 1);
   std::string text = kNames[name];
-  const bool message = record.call == Call::send || record.call == Call::receive;
-  if (message)
+  if (of_two_ranks(record.call))
     text += " rank " + std::to_string(record.number);
   else if (record.number > 0)
     text += " #" + std::to_string(record.number);
-  if (of_one_size(record.call)) text += " of " + bytes_text(record.bytes);
+  if (of_one_size(record.call) && !(of_two_ranks(record.call) && record.bytes == 0))  // 0: not known yet
+    text += " of " + bytes_text(record.bytes);
   if (record.purpose[0] != '\0')
     text += " (" + std::string(record.purpose.data(), strnlen(record.purpose.data(), record.purpose.size())) + ")";
   return text;
@@ -82,13 +82,12 @@ void FlightRecorder::end(Ticket ticket) noexcept {
   write(ticket, record);
 }
 
-FlightRecorder::Waiting::Waiting(Ticket ticket) noexcept : since_(now_ns()) {
-  of_process().waiting_.store(ticket, std::memory_order_release);
-}
+FlightRecorder::Waiting::Waiting(Ticket ticket) noexcept
+    : around_(of_process().waiting_.exchange(ticket, std::memory_order_acq_rel)), since_(now_ns()) {}
 
 FlightRecorder::Waiting::~Waiting() {
-  of_process().waiting_.store(0, std::memory_order_release);
-  of_process().waited_ += now_ns() - since_;
+  of_process().waiting_.store(around_, std::memory_order_release);
+  if (around_ == 0) of_process().waited_ += now_ns() - since_;
 }
 
 std::uint64_t FlightRecorder::progress() const noexcept {

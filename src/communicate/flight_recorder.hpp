@@ -23,16 +23,22 @@ enum class Call : std::uint32_t {
   split,
   send,
   receive,
+  work,
   finalize,
   abort
 };
+
+/// Whether it is between this rank and one other.
+[[nodiscard]] constexpr bool of_two_ranks(Call call) {
+  return call == Call::send || call == Call::receive || call == Call::work;
+}
 
 /// One communication of this rank.
 struct CallRecord {
   static constexpr std::size_t kPurpose = 56;
   Call call = Call::none;
   std::uint32_t group = 0;
-  /// Number among the collectives of its group, from 1; of a message from rank to rank, the other rank.
+  /// Number among the collectives of its group, from 1; of a message from rank to rank, or of work, the other rank.
   std::int64_t number = 0;
   std::int64_t bytes = 0;  ///< bytes of this rank's part
   std::array<char, kPurpose> purpose{};
@@ -58,7 +64,7 @@ class FlightRecorder {
 
   Ticket begin(Call call, std::uint32_t group, std::int64_t number, std::int64_t bytes) noexcept;
   void end(Ticket ticket) noexcept;
-  /// The main thread waits for a communication as long as this object lives.
+  /// The main thread waits for a communication as long as this object lives. Where several live, for that of the last.
   class Waiting {
    public:
     explicit Waiting(Ticket ticket) noexcept;
@@ -67,6 +73,7 @@ class FlightRecorder {
     Waiting& operator=(const Waiting&) = delete;
 
    private:
+    Ticket around_;  ///< of the object around this one; 0: there is none
     std::int64_t since_;
   };
   /// This rank takes no part in what the others do as long as this object lives.

@@ -136,7 +136,7 @@ Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
   // The collective in question: the first that a rank of the first such rank's group waits in.
   for (std::size_t k = 0; k < count; ++k) {
     const CallRecord& at = ranks[k].at;
-    if (!waits(k) || at.number == 0 || at.call == Call::send || at.call == Call::receive) continue;
+    if (!waits(k) || at.number == 0 || of_two_ranks(at.call)) continue;
     if (verdict.number != 0 && (at.group != verdict.group || at.number >= verdict.number)) continue;
     verdict.group = at.group;
     verdict.number = at.number;
@@ -155,7 +155,8 @@ Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
   bool at_the_end = true;
   for (const RankState& rank : ranks) {
     const bool member = rank.main != Main::left;
-    classes.push_back(member ? std::to_string(rank.at.group) + " " + text_of(rank.at) : "");
+    const bool idle = rank.at.call == Call::work;  // it does whatever the others want
+    classes.push_back(member && !idle ? std::to_string(rank.at.group) + " " + text_of(rank.at) : "");
     at_the_end = at_the_end && (!member || rank.at.call == Call::finalize);
   }
   if (found(Kind::mismatch, minority(classes))) return verdict;

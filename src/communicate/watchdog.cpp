@@ -170,7 +170,7 @@ void Watchdog::run() {
       verdict.kind = Verdict::Kind::failed;
       verdict.culprits = {rank_};
       verdict.group = at.group;
-      verdict.number = at.call == Call::send || at.call == Call::receive ? 0 : at.number;
+      verdict.number = of_two_ranks(at.call) ? 0 : at.number;
       const std::scoped_lock lock(mutex_);
       begin_end(verdict, failure_);
     }

@@ -36,6 +36,16 @@ void for_each_step_field(Record& record, Field&& field) {
   field("attack_passes", record.attack_passes, "");
 }
 
+/// The same of a step's generators, in the step's record.
+template <class Record, class Field>
+void for_each_generator_field(Record& record, Field&& field) {
+  field("t_generators", record.waited, "s");
+  field("t_generators_idle", record.idle, "s");
+  field("age_mean", record.age_mean, "step");
+  field("age_max", record.age_max, "step");
+  field("dealt_again", record.dealt_again, "");
+}
+
 template <class Record, class Field>
 void for_each_evaluation_field(Record& record, Field&& field) {
   field("step", record.step, "");
@@ -81,6 +91,8 @@ struct History {
   /// [steps][ranks of the launch] how far each rank's gradient was from the result; NaN where there was none, empty
   /// where nobody has measured.
   std::vector<std::vector<double>> distances;
+  std::vector<GeneratorRecord> generators;  ///< [steps]; as a new one where there were none
+  bool had_generators = false;              ///< in any step
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
   std::vector<StragglerRecord> stragglers;

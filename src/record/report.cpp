@@ -171,6 +171,9 @@ void Report::step(const StepRecord& record) {
   line.array("norm", layers, [&](std::size_t layer) {
     return record.norms != nullptr && active(layer) ? static_cast<float>((*record.norms)[layer]) : std::nanf("");
   });
+  if (record.generators != nullptr)
+    for_each_generator_field(*record.generators,
+                             [&](const char* name, const auto& value, const char*) { line.field(name, value); });
   if (const std::vector<double>* all = record.distances)
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });

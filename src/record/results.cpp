@@ -45,6 +45,11 @@ void append(const json& record, History& history) {
     for (const char mark : active) history.active.push_back(mark == '1');
     append_layers(record.at("p"), history.layers(), history.p);
     append_layers(record.at("norm"), history.layers(), history.norms);
+    GeneratorRecord& generators = history.generators.emplace_back();
+    if (record.contains("t_generators")) {
+      for_each_generator_field(generators, fields_of(record));
+      history.had_generators = true;
+    }
     std::vector<double>& distances = history.distances.emplace_back();
     for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
   } else if (kind == "evaluation") {
@@ -278,6 +283,9 @@ void write_results(const RunFacts& facts, const History& history) {
 
     write_ranks(file, history.ranks);
     write_distances(file, history);
+    if (history.had_generators)
+      write_series(file, "history/step", history.generators,
+                   [](const GeneratorRecord& r, auto&& field) { for_each_generator_field(r, field); });
     if (!history.accusations.empty()) write_accusations(file, history);
     file.close();
   });

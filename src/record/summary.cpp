@@ -52,6 +52,23 @@ std::string evaluation_table(const History& history, const std::string& split, c
   return text;
 }
 
+/// What generators have done in all steps.
+std::string generators_text(const RunFacts& facts, const History& history) {
+  GeneratorRecord all;
+  for (const GeneratorRecord& r : history.generators) {
+    all.waited += r.waited;
+    all.idle += r.idle;
+    all.age_mean += r.age_mean / static_cast<double>(history.generators.size());
+    all.age_max = std::max(all.age_max, r.age_max);
+    all.dealt_again += r.dealt_again;
+  }
+  return fmt::format(
+      "{:<16}{}; {:.2f} s waited for them, {:.2f} s that they were without work; weights of attacks {:.2f} steps old "
+      "in "
+      "the mean, {} at most; {} micro-batches dealt again\n",
+      "generators", facts.generators, all.waited, all.idle, all.age_mean, all.age_max, all.dealt_again);
+}
+
 /// Steps, speed and messages.
 std::string figures(const RunFacts& facts, const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
@@ -76,6 +93,7 @@ std::string figures(const RunFacts& facts, const History& history) {
   text += fmt::format("{:<16}{} of {}\n", "steps", history.steps.empty() ? 0LL : history.steps.back().step,
                       facts.total_steps);
   text += fmt::format("{:<16}{}\n", "ranks", facts.ranks);
+  if (history.had_generators) text += generators_text(facts, history);
   if (!facts.attackers.empty()) text += fmt::format("{:<16}{}, simulated\n", "made to cheat", facts.attackers);
   if (!history.steps.empty()) {
     const auto n = static_cast<double>(history.steps.size());

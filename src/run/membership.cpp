@@ -80,9 +80,17 @@ ExitCode Membership::sleep_until_the_end() {
   return code;
 }
 
+std::optional<ExitCode> Membership::called() {
+  if (!world_.probe(0, kEndTag)) return {};
+  ExitCode code = ExitCode::done;
+  world_.receive(&code, sizeof code, 0, kEndTag);
+  return code;
+}
+
 void Membership::wake(ExitCode code) {
   if (!world_.root()) return;
   for (const LeftRecord& one : left_) world_.send(&code, sizeof code, one.rank, kEndTag);
+  for (const int rank : serving_) world_.send(&code, sizeof code, rank, kEndTag);
 }
 
 void share(std::vector<LeftRecord>& records, Communicator& ranks) {

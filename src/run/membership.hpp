@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,17 @@ class Membership {
 
   /// On a rank that has left: sleeps until the others end, and returns their exit code.
   [[nodiscard]] ExitCode sleep_until_the_end();
-  /// On rank 0: tells those who sleep that the run ends, and with what code.
+  /// A rank that has never been one of those who train: a generator. It is told of the end, too.
+  void serves(int rank) { serving_.push_back(rank); }
+  /// On such a rank: the exit code of the others, when they end.
+  [[nodiscard]] std::optional<ExitCode> called();
+  /// On rank 0: tells those who sleep or serve that the run ends, and with what code.
   void wake(ExitCode code);
 
  private:
   Communicator& world_;
   std::vector<LeftRecord> left_;
+  std::vector<int> serving_;
 };
 
 /// The records that rank 0 has, on all ranks. **Collective.**

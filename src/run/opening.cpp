@@ -5,6 +5,7 @@
 #include "dat/aggregator.hpp"
 #include "run/advice.hpp"
 #include "train/attackers/attackers.hpp"
+#include "train/plan/replica_of.hpp"
 
 namespace dat {
 
@@ -22,22 +23,29 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
     report.warning("--verify has no other rank that could recompute anything; start several");
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
     report.warning(warning);
-  for (const std::string& line : advice(options, trainer.plan().batch, choose_threads(0, ranks.node_size())))
+  for (const std::string& line :
+       advice(options, trainer.plan().batch, choose_threads(0, ranks_on_node(ranks, options))))
     report.warning(line);
 }
 
-[[nodiscard]] std::string what_is_trained(const TrainOptions& options, Trainer& trainer, const Communicator& ranks) {
+[[nodiscard]] std::string generators_text(int count) {
+  if (count == 0) return "";
+  return std::to_string(count) + (count == 1 ? " generator, " : " generators, ");
+}
+
+[[nodiscard]] std::string what_is_trained(const TrainOptions& options, Trainer& trainer, Communicator& ranks) {
   std::ostringstream line;
   line << options.network << " width " << options.width << ", " << file_size(trainer.model().parameters.segments)
        << " parameters, " << ranks.size() << (ranks.size() == 1 ? " rank, " : " ranks, ")
-       << trainer.replica().backend().description() << "; " << sizes_text(trainer.splits())
+       << generators_text(ranks.launch().size() - ranks.size()) << trainer.replica().backend().description() << "; "
+       << sizes_text(trainer.splits())
        << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
   return line.str();
 }
 
 }  // namespace
 
-RunFacts run_facts(const Opening& opening, Trainer& trainer, const Communicator& ranks) {
+RunFacts run_facts(const Opening& opening, Trainer& trainer, Communicator& ranks) {
   const Plan& plan = trainer.plan();
   const Parameters& parameters = trainer.model().parameters;
   RunFacts facts;
@@ -48,6 +56,7 @@ RunFacts run_facts(const Opening& opening, Trainer& trainer, const Communicator&
   facts.layer_sizes = parameters.layer_sizes;
   facts.layer_costs = trainer.layers().costs();
   facts.ranks = ranks.size();
+  facts.generators = ranks.launch().size() - ranks.size();
   facts.attackers = text_of(attackers_of(opening.options));
   facts.total_steps = plan.steps;
   facts.steps_per_epoch = plan.steps_per_epoch;

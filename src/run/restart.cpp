@@ -10,6 +10,7 @@ void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const Train
              const std::optional<Checkpoint>& state) {
   together(ranks, [&] {
     Splits splits = trainer->release_splits();
+    trainer->examples().close();
     trainer.reset();
     trainer = std::make_unique<Trainer>(ranks, options, std::move(splits));
     if (ranks.root()) trainer->restore(*state);

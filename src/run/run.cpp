@@ -51,21 +51,28 @@ Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   if (folder_.empty()) folder_ = default_folder();
   world.broadcast(folder_);
-  ranks_ = world.split(static_cast<int>(role_of(world.rank(), options)), world.rank());
+  require(options.generators < world.size(), ExitCode::usage, "--generators ", options.generators,
+          " leaves no rank of ", world.size(), " to train; start more ranks, or fewer generators");
+  ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
 
 int Run::go() {
   try {
     const ExitCode code = train();
-    members_.wake(code);
+    end(code);
     return static_cast<int>(code);
   } catch (const Agreed& agreed) {
-    members_.wake(agreed.code);
+    end(agreed.code);
     throw;
   } catch (const Error& error) {  // where not all have it, all are aborted, those who sleep, too
-    if (error.code() != ExitCode::communication) members_.wake(error.code());
+    if (error.code() == ExitCode::numerical || error.code() == ExitCode::integrity) end(error.code());
     throw;
   }
+}
+
+void Run::end(ExitCode code) {
+  if (trainer_) trainer_->examples().close();
+  members_.wake(code);
 }
 
 ExitCode Run::train() {
@@ -74,8 +81,13 @@ ExitCode Run::train() {
     if (world_.root()) std::cout << "the run in " << folder_ << " is finished:\n\n" << beginning_.summary << std::flush;
     return ExitCode::done;
   }
-  trainer_->share_state();
   finish_step_on_signal();
+  if (generator_) {
+    world_.keep_records_in(folder_);
+    return generator_->serve([this] { return members_.called(); });
+  }
+  for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
+  trainer_->share_state();
   open_report();
   trainer_->start();
   // What the first rollback goes back to.
@@ -93,11 +105,18 @@ void Run::plan() {
     attackers_ = attackers_of(options_);
     require_fitting(attackers_, world_.size());
     require_validators(options_, ranks_->size());
-    trainer_ = std::make_unique<Trainer>(*ranks_, options_);
-    facts = {{"device", trainer_->replica().backend().arithmetic()},
-             {"number of parameters", std::to_string(file_size(trainer_->model().parameters.segments))},
-             {"hash of the training images", hash_to_compare(world_, *trainer_->splits().train)},
-             {"hash of the test images", hash_to_compare(world_, *trainer_->splits().test)}};
+    if (role_of(world_.rank(), world_.size(), options_) == Role::trainer)
+      trainer_ = std::make_unique<Trainer>(*ranks_, options_);
+    else
+      generator_ = std::make_unique<Generator>(world_, options_);
+    Replica& replica = trainer_ ? trainer_->replica() : generator_->replica();
+    const Splits& splits = trainer_ ? trainer_->splits() : generator_->splits();
+    facts = {{"device", replica.backend().arithmetic()},
+             {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))},
+             {"hash of the training images", hash_to_compare(world_, *splits.train)},
+             {"hash of the test images", hash_to_compare(world_, *splits.test)}};
+    // Whose bits are not promised may attack on another device.
+    if (options_.generators > 0 && !options_.deterministic) facts.erase(facts.begin());
   });
   shake_hands(world_, facts);
   together(world_, [&] {

@@ -16,6 +16,7 @@
 #include "run/crowding.hpp"
 #include "run/membership.hpp"
 #include "train/attackers/attackers.hpp"
+#include "train/generators/generator.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -32,6 +33,8 @@ class Run {
 
  private:
   void plan();
+  /// Tells those who do not train that the run ends.
+  void end(ExitCode code);
   void open_report();
   /// From the plan to the run's end; the exit code.
   [[nodiscard]] ExitCode train();
@@ -83,9 +86,10 @@ class Run {
   const TrainOptions& options_;
   int argc_;
   char** argv_;
-  std::string folder_, config_;          ///< config_: resolved
-  std::unique_ptr<Communicator> ranks_;  ///< that train
-  std::unique_ptr<Trainer> trainer_;     ///< null on a rank that has left, as the group is
+  std::string folder_, config_;           ///< config_: resolved
+  std::unique_ptr<Communicator> ranks_;   ///< that train
+  std::unique_ptr<Trainer> trainer_;      ///< null on a generator; and on a rank that has left, as the group is
+  std::unique_ptr<Generator> generator_;  ///< null on a trainer
   Membership members_;
   std::vector<Attacker> attackers_;
   std::vector<std::string> hosts_;  ///< [ranks of the launch], on rank 0

@@ -7,33 +7,11 @@
 #include "reduce/tree/tree_reducer.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
+#include "train/plan/replica_of.hpp"
 
 namespace dat {
 
 namespace {
-
-[[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,
-                                        const Communicator& ranks, const Method& method) {
-  return {.backend = {.device = options.device,
-                      .threads = choose_threads(options.threads, ranks.node_size()),
-                      .node_rank = ranks.launch_node_rank(),
-                      .math = options.math,
-                      .deterministic = options.deterministic,
-                      .graphs = options.graphs == "on"},
-          .network = options.network,
-          .width = options.width,
-          .activation = options.activation,
-          .normalize = options.normalize,
-          .granularity = granularity_from(options.granularity),
-          .images = images,
-          .micro_batch = plan.micro_batch,
-          .attack_batch = options.attack_batch,
-          .attack_storage = storage_from(options.attack_precision),
-          .attack_stop = options.attack_stop >= 0,
-          .attack_reference = method.goal.reference,
-          .scratch_images = method.scratch_images(),
-          .training_batches = {plan.micro_batch, plan.last_micro_batch}};
-}
 
 /// Beside other work a message leaves as soon as it is complete; the last one, at least, is exposed. 2 MB take 18 ms at
 /// 1 Gbit/s and 0.2 ms at 100 Gbit/s, far above the microseconds that a message costs by itself. It is a number and no
@@ -72,7 +50,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       order_(plan_.ordered ? std::optional<const SummationTree>(std::in_place, plan_.micro_batches, ranks.size())
                            : std::nullopt),
       method_(options, *splits_.train),
-      replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_)),
+      replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_, Role::trainer)),
       timer_(replica_.backend()),
       cheating_(ranks, options, splits_.train->info().classes, replica_.model().parameters.size),
       statistics_(ranks, replica_.model(), method_.entering_statistics(), keeps_own_statistics(options),
@@ -286,6 +264,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   record_.loss_clean = clean.loss;
   record_.acc_clean = clean.accuracy;
   record_.attack_passes = examples_->attack_passes();
+  record_.generators = examples_->generators();
   // Each micro-batch computes the same ones.
   record_.weight_gradients =
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
@@ -346,7 +325,7 @@ Checkpoint Trainer::capture() {
   for (Stateful* part : parts()) part->save(checkpoint);
   checkpoint.integers["steps_per_epoch"] = plan_.steps_per_epoch;
   checkpoint.integers["ranks"] = ranks_.size();
-  checkpoint.integers["threads"] = choose_threads(options_.threads, ranks_.node_size());
+  checkpoint.integers["threads"] = choose_threads(options_.threads, ranks_on_node(ranks_, options_));
   checkpoint.integers["train_images"] = splits_.train->size();
   checkpoint.integers["image_size"] = splits_.train->info().size;
   checkpoint.integers["image_channels"] = splits_.train->info().channels;
@@ -414,7 +393,7 @@ TrainOptions Trainer::resolved() const {
     all.batch = 0;
   }
   all.device = model().backend.device().kind == DeviceKind::cpu ? "cpu" : "cuda";
-  all.threads = choose_threads(options_.threads, ranks_.node_size());
+  all.threads = choose_threads(options_.threads, ranks_on_node(ranks_, options_));
   return all;
 }
 

@@ -100,7 +100,7 @@ class Trainer {
   [[nodiscard]] Replica& replica() { return replica_; }
   [[nodiscard]] const Model& model() const { return replica_.model(); }
   [[nodiscard]] const Attack& attack() const { return *method_.attack; }
-  [[nodiscard]] const ExampleSource& examples() const { return *examples_; }
+  [[nodiscard]] ExampleSource& examples() { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
   /// How many numbers a rank says of its batch statistics and losses in a step.

@@ -202,6 +202,8 @@ void settle_attack(TrainOptions& o) {
   const auto loss = losses().at(o.loss)({.beta = o.beta});
   const bool divergence = loss->goal().reference;
   if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() && !divergence ? "train" : "eval";
+  require(o.generators == 0 || o.attack_bn == "eval", ExitCode::usage, "--generators does not go with --attack ",
+          o.attack, ", which runs on batch statistics unless --attack-bn eval says otherwise; add that");
   require(!divergence || (o.attack_bn == "eval" && o.attack_stop < 0), ExitCode::usage, "the attack of --loss ", o.loss,
           " climbs the divergence from the clean predictions, which works with --attack-bn eval and without ",
           "--attack-stop; leave these off");

@@ -21,6 +21,7 @@ void add_schedule(TrainTable& table);
 void add_jointspar(TrainTable& table);
 void add_reduction(TrainTable& table);
 void add_attackers(TrainTable& table);
+void add_generators(TrainTable& table);
 void add_run(TrainTable& table);
 
 void settle_schedule(TrainOptions& options);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "dat/report.hpp"
 #include "train/message/stateful.hpp"
 #include "train/message/step_message.hpp"
 
@@ -49,10 +50,15 @@ class ExampleSource : public Stateful, public MessagePart {
   virtual void trained() {}
   /// The step's numbers are not finite: takes back what has been kept of it. On all ranks.
   virtual void take_back() {}
+  /// The training ends, or goes on with another source: nothing that other ranks do for this one is under way
+  /// afterwards.
+  virtual void close() {}
   /// Bytes that have gone from this rank to others for the sake of this step's examples.
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
   /// Images of all ranks times gradients that the attack has taken in this step, padding included. After the message.
   [[nodiscard]] virtual std::int64_t attack_passes() const { return 0; }
+  /// What generators have done for the step; null: there are none. After the message.
+  [[nodiscard]] virtual const GeneratorRecord* generators() const { return nullptr; }
 
   /// Bytes that the ranks keep on the host, all together, of every training image from epoch to epoch.
   [[nodiscard]] virtual std::int64_t kept_bytes() const { return 0; }
@@ -81,8 +87,10 @@ class WrappedExamples : public ExampleSource {
   void look_ahead(std::int64_t step) override { source_->look_ahead(step); }
   void trained() override { source_->trained(); }
   void take_back() override { source_->take_back(); }
+  void close() override { source_->close(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return source_->bytes_sent(); }
   [[nodiscard]] std::int64_t attack_passes() const override { return source_->attack_passes(); }
+  [[nodiscard]] const GeneratorRecord* generators() const override { return source_->generators(); }
   [[nodiscard]] std::int64_t kept_bytes() const override { return source_->kept_bytes(); }
   [[nodiscard]] std::int64_t checkpoint_bytes() const override { return source_->checkpoint_bytes(); }
   [[nodiscard]] std::string dropped() const override { return source_->dropped(); }

@@ -50,11 +50,7 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
                                                      .reset_steps = options.warm_start * plan_.steps_per_epoch});
   require(options.staleness == 0 || parts.method.attack_passes == 0, ExitCode::usage,
           "--staleness wants attacks that leave batch statistics alone; add --attack-bn eval");
-  if (options.staleness > 0)
-    old_weights_ = std::make_unique<OldWeights>(Staleness{.versions = options.staleness,
-                                                          .refresh = options.refresh == "iteration",
-                                                          .iterations = attack_.gradient_evaluations()},
-                                                replica_);
+  if (options.staleness > 0) old_weights_ = std::make_unique<OldWeights>(staleness_of(options, attack_), replica_);
   examples_ = {.attacked = images.x_adv,
                .clean = images.clean,
                .labels = images.labels,

@@ -8,6 +8,12 @@ namespace {
 const char* const kThere = "attack_versions";
 }
 
+Staleness staleness_of(const TrainOptions& options, const Attack& attack) {
+  return {.versions = options.staleness,
+          .refresh = options.refresh == "iteration",
+          .iterations = attack.gradient_evaluations()};
+}
+
 OldWeights::OldWeights(const Staleness& staleness, Replica& replica) : staleness_(staleness), replica_(replica) {
   for (int version = 0; version <= staleness_.versions; ++version)
     held_.emplace_back(replica, "weights of steps before");
@@ -23,11 +29,13 @@ void OldWeights::stand_before(std::int64_t step) {
   first_ = step - there_;
 }
 
-void OldWeights::begin(std::int64_t step) {
+const HeldWeights& OldWeights::begin(std::int64_t step) {
   stand_before(step);
   waits_ = false;
   step_ = step;
-  held_[place_of(step)].keep();
+  HeldWeights& now = held_[place_of(step)];
+  now.keep();
+  return now;
 }
 
 void OldWeights::use(std::int64_t version) {

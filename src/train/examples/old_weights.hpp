@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/attack.hpp"
+#include "dat/config.hpp"
 #include "train/message/held_weights.hpp"
 #include "train/message/stateful.hpp"
 
@@ -24,6 +25,9 @@ struct Staleness {
   }
 };
 
+/// As the options say, for an attack.
+[[nodiscard]] Staleness staleness_of(const TrainOptions& options, const Attack& attack);
+
 /// Attacks on the weights of steps before, chosen by a rule, so that a step's images do not depend on when who has made
 /// them: keeps the last versions of weights and running statistics. Every rank keeps the same.
 class OldWeights final : public Stateful {
@@ -34,8 +38,15 @@ class OldWeights final : public Stateful {
     return staleness_.versions * HeldWeights::memory(replica_.model());
   }
 
+  /// How many versions are there before step number `step`, with which the run begins; and the version of `age` steps
+  /// before it.
+  [[nodiscard]] int there_before(std::int64_t step) {
+    stand_before(step);
+    return there_;
+  }
+  [[nodiscard]] const HeldWeights& before(std::int64_t step, int age) const { return held_[place_of(step - age)]; }
   /// A step begins: keeps its weights.
-  void begin(std::int64_t step);
+  const HeldWeights& begin(std::int64_t step);
   /// Gives the network the weights of the first iteration of this step's attack.
   void take_up() { use(staleness_.version(step_, 0, first_)); }
   /// Makes the attack, on an objective that was prepared with the weights of its first iteration, and gives the network

@@ -17,9 +17,7 @@ HeldWeights::HeldWeights(Replica& replica, const char* what)
       mean_(replica.backend().allocate_floats(2 * statistics(), what)),
       variance_(mean_ + statistics()) {}
 
-std::int64_t HeldWeights::memory(const Model& model) {
-  return (model.parameters.size + 2 * model.graph.statistics) * std::int64_t{sizeof(float)};
-}
+std::int64_t HeldWeights::memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
 
 void HeldWeights::keep() {
   const auto copy = [&](const float* from, float* to, std::int64_t count) {
@@ -28,6 +26,38 @@ void HeldWeights::keep() {
   copy(model_.parameters.values, weights_, model_.parameters.size);
   copy(model_.running_mean, mean_, statistics());
   copy(model_.running_variance, variance_, statistics());
+}
+
+void HeldWeights::give() {
+  const auto copy = [&](const float* from, float* to, std::int64_t count) {
+    copy_bits(replica_.backend().device(), from, to, count);
+  };
+  copy(weights_, model_.parameters.values, model_.parameters.size);
+  copy(mean_, model_.running_mean, statistics());
+  copy(variance_, model_.running_variance, statistics());
+  ++model_.parameters.version;
+}
+
+void HeldWeights::copy_to_host(float* to) const {
+  const auto count = static_cast<std::size_t>(model_.parameters.size), others = static_cast<std::size_t>(statistics());
+  replica_.backend().copy_to_host(to, weights_, count * sizeof(float));
+  replica_.backend().copy_to_host(to + count, mean_, 2 * others * sizeof(float));
+}
+
+void HeldWeights::copy_network_to_host(Replica& replica, float* to) {
+  const Model& model = replica.model();
+  const auto count = static_cast<std::size_t>(model.parameters.size),
+             others = static_cast<std::size_t>(model.graph.statistics);
+  Backend& backend = replica.backend();
+  backend.copy_to_host(to, model.parameters.values, count * sizeof(float));
+  backend.copy_to_host(to + count, model.running_mean, others * sizeof(float));
+  backend.copy_to_host(to + count + others, model.running_variance, others * sizeof(float));
+}
+
+void HeldWeights::copy_from_host(const float* from) {
+  const auto count = static_cast<std::size_t>(model_.parameters.size), others = static_cast<std::size_t>(statistics());
+  replica_.backend().copy_to_device(weights_, from, count * sizeof(float));
+  replica_.backend().copy_to_device(mean_, from + count, 2 * others * sizeof(float));
 }
 
 void HeldWeights::exchange() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
 #include "replica/replica.hpp"
 
@@ -18,6 +19,16 @@ class HeldWeights {
 
   /// Takes a copy of the network's.
   void keep();
+  /// Gives the network a copy of what is held.
+  void give();
+  /// Between the device and host memory, where they are [floats()]: weights in memory's order, running means,
+  /// variances. Returns when the copy is done.
+  void copy_to_host(float* to) const;
+  void copy_from_host(const float* from);
+  static void copy_network_to_host(Replica& replica, float* to);
+  [[nodiscard]] static std::int64_t floats(const Model& model) {
+    return model.parameters.size + 2 * model.graph.statistics;
+  }
   /// Gives the network what is held, and holds what the network had; and back.
   void exchange();
   [[nodiscard]] const float* weights() const { return weights_; }

@@ -253,6 +253,41 @@ TEST_CASE("a rank that has left neither gets on nor is it to blame", "[hang]") {
         "ranks 1, 3 on node0, node1 have left");
 }
 
+TEST_CASE("a rank that waits for work is to blame where it is not heard, and not for what others do", "[hang]") {
+  const RankState idle = waiting(call(Call::work, 0, 0, "micro-batches to attack"), 11);
+  const RankState wants = waiting(call(Call::receive, 2, 0, "attacked images"), 11),
+                  sums = waiting(call(Call::sum, 5), 11);
+  CHECK(judge({wants, sums, silent(idle, 11)}, kTimeout).culprits == std::vector<int>{2});
+  // Trainers in different collectives, and more generators than agree.
+  const RankState other = waiting(call(Call::broadcast, 5), 11);
+  const Verdict verdict = judge({sums, other, sums, idle, idle, idle}, kTimeout);
+  CHECK((verdict.kind == Kind::mismatch && verdict.culprits == std::vector<int>{1} && verdict.number == 5));
+  CHECK(judge({computing(call(Call::sum, 5), 1), idle}, kTimeout).kind == Kind::none);
+  CHECK(judge({computing(call(Call::sum, 5), 11), idle}, kTimeout).culprits == std::vector<int>{0});
+  const Verdict lost = judge({wants, sums, idle}, kTimeout);
+  CHECK((lost.kind == Kind::mismatch || lost.kind == Kind::undelivered));
+  const std::string text = text_of({wants, wants, silent(idle, 11)});
+  CHECK(
+      text ==
+      "rank 2 on node1 (process 102) has sent no heartbeat for 11 s: dead, stopped or cut off, last heard in work from "
+      "rank 0 (micro-batches to attack); ranks 0, 1 on node0 wait in message from rank 2 (attacked images)");
+}
+
+TEST_CASE("what a rank waits for inside another wait does not end that", "[hang]") {
+  FlightRecorder& recorder = FlightRecorder::of_process();
+  const FlightRecorder::Ticket outer = recorder.begin(Call::receive, 9, 1, 0);
+  {
+    const FlightRecorder::Waiting waits(outer);
+    {
+      const FlightRecorder::Waiting inside(recorder.begin(Call::receive, 9, 1, 64));
+      CHECK(recorder.now().record.bytes == 64);
+    }
+    CHECK(recorder.now().waiting);
+    CHECK(recorder.now().record.bytes == 0);
+  }
+  CHECK(!recorder.now().waiting);
+}
+
 TEST_CASE("a rank that is known to have left is not believed to get on", "[hang]") {
   for (const Main said : {Main::computing, Main::waiting, Main::left}) {
     CHECK(believed(said, true) == Main::left);

@@ -471,6 +471,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "aggregator-mixing",
                                              "aggregator-tau",
                                              "aggregator-iterations",
+                                             "generators",
                                              "attackers",
                                              "cheat",
                                              "cheat-from",
@@ -1169,6 +1170,23 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--staleness", "2", "--attack-stop", "1"}), "or --refresh attack"));
   CHECK(contains(refusal({"--staleness", "2", "--attack", "none"}), "--attack none makes none"));
   CHECK(contains(refusal({"--staleness", "2", "--verify", "5"}), "--staleness does not go with --verify"));
+  CHECK(parse({"--generators", "3", "--staleness", "2"}).train.generators == 3);
+  CHECK(parse({"--generators", "3", "--attack", "fgsm", "--attack-bn", "eval"}).train.generators == 3);
+  CHECK(contains(refusal({"--generators", "1", "--attack", "fgsm"}), "unless --attack-bn eval says otherwise"));
+  for (const std::vector<std::string>& other :
+       std::vector<std::vector<std::string>>{{"--attack", "none"},
+                                             {"--attack-bn", "train"},
+                                             {"--bn-statistics", "local"},
+                                             {"--warm-start", "5"},
+                                             {"--attack-reuse", "--attack-bn", "train", "--warm-start", "5"},
+                                             {"--stale-attack", "3"},
+                                             {"--attackers", "1", "--cheat", "sign_flip"},
+                                             {"--deterministic", "--byzantine", "--aggregator", "centered_clip"}}) {
+    std::vector<std::string> words{"--generators", "1"};
+    words.insert(words.end(), other.begin(), other.end());
+    INFO(other[0]);
+    CHECK(contains(refusal(words), "--generators does not go with --"));
+  }
   for (const std::vector<std::string>& other : std::vector<std::vector<std::string>>{{"--attack", "fgsm"},
                                                                                      {"--attack", "none"},
                                                                                      {"--attack-bn", "train"},

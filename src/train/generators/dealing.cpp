@@ -1,0 +1,53 @@
+#include "train/generators/dealing.hpp"
+
+#include <algorithm>
+
+namespace dat {
+
+Dealing::Dealing(int generators, int first) : all_(static_cast<std::size_t>(generators)), first_(first) {}
+
+double Dealing::seconds(const One& one) const {
+  if (one.seconds > 0) return one.seconds;
+  double most = 0;
+  for (const One& other : all_) most = std::max(most, other.seconds);
+  return most > 0 ? most : 1;
+}
+
+int Dealing::deal() {
+  const int count = static_cast<int>(std::ssize(all_));
+  int best = -1;
+  double least = 0;
+  for (int k = 0; k < count; ++k) {
+    const int generator = (first_ + k) % count;
+    const One& one = of(generator);
+    const double end = (std::max(one.outstanding, one.waiting) + 1) * seconds(one);
+    if (best >= 0 && end >= least) continue;
+    best = generator;
+    least = end;
+  }
+  ++of(best).outstanding;
+  ++of(best).waiting;
+  return best;
+}
+
+std::optional<int> Dealing::deal_again(int generator, double waited) {
+  const One& late = of(generator);
+  const bool measured = std::any_of(all_.begin(), all_.end(), [](const One& one) { return one.seconds > 0; });
+  if (!measured || waited < kLate * std::max(late.outstanding, late.waiting) * seconds(late)) return {};
+  for (int other = 0; other < static_cast<int>(std::ssize(all_)); ++other) {
+    if (other == generator || of(other).outstanding > 0) continue;
+    ++of(other).outstanding;
+    ++of(other).waiting;
+    return other;
+  }
+  return {};
+}
+
+void Dealing::answered(int generator, double seconds, int waiting) {
+  One& one = of(generator);
+  --one.outstanding;
+  one.waiting = waiting;
+  one.seconds = seconds;
+}
+
+}  // namespace dat

@@ -1,0 +1,298 @@
+#include "train/generators/generator.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "copy_bits.hpp"
+#include "train/plan/goal.hpp"
+#include "train/plan/replica_of.hpp"
+#include "train/plan/role.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr int kAnswersUnderWay = 8;
+
+[[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, bool pixels) {
+  LoaderOptions loading = loader_options(options, plan);
+  loading.pixels = pixels;
+  return loading;
+}
+
+}  // namespace
+
+Generator::Generator(Communicator& launch, const TrainOptions& options)
+    : launch_(launch),
+      splits_(open_splits(options)),
+      trainers_(launch.size() - options.generators),
+      own_trainer_((launch.rank() - trainers_) % trainers_),
+      plan_(options, mix_of(options, *splits_.train), trainers_),
+      method_(options, *splits_.train),
+      replica_(replica_of(options, plan_, splits_.train->info(), launch, method_, Role::generator)),
+      staleness_(staleness_of(options, *method_.attack)),
+      rule_(options.deterministic),
+      parted_(staleness_.refresh && staleness_.versions > 0),
+      seed_(options.seed),
+      pixels_(fits_on_device(replica_.backend(), *splits_.train, options.resident)
+                  ? put_on_device(replica_.backend(), *splits_.train)
+                  : nullptr),
+      reader_(*splits_.train, trainers_, reading(options, plan_, pixels_ == nullptr)),
+      under_way_{.steps = staleness_.versions + 1, .units = most_units(plan_)},
+      all_(static_cast<std::size_t>(trainers_)),
+      tasks_(static_cast<std::size_t>(trainers_ * under_way_.places())),
+      batch_steps_(static_cast<std::size_t>(trainers_ * under_way_.steps), -1),
+      incoming_(replica_.backend(), static_cast<std::size_t>(HeldWeights::memory(replica_.model())),
+                "weights received") {
+  Backend& backend = replica_.backend();
+  const std::int64_t floats = plan_.micro_batch * replica_.images().layout.elements();
+  for (int k = 0; k <= staleness_.versions; ++k) held_.emplace_back(replica_, "weights of steps before");
+  for (Task& task : tasks_) {
+    task.ages.resize(static_cast<std::size_t>(staleness_.iterations));
+    if (parted_) task.eta = backend.allocate_floats(floats, "attacks under way");
+  }
+  for (std::size_t k = 0; k < batch_steps_.size(); ++k) batches_.push_back(reader_.batch());
+  for (int k = 0; k < kAnswersUnderWay; ++k)
+    answers_.push_back(
+        {{backend, bytes_of_ages(staleness_.iterations) + static_cast<std::size_t>(floats) * sizeof(float),
+          "attacked images"}});
+  replica_.commit();
+}
+
+ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called) {
+  std::optional<ExitCode> end;
+  for (;;) {
+    look_for_messages();
+    if (!end) end = called();
+    if (end && !working()) break;
+    if (Task* const task = next_task()) {
+      go_on(*task);
+      continue;
+    }
+    const double began = seconds_now();
+    const CallLabel label("micro-batches to attack");
+    launch_.wait_for_work(0, [&] {
+      look_for_messages();
+      if (!end) end = called();
+      return (end && !working()) || next_task() != nullptr;
+    });
+    idle_ += seconds_now() - began;
+  }
+  for (Answering& one : answers_) one.request.wait();
+  return *end;
+}
+
+bool Generator::working() const {
+  return std::any_of(all_.begin(), all_.end(), [](const Trainer& one) { return one.open; });
+}
+
+void Generator::look_for_messages() {
+  while (const auto arrival = launch_.probe(Communicator::kAny, kOrderTag)) {
+    Order order;
+    require_sound(arrival->from < trainers_ && arrival->bytes == sizeof order, arrival->from, "its length, ",
+                  arrival->bytes, " bytes");
+    launch_.receive(&order, sizeof order, arrival->from, kOrderTag);
+    obey(arrival->from, order);
+  }
+  take_version();
+  pause_where_told();
+}
+
+void Generator::obey(int trainer, const Order& order) {
+  Trainer& from = all_[static_cast<std::size_t>(trainer)];
+  const auto tasks = tasks_.begin() + trainer * under_way_.places();
+  switch (order.kind) {
+    case Order::Kind::begin:
+      from = {.open = true};
+      if (trainer != own_trainer_) return;
+      first_ = order.step - order.versions;
+      newest_ = first_ - 1;
+      received_ = 0;
+      in_use_ = -1;
+      return;
+    case Order::Kind::attack: {
+      require_sound(from.open && order.step >= 0 && order.step < plan_.steps && order.unit >= 0 &&
+                        order.unit < plan_.micro_batches_of(trainer),
+                    trainer, "its number, micro-batch ", order.unit, " of step ", order.step);
+      Task& task = tasks[static_cast<std::ptrdiff_t>(under_way_.place(order.step, order.unit))];
+      require_sound(!task.wanted || task.step < order.step, trainer, "its number, micro-batch ", order.unit,
+                    " of step ", order.step, ", behind that of step ", task.step);
+      if (task.wanted) give_up(task);
+      if (loaded_ == &task) loaded_ = nullptr;
+      task.wanted = true;
+      task.step = order.step;
+      task.trainer = trainer;
+      task.unit = order.unit;
+      task.done = 0;
+      task.passes = 0;
+      task.seconds = 0;
+      return;
+    }
+    case Order::Kind::pause:
+      for (auto task = tasks; task != tasks + under_way_.places(); ++task) task->wanted = false;
+      from.pauses_behind = order.versions;
+      return;
+  }
+  require_sound(false, trainer, "its kind");
+}
+
+void Generator::take_version() {
+  const std::size_t behind = static_cast<std::size_t>(HeldWeights::memory(replica_.model()));
+  for (;;) {
+    if (!under_way_to_here_) {
+      const auto arrival = launch_.probe(own_trainer_, kVersionTag);
+      // The order to begin, which was sent before, says what version it is.
+      if (!arrival || !all_[static_cast<std::size_t>(own_trainer_)].open) return;
+      require_sound(arrival->bytes == VersionPacket::bytes(behind), own_trainer_, "its length, ", arrival->bytes,
+                    " bytes");
+      receiving_ = launch_.start_receive(incoming_.data(), arrival->bytes, own_trainer_, kVersionTag);
+      under_way_to_here_ = true;
+    }
+    if (!receiving_.test()) return;
+    under_way_to_here_ = false;
+    require_sound(incoming_.whole(VersionPacket::bytes(behind)), own_trainer_, "its hash");
+    const std::int64_t version = incoming_.header().version;
+    require_sound(version == newest_ + 1, own_trainer_, "its version, ", version, " behind ", newest_);
+    held_[static_cast<std::size_t>(version % std::ssize(held_))].copy_from_host(
+        reinterpret_cast<const float*>(incoming_.behind()));
+    newest_ = version;
+    ++received_;
+    drop_old();
+  }
+}
+
+void Generator::drop_old() {
+  for (Task& task : tasks_)
+    if (task.wanted && task.step < newest_) give_up(task);
+}
+
+void Generator::give_up(Task& task) {
+  task.wanted = false;
+  Answering& one = free_answer();
+  one.packet.header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
+  one.packet.seal(0);
+  one.request = launch_.start_send(one.packet.data(), AnswerPacket::bytes(0), task.trainer, kAnswerTag);
+}
+
+void Generator::pause_where_told() {
+  for (int trainer = 0; trainer < trainers_; ++trainer) {
+    Trainer& one = all_[static_cast<std::size_t>(trainer)];
+    if (one.pauses_behind < 0 || (trainer == own_trainer_ && received_ < one.pauses_behind)) continue;
+    Answering& answer = free_answer();
+    answer.packet.header() = {.step = -1};
+    answer.packet.seal(0);
+    answer.request = launch_.start_send(answer.packet.data(), AnswerPacket::bytes(0), trainer, kAnswerTag);
+    one = {};
+  }
+}
+
+int Generator::waiting() const {
+  return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.wanted; }));
+}
+
+std::int64_t Generator::version_of(const Task& task, int iteration) const {
+  return rule_ ? staleness_.version(task.step, iteration, first_) : newest_;
+}
+
+bool Generator::has(std::int64_t version) const { return version >= first_ && version <= newest_; }
+
+Generator::Task* Generator::next_task() {
+  Task* best = nullptr;
+  const auto earlier = [](const Task& a, const Task& b) {
+    return std::tuple(a.step, a.unit, a.trainer) < std::tuple(b.step, b.unit, b.trainer);
+  };
+  for (Task& task : tasks_)
+    // Without a rule the newest is good where it is no older than allowed.
+    if (task.wanted && has(std::max(version_of(task, task.done), rule_ ? 0 : task.step - staleness_.versions)) &&
+        (best == nullptr || earlier(task, *best)))
+      best = &task;
+  return best;
+}
+
+void Generator::use(std::int64_t version) {
+  if (version == in_use_) return;
+  held_[static_cast<std::size_t>(version % std::ssize(held_))].give();
+  in_use_ = version;
+}
+
+void Generator::load(Task& task) {
+  const std::size_t at = static_cast<std::size_t>(task.trainer * under_way_.steps + task.step % under_way_.steps);
+  HostBatch& batch = batches_[at];
+  if (batch_steps_[at] != task.step) reader_.fill(batch, task.step, task.trainer);
+  batch_steps_[at] = task.step;
+  const int count = batch.count / plan_.micro_batches_of(task.trainer);
+  replica_.images().load(batch, task.unit * count, count, pixels_);
+  // The logits of clean images that a goal may ask for are those of the first iteration's weights.
+  if (method_.goal.reference && rule_) use(version_of(task, 0));
+  FrozenObjective& objective = replica_.attacked();
+  objective.prepare(seed_, Purpose::attack_start, static_cast<std::uint32_t>(plan_.epoch_of(task.step)), method_.goal);
+  if (task.done > 0) objective.start = task.eta;
+}
+
+void Generator::go_on(Task& task) {
+  const double began = seconds_now();
+  FrozenObjective& objective = replica_.attacked();
+  const std::int64_t version = version_of(task, task.done), before = objective.passes;
+  const int all = staleness_.iterations;
+  use(version);
+  if (loaded_ != &task) {
+    load(task);
+    use(version);
+  } else {
+    objective.start = objective.eta;
+  }
+  const std::int64_t loaded = task.done > 0 ? objective.passes : before;
+  int count = all - task.done;
+  if (parted_) {
+    count = 1;
+    while (rule_ && task.done + count < all && version_of(task, task.done + count) == version) ++count;
+    method_.attack->advance(objective, task.done, count);
+  } else {
+    method_.attack->perturb(objective);
+  }
+  std::fill_n(task.ages.begin() + task.done, count, static_cast<std::int32_t>(task.step - version));
+  task.done += count;
+  task.passes += objective.passes - loaded;
+  loaded_ = &task;
+  if (task.done < all) copy_bits(objective.device, objective.eta, task.eta, objective.n * objective.layout.elements());
+  task.seconds += seconds_now() - began;
+  if (task.done == all) answer(task);
+}
+
+Generator::Answering& Generator::free_answer() {
+  for (;;) {
+    for (Answering& one : answers_)
+      if (one.request.test()) return one;
+    const CallLabel label("answers to be taken");
+    launch_.wait_for_message(own_trainer_, [&] {
+      return std::any_of(answers_.begin(), answers_.end(), [](Answering& one) { return one.request.test(); });
+    });
+  }
+}
+
+void Generator::answer(Task& task) {
+  const double began = seconds_now();
+  loaded_ = nullptr;
+  task.wanted = false;
+  Answering& one = free_answer();
+  const Images& images = replica_.images();
+  const auto floats = static_cast<std::size_t>(images.count * images.layout.elements());
+  std::byte* const ages = one.packet.behind();
+  std::copy(task.ages.begin(), task.ages.end(), reinterpret_cast<std::int32_t*>(ages));
+  replica_.backend().copy_to_host(ages + bytes_of_ages(staleness_.iterations), images.x_adv, floats * sizeof(float));
+  one.packet.header() = {.step = task.step,
+                         .unit = task.unit,
+                         .count = images.count,
+                         .block = images.layout.block,
+                         .ages = staleness_.iterations,
+                         .waiting = waiting(),
+                         .passes = task.passes,
+                         .seconds = task.seconds + seconds_now() - began,
+                         .idle = std::exchange(idle_, 0)};
+  const std::size_t behind = bytes_of_ages(staleness_.iterations) + floats * sizeof(float);
+  one.packet.seal(behind);
+  one.request = launch_.start_send(one.packet.data(), AnswerPacket::bytes(behind), task.trainer, kAnswerTag);
+}
+
+}  // namespace dat

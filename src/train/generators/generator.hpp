@@ -1,0 +1,108 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dat/communicator.hpp"
+#include "dat/config.hpp"
+#include "dat/error.hpp"
+#include "dat/loader.hpp"
+#include "replica/replica.hpp"
+#include "train/examples/old_weights.hpp"
+#include "train/generators/messages.hpp"
+#include "train/message/held_weights.hpp"
+#include "train/plan/method.hpp"
+#include "train/plan/plan.hpp"
+#include "train/plan/splits.hpp"
+
+namespace dat {
+
+/// A rank that attacks for those that train: has the network to be attacked alone, without gradients and optimizer, and
+/// the versions of its weights that trainers send. It reads the images itself. Of several micro-batches it goes on with
+/// the one that is wanted first and whose next weights are there, so with --refresh iteration it works on several steps
+/// in turn.
+class Generator {
+ public:
+  /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).
+  Generator(Communicator& launch, const TrainOptions& options);
+
+  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work.
+  /// Error(communication): a message is not as it must be.
+  [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called);
+
+  [[nodiscard]] Replica& replica() { return replica_; }
+  [[nodiscard]] const Splits& splits() const { return splits_; }
+
+ private:
+  /// A micro-batch that a trainer has ordered.
+  struct Task {
+    bool wanted = false;
+    std::int64_t step = 0;
+    int trainer = 0, unit = 0;
+    int done = 0;                    ///< iterations
+    std::int64_t passes = 0;         //
+    double seconds = 0;              //
+    float* eta = nullptr;            ///< [micro_batch], on the device; null: attacks are made in one piece
+    std::vector<std::int32_t> ages;  ///< [iterations]
+  };
+  struct Trainer {
+    bool open = false;
+    std::int64_t pauses_behind = -1;  ///< versions after which it is told that this generator pauses; -1: it is not
+  };
+  struct Answering {
+    AnswerPacket packet;
+    Request request{};
+  };
+
+  void look_for_messages();
+  void obey(int trainer, const Order& order);
+  void take_version();
+  /// Gives up tasks of steps that are done.
+  void drop_old();
+  void give_up(Task& task);
+  void pause_where_told();
+  [[nodiscard]] bool working() const;
+
+  [[nodiscard]] std::int64_t version_of(const Task& task, int iteration) const;
+  [[nodiscard]] bool has(std::int64_t version) const;
+  /// The one to go on with; null: none can be gone on with.
+  [[nodiscard]] Task* next_task();
+  void go_on(Task& task);
+  /// Puts its images, and what the attack has reached, where the network is asked.
+  void load(Task& task);
+  void use(std::int64_t version);
+  void answer(Task& task);
+  /// One that nothing is under way of.
+  [[nodiscard]] Answering& free_answer();
+  [[nodiscard]] int waiting() const;
+
+  Communicator& launch_;
+  Splits splits_;
+  int trainers_, own_trainer_;  ///< own: who sends the weights
+  Plan plan_;
+  Method method_;
+  Replica replica_;
+  Staleness staleness_;
+  bool rule_, parted_;  ///< rule: versions follow it, else the newest counts; parted: weights change within an attack
+  std::uint64_t seed_;
+  const std::uint8_t* pixels_;  ///< of the training set, on the device; null: they are read
+  BatchReader reader_;
+  StepsUnderWay under_way_;  ///< of a trainer
+
+  std::vector<Trainer> all_;
+  std::vector<Task> tasks_;         ///< [trainers][places]
+  std::vector<HostBatch> batches_;  ///< [trainers][steps under way]
+  std::vector<std::int64_t> batch_steps_;
+  std::vector<HeldWeights> held_;  ///< by version
+  VersionPacket incoming_;
+  Request receiving_;
+  bool under_way_to_here_ = false;                                     ///< a version
+  std::int64_t first_ = 0, newest_ = -1, received_ = 0, in_use_ = -1;  ///< versions
+  std::vector<Answering> answers_;
+  const Task* loaded_ = nullptr;
+  double idle_ = 0;
+};
+
+}  // namespace dat

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "dat/error.hpp"
+#include "train/generators/packet.hpp"
+#include "train/plan/plan.hpp"
+
+namespace dat {
+
+// What trainers and generators tell each other, in the group of all ranks of the launch, in which nobody else sends
+// messages but Membership. Trainers and generators have their numbers of these: the generators are the last ranks.
+
+constexpr int kOrderTag = 2;    ///< trainer to generator: an Order
+constexpr int kVersionTag = 3;  ///< trainer to generator: a VersionPacket
+constexpr int kAnswerTag = 4;   ///< generator to trainer: an AnswerPacket
+
+/// What a trainer wants of a generator.
+struct Order {
+  enum class Kind : std::int32_t {
+    begin,   ///< steps are made from here on; versions: how many of before there are, which follow
+    attack,  ///< a micro-batch is to be attacked
+    pause    ///< no more; versions: how many have been sent since `begin`. The generator answers when it has them.
+  };
+  Kind kind = Kind::begin;
+  std::int32_t unit = 0;      ///< number of the micro-batch among those of the trainer in the step
+  std::int64_t step = 0;      ///< that the micro-batch is of
+  std::int64_t versions = 0;  //
+};
+
+/// One version of the weights: behind the header HeldWeights::floats() numbers, as HeldWeights::copy_to_host leaves
+/// them.
+struct VersionHeader {
+  std::int64_t version = 0;
+};
+using VersionPacket = Packet<VersionHeader>;
+
+/// An attacked micro-batch: behind the header the age of the weights in each iteration, as int32 [ages], then the
+/// images, [count] in the generator's layout. Of a pause: nothing behind the header.
+struct AnswerHeader {
+  std::int64_t step = 0;
+  std::int32_t unit = 0, count = 0;  ///< count 0: the generator pauses
+  std::int32_t block = 0;            ///< of the images' layout
+  std::int32_t ages = 0;
+  std::int32_t waiting = 0, padding = 0;  ///< waiting: micro-batches that the generator still has to do, of anybody
+  std::int64_t passes = 0;                ///< images times gradients of the attack
+  double seconds = 0, idle = 0;           ///< that the attack has taken; without work since the last answer to anybody
+};
+using AnswerPacket = Packet<AnswerHeader>;
+
+/// Of the steady clock.
+[[nodiscard]] inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Bytes that the ages take, so that the images behind them stand at a multiple of 8.
+[[nodiscard]] constexpr std::size_t bytes_of_ages(std::int32_t ages) {
+  return (static_cast<std::size_t>(ages) + 1) / 2 * 8;
+}
+
+/// Most micro-batches of a trainer in a step.
+[[nodiscard]] inline int most_units(const Plan& plan) { return plan.batch / plan.micro_batch; }
+
+/// Which step comes how many steps behind another, and where its micro-batches have their place: so many steps are
+/// under way at once.
+struct StepsUnderWay {
+  int steps = 1;  ///< staleness + 1
+  int units = 1;  ///< of a step
+
+  [[nodiscard]] int places() const { return steps * units; }
+  [[nodiscard]] std::size_t place(std::int64_t step, int unit) const {
+    return static_cast<std::size_t>((step % steps) * units + unit);
+  }
+};
+
+/// Error(communication): a message of another rank is not as it must be. what: "the hash", "the number".
+template <class... Texts>
+void require_sound(bool sound, int rank, const Texts&... what) {
+  require(sound, ExitCode::communication, "a message of rank ", rank, " is wrong: ", what...);
+}
+
+}  // namespace dat

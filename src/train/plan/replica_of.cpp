@@ -1,0 +1,34 @@
+#include "train/plan/replica_of.hpp"
+
+namespace dat {
+
+int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
+  return options.generators > 0 ? ranks.launch().node_size() : ranks.node_size();
+}
+
+ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
+                          const Method& method, Role role) {
+  const bool attacks = role == Role::generator || options.generators == 0;
+  const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
+  return {.backend = {.device = options.device,
+                      .threads = choose_threads(options.threads, ranks_on_node(ranks, options)),
+                      .node_rank = ranks.launch_node_rank(),
+                      .math = options.math,
+                      .deterministic = options.deterministic,
+                      .graphs = options.graphs == "on"},
+          .network = options.network,
+          .width = options.width,
+          .activation = options.activation,
+          .normalize = options.normalize,
+          .granularity = granularity_from(options.granularity),
+          .images = images,
+          .micro_batch = plan.micro_batch,
+          .attack_batch = options.attack_batch,
+          .attack_storage = attacks ? storage_from(options.attack_precision) : DType::f32,
+          .attack_stop = options.attack_stop >= 0,
+          .attack_reference = method.goal.reference,
+          .scratch_images = method.scratch_images(),
+          .training_batches = role == Role::trainer ? batches : std::vector<int>{}};
+}
+
+}  // namespace dat

@@ -1,0 +1,187 @@
+"""Ranks that only attack (--generators): with --deterministic a run leaves the same bits at any split of any number of
+ranks, also where it is killed, a generator is late or the run goes on at another split; and what generators go through is
+counted, and told when it hangs. DAT_GENERATORS_CASES=all: every staleness and split, and ten kills.
+"""
+
+import os
+import random
+import signal
+import time
+
+import common
+import ranks as any_ranks
+
+STEPS = 10
+ALL = os.environ.get("DAT_GENERATORS_CASES") == "all"
+RUN = ["--data", "set.h5", "--width", 16, "--network", "small_cnn", "--threads", 1, "--attack-steps", 4, "--eval-every", 1,
+       "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1, "--checkpoint-every", 2]
+# An epoch of 100 images in micro-batches of 4, six of them a step: the last step's micro-batches have one image each.
+DEALT = ["--deterministic", "--total-batch", 24, "--micro-batch", 4]
+OF_GENERATORS = ("age_mean", "age_max", "dealt_again")
+
+
+class Generators(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **any_ranks.SET)
+
+    @staticmethod
+    def options(split, *arguments):
+        trainers, generators = split
+        return [*RUN, *arguments, *(["--generators", generators] if generators else [])], trainers + generators
+
+    def go(self, folder, split, *arguments):
+        options, ranks = self.options(split, *arguments)
+        self.train(folder, *options, ranks=ranks)
+
+    def assert_equal_runs(self, folder, reference):
+        self.assert_same(common.state(folder), common.state(reference))
+        self.assert_same(any_ranks.attributes(folder), any_ranks.attributes(reference))
+        found, wanted = any_ranks.history(folder), any_ranks.history(reference)
+        self.assert_same({name: found[name] for name in wanted}, wanted)
+        self.assertEqual({name.split("/")[-1] for name in set(found) - set(wanted)} - set(OF_GENERATORS), set())
+        self.assertEqual(any_ranks.losses(folder), any_ranks.losses(reference))
+
+    def check(self, *arguments, splits, parts=()):
+        """One rank without generators, and the splits; and one run whose parts ended after so many steps."""
+        arguments = [*DEALT, *arguments]
+        self.go("reference", (1, 0), *arguments)
+        self.assertEqual(len(common.rows("reference", "step")), STEPS)
+        for split in splits:
+            with self.subTest(split=split):
+                folder = "split%d+%d" % split
+                self.go(folder, split, *arguments)
+                self.assert_equal_runs(folder, "reference")
+        for split, end in parts:
+            self.go("parts", split, *arguments, "--max-steps", end)
+        if parts:
+            self.assert_equal_runs("parts", "reference")
+
+    def test_weights_of_now(self):
+        self.check(splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(1, 1), (2, 2)], parts=[((1, 2), 3), ((2, 0), 7), ((2, 1), STEPS)])
+
+    def test_newer_weights_in_each_iteration(self):
+        self.check("--staleness", 4, splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(1, 3), (3, 1)],
+                   parts=[((1, 0), 3), ((2, 1), 6), ((1, 2), STEPS)])
+
+    def test_old_weights_throughout(self):
+        self.check("--staleness", 4 if ALL else 1, "--refresh", "attack",
+                   splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(2, 2)], parts=[((2, 1), 5), ((1, 1), STEPS)])
+
+    def test_other_losses_optimizers_and_weights(self):
+        """The logits of clean images are those of the attack's first weights."""
+        self.check("--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", splits=[(1, 2)])
+
+    def test_perturbed_weights(self):
+        """Where another source of examples stands around this one."""
+        self.check("--staleness", 2, "--awp-gamma", 0.01, "--max-bad-steps", 1, "--on-bad-steps", "rollback", splits=[(2, 1)])
+
+    def test_kills(self):
+        """Any rank dies at any time; the same command goes on, at another split."""
+        self.go("reference", (1, 0), *DEALT, "--staleness", 2)
+        chance, kills = random.Random(7), 0
+        splits = [(1, 2), (2, 1), (1, 1), (2, 2), (1, 3)]
+        while kills < (10 if ALL else 3):
+            options, ranks = self.options(splits[kills % len(splits)], *DEALT, "--staleness", 2)
+            running = common.Running([*options, "--quiet", "--out", "killed"], ranks)
+            self.addCleanup(running.end)
+            begin, further = common.steps_written("killed"), chance.randint(0, 2)
+            victim = chance.randrange(ranks) if kills % 2 else ranks - 1  # a generator, every second time
+            running.wait_for(lambda: common.steps_written("killed") >= begin + further and len(running.ranks()) == ranks)
+            if running.process.poll() is not None:
+                break
+            time.sleep(chance.random() * 0.02)
+            common.kill(running.ranks().get(victim, 0) or running.process.pid, signal.SIGKILL)
+            running.wait()
+            kills += 1
+        self.assertGreater(kills, 1)
+        self.go("killed", (2, 1), *DEALT, "--staleness", 2)
+        self.assert_equal_runs("killed", "reference")
+
+    def test_late_generator(self):
+        """What a generator is late with, another one does once more: with the same bits."""
+        arguments = [*DEALT, "--staleness", 1, "--attack-steps", 20, "--epochs", 4, "--comm-timeout", 20]
+        self.go("reference", (1, 0), *arguments)
+        options, ranks = self.options((1, 2), *arguments)
+        running = common.Running([*options, "--quiet", "--out", "late"], ranks)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("late") > 2 and len(running.ranks()) == ranks))
+        slow = running.ranks()[1]
+        while common.alive(slow) and not any(row["dealt_again"] for row in common.rows("late", "step")):
+            common.kill(slow, signal.SIGSTOP)
+            time.sleep(1)
+            common.kill(slow, signal.SIGCONT)
+            time.sleep(0.002)
+        ended = running.wait()
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertGreater(sum(row["dealt_again"] for row in common.rows("late", "step")), 0)
+        self.assert_equal_runs("late", "reference")
+
+    def test_newest_weights(self):
+        """Without an order of the micro-batches the newest weights count: every image is attacked once an epoch."""
+        for (trainers, generators), staleness in ((1, 1), 3), ((2, 3), 1):
+            folder = f"free{trainers}"
+            self.go(folder, (trainers, generators), "--batch", 24 // trainers, "--micro-batch", 4, "--staleness", staleness,
+                    "--limit-train", 96)
+            steps = common.rows(folder, "step")
+            epoch = [row for row in steps if row["epoch"] == 0]
+            self.assertEqual(sum(row["images"] for row in epoch), 96)
+            for row in steps:
+                self.assertEqual(row["attack_passes"], 4 * row["images"])
+                self.assertTrue(0 <= row["age_mean"] <= row["age_max"] <= staleness)
+            found = common.datasets(f"{folder}/results.h5")
+            for name in OF_GENERATORS:
+                self.assertEqual([row[name] for row in steps], list(found[f"history/step/{name}"]))
+            with open(f"{folder}/SUMMARY.txt") as file:
+                self.assertRegex(file.read(), rf"(?m)^generators +{generators}; .* waited for them, .* dealt again$")
+
+    def test_ages_by_rule(self):
+        """Iteration i of n runs on weights K - floor(i K / n) steps old, and there are none from before the first step."""
+        self.go("run", (1, 1), *DEALT, "--staleness", 3)
+        ages = [3 - i * 3 // 4 for i in range(4)]
+        for row in common.rows("run", "step"):
+            here = [min(age, row["step"] - 1) for age in ages]
+            self.assertEqual((row["age_max"], row["age_mean"]), (max(here), sum(here) / 4))
+
+    def test_stopped_generator(self):
+        options, ranks = self.options((1, 1), *DEALT, "--epochs", 1000, "--comm-timeout", 2.5, "--checkpoint-every", 100000, "--eval-every", 0)
+        running = common.Running([*options, "--quiet", "--out", "run"], ranks)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 3 and len(running.ranks()) == ranks))
+        generator = running.ranks()[1]
+        common.kill(generator, signal.SIGSTOP)
+        ended = running.wait()
+        self.assertEqual(ended.code, 6, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
+        self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {generator}\) has sent no heartbeat")
+        self.assertRegex(ended.errors[0], r"rank 0 .* waits in message from rank 1 \(attacked images\)")
+
+    def test_signal(self):
+        """All ranks get it, as from a job system; the run stops behind a step, and goes on."""
+        arguments = [*DEALT, "--staleness", 2, "--epochs", 20]
+        options, ranks = self.options((1, 2), *arguments)
+        running = common.Running([*options, "--quiet", "--out", "run"], ranks)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 3 and len(running.ranks()) == ranks))
+        for pid in running.ranks().values():
+            common.kill(pid, signal.SIGTERM)
+        ended = running.wait()
+        self.assertEqual(ended.code, 75, ended.text)
+        self.go("run", (1, 1), *arguments)
+        self.go("reference", (1, 0), *arguments)
+        self.assert_equal_runs("run", "reference")
+
+    def test_numbers_that_are_not_finite(self):
+        """The trainers end the run, and generators end with it."""
+        ended = common.run(*self.options((1, 2), *DEALT, "--lr", 1e30, "--optimizer", "sgd")[0], "--out", "run", ranks=3)
+        self.assertEqual(ended.code, 7, ended.text)
+        self.assertEqual(len(ended.errors), 1, ended.text)
+
+    def test_no_trainer(self):
+        ended = common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE)
+        self.assertEqual(ended.code, 2, ended.text)
+        self.assertRegex(ended.errors[0], "--generators 2 leaves no rank of 2 to train")
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,251 @@
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "small_run.hpp"
+#include "train/generators/generator.hpp"
+#include "train/generators/messages.hpp"
+#include "train/trainer.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using test::world;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+constexpr int kEndTag = 7;
+
+/// The last rank attacks for the others.
+[[nodiscard]] TrainOptions with_generator(int staleness) {
+  TrainOptions options = test::small_run();
+  options.threads = 1;
+  options.batch = 0;
+  options.total_batch = 16;
+  options.micro_batch = 4;
+  options.attack_batch = 4;
+  options.attack_steps = 4;
+  options.attack_bn = "eval";
+  options.limit_train = 64;
+  options.epochs = 100000;
+  options.staleness = staleness;
+  options.generators = 1;
+  return options;
+}
+
+[[nodiscard]] double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double all = 0, resident = 0;
+  file >> all >> resident;
+  return 4096 * resident;
+}
+
+/// Every now and then some time passes.
+class Delay {
+ public:
+  void operator()() {
+    if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 2000));
+  }
+
+ private:
+  std::mt19937 random_{static_cast<std::uint32_t>(world().rank())};
+};
+
+/// Takes what nobody has asked for.
+void clear() {
+  world().barrier();
+  while (const auto arrival = world().probe(Communicator::kAny, Communicator::kAny)) {
+    std::vector<char> message(arrival->bytes);
+    world().receive(message.data(), message.size(), arrival->from, arrival->tag);
+  }
+  world().barrier();
+}
+
+/// What is told of an error of communication; "": there was none.
+[[nodiscard]] std::string error_of(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const Error& error) {
+    return error.code() == ExitCode::communication ? error.what() : "another code";
+  }
+  return "";
+}
+
+[[nodiscard]] std::string hash_of_one_rank(TrainOptions options, int steps) {
+  options.generators = 0;
+  const auto alone = Communicator::single();
+  Trainer trainer(*alone, options);
+  trainer.share_state();
+  trainer.start();
+  for (int step = 0; step < steps; ++step) (void)trainer.step(false);
+  return trainer.weights_hash();
+}
+
+/// A packet that is sent as it is, or with other bytes.
+template <class Packet>
+void send(Packet& packet, std::size_t behind, int to, int tag, std::size_t cut = 0) {
+  world().send(packet.data(), Packet::bytes(behind) - cut, to, tag);
+}
+
+}  // namespace
+
+TEST_CASE("With delays on both sides no version is torn, nothing hangs, and memory does not grow", "[generators]") {
+  if (world().size() < 2) return;
+  const char* const wanted = std::getenv("DAT_GENERATOR_STEPS");
+  const int steps = wanted != nullptr ? std::atoi(wanted) : 60;
+  const TrainOptions options = with_generator(3);
+  const bool trains = world().rank() + 1 < world().size();
+  const auto group = world().split(trains ? 0 : 1, world().rank());
+  Delay delay;
+  double before = 0;
+  if (trains) {
+    Trainer trainer(*group, options);
+    trainer.share_state();
+    trainer.start();
+    for (int step = 0; step < steps; ++step) {
+      delay();
+      const StepRecord& record = trainer.step(false);
+      CHECK(record.generators != nullptr);
+      if (step == steps / 10) before = resident_bytes();
+    }
+    CHECK(resident_bytes() - before < 4e6);
+    trainer.examples().close();
+    if (world().root()) {
+      const ExitCode end = ExitCode::stopped;
+      world().send(&end, sizeof end, world().size() - 1, kEndTag);
+      CHECK(trainer.weights_hash() == hash_of_one_rank(options, steps));
+    }
+  } else {
+    Generator generator(world(), options);
+    int asked = 0;
+    const ExitCode code = generator.serve([&]() -> std::optional<ExitCode> {
+      delay();
+      if (++asked == 1000) before = resident_bytes();
+      if (!world().probe(0, kEndTag)) return {};
+      ExitCode end = ExitCode::done;
+      world().receive(&end, sizeof end, 0, kEndTag);
+      return end;
+    });
+    CHECK(code == ExitCode::stopped);
+    CHECK((before == 0 || resident_bytes() - before < 4e6));
+  }
+}
+
+TEST_CASE("A generator refuses what a trainer must not send, and names it", "[generators]") {
+  if (world().size() != 2) return;
+  const TrainOptions options = with_generator(1);
+  const auto alone = Communicator::single();
+  TrainOptions of_one = options;
+  of_one.generators = 0;
+  Trainer size(*alone, of_one);
+  const auto bytes = static_cast<std::size_t>(HeldWeights::memory(size.model()));
+  VersionPacket version(size.replica().backend(), bytes, "weights");
+  const auto order = [](const Order& what) { world().send(&what, sizeof what, 1, kOrderTag); };
+  const auto send_version = [&](std::int64_t number, bool whole, std::size_t cut) {
+    order({.kind = Order::Kind::begin, .step = 4, .versions = 0});
+    version.header() = {.version = number};
+    version.seal(bytes);
+    if (!whole) version.behind()[bytes - 1] ^= std::byte{1};
+    send(version, bytes, 1, kVersionTag, cut);
+  };
+  const Order begin{.kind = Order::Kind::begin, .step = 4};
+  const std::vector<std::pair<std::string, std::function<void()>>> cases{
+      {"its length", [&] { world().send(&begin, sizeof begin - 1, 1, kOrderTag); }},
+      {"its kind", [&] { order({.kind = static_cast<Order::Kind>(9)}); }},
+      {"its number, micro-batch 0 of step 4", [&] { order({.kind = Order::Kind::attack, .step = 4}); }},
+      {"its number, micro-batch 4 of step 4",
+       [&] {
+         order(begin);
+         order({.kind = Order::Kind::attack, .unit = 4, .step = 4});
+       }},
+      {"its number, micro-batch -1 of step 4",
+       [&] {
+         order(begin);
+         order({.kind = Order::Kind::attack, .unit = -1, .step = 4});
+       }},
+      {"its number, micro-batch 1 of step -4",
+       [&] {
+         order(begin);
+         order({.kind = Order::Kind::attack, .unit = 1, .step = -4});
+       }},
+      {"its number, micro-batch 1 of step 4, behind that of step 4",
+       [&] {
+         order(begin);
+         for (int k = 0; k < 2; ++k) order({.kind = Order::Kind::attack, .unit = 1, .step = 4});
+       }},
+      {"its version, 5 behind 3", [&] { send_version(5, true, 0); }},
+      {"its hash", [&] { send_version(4, false, 0); }},
+      {"its length", [&] { send_version(4, true, bytes - 100); }}};
+  for (const auto& [text, wrong] : cases) {
+    INFO(text);
+    if (world().root()) {
+      wrong();
+    } else {
+      Generator generator(world(), options);
+      const std::string told = error_of([&] { (void)generator.serve([]() -> std::optional<ExitCode> { return {}; }); });
+      CHECK(told.find("a message of rank 0 is wrong: " + text) != std::string::npos);
+    }
+    clear();
+  }
+}
+
+TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[generators]") {
+  if (world().size() != 2) return;
+  const TrainOptions options = with_generator(1);
+  const auto group = world().split(world().rank(), 0);
+  const auto alone = Communicator::single();
+  TrainOptions of_one = options;
+  of_one.generators = 0;
+  Trainer size(*alone, of_one);
+  const Layout layout = size.replica().images().layout;
+  const std::size_t floats = static_cast<std::size_t>(4 * layout.elements()) * sizeof(float);
+  const std::size_t behind = bytes_of_ages(options.attack_steps) + floats;
+  const auto version_bytes = VersionPacket::bytes(static_cast<std::size_t>(HeldWeights::memory(size.model())));
+  AnswerPacket answer(size.replica().backend(), behind, "images");
+  struct Case {
+    std::string text;
+    std::function<void(AnswerHeader&, std::int32_t* ages)> change;
+    bool whole = true;
+    std::size_t cut = 0;
+  };
+  const std::vector<Case> cases{
+      {"its hash", [](AnswerHeader&, std::int32_t*) {}, false},
+      {"its length", [](AnswerHeader&, std::int32_t*) {}, true, floats},
+      {"its number, micro-batch 4 of step 0", [](AnswerHeader& header, std::int32_t*) { header.unit = 4; }},
+      {"its number, micro-batch 0 of step 2", [](AnswerHeader& header, std::int32_t*) { header.step = 2; }},
+      {"its number, 3 images of micro-batch 0 of step 0",
+       [](AnswerHeader& header, std::int32_t*) { header.count = 3; }},
+      {"its number, 4 images of micro-batch 0 of step 0", [](AnswerHeader& header, std::int32_t*) { header.ages = 3; }},
+      {"its number, 4 images of micro-batch 0 of step 0",
+       [](AnswerHeader& header, std::int32_t*) { header.block = 0; }},
+      {"its version, 1 steps old in iteration 2 of step 0", [](AnswerHeader&, std::int32_t* ages) { ages[2] = 1; }}};
+  for (const Case& one : cases) {
+    INFO(one.text);
+    if (world().root()) {
+      const std::string told = error_of([&] {
+        Trainer trainer(*group, options);
+        trainer.share_state();
+        trainer.start();
+        (void)trainer.step(false);
+      });
+      CHECK(told.find("a message of rank 1 is wrong: " + one.text) != std::string::npos);
+    } else {
+      std::vector<char> version(version_bytes);
+      world().receive(version.data(), version.size(), 0, kVersionTag);
+      answer.header() = {.step = 0, .unit = 0, .count = 4, .block = layout.block, .ages = options.attack_steps};
+      auto* const ages = reinterpret_cast<std::int32_t*>(answer.behind());
+      std::fill_n(ages, options.attack_steps, 0);
+      one.change(answer.header(), ages);
+      answer.seal(behind);
+      if (!one.whole) answer.behind()[behind - 1] ^= std::byte{1};
+      if (one.cut > 0) answer.seal(behind - one.cut);
+      send(answer, behind, 0, kAnswerTag, one.cut);
+    }
+    clear();
+  }
+}

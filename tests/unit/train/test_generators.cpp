@@ -1,0 +1,62 @@
+#include <numeric>
+
+#include "catch.hpp"
+#include "train/generators/dealing.hpp"
+#include "train/generators/messages.hpp"
+
+using namespace dat;
+
+TEST_CASE("Micro-batches go to the generators in turn, and to those that are fast in proportion", "[generators]") {
+  Dealing alike(3, 1);
+  for (const int generator : {1, 2, 0, 1, 2, 0, 1}) CHECK(alike.deal() == generator);
+  CHECK(alike.outstanding(1) == 3);
+
+  Dealing unequal(3, 0);
+  const double seconds[] = {1, 2, 4};
+  for (int generator = 0; generator < 3; ++generator) CHECK(unequal.deal() == generator);
+  for (int generator = 0; generator < 3; ++generator) unequal.answered(generator, seconds[generator], 0);
+  int given[3] = {};
+  for (int k = 0; k < 14; ++k) ++given[unequal.deal()];
+  CHECK((given[0] == 8 && given[1] == 4 && given[2] == 2));
+}
+
+TEST_CASE("What a generator still has to do for others counts", "[generators]") {
+  Dealing dealing(2, 0);
+  CHECK(dealing.deal() == 0);
+  dealing.answered(0, 1, 5);
+  for (int k = 0; k < 5; ++k) CHECK(dealing.deal() == 1);
+  CHECK(dealing.deal() == 0);
+}
+
+TEST_CASE("A micro-batch is dealt again where its generator is late and another one has nothing to do",
+          "[generators]") {
+  Dealing dealing(3, 0);
+  CHECK(dealing.deal() == 0);
+  CHECK(!dealing.deal_again(0, 1e9));  // nobody knows how long it should take
+  CHECK(dealing.deal() == 1);
+  dealing.answered(1, 0.5, 0);
+  CHECK(!dealing.deal_again(0, 1.9));
+  const std::optional<int> other = dealing.deal_again(0, 2.1);
+  REQUIRE(other);
+  CHECK(*other == 1);
+  CHECK(dealing.outstanding(1) == 1);
+  const std::optional<int> third = dealing.deal_again(1, 2.1);
+  REQUIRE(third);
+  CHECK(*third == 2);
+  CHECK(!dealing.deal_again(2, 1e9));  // all have something of this trainer
+  Dealing alone(1, 0);
+  CHECK(alone.deal() == 0);
+  alone.answered(0, 0.1, 0);
+  CHECK(alone.deal() == 0);
+  CHECK(!alone.deal_again(0, 1e9));
+}
+
+TEST_CASE("Steps that are under way at once have places of their own", "[generators]") {
+  const StepsUnderWay under_way{.steps = 3, .units = 4};
+  CHECK(under_way.places() == 12);
+  std::vector<int> taken(12);
+  for (std::int64_t step = 7; step < 10; ++step)
+    for (int unit = 0; unit < 4; ++unit) ++taken[under_way.place(step, unit)];
+  CHECK(taken == std::vector<int>(12, 1));
+  CHECK(under_way.place(7, 2) == under_way.place(10, 2));
+}
