@@ -237,7 +237,6 @@ class Communicator {
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
   /// The numbers in the launch of the ranks of a group that has been split from this one.
   [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
-  void wait_until(Call call, int from, const std::function<bool()>& done);
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 #include "communicate/flight_recorder.hpp"
 #include "communicate/mpi_calls.hpp"
@@ -142,9 +141,8 @@ Communicator::~Communicator() {
   std::optional<Blocking> call;
   if (world_) call.emplace(record(Call::finalize, 0));
   const Turn turn;
-  // Whoever is early waits here, over a communicator that carries nothing else, and not in MPI_Finalize: where a rank
-  // is killed that waits there in PMIx's fence, mpirun 4.1 with PMIx 4.2 sometimes never ends (in
-  // PMIx_server_finalize).
+  // Whoever is early waits here, alone in this group: of a rank that is killed in MPI_Finalize, in PMIx's fence, mpirun
+  // 4.1 may never end (in PMIx_server_finalize, PMIx 4.2).
   if (world_) MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm_free(&group_);
   if (world_) MPI_Finalize();
@@ -408,17 +406,6 @@ std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
   turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
   return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
 }
-
-void Communicator::wait_until(Call call, int from, const std::function<bool()>& done) {
-  constexpr std::chrono::microseconds kShortNap{50};  // MPI's own way of waiting takes a whole core
-  const Blocking waiting(FlightRecorder::of_process().begin(call, name_, from, 0));
-  while (!done()) std::this_thread::sleep_for(kShortNap);
-}
-
-void Communicator::wait_for_message(int from, const std::function<bool()>& done) {
-  wait_until(Call::receive, from, done);
-}
-void Communicator::wait_for_work(int from, const std::function<bool()>& done) { wait_until(Call::work, from, done); }
 
 void Communicator::abort(int exit_code) {
   if (alone()) std::_Exit(exit_code);

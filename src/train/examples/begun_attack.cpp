@@ -35,10 +35,6 @@ void BegunAttack::resume(const Attack& attack, Objective& objective) {
   now_ = {};
 }
 
-std::int64_t BegunAttack::images_of_first_micro_batch(std::int64_t step) const {
-  return (step + 1) % plan_.steps_per_epoch == 0 ? plan_.last_micro_batch : plan_.micro_batch;
-}
-
 void BegunAttack::copy(std::vector<float>& plain, bool to_device) {
   const Layout& layout = replica_.images().layout;
   Backend& backend = replica_.backend();
@@ -79,7 +75,7 @@ void BegunAttack::restore(const Checkpoint& checkpoint) {
   const auto found = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(),
                                   [](const Checkpoint::Array& array) { return array.name == kBegun; });
   if (found == checkpoint.arrays.end()) return;
-  const std::int64_t step = integer_of(checkpoint, "step"), images = images_of_first_micro_batch(step),
+  const std::int64_t step = integer_of(checkpoint, "step"), images = plan_.micro_batch_in(step),
                      iterations = integer_of(checkpoint, "begun_iterations");
   const Layout& layout = replica_.images().layout;
   const std::vector<std::int64_t> shape{ranks_.size(), images, layout.c, layout.h, layout.w};

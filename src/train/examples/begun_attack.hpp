@@ -44,7 +44,6 @@ class BegunAttack {
   [[nodiscard]] std::int64_t floats_of(std::int64_t images) const {
     return iterations_ > 0 ? images * replica_.images().layout.elements() : 0;
   }
-  [[nodiscard]] std::int64_t images_of_first_micro_batch(std::int64_t step) const;
   /// Between the device's layout and [n][c][h][w], in which files have it.
   void copy(std::vector<float>& plain, bool to_device);
 

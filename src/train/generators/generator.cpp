@@ -13,8 +13,6 @@ namespace dat {
 
 namespace {
 
-constexpr int kAnswersUnderWay = 8;
-
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, bool pixels) {
   LoaderOptions loading = loader_options(options, plan);
   loading.pixels = pixels;
@@ -43,20 +41,17 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       all_(static_cast<std::size_t>(trainers_)),
       tasks_(static_cast<std::size_t>(trainers_ * under_way_.places())),
       batch_steps_(static_cast<std::size_t>(trainers_ * under_way_.steps), -1),
-      incoming_(replica_.backend(), static_cast<std::size_t>(HeldWeights::memory(replica_.model())),
-                "weights received") {
+      versions_(launch, own_trainer_, replica_, staleness_.versions + 1),
+      answers_(launch, replica_.backend(),
+               bytes_of_ages(staleness_.iterations) +
+                   static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements()) * sizeof(float)) {
   Backend& backend = replica_.backend();
   const std::int64_t floats = plan_.micro_batch * replica_.images().layout.elements();
-  for (int k = 0; k <= staleness_.versions; ++k) held_.emplace_back(replica_, "weights of steps before");
   for (Task& task : tasks_) {
     task.ages.resize(static_cast<std::size_t>(staleness_.iterations));
     if (parted_) task.eta = backend.allocate_floats(floats, "attacks under way");
   }
   for (std::size_t k = 0; k < batch_steps_.size(); ++k) batches_.push_back(reader_.batch());
-  for (int k = 0; k < kAnswersUnderWay; ++k)
-    answers_.push_back(
-        {{backend, bytes_of_ages(staleness_.iterations) + static_cast<std::size_t>(floats) * sizeof(float),
-          "attacked images"}});
   replica_.commit();
 }
 
@@ -79,7 +74,7 @@ ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called
     });
     idle_ += seconds_now() - began;
   }
-  for (Answering& one : answers_) one.request.wait();
+  answers_.finish();
   return *end;
 }
 
@@ -95,7 +90,8 @@ void Generator::look_for_messages() {
     launch_.receive(&order, sizeof order, arrival->from, kOrderTag);
     obey(arrival->from, order);
   }
-  take_version();
+  // The order to begin, which was sent before, says what the first version is.
+  while (all_[static_cast<std::size_t>(own_trainer_)].open && versions_.take()) drop_old();
   pause_where_told();
 }
 
@@ -105,11 +101,7 @@ void Generator::obey(int trainer, const Order& order) {
   switch (order.kind) {
     case Order::Kind::begin:
       from = {.open = true};
-      if (trainer != own_trainer_) return;
-      first_ = order.step - order.versions;
-      newest_ = first_ - 1;
-      received_ = 0;
-      in_use_ = -1;
+      if (trainer == own_trainer_) versions_.begin(order.step - order.versions);
       return;
     case Order::Kind::attack: {
       require_sound(from.open && order.step >= 0 && order.step < plan_.steps && order.unit >= 0 &&
@@ -137,52 +129,23 @@ void Generator::obey(int trainer, const Order& order) {
   require_sound(false, trainer, "its kind");
 }
 
-void Generator::take_version() {
-  const std::size_t behind = static_cast<std::size_t>(HeldWeights::memory(replica_.model()));
-  for (;;) {
-    if (!under_way_to_here_) {
-      const auto arrival = launch_.probe(own_trainer_, kVersionTag);
-      // The order to begin, which was sent before, says what version it is.
-      if (!arrival || !all_[static_cast<std::size_t>(own_trainer_)].open) return;
-      require_sound(arrival->bytes == VersionPacket::bytes(behind), own_trainer_, "its length, ", arrival->bytes,
-                    " bytes");
-      receiving_ = launch_.start_receive(incoming_.data(), arrival->bytes, own_trainer_, kVersionTag);
-      under_way_to_here_ = true;
-    }
-    if (!receiving_.test()) return;
-    under_way_to_here_ = false;
-    require_sound(incoming_.whole(VersionPacket::bytes(behind)), own_trainer_, "its hash");
-    const std::int64_t version = incoming_.header().version;
-    require_sound(version == newest_ + 1, own_trainer_, "its version, ", version, " behind ", newest_);
-    held_[static_cast<std::size_t>(version % std::ssize(held_))].copy_from_host(
-        reinterpret_cast<const float*>(incoming_.behind()));
-    newest_ = version;
-    ++received_;
-    drop_old();
-  }
-}
-
 void Generator::drop_old() {
   for (Task& task : tasks_)
-    if (task.wanted && task.step < newest_) give_up(task);
+    if (task.wanted && task.step < versions_.newest()) give_up(task);
 }
 
 void Generator::give_up(Task& task) {
   task.wanted = false;
-  Answering& one = free_answer();
-  one.packet.header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
-  one.packet.seal(0);
-  one.request = launch_.start_send(one.packet.data(), AnswerPacket::bytes(0), task.trainer, kAnswerTag);
+  answers_.packet().header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
+  answers_.send(0, task.trainer);
 }
 
 void Generator::pause_where_told() {
   for (int trainer = 0; trainer < trainers_; ++trainer) {
     Trainer& one = all_[static_cast<std::size_t>(trainer)];
-    if (one.pauses_behind < 0 || (trainer == own_trainer_ && received_ < one.pauses_behind)) continue;
-    Answering& answer = free_answer();
-    answer.packet.header() = {.step = -1};
-    answer.packet.seal(0);
-    answer.request = launch_.start_send(answer.packet.data(), AnswerPacket::bytes(0), trainer, kAnswerTag);
+    if (one.pauses_behind < 0 || (trainer == own_trainer_ && versions_.count() < one.pauses_behind)) continue;
+    answers_.packet().header() = {.step = -1};
+    answers_.send(0, trainer);
     one = {};
   }
 }
@@ -192,10 +155,8 @@ int Generator::waiting() const {
 }
 
 std::int64_t Generator::version_of(const Task& task, int iteration) const {
-  return rule_ ? staleness_.version(task.step, iteration, first_) : newest_;
+  return rule_ ? staleness_.version(task.step, iteration, versions_.first()) : versions_.newest();
 }
-
-bool Generator::has(std::int64_t version) const { return version >= first_ && version <= newest_; }
 
 Generator::Task* Generator::next_task() {
   Task* best = nullptr;
@@ -204,16 +165,11 @@ Generator::Task* Generator::next_task() {
   };
   for (Task& task : tasks_)
     // Without a rule the newest is good where it is no older than allowed.
-    if (task.wanted && has(std::max(version_of(task, task.done), rule_ ? 0 : task.step - staleness_.versions)) &&
+    if (task.wanted &&
+        versions_.has(std::max(version_of(task, task.done), rule_ ? 0 : task.step - staleness_.versions)) &&
         (best == nullptr || earlier(task, *best)))
       best = &task;
   return best;
-}
-
-void Generator::use(std::int64_t version) {
-  if (version == in_use_) return;
-  held_[static_cast<std::size_t>(version % std::ssize(held_))].give();
-  in_use_ = version;
 }
 
 void Generator::load(Task& task) {
@@ -224,7 +180,7 @@ void Generator::load(Task& task) {
   const int count = batch.count / plan_.micro_batches_of(task.trainer);
   replica_.images().load(batch, task.unit * count, count, pixels_);
   // The logits of clean images that a goal may ask for are those of the first iteration's weights.
-  if (method_.goal.reference && rule_) use(version_of(task, 0));
+  if (method_.goal.reference && rule_) versions_.use(version_of(task, 0));
   FrozenObjective& objective = replica_.attacked();
   objective.prepare(seed_, Purpose::attack_start, static_cast<std::uint32_t>(plan_.epoch_of(task.step)), method_.goal);
   if (task.done > 0) objective.start = task.eta;
@@ -235,10 +191,10 @@ void Generator::go_on(Task& task) {
   FrozenObjective& objective = replica_.attacked();
   const std::int64_t version = version_of(task, task.done), before = objective.passes;
   const int all = staleness_.iterations;
-  use(version);
+  versions_.use(version);
   if (loaded_ != &task) {
     load(task);
-    use(version);
+    versions_.use(version);
   } else {
     objective.start = objective.eta;
   }
@@ -260,39 +216,25 @@ void Generator::go_on(Task& task) {
   if (task.done == all) answer(task);
 }
 
-Generator::Answering& Generator::free_answer() {
-  for (;;) {
-    for (Answering& one : answers_)
-      if (one.request.test()) return one;
-    const CallLabel label("answers to be taken");
-    launch_.wait_for_message(own_trainer_, [&] {
-      return std::any_of(answers_.begin(), answers_.end(), [](Answering& one) { return one.request.test(); });
-    });
-  }
-}
-
 void Generator::answer(Task& task) {
   const double began = seconds_now();
   loaded_ = nullptr;
   task.wanted = false;
-  Answering& one = free_answer();
+  AnswerPacket& packet = answers_.packet();
   const Images& images = replica_.images();
-  const auto floats = static_cast<std::size_t>(images.count * images.layout.elements());
-  std::byte* const ages = one.packet.behind();
-  std::copy(task.ages.begin(), task.ages.end(), reinterpret_cast<std::int32_t*>(ages));
-  replica_.backend().copy_to_host(ages + bytes_of_ages(staleness_.iterations), images.x_adv, floats * sizeof(float));
-  one.packet.header() = {.step = task.step,
-                         .unit = task.unit,
-                         .count = images.count,
-                         .block = images.layout.block,
-                         .ages = staleness_.iterations,
-                         .waiting = waiting(),
-                         .passes = task.passes,
-                         .seconds = task.seconds + seconds_now() - began,
-                         .idle = std::exchange(idle_, 0)};
-  const std::size_t behind = bytes_of_ages(staleness_.iterations) + floats * sizeof(float);
-  one.packet.seal(behind);
-  one.request = launch_.start_send(one.packet.data(), AnswerPacket::bytes(behind), task.trainer, kAnswerTag);
+  packet.header() = {.step = task.step,
+                     .unit = task.unit,
+                     .count = images.count,
+                     .block = images.layout.block,
+                     .ages = staleness_.iterations,
+                     .waiting = waiting(),
+                     .passes = task.passes,
+                     .idle = std::exchange(idle_, 0)};
+  std::copy(task.ages.begin(), task.ages.end(), ages_in(packet));
+  const auto bytes = static_cast<std::size_t>(images.count * images.layout.elements()) * sizeof(float);
+  replica_.backend().copy_to_host(images_in(packet), images.x_adv, bytes);  // waits for the attack
+  packet.header().seconds = task.seconds + seconds_now() - began;
+  answers_.send(bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
 }
 
 }  // namespace dat

@@ -11,8 +11,9 @@
 #include "dat/loader.hpp"
 #include "replica/replica.hpp"
 #include "train/examples/old_weights.hpp"
+#include "train/generators/answers.hpp"
 #include "train/generators/messages.hpp"
-#include "train/message/held_weights.hpp"
+#include "train/generators/received_versions.hpp"
 #include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
 #include "train/plan/splits.hpp"
@@ -51,14 +52,9 @@ class Generator {
     bool open = false;
     std::int64_t pauses_behind = -1;  ///< versions after which it is told that this generator pauses; -1: it is not
   };
-  struct Answering {
-    AnswerPacket packet;
-    Request request{};
-  };
 
   void look_for_messages();
   void obey(int trainer, const Order& order);
-  void take_version();
   /// Gives up tasks of steps that are done.
   void drop_old();
   void give_up(Task& task);
@@ -66,16 +62,12 @@ class Generator {
   [[nodiscard]] bool working() const;
 
   [[nodiscard]] std::int64_t version_of(const Task& task, int iteration) const;
-  [[nodiscard]] bool has(std::int64_t version) const;
   /// The one to go on with; null: none can be gone on with.
   [[nodiscard]] Task* next_task();
   void go_on(Task& task);
   /// Puts its images, and what the attack has reached, where the network is asked.
   void load(Task& task);
-  void use(std::int64_t version);
   void answer(Task& task);
-  /// One that nothing is under way of.
-  [[nodiscard]] Answering& free_answer();
   [[nodiscard]] int waiting() const;
 
   Communicator& launch_;
@@ -95,12 +87,8 @@ class Generator {
   std::vector<Task> tasks_;         ///< [trainers][places]
   std::vector<HostBatch> batches_;  ///< [trainers][steps under way]
   std::vector<std::int64_t> batch_steps_;
-  std::vector<HeldWeights> held_;  ///< by version
-  VersionPacket incoming_;
-  Request receiving_;
-  bool under_way_to_here_ = false;                                     ///< a version
-  std::int64_t first_ = 0, newest_ = -1, received_ = 0, in_use_ = -1;  ///< versions
-  std::vector<Answering> answers_;
+  ReceivedVersions versions_;
+  Answers answers_;
   const Task* loaded_ = nullptr;
   double idle_ = 0;
 };

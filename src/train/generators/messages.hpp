@@ -59,6 +59,13 @@ using AnswerPacket = Packet<AnswerHeader>;
   return (static_cast<std::size_t>(ages) + 1) / 2 * 8;
 }
 
+[[nodiscard]] inline std::int32_t* ages_in(AnswerPacket& packet) {
+  return reinterpret_cast<std::int32_t*>(packet.behind());
+}
+[[nodiscard]] inline float* images_in(AnswerPacket& packet) {
+  return reinterpret_cast<float*>(packet.behind() + bytes_of_ages(packet.header().ages));
+}
+
 /// Most micro-batches of a trainer in a step.
 [[nodiscard]] inline int most_units(const Plan& plan) { return plan.batch / plan.micro_batch; }
 

@@ -36,6 +36,10 @@ class Plan {
   [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }
   /// The same, of a rank of a group of so many.
   [[nodiscard]] int micro_batches_of(int rank, int of_ranks) const;
+  /// Images of each micro-batch of a step.
+  [[nodiscard]] int micro_batch_in(std::int64_t step) const {
+    return (step + 1) % steps_per_epoch == 0 ? last_micro_batch : micro_batch;
+  }
   /// Whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
   [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }

@@ -1,0 +1,132 @@
+#include "train/generators/orders.hpp"
+
+#include <utility>
+
+namespace dat {
+
+Orders::Orders(const Parts& parts)
+    : ranks_(parts.ranks),
+      launch_(parts.ranks.launch()),
+      plan_(parts.plan),
+      staleness_(parts.staleness),
+      layout_(parts.replica.images().layout),
+      generators_(parts.generators),
+      first_generator_(launch_.size() - generators_),
+      by_rule_(parts.by_rule),
+      under_way_{.steps = staleness_.versions + 1, .units = units()},
+      dealing_(generators_, ranks_.rank() * generators_ / ranks_.size()),
+      dealt_(static_cast<std::size_t>(under_way_.places())),
+      free_packet_(dealt_.size()) {
+  const std::size_t most = bytes_of_ages(staleness_.iterations) +
+                           static_cast<std::size_t>(plan_.micro_batch * layout_.elements()) * sizeof(float);
+  for (std::size_t k = 0; k <= dealt_.size(); ++k)
+    packets_.emplace_back(parts.replica.backend(), most, "attacked images");
+  for (std::size_t k = 0; k < dealt_.size(); ++k) dealt_[k].packet = k;
+}
+
+void Orders::begin(std::int64_t step, std::int64_t first) {
+  next_ = step;
+  first_version_ = first;
+  for (int generator = 0; generator < generators_; ++generator)
+    send(generator, {.kind = Order::Kind::begin, .step = step, .versions = step - first});
+}
+
+void Orders::send(int generator, const Order& order) {
+  launch_.send(&order, sizeof order, launch_rank(generator), kOrderTag);
+  counts_.bytes += sizeof order;
+}
+
+void Orders::deal_up_to(std::int64_t step) {
+  for (; next_ <= step; ++next_)
+    for (int unit = 0; unit < units(); ++unit) {
+      Dealt& dealt = dealt_[under_way_.place(next_, unit)];
+      dealt = {.step = next_, .unit = unit, .generator = dealing_.deal(), .packet = dealt.packet};
+      send(dealt.generator, {.kind = Order::Kind::attack, .unit = unit, .step = next_});
+    }
+}
+
+AnswerPacket& Orders::wait_for(std::int64_t step, int unit) {
+  Dealt& dealt = dealt_[under_way_.place(step, unit)];
+  take_answers();
+  if (!dealt.answered) {
+    const CallLabel label("attacked images");
+    const double began = seconds_now();
+    double since = began;
+    launch_.wait_for_message(launch_rank(dealt.generator), [&] {
+      take_answers();
+      if (dealt.answered) return true;
+      const int had = dealt.generator;
+      deal_again(dealt, seconds_now() - since);
+      if (dealt.generator != had) since = seconds_now();
+      return false;
+    });
+    counts_.waited += seconds_now() - began;
+  }
+  return packets_[dealt.packet];
+}
+
+void Orders::deal_again(Dealt& dealt, double waited) {
+  const std::optional<int> other = dealing_.deal_again(dealt.generator, waited);
+  if (!other) return;
+  dealt.generator = *other;
+  ++counts_.dealt_again;
+  send(*other, {.kind = Order::Kind::attack, .unit = dealt.unit, .step = dealt.step});
+}
+
+void Orders::take_answers() {
+  while (const auto arrival = launch_.probe(Communicator::kAny, kAnswerTag)) take(*arrival);
+}
+
+void Orders::take(const Communicator::Arrival& arrival) {
+  AnswerPacket& packet = packets_[free_packet_];
+  require_sound(arrival.from >= first_generator_ && arrival.bytes <= packet.room(), arrival.from, "its length, ",
+                arrival.bytes, " bytes");
+  launch_.receive(packet.data(), arrival.bytes, arrival.from, kAnswerTag);
+  require_sound(packet.whole(arrival.bytes), arrival.from, "its hash");
+  const AnswerHeader& answer = packet.header();
+  if (answer.step < 0) {
+    ++paused_;
+    return;
+  }
+  dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting);
+  counts_.idle += answer.idle;
+  require_sound(answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
+                "its number, micro-batch ", answer.unit, " of step ", answer.step);
+  Dealt& dealt = dealt_[under_way_.place(answer.step, answer.unit)];
+  // What came too late for its step, was given up, or is there from another generator.
+  if (answer.count == 0 || dealt.step != answer.step || dealt.answered) return;
+  require_right(packet, arrival.bytes, arrival.from);
+  std::swap(dealt.packet, free_packet_);
+  dealt.answered = true;
+}
+
+void Orders::require_right(AnswerPacket& packet, std::size_t bytes, int rank) const {
+  const AnswerHeader& answer = packet.header();
+  const int count = plan_.micro_batch_in(answer.step);
+  require_sound(answer.count == count && answer.ages == staleness_.iterations && answer.block > 0 &&
+                    layout_.c % answer.block == 0,
+                rank, "its number, ", answer.count, " images of micro-batch ", answer.unit, " of step ", answer.step);
+  const std::size_t behind =
+      bytes_of_ages(answer.ages) + static_cast<std::size_t>(count * layout_.elements()) * sizeof(float);
+  require_sound(bytes == AnswerPacket::bytes(behind), rank, "its length, ", bytes, " bytes");
+  const std::int32_t* const ages = ages_in(packet);
+  for (int iteration = 0; iteration < answer.ages; ++iteration) {
+    const std::int32_t age = ages[iteration];
+    const bool right = by_rule_ ? age == answer.step - staleness_.version(answer.step, iteration, first_version_)
+                                : age >= 0 && age <= staleness_.versions;
+    require_sound(right, rank, "its version, ", age, " steps old in iteration ", iteration, " of step ", answer.step);
+  }
+}
+
+void Orders::pause(std::int64_t versions) {
+  paused_ = 0;
+  for (int generator = 0; generator < generators_; ++generator)
+    send(generator, {.kind = Order::Kind::pause, .versions = versions});
+  const CallLabel label("the last answers");
+  launch_.wait_for_message(first_generator_, [&] {
+    take_answers();
+    return paused_ == generators_;
+  });
+}
+
+}  // namespace dat

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "dat/communicator.hpp"
+#include "train/examples/old_weights.hpp"
+#include "train/generators/dealing.hpp"
+#include "train/generators/messages.hpp"
+
+namespace dat {
+
+/// What a trainer has ordered from generators, and what they have answered: each micro-batch is ordered once, or once
+/// more where its generator is late, and of its answers the first one counts.
+class Orders {
+ public:
+  struct Parts {
+    Communicator& ranks;  ///< the trainers; generators are those of the launch behind them
+    const Plan& plan;
+    Replica& replica;
+    const Staleness& staleness;
+    int generators;
+    bool by_rule;  ///< whether the versions that attacks have run on must be those of the rule
+  };
+  /// The references must outlive it.
+  explicit Orders(const Parts& parts);
+
+  /// What orders have led to since take_counts().
+  struct Counts {
+    std::int64_t bytes = 0;        ///< sent
+    std::int64_t dealt_again = 0;  ///< micro-batches
+    double waited = 0;             ///< seconds
+    double idle = 0;               ///< seconds of generators
+  };
+  [[nodiscard]] Counts take_counts() { return std::exchange(counts_, {}); }
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+
+  /// All generators: steps begin with number `step`, and versions with number `first`.
+  void begin(std::int64_t step, std::int64_t first);
+  /// Orders the micro-batches of all steps up to this one.
+  void deal_up_to(std::int64_t step);
+  /// Takes what has been answered, without waiting. Error(communication): an answer is not what was ordered.
+  void take_answers();
+  /// The answer for a micro-batch of the step whose answers are wanted first, valid until the next call. Waits for it.
+  [[nodiscard]] AnswerPacket& wait_for(std::int64_t step, int unit);
+  /// Tells all generators that nothing is wanted any more; versions: how many have been sent since begin(). Returns
+  /// when nothing of theirs is under way.
+  void pause(std::int64_t versions);
+
+ private:
+  /// A micro-batch that has been ordered.
+  struct Dealt {
+    std::int64_t step = -1;
+    int unit = 0;
+    int generator = 0;  ///< that has been given it last
+    bool answered = false;
+    std::size_t packet = 0;  ///< that has the answer
+  };
+  [[nodiscard]] int units() const { return plan_.micro_batches_of(ranks_.rank()); }
+  [[nodiscard]] int launch_rank(int generator) const { return first_generator_ + generator; }
+  void send(int generator, const Order& order);
+  void take(const Communicator::Arrival& arrival);
+  void require_right(AnswerPacket& packet, std::size_t bytes, int rank) const;
+  void deal_again(Dealt& dealt, double waited);
+
+  Communicator &ranks_, &launch_;
+  const Plan& plan_;
+  const Staleness& staleness_;
+  Layout layout_;
+  int generators_, first_generator_;  ///< first: its rank in the launch
+  bool by_rule_;
+  StepsUnderWay under_way_;
+  Dealing dealing_;
+  std::vector<Dealt> dealt_;           ///< by StepsUnderWay::place()
+  std::vector<AnswerPacket> packets_;  ///< one for each place, and one to receive into
+  std::size_t free_packet_;
+  std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt
+  int paused_ = 0;
+  Counts counts_;
+};
+
+}  // namespace dat

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "dat/communicator.hpp"
+#include "train/generators/messages.hpp"
+#include "train/message/held_weights.hpp"
+
+namespace dat {
+
+/// The last versions of the weights that a trainer has sent, on a generator's device.
+class ReceivedVersions {
+ public:
+  /// count: how many are kept; from: the trainer. The references must outlive it.
+  ReceivedVersions(Communicator& launch, int from, Replica& replica, int count);
+
+  /// Versions begin with number `first`.
+  void begin(std::int64_t first);
+  /// Takes what has arrived, without waiting, into memory that is not in use. Whether a version has.
+  /// Error(communication): it is not whole, or not the next one.
+  bool take();
+  [[nodiscard]] std::int64_t first() const { return first_; }
+  [[nodiscard]] std::int64_t newest() const { return newest_; }  ///< below first(): none has come
+  /// Versions that have come since begin().
+  [[nodiscard]] std::int64_t count() const { return newest_ - first_ + 1; }
+  [[nodiscard]] bool has(std::int64_t version) const { return version >= first_ && version <= newest_; }
+  /// Gives the network a version that is kept.
+  void use(std::int64_t version);
+
+ private:
+  Communicator& launch_;
+  int from_;
+  std::vector<HeldWeights> held_;  ///< by version
+  std::size_t bytes_;              ///< of weights and statistics
+  VersionPacket incoming_;
+  Request receiving_;
+  bool arriving_ = false;
+  std::int64_t first_ = 0, newest_ = -1, in_use_ = -1;
+};
+
+}  // namespace dat
