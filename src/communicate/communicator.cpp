@@ -141,8 +141,7 @@ Communicator::~Communicator() {
   std::optional<Blocking> call;
   if (world_) call.emplace(record(Call::finalize, 0));
   const Turn turn;
-  // Whoever is early waits here, alone in this group: of a rank that is killed in MPI_Finalize, in PMIx's fence, mpirun
-  // 4.1 may never end (in PMIx_server_finalize, PMIx 4.2).
+  // Early ranks wait here: where one is killed in MPI_Finalize (PMIx's fence), mpirun 4.1 with PMIx 4.2 may never end.
   if (world_) MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm_free(&group_);
   if (world_) MPI_Finalize();

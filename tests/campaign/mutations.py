@@ -55,6 +55,7 @@ PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "ker
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
 RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
 OLD = "src/train/examples/old_weights."
+GENERATORS = "src/train/generators/"
 WATCH, METHOD, BEGUN = "src/train/watch/watch.cpp", "src/train/plan/method.cpp", "src/train/examples/begun_attack.cpp"
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
@@ -116,10 +117,33 @@ MUTATIONS = [
     ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
     ("whoever has left is back behind a rollback", RUN, "recorded.end()) report_->left(one);", "recorded.end()) continue;", "e2e:leaving"),
     ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each + 0 * one_more)", "unit:[membership]"),
-    ("those who sleep end as if all were well", RUN, "members_.wake(error.code());", "members_.wake(ExitCode::done);", "e2e:leaving"),
+    ("those who sleep end as if all were well", RUN, "  members_.wake(code);", "  members_.wake(ExitCode::done);", "e2e:leaving"),
     ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
      "}\n\nvoid Setbacks::share", "unit:[numbers]"),
+    # Ranks that only attack.
+    ("generators: the version of the iteration before", GENERATORS + "generator.cpp", "version = version_of(task, task.done)",
+     "version = version_of(task, std::max(task.done - 1, 0))", "mpi:2"),
+    ("generators: an attack goes on from a random start", GENERATORS + "generator.cpp", "  if (task.done > 0) objective.start = task.eta;\n", "",
+     "e2e:generators"),
+    ("generators: another task's perturbation", GENERATORS + "generator.cpp", "if (loaded_ != &task) {", "if (loaded_ == nullptr) {", "e2e:generators"),
+    ("generators: clean images as newer weights see them", GENERATORS + "generator.cpp", "  if (method_.goal.reference && rule_) versions_.use(version_of(task, 0));\n",
+     "", "e2e:generators"),
+    ("generators: the batch of a step before", GENERATORS + "generator.cpp", "  if (batch_steps_[at] != task.step) reader_", "  if (batch_steps_[at] < 0) reader_", "mpi:2"),
+    ("generators: a version's hash counts for nothing", GENERATORS + "received_versions.cpp", "  require_sound(incoming_.whole(VersionPacket::bytes(bytes_)), from_, \"its hash\");\n", "", "mpi:2"),
+    ("generators: any version will do", GENERATORS + "received_versions.cpp", "version == newest_ + 1, from_", "version >= 0, from_", "mpi:2"),
+    ("generators: an answer's hash counts for nothing", GENERATORS + "orders.cpp", "  require_sound(packet.whole(arrival.bytes), arrival.from, \"its hash\");\n", "", "mpi:2"),
+    ("generators: ages are not looked at", GENERATORS + "orders.cpp", "by_rule_ ? age == ", "by_rule_ ? true || age == ", "mpi:2"),
+    ("generators: versions are forgotten behind a restart", GENERATORS + "remote_examples.cpp", "  if (kept_) kept_->restore(checkpoint);\n", "", "e2e:generators"),
+    ("generators: versions from before are not sent", GENERATORS + "remote_examples.cpp", "  for (int age = there; age > 0; --age) versions_.send(step - age, &kept_->before(step, age));\n", "", "e2e:generators"),
+    ("generators: one step fewer is under way", GENERATORS + "remote_examples.cpp", "std::min(step + staleness_.versions, plan_.steps - 1)", "std::min(step + std::max(staleness_.versions - 1, 0), plan_.steps - 1)", "e2e:generators"),
+    ("generators: the slow have as much as the fast", GENERATORS + "dealing.cpp", "+ 1) * seconds(one);", "+ 1);", "unit:[generators]"),
+    ("generators: late at once", GENERATORS + "dealing.hpp", "kLate = 4", "kLate = 0", "unit:[generators]"),
+    ("generators: whoever is busy gets what is late", GENERATORS + "dealing.cpp", "if (other == generator || of(other).outstanding > 0) continue;", "if (other == generator) continue;", "unit:[generators]"),
+    ("generators: what is late is not dealt again", GENERATORS + "orders.cpp", "      deal_again(dealt, seconds_now() - since);\n", "", "e2e:generators"),
+    ("generators: what is not attacked on the newest weights", GENERATORS + "generator.cpp", ": versions_.newest();", ": versions_.first();", "e2e:generators"),
+    ("generators: a rank that waits for work is of another mind", HANG, "member && !idle ?", "member ?", "unit:[hang]"),
+    ("a wait inside another one ends it", RECORDER, "waiting_.store(around_,", "waiting_.store(0,", "unit:[hang]"),
     # The hang watch.
     ("a silent rank has twice the time", HANG, "ranks[k].silent > timeout_seconds", "ranks[k].silent > 2 * timeout_seconds",
      "unit:[hang]"),
@@ -410,7 +434,7 @@ MUTATIONS = [
      "unit:[network]"),
     ("an evaluation forgets the normalization", "src/verbs/eval.cpp", "                                                  .normalize = trained.normalize,\n",
      "", "e2e:data"),
-    ("a run forgets the activation", TRAINER, "          .activation = options.activation,\n", "", "step:SiLU"),
+    ("a run forgets the activation", "src/train/plan/replica_of.cpp", "          .activation = options.activation,\n", "", "step:SiLU"),
     ("the shortcut reads what is not activated", "src/network/blocks.cpp", "shortcut, activated, channels", "shortcut, x, channels",
      "step:wrn28_10"),
     ("the last activation of a WRN is missing", "src/network/wide_resnet.cpp",
@@ -800,7 +824,7 @@ MUTATIONS = [
      "for (std::size_t rank = 0; rank + 1 < all.size(); ++rank) {", "mpi:2"),
     ("handshake: without the options", "src/verbs/ranks.cpp", "facts.emplace_back(\"--\" + name", "if (facts.empty()) facts.emplace_back(\"--\" + name",
      "e2e:handshake"),
-    ("handshake: without the test images", RUN, ",\n             {\"hash of the test images\", hash_to_compare(world_, *trainer_->splits().test)}};",
+    ("handshake: without the test images", RUN, ",\n             {\"hash of the test images\", hash_to_compare(world_, *splits.test)}};",
      "};", "e2e:handshake"),
     ("content hash of the first images", "src/data/content_hash.cpp", "i < size; i += stride", "i < size / 2; i += stride", "e2e:handshake"),
     # Checkpoint.
