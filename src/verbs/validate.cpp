@@ -14,6 +14,7 @@
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "train/attackers/attackers.hpp"
+#include "train/generators/generator.hpp"
 #include "train/protocol/guard.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
@@ -93,6 +94,15 @@ namespace {
   return text;
 }
 
+/// What generators are and need; empty: there are none.
+[[nodiscard]] std::string generators_text(const TrainOptions& options, const Plan& plan, const Dataset& images,
+                                          Communicator& world) {
+  if (options.generators == 0) return "";
+  require_work(options, plan);
+  return "generators       " + std::to_string(options.generators) + ", beside the ranks that train; " +
+         megabytes(static_cast<double>(generator_memory(options, plan, images, world))) + " of memory each\n";
+}
+
 /// What the protocol that bans says; empty: there is none.
 [[nodiscard]] std::string protocol_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   if (!options.byzantine || ranks == 1) return "";
@@ -103,7 +113,11 @@ namespace {
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
   const TrainOptions& options = order.options;
-  const int ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const int all_ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  // One rank is what the command looks like without a launcher.
+  const int ranks = all_ranks == 1 ? 1 : all_ranks - options.generators;
+  require(ranks > 0, ExitCode::usage, "--generators ", options.generators, " leaves no rank of ", all_ranks,
+          " to train");
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
   const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
   const auto world = Communicator::single();
@@ -150,7 +164,7 @@ namespace {
        << "data             " << sizes_text(trainer.splits()) << ", " << train.info().classes << " classes, "
        << train.info().size << "x" << train.info().size << "\n"
        << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
-       << "ranks            " << ranks << ", "
+       << "ranks            " << ranks << (options.generators > 0 ? " that train, " : ", ")
        << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"
                         : "batch " + std::to_string(plan.batch) + " each")
        << ", micro-batch " << plan.micro_batch << "\n"
@@ -164,7 +178,7 @@ namespace {
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"
-       << protocol_text(trainer, options, ranks) << "checkpoint       "
+       << generators_text(options, plan, train, *world) << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes())) << ", the last three are kept\n"
        << warm_start.str() << cheats_text(options, model.parameters.size) << "memory per rank  "
        << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";

@@ -182,6 +182,17 @@ class Generators(common.TestCase):
         self.assertEqual(ended.code, 2, ended.text)
         self.assertRegex(ended.errors[0], "--generators 2 leaves no rank of 2 to train")
 
+    def test_no_work(self):
+        arguments = [*RUN, "--batch", 8, "--micro-batch", 8, "--generators", 3, "--staleness", 1]
+        ended = common.run(*arguments, "--out", "run", ranks=4, environment=common.AT_ONCE)
+        self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)
+        self.assertRegex(ended.errors[0], "--generators 3 are more than the 2 micro-batches that can be under way")
+        checked = common.run("validate", *arguments, ranks=4)
+        self.assertRegex(checked.errors[0], "--generators 3 are more than the 2 micro-batches")
+        checked = common.run("validate", *arguments, "--staleness", 2, ranks=4)
+        self.assertRegex(checked.text, r"(?m)^ranks +1 that train, batch 8 each")
+        self.assertRegex(checked.text, r"(?m)^generators +3, beside the ranks that train; \d+\.\d MB of memory each$")
+
 
 if __name__ == "__main__":
     common.main()

@@ -19,7 +19,32 @@ namespace {
   return loading;
 }
 
+/// Whether weights change within an attack.
+[[nodiscard]] bool in_parts(const Staleness& staleness) { return staleness.refresh && staleness.versions > 0; }
+
 }  // namespace
+
+void require_work(const TrainOptions& options, const Plan& plan) {
+  const int most = (plan.ordered ? 1 : plan.ranks) * plan.micro_batches * (options.staleness + 1);
+  require(options.generators <= most, ExitCode::usage, "--generators ", options.generators, " are more than the ", most,
+          " micro-batches that can be under way: those of ", options.staleness + 1,
+          options.staleness == 0 ? " step" : " steps", "; take fewer, a smaller --micro-batch or more --staleness");
+}
+
+std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, const Dataset& images,
+                              Communicator& ranks) {
+  const Method method(options, images);
+  Replica replica(replica_of(options, plan, images.info(), ranks, method, Role::generator));
+  replica.commit();
+  std::int64_t total = 0;
+  for (const Backend::Allocation& one : replica.backend().allocations()) total += static_cast<std::int64_t>(one.bytes);
+  const Staleness staleness = staleness_of(options, *method.attack);
+  total += (staleness.versions + 1) * HeldWeights::memory(replica.model());
+  if (in_parts(staleness))
+    total += std::int64_t{plan.ranks} * (staleness.versions + 1) * most_units(plan) * plan.micro_batch *
+             replica.images().layout.elements() * std::int64_t{sizeof(float)};
+  return total;
+}
 
 Generator::Generator(Communicator& launch, const TrainOptions& options)
     : launch_(launch),
@@ -31,7 +56,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       replica_(replica_of(options, plan_, splits_.train->info(), launch, method_, Role::generator)),
       staleness_(staleness_of(options, *method_.attack)),
       rule_(options.deterministic),
-      parted_(staleness_.refresh && staleness_.versions > 0),
+      parted_(in_parts(staleness_)),
       seed_(options.seed),
       pixels_(fits_on_device(replica_.backend(), *splits_.train, options.resident)
                   ? put_on_device(replica_.backend(), *splits_.train)
@@ -45,6 +70,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       answers_(launch, replica_.backend(),
                bytes_of_ages(staleness_.iterations) +
                    static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements()) * sizeof(float)) {
+  require_work(options, plan_);
   Backend& backend = replica_.backend();
   const std::int64_t floats = plan_.micro_batch * replica_.images().layout.elements();
   for (Task& task : tasks_) {
@@ -212,6 +238,7 @@ void Generator::go_on(Task& task) {
   task.passes += objective.passes - loaded;
   loaded_ = &task;
   if (task.done < all) copy_bits(objective.device, objective.eta, task.eta, objective.n * objective.layout.elements());
+  if (observer_) observer_(count);
   task.seconds += seconds_now() - began;
   if (task.done == all) answer(task);
 }

@@ -20,6 +20,12 @@
 
 namespace dat {
 
+/// Error(usage): more generators than micro-batches that can be under way at once. plan: of the trainers.
+void require_work(const TrainOptions& options, const Plan& plan);
+/// Bytes on a generator's device. plan: of the trainers; ranks: any group.
+[[nodiscard]] std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, const Dataset& images,
+                                            Communicator& ranks);
+
 /// A rank that attacks for those that train: has the network to be attacked alone, without gradients and optimizer, and
 /// the versions of its weights that trainers send. It reads the images itself. Of several micro-batches it goes on with
 /// the one that is wanted first and whose next weights are there, so with --refresh iteration it works on several steps
@@ -32,6 +38,9 @@ class Generator {
   /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work.
   /// Error(communication): a message is not as it must be.
   [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called);
+
+  /// Is called behind each stretch of iterations, with their number.
+  void tell(std::function<void(int iterations)> observer) { observer_ = std::move(observer); }
 
   [[nodiscard]] Replica& replica() { return replica_; }
   [[nodiscard]] const Splits& splits() const { return splits_; }
@@ -91,6 +100,7 @@ class Generator {
   Answers answers_;
   const Task* loaded_ = nullptr;
   double idle_ = 0;
+  std::function<void(int)> observer_;  ///< null: nobody
 };
 
 }  // namespace dat

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "dat/error.hpp"
+#include "train/generators/generator.hpp"
 
 namespace dat {
 
@@ -21,6 +21,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
                                                                    : nullptr),
       turned_(static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements())),
       ages_(static_cast<std::size_t>(staleness_.versions) + 1) {
+  require_work(parts.options, plan_);
   const Images& images = replica_.images();
   examples_ = {.attacked = images.x_adv, .clean = images.clean, .labels = images.labels};
 }
