@@ -9,6 +9,7 @@
 
 #include "command_line.hpp"
 #include "train/generators/generator.hpp"
+#include "train/plan/role.hpp"
 #include "train/trainer.hpp"
 
 namespace {
