@@ -110,14 +110,18 @@ namespace {
   return "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
 }
 
+/// Of those that a launcher has announced. One rank is what the command looks like without a launcher.
+[[nodiscard]] int ranks_that_train(const TrainOptions& options) {
+  const int all = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const int train = all == 1 ? 1 : all - options.generators;
+  require(train > 0, ExitCode::usage, "--generators ", options.generators, " leaves no rank of ", all, " to train");
+  return train;
+}
+
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
   const TrainOptions& options = order.options;
-  const int all_ranks = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-  // One rank is what the command looks like without a launcher.
-  const int ranks = all_ranks == 1 ? 1 : all_ranks - options.generators;
-  require(ranks > 0, ExitCode::usage, "--generators ", options.generators, " leaves no rank of ", all_ranks,
-          " to train");
+  const int ranks = ranks_that_train(options);
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
   const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
   const auto world = Communicator::single();
