@@ -49,7 +49,7 @@ struct Delays {
 
 void attack(dat::Communicator& world, const dat::TrainOptions& options, const Delays& delays) {
   dat::Generator generator(world, options);
-  const int number = world.rank() - (world.size() - options.generators);
+  const int number = world.rank() - dat::trainers_of(world.size(), options);
   const double factor = number < std::ssize(delays.slower) ? delays.slower[static_cast<std::size_t>(number)] : 1;
   generator.tell([&](int iterations) { pass(iterations * delays.iteration * factor); });
   static_cast<void>(generator.serve([&]() -> std::optional<dat::ExitCode> {
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   options.network = "small_cnn";
   options.width = 16;
   options.batch = 64;
-  options.micro_batch = options.attack_batch = 8;
+  options.micro_batch = 8;
   options.attack_steps = 8;
   options.attack_bn = "eval";
   options.warmup_epochs = 0;
@@ -100,8 +100,7 @@ int main(int argc, char** argv) {
   const int code = dat::bench::run_program(app, argc, argv, [&] {
     options.attack_batch = options.micro_batch;
     options.deterministic = deterministic;
-    if (deterministic) options.total_batch = std::exchange(options.batch, 0) * (world->size() - options.generators);
-    dat::require(options.generators < world->size(), dat::ExitCode::usage, "nobody trains");
+    if (deterministic) options.total_batch = std::exchange(options.batch, 0) * dat::trainers_of(world->size(), options);
     const bool trains = dat::role_of(world->rank(), world->size(), options) == dat::Role::trainer;
     const auto group = world->split(trains ? 0 : 1, world->rank());
     if (!trains) return attack(*world, options, delays);

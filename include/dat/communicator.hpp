@@ -169,8 +169,7 @@ class Communicator {
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody
-  /// has asked for the message. Not collective, like all members from here to
-  /// wait_for_work().
+  /// has asked for the message. Not collective, like all members from here to wait_for_work().
   void send(const void* data, std::size_t bytes, int to, int tag);
   /// Sends as send() does, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a
   /// receiver.

@@ -71,6 +71,11 @@ void Table::add_rule(std::function<void(const void* options)> refuse) {
   rules_.push_back([refuse = std::move(refuse)](const Bound& options) { refuse(options.options()); });
 }
 
+void Table::not_with(const std::string& option, std::initializer_list<std::pair<Choice, const char*>> others) {
+  for (const auto& [other, why] : others)
+    not_together({option}, other, "--" + option + " does not go with " + why + "; leave one of them off");
+}
+
 void Table::not_together(const Choice& one, const Choice& other, const std::string& sentence) {
   rules_.push_back([one, other, sentence](const Bound& options) {
     require(!options.holds(one) || !options.holds(other), ExitCode::usage, options.filled(sentence));

@@ -2,9 +2,11 @@
 
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "options/field.hpp"
@@ -65,6 +67,9 @@ class Table {
 
   /// Refuses two options together, whichever values they have of these. The sentence as in Condition.
   void not_together(const Choice& one, const Choice& other, const std::string& sentence);
+  /// Refuses an option together with any of these, with the same sentence: "--NAME does not go with WHY; leave one of
+  /// them off".
+  void not_with(const std::string& option, std::initializer_list<std::pair<Choice, const char*>> others);
 
   [[nodiscard]] const std::vector<OptionRow>& rows() const { return rows_; }
   /// By its name or a former one; null: there is none.

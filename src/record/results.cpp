@@ -165,7 +165,6 @@ void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
   write("bytes", "byte", [](const RankRecord& record, std::size_t rank) { return record.bytes[rank]; });
 }
 
-/// Who has been accused of what, and who has been banned; by -1: all have seen it.
 /// Steps in which nobody has measured are NaN; nothing where nobody ever has.
 void write_distances(Hdf5File& file, const History& history) {
   const std::vector<std::vector<double>>& distances = history.distances;
@@ -179,6 +178,7 @@ void write_distances(Hdf5File& file, const History& history) {
              table);
 }
 
+/// Who has been accused of what, and who has been banned; by -1: all have seen it.
 void write_accusations(Hdf5File& file, const History& history) {
   const auto of = [](const auto& record, auto&& field) {
     field("step", record.step, "");

@@ -51,8 +51,6 @@ Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   if (folder_.empty()) folder_ = default_folder();
   world.broadcast(folder_);
-  require(options.generators < world.size(), ExitCode::usage, "--generators ", options.generators,
-          " leaves no rank of ", world.size(), " to train; start more ranks, or fewer generators");
   ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
 

@@ -15,6 +15,7 @@
 #include "run/beginning.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
+#include "train/plan/role.hpp"
 #include "train/protocol/guard.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
@@ -113,9 +114,7 @@ namespace {
 /// Of those that a launcher has announced. One rank is what the command looks like without a launcher.
 [[nodiscard]] int ranks_that_train(const TrainOptions& options) {
   const int all = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-  const int train = all == 1 ? 1 : all - options.generators;
-  require(train > 0, ExitCode::usage, "--generators ", options.generators, " leaves no rank of ", all, " to train");
-  return train;
+  return all == 1 ? 1 : trainers_of(all, options);
 }
 
 [[nodiscard]] std::string text_of(TrainOrder order) {

@@ -227,6 +227,13 @@ class TestCase(unittest.TestCase):
         self.assertEqual(ended.code, 0, ended.text)
         return ended
 
+    def start_run(self, arguments, ranks, folder="run", steps=10):
+        """A run under way that has made more than so many steps, with all its ranks."""
+        running = Running(arguments, ranks)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: steps_written(folder) > steps and len(running.ranks()) == ranks), running.text())
+        return running
+
     def refuse(self, code, pattern, *arguments, ranks=0):
         """A run that must fail with one message."""
         ended = run(*arguments, ranks=ranks, environment=AT_ONCE)

@@ -103,9 +103,7 @@ class Generators(common.TestCase):
         arguments = [*DEALT, "--staleness", 1, "--attack-steps", 20, "--epochs", 4, "--comm-timeout", 20]
         self.go("reference", (1, 0), *arguments)
         options, ranks = self.options((1, 2), *arguments)
-        running = common.Running([*options, "--quiet", "--out", "late"], ranks)
-        self.addCleanup(running.end)
-        self.assertTrue(running.wait_for(lambda: common.steps_written("late") > 2 and len(running.ranks()) == ranks))
+        running = self.start_run([*options, "--quiet", "--out", "late"], ranks, "late", steps=2)
         slow = running.ranks()[1]
         while common.alive(slow) and not any(row["dealt_again"] for row in common.rows("late", "step")):
             common.kill(slow, signal.SIGSTOP)
@@ -145,9 +143,7 @@ class Generators(common.TestCase):
 
     def test_stopped_generator(self):
         options, ranks = self.options((1, 1), *DEALT, "--epochs", 1000, "--comm-timeout", 2.5, "--checkpoint-every", 100000, "--eval-every", 0)
-        running = common.Running([*options, "--quiet", "--out", "run"], ranks)
-        self.addCleanup(running.end)
-        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 3 and len(running.ranks()) == ranks))
+        running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=3)
         generator = running.ranks()[1]
         common.kill(generator, signal.SIGSTOP)
         ended = running.wait()
@@ -160,9 +156,7 @@ class Generators(common.TestCase):
         """All ranks get it, as from a job system; the run stops behind a step, and goes on."""
         arguments = [*DEALT, "--staleness", 2, "--epochs", 20]
         options, ranks = self.options((1, 2), *arguments)
-        running = common.Running([*options, "--quiet", "--out", "run"], ranks)
-        self.addCleanup(running.end)
-        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 3 and len(running.ranks()) == ranks))
+        running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=3)
         for pid in running.ranks().values():
             common.kill(pid, signal.SIGTERM)
         ended = running.wait()

@@ -22,9 +22,7 @@ OPTIONS = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps",
 class Hang(common.TestCase):
     def start(self, *arguments):
         """A run with three ranks that has made some steps, and its processes by rank."""
-        running = common.Running([*OPTIONS, *arguments], 3)
-        self.addCleanup(running.end)
-        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 3), running.text())
+        running = self.start_run([*OPTIONS, *arguments], 3)
         return running, running.ranks()
 
     def gone(self, processes, since, timeout=TIMEOUT_S):
@@ -119,9 +117,7 @@ class Hang(common.TestCase):
         # A step must take longer than the moments in which the rank may go on, also on a fast machine.
         options = [*OPTIONS[:-1], "60", "--max-steps", "400"]
         options[options.index("--attack-steps") + 1] = "20"
-        running = common.Running(options, 2)
-        self.addCleanup(running.end)
-        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 2))
+        running = self.start_run(options, 2)
         slow, begin = running.ranks()[1], common.steps_written("run")
         while common.alive(slow) and not common.rows("run", "straggler"):
             common.kill(slow, signal.SIGSTOP)

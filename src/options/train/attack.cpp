@@ -121,19 +121,16 @@ void add_savings(TrainTable& table) {
            "with --staleness: newer weights from iteration to iteration of an attack, or the oldest throughout",
            one_of({"iteration", "attack"}))
       .works_with("staleness", {});
-  for (const auto& [other, why] :
-       {std::pair(Choice{"attack-bn", {"train"}}, "--attack-bn train: an attack's passes would count as those of now"),
-        {Choice{"warm-start"}, "--warm-start: its perturbations are those of now"},
-        {Choice{"attack-reuse"},
-         "--attack-reuse: the last step of the attack is the training pass, on the weights of now"},
-        {Choice{"stale-attack"}, "--stale-attack, which begins attacks on other weights"},
-        {Choice{"bn-statistics", {"local"}},
-         "--bn-statistics local: statistics of steps before are kept once for all ranks"},
-        {Choice{"verify"}, "--verify: the weights of the attack are gone"},
-        {Choice{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
-        {Choice{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}})
-    table.not_together({"staleness"}, other,
-                       std::string("--staleness does not go with ") + why + "; leave one of them off");
+  table.not_with(
+      "staleness",
+      {{{"attack-bn", {"train"}}, "--attack-bn train: an attack's passes would count as those of now"},
+       {{"warm-start"}, "--warm-start: its perturbations are those of now"},
+       {{"attack-reuse"}, "--attack-reuse: the last step of the attack is the training pass, on the weights of now"},
+       {{"stale-attack"}, "--stale-attack, which begins attacks on other weights"},
+       {{"bn-statistics", {"local"}}, "--bn-statistics local: statistics of steps before are kept once for all ranks"},
+       {{"verify"}, "--verify: the weights of the attack are gone"},
+       {{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
+       {{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}});
   table.rule(refuse_old_weights);
   table.add("--attack-start", &O::attack_start,
             "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "

@@ -49,7 +49,7 @@ std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, con
 Generator::Generator(Communicator& launch, const TrainOptions& options)
     : launch_(launch),
       splits_(open_splits(options)),
-      trainers_(launch.size() - options.generators),
+      trainers_(trainers_of(launch.size(), options)),
       own_trainer_((launch.rank() - trainers_) % trainers_),
       plan_(options, mix_of(options, *splits_.train), trainers_),
       method_(options, *splits_.train),

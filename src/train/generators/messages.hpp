@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
 #include "dat/error.hpp"
 #include "train/generators/packet.hpp"
+#include "train/plan/clock.hpp"
 #include "train/plan/plan.hpp"
 
 namespace dat {
@@ -37,10 +37,10 @@ struct VersionHeader {
 using VersionPacket = Packet<VersionHeader>;
 
 /// An attacked micro-batch: behind the header the age of the weights in each iteration, as int32 [ages], then the
-/// images, [count] in the generator's layout. Of a pause: nothing behind the header.
+/// images, [count] in the generator's layout. Nothing behind the header where there are no images.
 struct AnswerHeader {
-  std::int64_t step = 0;
-  std::int32_t unit = 0, count = 0;  ///< count 0: the generator pauses
+  std::int64_t step = 0;             ///< -1: the generator pauses
+  std::int32_t unit = 0, count = 0;  ///< count 0: it has given the micro-batch up
   std::int32_t block = 0;            ///< of the images' layout
   std::int32_t ages = 0;
   std::int32_t waiting = 0, padding = 0;  ///< waiting: micro-batches that the generator still has to do, of anybody
@@ -48,11 +48,6 @@ struct AnswerHeader {
   double seconds = 0, idle = 0;           ///< that the attack has taken; without work since the last answer to anybody
 };
 using AnswerPacket = Packet<AnswerHeader>;
-
-/// Of the steady clock.
-[[nodiscard]] inline double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Bytes that the ages take, so that the images behind them stand at a multiple of 8.
 [[nodiscard]] constexpr std::size_t bytes_of_ages(std::int32_t ages) {
@@ -69,8 +64,7 @@ using AnswerPacket = Packet<AnswerHeader>;
 /// Most micro-batches of a trainer in a step.
 [[nodiscard]] inline int most_units(const Plan& plan) { return plan.batch / plan.micro_batch; }
 
-/// Which step comes how many steps behind another, and where its micro-batches have their place: so many steps are
-/// under way at once.
+/// Places of the micro-batches of steps that are under way at once.
 struct StepsUnderWay {
   int steps = 1;  ///< staleness + 1
   int units = 1;  ///< of a step

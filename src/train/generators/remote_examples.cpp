@@ -1,7 +1,7 @@
 #include "train/generators/remote_examples.hpp"
 
 #include <algorithm>
-#include <exception>
+#include <utility>
 
 #include "train/generators/generator.hpp"
 
@@ -24,10 +24,6 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
   require_work(parts.options, plan_);
   const Images& images = replica_.images();
   examples_ = {.attacked = images.x_adv, .clean = images.clean, .labels = images.labels};
-}
-
-RemoteExamples::~RemoteExamples() {
-  if (std::uncaught_exceptions() == 0) close();
 }
 
 void RemoteExamples::start(std::int64_t step) {

@@ -20,7 +20,6 @@ namespace dat {
 class RemoteExamples final : public ExampleSource {
  public:
   explicit RemoteExamples(const ExampleParts& parts);
-  ~RemoteExamples() override;
   RemoteExamples(const RemoteExamples&) = delete;
   RemoteExamples& operator=(const RemoteExamples&) = delete;
 

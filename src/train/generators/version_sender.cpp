@@ -24,7 +24,7 @@ std::int64_t VersionSender::send(std::int64_t version, const HeldWeights* from) 
   if (from != nullptr)
     from->copy_to_host(to);
   else
-    HeldWeights::copy_network_to_host(replica_, to);
+    HeldWeights::copy_network_to_host(replica_.model(), to);
   sending.packet.seal(bytes_);
   for (int generator = ranks_.rank(); generator < generators_; generator += ranks_.size())
     sending.requests.push_back(launch_.start_send(sending.packet.data(), VersionPacket::bytes(bytes_),

@@ -13,60 +13,50 @@ namespace dat {
 HeldWeights::HeldWeights(Replica& replica, const char* what)
     : replica_(replica),
       model_(replica.model()),
-      weights_(replica.backend().allocate_floats(model_.parameters.size, what)),
-      mean_(replica.backend().allocate_floats(2 * statistics(), what)),
+      weights_(replica.backend().allocate_floats(floats(model_), what)),
+      mean_(weights_ + model_.parameters.size),
       variance_(mean_ + statistics()) {}
 
 std::int64_t HeldWeights::memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
 
 void HeldWeights::keep() {
-  const auto copy = [&](const float* from, float* to, std::int64_t count) {
-    copy_bits(replica_.backend().device(), from, to, count);
+  const auto copy = [&](const float* network, float* held, std::int64_t count) {
+    copy_bits(replica_.backend().device(), network, held, count);
   };
-  copy(model_.parameters.values, weights_, model_.parameters.size);
-  copy(model_.running_mean, mean_, statistics());
-  copy(model_.running_variance, variance_, statistics());
+  for_each_array(copy);
 }
 
 void HeldWeights::give() {
-  const auto copy = [&](const float* from, float* to, std::int64_t count) {
-    copy_bits(replica_.backend().device(), from, to, count);
+  const auto copy = [&](float* network, const float* held, std::int64_t count) {
+    copy_bits(replica_.backend().device(), held, network, count);
   };
-  copy(weights_, model_.parameters.values, model_.parameters.size);
-  copy(mean_, model_.running_mean, statistics());
-  copy(variance_, model_.running_variance, statistics());
+  for_each_array(copy);
   ++model_.parameters.version;
 }
 
 void HeldWeights::copy_to_host(float* to) const {
-  const auto count = static_cast<std::size_t>(model_.parameters.size), others = static_cast<std::size_t>(statistics());
-  replica_.backend().copy_to_host(to, weights_, count * sizeof(float));
-  replica_.backend().copy_to_host(to + count, mean_, 2 * others * sizeof(float));
-}
-
-void HeldWeights::copy_network_to_host(Replica& replica, float* to) {
-  const Model& model = replica.model();
-  const auto count = static_cast<std::size_t>(model.parameters.size),
-             others = static_cast<std::size_t>(model.graph.statistics);
-  Backend& backend = replica.backend();
-  backend.copy_to_host(to, model.parameters.values, count * sizeof(float));
-  backend.copy_to_host(to + count, model.running_mean, others * sizeof(float));
-  backend.copy_to_host(to + count + others, model.running_variance, others * sizeof(float));
+  replica_.backend().copy_to_host(to, weights_, static_cast<std::size_t>(memory(model_)));
 }
 
 void HeldWeights::copy_from_host(const float* from) {
-  const auto count = static_cast<std::size_t>(model_.parameters.size), others = static_cast<std::size_t>(statistics());
-  replica_.backend().copy_to_device(weights_, from, count * sizeof(float));
-  replica_.backend().copy_to_device(mean_, from + count, 2 * others * sizeof(float));
+  replica_.backend().copy_to_device(weights_, from, static_cast<std::size_t>(memory(model_)));
+}
+
+void HeldWeights::copy_network_to_host(const Model& model, float* to) {
+  const auto copy = [&](const float* from, std::int64_t count) {
+    model.backend.copy_to_host(to, from, static_cast<std::size_t>(count) * sizeof(float));
+    to += count;
+  };
+  copy(model.parameters.values, model.parameters.size);
+  copy(model.running_mean, model.graph.statistics);
+  copy(model.running_variance, model.graph.statistics);
 }
 
 void HeldWeights::exchange() {
   const auto swap = [&](float* a, float* b, std::int64_t count) {
     each(replica_.backend().device(), count, kernels::Exchange{a, b});
   };
-  swap(model_.parameters.values, weights_, model_.parameters.size);
-  swap(model_.running_mean, mean_, statistics());
-  swap(model_.running_variance, variance_, statistics());
+  for_each_array(swap);
   ++model_.parameters.version;
 }
 

@@ -25,7 +25,7 @@ class HeldWeights {
   /// variances. Returns when the copy is done.
   void copy_to_host(float* to) const;
   void copy_from_host(const float* from);
-  static void copy_network_to_host(Replica& replica, float* to);
+  static void copy_network_to_host(const Model& model, float* to);
   [[nodiscard]] static std::int64_t floats(const Model& model) {
     return model.parameters.size + 2 * model.graph.statistics;
   }
@@ -41,10 +41,17 @@ class HeldWeights {
 
  private:
   [[nodiscard]] std::int64_t statistics() const { return model_.graph.statistics; }
+  /// Calls act(the network's array, the one that is held for it, elements).
+  template <class Act>
+  void for_each_array(const Act& act) {
+    act(model_.parameters.values, weights_, model_.parameters.size);
+    act(model_.running_mean, mean_, statistics());
+    act(model_.running_variance, variance_, statistics());
+  }
 
   Replica& replica_;
   Model& model_;
-  float *weights_, *mean_, *variance_;
+  float *weights_, *mean_, *variance_;  ///< one behind the other
 };
 
 }  // namespace dat

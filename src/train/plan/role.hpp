@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "dat/config.hpp"
+#include "dat/error.hpp"
 
 namespace dat {
 
@@ -13,9 +14,15 @@ enum class Role : std::uint8_t {
   generator  ///< attacks the images that trainers train on: the last ranks
 };
 
+/// How many ranks train, of a launch of so many: the first ones. Error(usage): none.
+[[nodiscard]] inline int trainers_of(int ranks, const TrainOptions& options) {
+  require(options.generators < ranks, ExitCode::usage, "--generators ", options.generators, " leaves no rank of ",
+          ranks, " to train; start more ranks, or fewer generators");
+  return ranks - options.generators;
+}
 /// Of a rank of the launch, which has so many ranks.
 [[nodiscard]] inline Role role_of(int rank, int ranks, const TrainOptions& options) {
-  return rank < ranks - options.generators ? Role::trainer : Role::generator;
+  return rank < trainers_of(ranks, options) ? Role::trainer : Role::generator;
 }
 
 }  // namespace dat

@@ -1,18 +1,11 @@
 #include "train/watch/stragglers.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
+#include "train/plan/clock.hpp"
+
 namespace dat {
-
-namespace {
-
-[[nodiscard]] double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 StragglerRule::StragglerRule(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
   others_.reserve(ranks_.size());
@@ -46,12 +39,12 @@ Stragglers::Stragglers(Communicator& ranks)
     : ranks_(ranks), rule_(ranks.size()), all_(static_cast<std::size_t>(ranks.size())) {}
 
 void Stragglers::begin() {
-  began_ = now();
+  began_ = seconds_now();
   waited_ = Communicator::seconds_waited();
 }
 
 void Stragglers::end() {
-  mine_ += now() - began_ - (Communicator::seconds_waited() - waited_);
+  mine_ += seconds_now() - began_ - (Communicator::seconds_waited() - waited_);
   ++steps_;
 }
 
