@@ -7,8 +7,8 @@
 
 #include "command_line.hpp"
 #include "dat/reducer.hpp"
-#include "measure/calibration.hpp"
-#include "measure/forecast.hpp"
+#include "forecast/calibration.hpp"
+#include "forecast/forecast.hpp"
 
 namespace {
 

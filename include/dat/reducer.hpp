@@ -23,6 +23,12 @@ class PartsWatch;
 /// `aside`: what would not be done but in a simulation, and belongs to no step.
 enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode, aside };
 
+/// Gradients of a message, where nobody has chosen. Beside other work a message leaves as soon as it is complete; the
+/// last one, at least, is exposed. 2 MB take 18 ms at 1 Gbit/s and 0.2 ms at 100 Gbit/s, far above the microseconds
+/// that a message costs by itself. It is a number and no measurement, because the order of a sum over more than two
+/// ranks depends on it.
+[[nodiscard]] constexpr std::int64_t default_bucket(bool overlap) { return overlap ? 1 << 19 : 8 << 20; }
+
 struct ReducerOptions {
   std::int64_t bucket_elements = 8 << 20;  ///< gradients of one message, which goes as soon as it is complete
   bool overlap = false;                    ///< start a message during the backward pass, as soon as it is complete

@@ -5,7 +5,7 @@
 
 #include "dat/codec.hpp"
 #include "launch.hpp"
-#include "measure/forecast.hpp"
+#include "forecast/forecast.hpp"
 #include "measure/repeat.hpp"
 #include "reduce/transport/transport.hpp"
 

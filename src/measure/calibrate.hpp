@@ -1,6 +1,6 @@
 #pragma once
 
-#include "measure/calibration.hpp"
+#include "forecast/calibration.hpp"
 #include "measure/training_step.hpp"
 
 namespace dat {

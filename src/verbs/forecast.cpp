@@ -5,9 +5,11 @@
 #include <iostream>
 
 #include "dat/network.hpp"
+#include "dat/options/attack.hpp"
 #include "dat/provenance.hpp"
+#include "dat/reducer.hpp"
 #include "measure/calibrate.hpp"
-#include "measure/forecast_table.hpp"
+#include "forecast/forecast_table.hpp"
 #include "options/machine.hpp"
 #include "replica/device_notices.hpp"
 #include "verbs/ranks.hpp"
@@ -57,6 +59,14 @@ void add_clusters(TableOf<ForecastOptions>& table) {
   table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
   table.add("--stale-attack", &O::stale_attack, "iterations of the next attack that run while the sum is under way",
             kCount);
+  table.add("--generators", &O::generators, "ranks that only attack; auto: as many as pay best", kAutoCount);
+  table.add("--micro-batch", &O::micro_batch, "images that a generator is given at once; auto: the batch", kAutoCount);
+  table.add("--staleness", &O::staleness, "updates that the weights of generators may lag behind",
+            {.low = 0, .high = kMostVersions});
+  table.add("--refresh", &O::refresh, "newer weights of generators from iteration to iteration, or by attack",
+            one_of({"iteration", "attack"}));
+  table.add("--generator-speed", &O::generator_speed, "of a generator, where 1 is that of a rank of the calibration",
+            kAbove);
   table.add("--jitter", &O::jitter, "standard deviation of a rank's computing time, as a part of it",
             {.low = 0, .high = 1});
   table.add("--out", &O::out, "folder for calibration.json, forecast.json and a picture; none: the table is all",
@@ -129,7 +139,7 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
   if (!line.read()) return {};
   if (o.width == 0) o.width = default_width(o.network);
   if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
-  if (o.bucket == 0) o.bucket = o.overlap ? 1 << 19 : 1 << 23;
+  if (o.bucket == 0) o.bucket = default_bucket(o.overlap);
   require(o.latency.size() <= 1 || o.latency.size() == o.bandwidth.size(), ExitCode::usage,
           "--latency takes one number, or one for each --bandwidth, not ", o.latency.size());
   require(!o.ranks.empty(), ExitCode::usage, "--ranks names no number");

@@ -15,6 +15,8 @@
 #include "options/slurm_time.hpp"
 #include "options/train/table.hpp"
 #include "run/beginning.hpp"
+#include "run/split.hpp"
+#include "train/plan/role.hpp"
 #include "train/trainer.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm_common.hpp"
@@ -109,6 +111,7 @@ struct Memory {
   const bool gpu = job.gpus_per_node > 0;
   const int ranks = job.nodes * job.ranks_per_node;
   TrainOptions options = order.training.options;
+  static_cast<void>(settle_generators(options, ranks, job.ranks_per_node));
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";
   options.attack_precision = "f32";
@@ -125,7 +128,7 @@ struct Memory {
       buffers += static_cast<double>(allocation.bytes);
   }
   const Splits& splits = gpu ? own : trainer->splits();
-  const Plan plan(options, splits.train->size(), ranks);
+  const Plan plan(options, splits.train->size(), trainers_of(ranks, options));
   const Memory memory = memory_of(splits, buffers, gpu);
   const StepTime step = step_time(job);
   const double whole = step.seconds * static_cast<double>(plan.steps);

@@ -1,9 +1,12 @@
 // The verb train.
 
+#include <iostream>
+
 #include "options/train/parse.hpp"
 #include "run/beginning.hpp"
 #include "run/run.hpp"
 #include "run/signals.hpp"
+#include "run/split.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -21,6 +24,8 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
   }
   return with_ranks([&](Communicator& world) {
     shake_hands(world, facts_of(settings_of(own.options), argc, argv));
+    const std::string told = settle_generators(world, own.options);
+    if (world.root() && !told.empty()) std::cerr << "dat_hpc: " + told + "\n" << std::flush;
     return Run(world, own.options, argc, argv).go();
   });
 }

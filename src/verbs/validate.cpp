@@ -13,6 +13,7 @@
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/beginning.hpp"
+#include "run/split.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"
@@ -82,6 +83,17 @@ namespace {
   return text;
 }
 
+/// What --warm-start keeps and sends; empty: nothing.
+[[nodiscard]] std::string warm_start_text(Trainer& trainer, const Plan& plan, int ranks) {
+  const auto all = static_cast<double>(trainer.examples().kept_bytes());
+  if (all == 0) return "";
+  const double image = all / static_cast<double>(trainer.splits().train->size());
+  return "warm start       " + megabytes(image * static_cast<double>(plan.images_of_a_rank)) +
+         " of host memory per rank (" + megabytes(all) + " more on rank 0 while a checkpoint is written), " +
+         megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks) +
+         " per step and rank to others\n";
+}
+
 /// What cheats keep on the host; empty: nothing.
 [[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
   std::string text;
@@ -111,17 +123,14 @@ namespace {
   return "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
 }
 
-/// Of those that a launcher has announced. One rank is what the command looks like without a launcher.
-[[nodiscard]] int ranks_that_train(const TrainOptions& options) {
-  const int all = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-  return all == 1 ? 1 : trainers_of(all, options);
-}
-
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
-  const TrainOptions& options = order.options;
-  const int ranks = ranks_that_train(options);
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
+  const int launched = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const std::string forecast = settle_generators(order.options, launched, on_node);
+  const TrainOptions& options = order.options;
+  // One rank is what the command looks like without a launcher.
+  const int ranks = launched == 1 ? 1 : trainers_of(launched, options);
   const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
   const auto world = Communicator::single();
   TrainOptions alone = options;
@@ -147,15 +156,6 @@ namespace {
   const auto kept = options.byzantine && ranks > 1 ? static_cast<std::size_t>(Guard::memory(model, ranks)) : 0;
   memory["protocol that bans"] = kept;
   total += more + kept;
-  std::ostringstream warm_start;
-  if (const std::int64_t all = trainer.examples().kept_bytes(); all > 0) {
-    const double image = static_cast<double>(all) / static_cast<double>(train.size());
-    warm_start << "warm start       " << megabytes(image * static_cast<double>(plan.images_of_a_rank))
-               << " of host memory per rank (" << megabytes(static_cast<double>(all))
-               << " more on rank 0 while a checkpoint is written), "
-               << megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks)
-               << " per step and rank to others\n";
-  }
   std::ostringstream text;
   text << "network          " << options.network << ", width " << options.width
        << (options.activation == "relu" ? "" : ", " + options.activation)
@@ -183,7 +183,7 @@ namespace {
        << " with all layers active\n"
        << generators_text(options, plan, train, *world) << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes())) << ", the last three are kept\n"
-       << warm_start.str() << cheats_text(options, model.parameters.size) << "memory per rank  "
+       << warm_start_text(trainer, plan, ranks) << cheats_text(options, model.parameters.size) << "memory per rank  "
        << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
@@ -191,6 +191,7 @@ namespace {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))

@@ -50,7 +50,7 @@ SUM, GATHER, TWO_SIDED = (f"src/reduce/transport/{name}.cpp" for name in ("sum",
 ROBUST, KRUM, CLIP, GEOMETRIC = (f"src/reduce/aggregator/{name}.cpp" for name in
                                   ("robust", "krum", "centered_clip", "geometric_median"))
 UNITS, AGGREGATE = "src/reduce/tree/mean_of_units.cpp", "kernels/aggregate.hpp"
-FORECAST = "src/measure/forecast.cpp"
+FORECAST = "src/forecast/forecast.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
 RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
@@ -1101,9 +1101,9 @@ MUTATIONS = [
      "std::clamp(c / of_layer, p_min, 1.0)", "unit:[forecast]"),
     ("forecast: large messages count more in the fit", FORECAST, "const double weight = 1 / (y[k] * y[k]);",
      "const double weight = 1;", "unit:[forecast]"),
-    ("calibration: parts may exceed the whole", "src/measure/calibration.cpp",
+    ("calibration: parts may exceed the whole", "src/forecast/calibration.cpp",
      "backward * c.backward_passes <= c.backward *", "backward <= c.backward *", "unit:[forecast]"),
-    ("calibration: names are printed as they are", "src/measure/calibration.cpp", "return c > 0x20 && c < 0x7f;",
+    ("calibration: names are printed as they are", "src/forecast/calibration.cpp", "return c > 0x20 && c < 0x7f;",
      "return c < 0x7f;", "unit:[forecast]"),
     ("byzantine: salts are not looked at", "src/byzantine/digest.cpp",
      "{bytes_of(salt), bytes_of(root)}",

@@ -3,12 +3,14 @@ ranks, also where it is killed, a generator is late or the run goes on at anothe
 counted, and told when it hangs. DAT_GENERATORS_CASES=all: every staleness and split, and ten kills.
 """
 
+import json
 import os
 import random
 import signal
 import time
 
 import common
+import h5py
 import ranks as any_ranks
 
 STEPS = 10
@@ -170,6 +172,51 @@ class Generators(common.TestCase):
         ended = common.run(*self.options((1, 2), *DEALT, "--lr", 1e30, "--optimizer", "sgd")[0], "--out", "run", ranks=3)
         self.assertEqual(ended.code, 7, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
+
+    def calibration(self, **other):
+        """Of a link on which sums take longer than an attack on all images."""
+        seconds = {"data": 0, "attack": 0.1, "forward": 0.01, "backward": 0.02, "select": 0, "update": 0}
+        link = {"latency": 1e-5, "bandwidth": 1e9}
+        written = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {"network": "small_cnn", "width": 16},
+                   "ranks": 2, "batch": 4, "seconds": seconds, "attack_iterations": 8, "backward_passes": 1, "statistics_bytes": 0,
+                   "layers": [{"name": "all", "elements": 10**8, "backward": 0.02, "weight_gradient": 0.01}],
+                   "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
+                               "bytes": [4 * 10**8]}],
+                   "network": {"within": link, "between": link}} | other
+        with open("calibration.json", "w") as file:
+            json.dump(written, file)
+        return ["--generators", "auto", "--calibration", "calibration.json", *DEALT, "--staleness", 8, "--selector", "all"]
+
+    def test_as_many_as_a_forecast_says(self):
+        arguments = self.calibration()
+        # 24 images, 12.5 ms each to attack in 4 iterations and 7.5 ms to train on. Two ranks that train compute for 0.24 s
+        # and then wait for the sum of 400 MB; with one that trains, it is 0.4 s until the other has the weights, and an
+        # eighth of the attack, for which it has eight steps: 0.3 s / 8; everything else is beside these.
+        ended = common.run("train", "--out", "auto", *RUN, *arguments, ranks=2)
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 37.5 with none", ended.text)
+        self.go("told", (1, 1), *arguments[4:])
+        self.assert_equal_runs("auto", "told")
+        with h5py.File(common.checkpoints("auto")[-1]) as file:
+            text = file.attrs["config_toml"]
+        self.assertIn("generators = 1\n", text)
+        self.assertNotIn("calibration.json", text)
+        planned = common.run("validate", *RUN, *arguments, ranks=2)
+        self.assertRegex(planned.text, r"\ngenerators +1, beside the ranks that train")
+        # With a link that costs nothing all ranks train.
+        self.calibration(network={"within": {"latency": 0, "bandwidth": 1e15}})
+        ended = common.run("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertIn("--generators auto: 0 of 2 ranks", ended.text)
+
+    def test_calibrations_of_something_else(self):
+        for what, other in (("has --width 8, this run 16", {"about": {"network": "small_cnn", "width": 8}}),
+                            ("has --network", {"about": {"network": "resnet18"}}),
+                            ("has not measured messages between ranks of a node", {"network": {}})):
+            ended = common.run("train", "--out", "run", *RUN, *self.calibration(**other), ranks=2, environment=common.AT_ONCE)
+            self.assertEqual(ended.code, 2, ended.text)
+            self.assertEqual(len(ended.errors), 1, ended.text)
+            self.assertIn(what, ended.errors[0])
 
     def test_no_trainer(self):
         ended = common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE)

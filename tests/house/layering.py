@@ -48,8 +48,8 @@ KNOWS = {  # what stands on what, among families
     "checkpoint": {"files", "hdf5"},
     "record": {"files", "hdf5"},
 }
-UPPER = ["replica", "assess", "interop", "byzantine", "train", "measure", "run", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
-KNOW_OPTIONS = {"options", "train", "measure", "run", "verbs", "main.cpp"}  # of the command line: dat/config.hpp, dat/options/
+UPPER = ["replica", "assess", "interop", "byzantine", "train", "forecast", "measure", "run", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
+KNOW_OPTIONS = {"options", "train", "forecast", "measure", "run", "verbs", "main.cpp"}  # of the command line: dat/config.hpp, dat/options/
 
 
 def includes(file):

@@ -3,14 +3,33 @@
 
 namespace dat {
 
+namespace {
+
+void refuse_calibration(const TrainOptions& o) {
+  require(o.generators >= 0 || !o.calibration.empty(), ExitCode::usage,
+          "--generators auto is forecast from --calibration FILE; 'mpirun ... dat_hpc forecast --out DIR' on the same "
+          "nodes "
+          "leaves it as DIR/calibration.json");
+  require(o.generators < 0 || o.calibration.empty(), ExitCode::usage,
+          "--calibration is what --generators auto is forecast from; give that, or leave it off");
+}
+
+}  // namespace
+
 void add_generators(TrainTable& table) {
   using O = TrainOptions;
   table.group("Generators");
   table
       .add("--generators", &O::generators,
-           "the last N ranks do not train: they attack the images that the others train on; --staleness hides them",
-           kCount)
+           "the last N ranks do not train: they attack the images that the others train on; --staleness hides them; "
+           "auto: as many as a forecast says, which may be none",
+           {.low = 0, .automatic = -1})
       .may_change();
+  table
+      .add("--calibration", &O::calibration,
+           "with --generators auto: calibration.json that forecast has left in its --out", kPath)
+      .may_change();
+  table.rule(refuse_calibration);
   table.not_with(
       "generators",
       {{{"attack", {"none"}}, "--attack none: they would have nothing to do"},

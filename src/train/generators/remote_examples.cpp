@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "train/generators/generator.hpp"
+#include "train/plan/goal.hpp"
 
 namespace dat {
 

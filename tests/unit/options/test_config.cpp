@@ -1172,6 +1172,9 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--staleness", "2", "--verify", "5"}), "--staleness does not go with --verify"));
   CHECK(parse({"--generators", "3", "--staleness", "2"}).train.generators == 3);
   CHECK(parse({"--generators", "3", "--attack", "fgsm", "--attack-bn", "eval"}).train.generators == 3);
+  CHECK(parse({"--generators", "auto", "--calibration", "c.json"}).train.generators == -1);
+  CHECK(contains(refusal({"--generators", "auto"}), "is forecast from --calibration FILE"));
+  CHECK(contains(refusal({"--generators", "1", "--calibration", "c.json"}), "is what --generators auto is forecast from"));
   CHECK(contains(refusal({"--generators", "1", "--attack", "fgsm"}), "unless --attack-bn eval says otherwise"));
   for (const std::vector<std::string>& other :
        std::vector<std::vector<std::string>>{{"--attack", "none"},

@@ -158,7 +158,7 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
                               "data",          "check-every",   "epochs",        "checkpoint-every",  "patience",
                               "max-steps",     "graphs",        "comm-timeout",  "checkpoint-async",  "on-full",
                               "on-corruption", "verify",        "max-bad-steps", "on-bad-steps",      "on-overfitting",
-                              "rollback-lr",   "max-rollbacks", "generators",    "overfitting-margin"});
+                              "rollback-lr",   "max-rollbacks", "generators",    "overfitting-margin", "calibration"});
   std::set<std::string> function;
   for (const OptionRow& row : train_table().rows())
     if (row.function) function.insert(row.name);

@@ -1,4 +1,4 @@
-#include "measure/forecast.hpp"
+#include "forecast/forecast.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -6,8 +6,8 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
-#include "measure/calibration.hpp"
-#include "measure/forecast.hpp"
+#include "forecast/calibration.hpp"
+#include "forecast/forecast.hpp"
 
 using namespace dat;
 

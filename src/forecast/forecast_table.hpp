@@ -3,7 +3,7 @@
 #include <string>
 
 #include "dat/options/forecast.hpp"
-#include "measure/calibration.hpp"
+#include "forecast/calibration.hpp"
 
 namespace dat {
 

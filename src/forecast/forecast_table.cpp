@@ -1,4 +1,4 @@
-#include "measure/forecast_table.hpp"
+#include "forecast/forecast_table.hpp"
 
 #include <fmt/printf.h>
 
@@ -6,12 +6,14 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "dat/codec.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
-#include "measure/forecast.hpp"
+#include "forecast/forecast.hpp"
+#include "forecast/split.hpp"
 
 namespace dat {
 
@@ -19,9 +21,10 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kPays = 1.02;            ///< a gain that is worth an option
-constexpr double kUsualLatency = 30e-6;   ///< seconds, of a network that nobody has measured
-constexpr Link kUsualWithin{1e-6, 10e9};  ///< shared memory that nobody has measured
+constexpr double kPays = 1.02;                         ///< a gain that is worth an option
+constexpr double kUsualLatency = 30e-6;                ///< seconds, of a network that nobody has measured
+constexpr Link kUsualWithin{1e-6, 10e9};               ///< shared memory that nobody has measured
+constexpr std::int64_t kImageBytes = 4 * 3 * 32 * 32;  ///< of images as calibrations have them
 constexpr const char* kMeasured = "measured";
 
 struct Network {
@@ -40,6 +43,10 @@ struct Row {
   double ring = 0, tree = 0;          ///< seconds of a sum of all gradients at once
   std::vector<StepForecast> steps{};  ///< [candidates]
   std::size_t best = 0;
+  /// With ranks that only attack, and a candidate that this is best with; of one rank: empty.
+  std::optional<SplitForecast> split{};
+  std::size_t split_best = 0;
+  [[nodiscard]] double split_gain() const { return steps[best].seconds() / split->seconds(); }
   [[nodiscard]] double gain(std::size_t k) const { return steps[0].seconds() / steps[k].seconds(); }
 };
 
@@ -102,6 +109,26 @@ struct Row {
           .algorithm = o.algorithm == "tree" ? SumAlgorithm::tree : SumAlgorithm::ring};
 }
 
+/// As many images in a step as without generators.
+void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluster,
+           const std::vector<Candidate>& candidates, Row& row) {
+  if (std::max(o.generators, 1) >= cluster.ranks) return;
+  SplitChoice choice{.generators = o.generators,
+                     .staleness = o.staleness,
+                     .refresh = o.refresh == "iteration",
+                     .speed = o.generator_speed,
+                     .images = std::int64_t{cluster.ranks} * c.batch,
+                     .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
+                     .image_bytes = kImageBytes};
+  for (std::size_t k = 0; k < candidates.size(); ++k) {
+    const SplitForecast one = o.generators > 0 ? forecast_split(c, cluster, candidates[k].choice, choice)
+                                               : best_split(c, cluster, candidates[k].choice, choice, 1);
+    if (row.split && one.seconds() >= row.split->seconds()) continue;
+    row.split = one;
+    row.split_best = k;
+  }
+}
+
 [[nodiscard]] Row row_of(const ForecastOptions& o, const Calibration& c, const Network& network,
                          const std::vector<Candidate>& candidates, int ranks) {
   Cluster cluster = cluster_of(o, c, network, ranks);
@@ -110,6 +137,7 @@ struct Row {
     row.steps.push_back(forecast_step(c, cluster, candidate.choice));
     if (row.steps.back().seconds() < row.steps[row.best].seconds()) row.best = row.steps.size() - 1;
   }
+  split(o, c, cluster, candidates, row);
   const double bytes = 4.0 * static_cast<double>(c.elements());
   cluster.algorithm = SumAlgorithm::ring;
   row.ring = seconds_of_sum(cluster, bytes);
@@ -138,6 +166,32 @@ struct Row {
   double share = 0;
   for (const Row& row : rows) share = std::max(share, row.steps[0].exposed / row.steps[0].seconds());
   return formatted("  nothing pays: at most %.1f %% of a step is communication that nothing covers\n", 100 * share);
+}
+
+/// "generators (--staleness 1) pay: 1.05x at 8 ranks, 6 of them generators, to 1.41x at 64, 40 of them"; beside the
+/// best of all candidates without generators.
+[[nodiscard]] std::string what_generators_pay(const ForecastOptions& o, const std::vector<Candidate>& candidates,
+                                              const std::vector<Row>& rows) {
+  const Row *least = nullptr, *most = nullptr;
+  for (const Row& row : rows) {
+    if (!row.split) continue;
+    if (most == nullptr || row.split_gain() > most->split_gain()) most = &row;
+    if (row.split_gain() >= kPays && (least == nullptr || row.split_gain() < least->split_gain())) least = &row;
+  }
+  if (most == nullptr) return "";
+  const std::string who = formatted("  generators, --staleness %d, ", o.staleness);
+  const auto point = [&](const Row& row) {
+    return formatted("%.2fx at %d ranks, %d of them generators (%s; the step waits for %s)", row.split_gain(),
+                     row.ranks, row.split->generators, candidates[row.split_best].name.c_str(), row.split->bound());
+  };
+  if (least == nullptr) return who + "pay nowhere: at most " + point(*most) + "\n";
+  return who + "pay: " + point(*least) + (most != least ? " to " + point(*most) : "") + "\n";
+}
+
+[[nodiscard]] ordered_json to_json(const SplitForecast& split, const std::string& candidate, double gain) {
+  return {{"generators", split.generators}, {"name", candidate},      {"training", split.training},
+          {"attacking", split.attacking},   {"link", split.link},     {"round", split.round},
+          {"step", split.seconds()},        {"bound", split.bound()}, {"gain", gain}};
 }
 
 [[nodiscard]] ordered_json to_json(const Candidate& candidate, const StepForecast& step, double gain) {
@@ -266,6 +320,10 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
                     {"overlap", o.overlap},
                     {"bucket", o.bucket},
                     {"stale_attack", o.stale_attack},
+                    {"micro_batch", o.micro_batch},
+                    {"staleness", o.staleness},
+                    {"refresh", o.refresh},
+                    {"generator_speed", o.generator_speed},
                     {"jitter", o.jitter}};
   for (const Candidate& candidate : candidates)
     json["choices"].push_back({{"name", candidate.name},
@@ -311,9 +369,10 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
                           {"best", candidates[row.best].name}};
       for (std::size_t k = 0; k < candidates.size(); ++k)
         of_row["choices"].push_back(to_json(candidates[k], row.steps[k], row.gain(k)));
+      if (row.split) of_row["split"] = to_json(*row.split, candidates[row.split_best].name, row.split_gain());
       of_network["rows"].push_back(of_row);
     }
-    text << what_pays(candidates, of);
+    text << what_pays(candidates, of) << what_generators_pay(o, candidates, of);
     json["networks"].push_back(of_network);
   }
   if (o.out.empty()) return text.str();

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/calibration.hpp"
+#include "forecast/calibration.hpp"
 
 namespace dat {
 

@@ -1,4 +1,4 @@
-#include "measure/calibration.hpp"
+#include "forecast/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,101 @@
+#include "forecast/split.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::int64_t ceil_of(std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; }
+
+/// Of a rank, where all ranks of a node send at once.
+[[nodiscard]] Link link_of(const Cluster& cluster) {
+  if (cluster.ranks <= cluster.ranks_per_node) return cluster.within;
+  return {.latency = cluster.between.latency, .bandwidth = cluster.between.bandwidth / cluster.ranks_per_node};
+}
+
+[[nodiscard]] std::array<std::pair<double, const char*>, 4> bounds_of(const SplitForecast& one) {
+  return {{{one.training, "training"}, {one.attacking, "attacking"}, {one.link, "link"}, {one.round, "round"}}};
+}
+
+}  // namespace
+
+Calibration with_images(Calibration calibration, double images) {
+  const double factor = images / calibration.batch;
+  for (double* seconds : {&calibration.data, &calibration.attack, &calibration.forward, &calibration.backward})
+    *seconds *= factor;
+  for (Calibration::Layer& layer : calibration.layers) {
+    layer.backward *= factor;
+    layer.weight_gradient *= factor;
+  }
+  return calibration;
+}
+
+double SplitForecast::seconds() const { return std::ranges::max(bounds_of(*this)).first; }
+const char* SplitForecast::bound() const { return std::ranges::max(bounds_of(*this)).second; }
+
+SplitForecast forecast_split(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
+                             const SplitChoice& split) {
+  const int generators = split.generators, trainers = cluster.ranks - generators;
+  const std::int64_t all = split.of_each ? split.images * trainers : split.images;
+  const std::int64_t parts = ceil_of(all, split.micro_batch);
+  const auto images_of = [&](std::int64_t micro_batches) {
+    return static_cast<double>(std::min(micro_batches * split.micro_batch, all));
+  };
+  SplitForecast result{.generators = generators, .images = all};
+  Calibration of_trainer = with_images(calibration, images_of(ceil_of(parts, trainers)));
+  Cluster group = cluster;
+  group.ranks = trainers;
+  StepChoice step = choice;
+  if (generators > 0) {
+    of_trainer.attack = 0;
+    step.stale_attack = 0;
+  }
+  const StepForecast training = forecast_step(of_trainer, group, step);
+  result.training = training.seconds();
+  if (generators == 0) return result;
+
+  const double an_image = (calibration.data + calibration.attack) / calibration.batch / split.speed;
+  const auto images = static_cast<double>(all);
+  result.attacking = images * an_image / generators;
+  // Of one step alone, whose micro-batches are whole.
+  const double one_step = images_of(ceil_of(parts, generators)) * an_image;
+
+  const Link link = link_of(cluster);
+  const double weights =
+      4.0 * static_cast<double>(calibration.elements()) + static_cast<double>(calibration.statistics);
+  const auto versions = static_cast<double>(ceil_of(generators, trainers));
+  const double bytes = images * static_cast<double>(split.image_bytes);
+  const double gradients = trainers > 1 ? 2 * training.bytes * (trainers - 1) / trainers : 0;
+  const double version = versions * link.seconds(weights);
+  const double back = link.seconds(static_cast<double>(split.micro_batch * split.image_bytes));
+  result.link = std::max({version + gradients / link.bandwidth, (bytes / trainers + gradients) / link.bandwidth,
+                          bytes / generators / link.bandwidth});
+  if (split.staleness == 0)
+    result.round = result.training + version + std::max(one_step, bytes / trainers / link.bandwidth) + back;
+  else if (split.refresh)
+    result.round = version + one_step / split.staleness + back;
+  else
+    result.round = (version + one_step + back) / split.staleness;
+  return result;
+}
+
+SplitForecast best_split(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
+                         SplitChoice split, int least) {
+  const auto under_way = [&](int generators) {
+    const std::int64_t all = split.of_each ? split.images * (cluster.ranks - generators) : split.images;
+    return (split.staleness + 1) * ceil_of(all, split.micro_batch);
+  };
+  split.generators = least;
+  SplitForecast best = forecast_split(calibration, cluster, choice, split);
+  for (int generators = least + 1; generators < cluster.ranks && generators <= under_way(generators); ++generators) {
+    split.generators = generators;
+    const SplitForecast one = forecast_split(calibration, cluster, choice, split);
+    if (one.images_per_second() > best.images_per_second()) best = one;
+  }
+  return best;
+}
+
+}  // namespace dat

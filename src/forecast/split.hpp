@@ -1,0 +1,50 @@
+#pragma once
+
+#include "forecast/forecast.hpp"
+
+namespace dat {
+
+/// Ranks of a launch that only attack, for those that train (--generators).
+struct SplitChoice {
+  int generators = 0;            ///< the last ranks; 0: all train, each attacks what it trains on
+  int staleness = 1;             ///< versions of the weights that an attack may lag behind
+  bool refresh = true;           ///< newer weights between iterations; else an attack has the oldest ones
+  double speed = 1;              ///< of a generator, in speeds of a rank that was measured
+  bool of_each = false;          ///< `images` are those of each trainer
+  std::int64_t images = 0;       ///< of a step of all ranks
+  int micro_batch = 1;           ///< images that a generator is given at once
+  std::int64_t image_bytes = 0;  ///< of an attacked image
+};
+
+/// Seconds of a step of trainers and generators.
+struct SplitForecast {
+  int generators = 0;
+  std::int64_t images = 0;  ///< of a step
+  double training = 0;      ///< of a trainer for all but the attack, sums included; without generators for everything
+  double attacking = 0;     ///< of the generators for the attack of all of a step's images
+  double link = 0;          ///< that the busiest link is busy: weights, attacked images, gradients
+  /// From an update until the images are there that have to have been attacked with it, a step: what staleness has to
+  /// hide, and what all of them add up to where it is 0.
+  double round = 0;
+
+  [[nodiscard]] double seconds() const;
+  [[nodiscard]] double images_per_second() const { return static_cast<double>(images) / seconds(); }
+  /// What the step waits for: "training", "attacking", "link" or "round".
+  [[nodiscard]] const char* bound() const;
+};
+
+/// The mean step of a cluster whose last ranks are generators. The trainers take the step of forecast_step() with their
+/// part of the images, without the attack. Computing takes seconds in proportion to images. Weights go from a trainer
+/// to its generators as a message each, as wide as float32; several ranks of a node share its link.
+[[nodiscard]] SplitForecast forecast_split(const Calibration& calibration, const Cluster& cluster,
+                                           const StepChoice& choice, const SplitChoice& split);
+
+/// Of all numbers of generators from `least` on for which there is work and a trainer, the one with the shortest step;
+/// the fewest of equals. `split.generators` is not looked at. At least one number is possible.
+[[nodiscard]] SplitForecast best_split(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
+                                       SplitChoice split, int least);
+
+/// The calibration of a rank with so many images.
+[[nodiscard]] Calibration with_images(Calibration calibration, double images);
+
+}  // namespace dat

@@ -1,0 +1,95 @@
+#include "run/split.hpp"
+
+#include <fmt/printf.h>
+
+#include <algorithm>
+
+#include "communicate/together.hpp"
+#include "dat/reducer.hpp"
+#include "forecast/split.hpp"
+#include "train/plan/method.hpp"
+
+namespace dat {
+
+namespace {
+
+/// As the calibration names it: with its transport, where that is not the codec's first.
+[[nodiscard]] std::string codec_of(const Calibration& calibration, const TrainOptions& options) {
+  const std::string whole = options.codec + "/" + options.codec_transport;
+  const bool named = std::ranges::any_of(calibration.codecs, [&](const auto& one) { return one.name == whole; });
+  return named ? whole : options.codec;
+}
+
+/// Error(usage): a calibration says that it is of another network.
+void require_of(const Calibration& calibration, const char* what, const nlohmann::ordered_json& here) {
+  const auto there = calibration.about.find(what);
+  require(there == calibration.about.end() || *there == here, ExitCode::usage, "the calibration has --", what, " ",
+          there == calibration.about.end() ? "" : there->dump().substr(0, 40), ", this run ", here.dump(),
+          "; --generators auto needs one of this run's network");
+}
+
+[[nodiscard]] Cluster cluster_of(const Calibration& calibration, int ranks, int on_node) {
+  const bool several = ranks > on_node;
+  require(several ? calibration.between.has_value() : calibration.within.has_value(), ExitCode::usage,
+          "the calibration has not measured messages between ranks of ", several ? "several nodes" : "a node",
+          "; --generators auto needs one that two or more ranks have made there");
+  const Link within = calibration.within.value_or(*calibration.between);
+  return {.ranks = ranks,
+          .ranks_per_node = on_node,
+          .between = calibration.between.value_or(within),
+          .within = within,
+          .reduction = calibration.reduction};
+}
+
+}  // namespace
+
+std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
+  if (o.generators >= 0) return "";
+  Calibration calibration = read_calibration(o.calibration);
+  o.generators = 0;
+  o.calibration.clear();
+  if (ranks == 1) return "--generators auto: none, for one rank trains";
+  require_of(calibration, "network", o.network);
+  require_of(calibration, "width", o.width);
+  constexpr int kAnyClasses = 10;
+  calibration.attack *=
+      attack_of(o, kAnyClasses)->gradient_evaluations() / std::max(1.0, 1.0 * calibration.attack_iterations);
+  StepChoice choice{.codec = codec_of(calibration, o),
+                    .bucket_elements = o.bucket > 0 ? o.bucket : default_bucket(o.overlap),
+                    .overlap = o.overlap};
+  const auto layers = static_cast<double>(calibration.layers.size());
+  if (o.selector != "all" && o.budget_unit == "layers" && o.budget > 0 && o.budget <= layers)
+    choice.probabilities = budget_in_layers(calibration, o.budget);
+  constexpr std::int64_t kImageBytes = 4 * 3 * 32 * 32;  // as calibrations have them
+  const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch;
+  SplitChoice split{.staleness = o.staleness,
+                    .refresh = o.refresh == "iteration",
+                    .of_each = o.total_batch == 0,
+                    .images = o.total_batch > 0 ? o.total_batch : o.batch,
+                    .micro_batch = micro_batch,
+                    .image_bytes = kImageBytes};
+  const Cluster cluster = cluster_of(calibration, ranks, on_node);
+  const SplitForecast none = forecast_split(calibration, cluster, choice, split);
+  const SplitForecast best = best_split(calibration, cluster, choice, split, 0);
+  o.generators = best.generators;
+  return fmt::sprintf("--generators auto: %d of %d ranks, by a forecast: %.1f images/s, %.1f with none",
+                      best.generators, ranks, best.images_per_second(), none.images_per_second());
+}
+
+std::string settle_generators(Communicator& world, TrainOptions& options) {
+  std::string told;
+  if (options.generators >= 0) return told;
+  int generators = 0;
+  const int on_node = world.node_size();
+  together(world, [&] {
+    if (!world.root()) return;
+    told = settle_generators(options, world.size(), on_node);
+    generators = options.generators;
+  });
+  world.broadcast(&generators, sizeof generators);
+  options.generators = generators;
+  options.calibration.clear();
+  return told;
+}
+
+}  // namespace dat
