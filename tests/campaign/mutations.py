@@ -985,7 +985,7 @@ MUTATIONS = [
     ("slurm: words as they are", SLURM_VERB, "if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return",
      "if (!plain.empty()) return", "slurm:Printed"),
     ("slurm: memory of one rank", SLURM_VERB, "memory.bytes * job.ranks_per_node", "memory.bytes", "slurm:Printed"),
-    ("slurm: steps of one rank", SLURM_VERB, "splits.train->size(), ranks);", "splits.train->size(), 1);", "slurm:Printed"),
+    ("slurm: steps of one rank", SLURM_VERB, "trainers_of(ranks, options));", "1);", "slurm:Printed"),
     # Averages.
     ("ema: no warm-up", AVERAGED, "std::min(options.decay, (1.0 +", "std::max(options.decay, 0 * (1.0 +",
      "unit:[optimizer]"),

@@ -472,6 +472,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "aggregator-tau",
                                              "aggregator-iterations",
                                              "generators",
+                                             "calibration",
                                              "attackers",
                                              "cheat",
                                              "cheat-from",
@@ -1174,7 +1175,8 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--generators", "3", "--attack", "fgsm", "--attack-bn", "eval"}).train.generators == 3);
   CHECK(parse({"--generators", "auto", "--calibration", "c.json"}).train.generators == -1);
   CHECK(contains(refusal({"--generators", "auto"}), "is forecast from --calibration FILE"));
-  CHECK(contains(refusal({"--generators", "1", "--calibration", "c.json"}), "is what --generators auto is forecast from"));
+  CHECK(contains(refusal({"--generators", "1", "--calibration", "c.json"}),
+                 "is what --generators auto is forecast from"));
   CHECK(contains(refusal({"--generators", "1", "--attack", "fgsm"}), "unless --attack-bn eval says otherwise"));
   for (const std::vector<std::string>& other :
        std::vector<std::vector<std::string>>{{"--attack", "none"},
