@@ -1,14 +1,16 @@
 // Times steps of trainers and generators (--generators) whose computing is a delay, and whose messages are real: one
 // line of JSON. See bench/README.md.
 
+#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <iostream>
 #include <optional>
 #include <thread>
 
 #include "command_line.hpp"
 #include "train/generators/generator.hpp"
+#include "train/message/held_weights.hpp"
+#include "train/plan/clock.hpp"
 #include "train/plan/role.hpp"
 #include "train/trainer.hpp"
 
@@ -16,42 +18,72 @@ namespace {
 
 constexpr int kEndTag = 7;
 
-void pass(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+void pass(double seconds) {
+  if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
 struct Delays {
-  double step = 0.1;             ///< seconds of a trainer for a step, without the attack
-  double iteration = 0.01;       ///< seconds of a generator for an iteration on a micro-batch
+  double image = 0.01;           ///< seconds of a trainer for an image, without the attack
+  double attack = 0.1;           ///< seconds for the attack on an image
   std::vector<double> slower{};  ///< [generators, or fewer] how many times longer one takes
+
+  [[nodiscard]] double slowness(int generator) const {
+    return generator < std::ssize(slower) ? slower[static_cast<std::size_t>(generator)] : 1;
+  }
 };
 
-/// Seconds of each step of the trainer, behind `before` that do not count.
-[[nodiscard]] std::vector<double> train(dat::Communicator& world, dat::Communicator& trainers,
-                                        const dat::TrainOptions& options, const Delays& delays, int before, int steps) {
-  std::vector<double> seconds;
+/// What a rank has computed in the step, seconds.
+[[nodiscard]] double computed(const dat::StepRecord& record, bool attacks) {
+  double seconds = 0;
+  for (const dat::Phase phase :
+       {dat::Phase::data, dat::Phase::forward, dat::Phase::backward, dat::Phase::select, dat::Phase::update})
+    seconds += record.seconds[static_cast<std::size_t>(phase)];
+  return seconds + (attacks ? record.seconds[static_cast<std::size_t>(dat::Phase::attack)] : 0);
+}
+
+struct Steps {
+  std::vector<double> seconds{};  ///< of each step of the trainer, behind those that do not count
+  std::int64_t version_bytes = 0, dealt_again = 0;
+  double computed = 0;  ///< most seconds that a step has really computed: what is above a delay is not the delay's
+};
+
+[[nodiscard]] Steps train(dat::Communicator& world, dat::Communicator& trainers, const dat::TrainOptions& options,
+                          const Delays& delays, int before, int steps) {
+  Steps result;
   {
+    const bool attacks = options.generators == 0;
     dat::Trainer trainer(trainers, options);
     trainer.share_state();
     trainer.start();
+    const double delay = trainer.plan().batch * (delays.image + (attacks ? delays.attack : 0));
+    const int parts = trainer.plan().micro_batches_of(trainers.rank());
     for (int step = 0; step < before + steps; ++step) {
-      const auto begin = std::chrono::steady_clock::now();
-      static_cast<void>(trainer.step(false));
-      pass(delays.step);
-      if (step >= before)
-        seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      const double begin = dat::seconds_now();
+      const dat::StepRecord& record = trainer.step(false);
+      const double done = computed(record, attacks);
+      for (int part = 0; part < parts; ++part) {  // between micro-batches a trainer takes answers
+        pass((delay - done) / parts);
+        trainer.examples().trained();
+      }
+      if (step < before) continue;
+      result.seconds.push_back(dat::seconds_now() - begin);
+      result.computed = std::max(result.computed, done);
+      if (record.generators != nullptr) result.dealt_again += record.generators->dealt_again;
     }
     trainer.examples().close();
+    result.version_bytes = dat::HeldWeights::memory(trainer.model());
   }
   const int end = 0;
   for (int rank = trainers.size(); trainers.root() && rank < world.size(); ++rank)
     world.send(&end, sizeof end, rank, kEndTag);
-  return seconds;
+  return result;
 }
 
 void attack(dat::Communicator& world, const dat::TrainOptions& options, const Delays& delays) {
   dat::Generator generator(world, options);
-  const int number = world.rank() - dat::trainers_of(world.size(), options);
-  const double factor = number < std::ssize(delays.slower) ? delays.slower[static_cast<std::size_t>(number)] : 1;
-  generator.tell([&](int iterations) { pass(iterations * delays.iteration * factor); });
+  const double slowness = delays.slowness(world.rank() - dat::trainers_of(world.size(), options));
+  const double iteration = slowness * delays.attack * options.micro_batch / options.attack_steps;
+  generator.tell([&](int iterations, double seconds) { pass(iterations * iteration - seconds); });
   static_cast<void>(generator.serve([&]() -> std::optional<dat::ExitCode> {
     if (!world.probe(0, kEndTag)) return {};
     int end = 0;
@@ -67,7 +99,7 @@ int main(int argc, char** argv) {
   dat::TrainOptions options;
   options.network = "small_cnn";
   options.width = 16;
-  options.batch = 64;
+  options.total_batch = 64;
   options.micro_batch = 8;
   options.attack_steps = 8;
   options.attack_bn = "eval";
@@ -80,19 +112,22 @@ int main(int argc, char** argv) {
   Delays delays;
   int steps = 20, before = 5;
   bool deterministic = false;
+  std::string data;
   CLI::App app("Times steps with generators whose computing is a delay: one line of JSON, from rank 0",
                "bench_generators");
   app.option_defaults()->always_capture_default();
-  app.add_option("--generators", options.generators)->required();
+  app.add_option("--generators", options.generators, "0: all ranks train, and attack what they train on");
   app.add_option("--staleness", options.staleness);
   app.add_option("--refresh", options.refresh, "iteration or attack");
   app.add_flag("--deterministic", deterministic, "weights by rule");
-  app.add_option("--width", options.width, "of small_cnn: what the messages of weights are as long as");
-  app.add_option("--batch", options.batch, "images of a trainer");
+  app.add_option("--network", options.network, "what the messages of weights are as long as");
+  app.add_option("--width", options.width);
+  app.add_option("--data", data, "a file of images; none: 32x32, drawn");
+  app.add_option("--total-batch", options.total_batch, "images of all trainers");
   app.add_option("--micro-batch", options.micro_batch);
   app.add_option("--steps", options.attack_steps, "of the attack");
-  app.add_option("--step-seconds", delays.step, "of a trainer, without the attack");
-  app.add_option("--iteration-seconds", delays.iteration, "of a generator, for a micro-batch");
+  app.add_option("--image-seconds", delays.image, "of a trainer for an image, without the attack");
+  app.add_option("--attack-seconds", delays.attack, "for the attack on an image");
   app.add_option("--slower", delays.slower, "how many times longer the first generators take");
   app.add_option("--repeat", steps, "steps");
   app.add_option("--before", before, "steps that do not count");
@@ -100,28 +135,32 @@ int main(int argc, char** argv) {
   const int code = dat::bench::run_program(app, argc, argv, [&] {
     options.attack_batch = options.micro_batch;
     options.deterministic = deterministic;
-    if (deterministic) options.total_batch = std::exchange(options.batch, 0) * dat::trainers_of(world->size(), options);
-    const bool trains = dat::role_of(world->rank(), world->size(), options) == dat::Role::trainer;
+    if (!data.empty()) options.data = {data};
+    const int trainers = dat::trainers_of(world->size(), options);
+    if (!deterministic) options.batch = std::exchange(options.total_batch, 0) / trainers;
+    const bool trains = world->rank() < trainers;
     const auto group = world->split(trains ? 0 : 1, world->rank());
     if (!trains) return attack(*world, options, delays);
-    const std::vector<double> seconds = train(*world, *group, options, delays, before, steps);
+    const Steps found = train(*world, *group, options, delays, before, steps);
     if (!world->root()) return;
-    double speed = 0;
-    for (int k = 0; k < options.generators; ++k)
-      speed +=
-          1 / (delays.iteration * (k < std::ssize(delays.slower) ? delays.slower[static_cast<std::size_t>(k)] : 1));
-    double sum = 0;
-    for (const double one : seconds) sum += one;
-    const int batch = deterministic ? options.total_batch : options.batch * group->size();
-    std::cout << nlohmann::ordered_json{{"trainers", group->size()},
+    double speed = 0, sum = 0;  // speed: images a second of all generators
+    for (int k = 0; k < options.generators; ++k) speed += 1 / (delays.attack * delays.slowness(k));
+    for (const double one : found.seconds) sum += one;
+    const int images = deterministic ? options.total_batch : options.batch * trainers;
+    std::cout << nlohmann::ordered_json{{"trainers", trainers},
                                         {"generators", options.generators},
                                         {"staleness", options.staleness},
+                                        {"refresh", options.refresh},
+                                        {"deterministic", deterministic},
                                         {"computing", "delay"},
-                                        {"trainer_seconds", delays.step},
-                                        {"generators_seconds",
-                                         batch / options.micro_batch * options.attack_steps / speed},
-                                        {"step_seconds", sum / static_cast<double>(seconds.size())},
-                                        {"seconds", seconds}}
+                                        {"images", images},
+                                        {"version_bytes", found.version_bytes},
+                                        {"trainer_seconds", images * delays.image / trainers},
+                                        {"generators_seconds", speed > 0 ? images / speed : 0},
+                                        {"computed_seconds", found.computed},
+                                        {"dealt_again", found.dealt_again},
+                                        {"step_seconds", sum / static_cast<double>(found.seconds.size())},
+                                        {"seconds", found.seconds}}
               << std::endl;
   });
   if (code != 0 && world->size() > 1) world->abort(code);

@@ -23,6 +23,8 @@ part "$python" tests/campaign/kill_cycles.py "$program" 300
 part env DAT_ALL_CASES=1 "$python" tests/e2e/setbacks.py "$program" Law
 part env DAT_ALL_CASES=1 "$python" tests/e2e/leaving.py "$program"
 part env DAT_ALL_CASES=1 "$python" tests/e2e/byzantine.py "$program"
+part env DAT_GENERATORS_CASES=all "$python" tests/e2e/generators.py "$program"
+part "${ranks[@]}" DAT_GENERATOR_STEPS=10000 mpirun -np 3 build/test/tests/dat_mpi_tests "With delays*"
 part "$python" tests/campaign/bans.py "$program"
 part env DAT_ALL_CASES=1 build/test/tests/dat_tests "[byzantine]"
 part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks

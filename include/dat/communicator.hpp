@@ -66,7 +66,7 @@ class Request {
   friend class Communicator;
   void forget() noexcept;
   void finish(const Turn& turn, int status, const MPI_Status& about, const char* call);
-  void watch();
+  void watch(bool collective);
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
   int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
@@ -146,12 +146,12 @@ class Communicator {
                 const std::vector<int>& from, const std::vector<int>& from_at);
   void barrier();
 
-  /// Lets a thread move on, from now on, what the calls below start, while the caller computes: without it, that
-  /// happens in test(), in wait() and in other members only. The thread sleeps while nothing is under way, and most of
-  /// the time otherwise. There is one such thread for all groups of the process. False: MPI does not grant the calls of
-  /// a second thread.
+  /// Lets a thread move on, from now on, what members that return a Request start, while the caller computes: without
+  /// it, that happens in test(), in wait() and in other members only. The thread sleeps while nothing is under way, and
+  /// most of the time otherwise. There is one such thread for all groups of the process. False: MPI does not grant the
+  /// calls of a second thread.
   [[nodiscard]] bool move_on_beside();
-  /// Seconds of this process so far, during which anything that these calls have started was under way.
+  /// Seconds of this process so far, during which any collective was under way that such members have started.
   [[nodiscard]] double seconds_under_way() const;
   /// Starts what sum() does, of at most 2^28 numbers. The calls are collective, waiting for the request is not.
   [[nodiscard]] Request start_sum(float* data, std::int64_t count);

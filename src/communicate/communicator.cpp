@@ -287,7 +287,7 @@ Request Communicator::start_sum(float* data, std::int64_t count) {
   const Turn turn;
   turn.check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
              "MPI_Iallreduce");
-  request.watch();
+  request.watch(true);
   return request;
 }
 
@@ -302,7 +302,7 @@ Request Communicator::start_all_gather(const void* mine, void* all, std::size_t 
   request.record_ = record(Call::all_gather, count);
   const Turn turn;
   turn.check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
-  request.watch();
+  request.watch(true);
   return request;
 }
 
@@ -320,7 +320,7 @@ Request Communicator::start_all_gather(const void* mine, void* all, const std::v
   turn.check(
       MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
       "MPI_Iallgatherv");
-  request.watch();
+  request.watch(true);
   return request;
 }
 
@@ -339,7 +339,7 @@ Request Communicator::start_exchange(const void* send, const std::vector<int>& t
   turn.check(MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
                             group_, &request.handle_),
              "MPI_Ialltoallv");
-  request.watch();
+  request.watch(true);
   return request;
 }
 
@@ -372,6 +372,7 @@ Request Communicator::start_send(const void* data, std::size_t bytes, int to, in
   request.record_ = FlightRecorder::of_process().begin(Call::send, name_, to, count);
   const Turn turn;
   turn.check(MPI_Isend(data, count, MPI_BYTE, to, tag, group_, &request.handle_), "MPI_Isend");
+  request.watch(false);
   return request;
 }
 
@@ -390,6 +391,7 @@ Request Communicator::start_receive(void* data, std::size_t bytes, int from, int
   request.record_ = FlightRecorder::of_process().begin(Call::receive, name_, from, request.expected_);
   const Turn turn;
   turn.check(MPI_Irecv(data, request.expected_, MPI_BYTE, from, tag, group_, &request.handle_), "MPI_Irecv");
+  request.watch(false);
   return request;
 }
 

@@ -64,18 +64,18 @@ void Progress::move_on() {
 
 void Progress::finish(Watched& one) {
   one.done = true;
-  if (--under_way_ == 0) seconds_ += std::chrono::duration<double>(Clock::now() - since_).count();
+  --under_way_;
+  if (one.kind == Kind::collective && --collectives_ == 0)
+    seconds_ += std::chrono::duration<double>(Clock::now() - since_).count();
 }
 
-int Progress::watch(MPI_Request request) {
+int Progress::watch(MPI_Request request, Kind kind) {
   auto place = std::find_if(watched_.begin(), watched_.end(),
                             [](const Watched& one) { return one.request == MPI_REQUEST_NULL; });
   if (place == watched_.end()) place = watched_.insert(place, Watched{});
-  *place = {request, false};
-  if (under_way_++ == 0) {
-    since_ = Clock::now();
-    wake_.notify_one();
-  }
+  *place = {request, kind, false};
+  if (kind == Kind::collective && collectives_++ == 0) since_ = Clock::now();
+  if (under_way_++ == 0) wake_.notify_one();
   return static_cast<int>(place - watched_.begin());
 }
 
@@ -86,7 +86,7 @@ void Progress::release(int place) {
 }
 
 double Progress::seconds_under_way() const {
-  return seconds_ + (under_way_ > 0 ? std::chrono::duration<double>(Clock::now() - since_).count() : 0.0);
+  return seconds_ + (collectives_ > 0 ? std::chrono::duration<double>(Clock::now() - since_).count() : 0.0);
 }
 
 void Turn::check(int status, const char* call) const {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -30,11 +31,12 @@ class Progress {
   /// that MPI writes to.
   void stop() noexcept;
 
-  /// Watches the request of a collective, which belongs to the caller. Returns the number with which the caller must
-  /// release it once it is done. The caller has its turn, here and in the next two members.
-  [[nodiscard]] int watch(MPI_Request request);
+  enum class Kind : std::uint8_t { collective, message };
+  /// Watches a request, which belongs to the caller. Returns the number with which the caller must release it once it
+  /// is done. The caller has its turn, here and in the next two members.
+  [[nodiscard]] int watch(MPI_Request request, Kind kind);
   void release(int place);
-  /// Seconds so far in which any of the watched requests was not done.
+  /// Seconds so far in which any of the watched collectives was not done.
   [[nodiscard]] double seconds_under_way() const;
 
  private:
@@ -42,6 +44,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   struct Watched {
     MPI_Request request = MPI_REQUEST_NULL;  ///< null: the place is free
+    Kind kind = Kind::collective;
     bool done = false;
   };
   void run();
@@ -53,7 +56,8 @@ class Progress {
   std::thread thread_;
   bool allowed_ = false, running_ = false;
   std::vector<Watched> watched_;
-  int under_way_ = 0;  ///< requests of watched_ that are not done
+  int under_way_ = 0;    ///< requests of watched_ that are not done
+  int collectives_ = 0;  ///< of these
   Clock::time_point since_;
   double seconds_ = 0;
 };

@@ -49,8 +49,9 @@ void Request::finish(const Turn& turn, int status, const MPI_Status& about, cons
   if (expected_ >= 0) check_length(turn, about, expected_);
 }
 
-void Request::watch() {
-  if (handle_ != MPI_REQUEST_NULL) place_ = Progress::of_process().watch(handle_);
+void Request::watch(bool collective) {
+  const Progress::Kind kind = collective ? Progress::Kind::collective : Progress::Kind::message;
+  if (handle_ != MPI_REQUEST_NULL) place_ = Progress::of_process().watch(handle_, kind);
 }
 
 bool Request::test() {

@@ -18,6 +18,7 @@ eval "$(python3 tests/mpi_environment.py)"
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 failed=0
+generations=0
 part() {
   local begin=$SECONDS
   echo "== $*"
@@ -31,7 +32,7 @@ if "$runs/race" >"$runs/log" 2>&1 || ! grep -q "ThreadSanitizer: data race" "$ru
   echo "tests/campaign/threads.sh: a planted race was not seen" >&2 && exit 1
 fi
 part build/tsan/tests/dat_tests "~[.]"
-part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec]"
+part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec],[generators]"
 small=(--network small_cnn --width 16 --batch 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
 threads=(--overlap --checkpoint-every 3 --checkpoint-async --comm-timeout 60 --check-every 2 --resident off --holdout 32)
 for epochs in 2 3; do  # the second goes on from the first one's checkpoint
@@ -39,5 +40,10 @@ for epochs in 2 3; do  # the second goes on from the first one's checkpoint
 done
 part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --verify 3 --out "$runs/verify" --epochs 2
 part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" --codec int8 --selector exp3 --budget 5 --out "$runs/codec" --epochs 2
+for split in "3 1" "2 1" "3 2"; do  # ranks and generators: the later ones go on from the checkpoint before
+  part mpirun -np "${split% *}" build/tsan/dat_hpc train "${small[@]}" "${threads[@]:1}" --generators "${split#* }" --staleness 2 \
+    --deterministic --total-batch 32 --micro-batch 8 --attack-steps 4 --out "$runs/generators" --epochs $((++generations))
+done
+part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" --overlap --generators 1 --staleness 3 --out "$runs/newest" --epochs 2
 part mpirun -np 2 build/tsan/dat_hpc eval --checkpoint "$runs/stale" --eval pgd2 --limit 32
 exit "$failed"

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -6,6 +7,7 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "requests.hpp"
 #include "small_run.hpp"
 #include "train/generators/generator.hpp"
 #include "train/generators/messages.hpp"
@@ -94,7 +96,8 @@ void send(Packet& packet, std::size_t behind, int to, int tag, std::size_t cut =
 
 }  // namespace
 
-TEST_CASE("With delays on both sides no version is torn, nothing hangs, and memory does not grow", "[generators]") {
+TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory and requests do not grow",
+          "[generators]") {
   if (world().size() < 2) return;
   const char* const wanted = std::getenv("DAT_GENERATOR_STEPS");
   const int steps = wanted != nullptr ? std::atoi(wanted) : 60;
@@ -103,6 +106,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, and memo
   const auto group = world().split(trains ? 0 : 1, world().rank());
   Delay delay;
   double before = 0;
+  int requests = 0;
+  const int begun = test::requests_under_way();
+  static_cast<void>(test::most_requests());
   if (trains) {
     Trainer trainer(*group, options);
     trainer.share_state();
@@ -111,10 +117,17 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, and memo
       delay();
       const StepRecord& record = trainer.step(false);
       CHECK(record.generators != nullptr);
-      if (step == steps / 10) before = resident_bytes();
+      if (step == steps / 10) {
+        before = resident_bytes();
+        requests = test::most_requests();
+      }
     }
     CHECK(resident_bytes() - before < 4e6);
+    // The generator has its versions from the first rank, two at once.
+    CHECK((requests > 0) == world().root());
+    CHECK(std::max(requests, test::most_requests()) <= 2);
     trainer.examples().close();
+    CHECK(test::requests_under_way() == begun);
     if (world().root()) {
       const ExitCode end = ExitCode::stopped;
       world().send(&end, sizeof end, world().size() - 1, kEndTag);
@@ -133,6 +146,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, and memo
     });
     CHECK(code == ExitCode::stopped);
     CHECK((before == 0 || resident_bytes() - before < 4e6));
+    // Eight answers, and a version that arrives.
+    CHECK(test::most_requests() <= 9);
+    CHECK(test::requests_under_way() == begun);
   }
 }
 

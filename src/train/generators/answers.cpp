@@ -5,6 +5,7 @@
 namespace dat {
 
 Answers::Answers(Communicator& launch, Backend& backend, std::size_t most) : launch_(launch) {
+  static_cast<void>(launch_.move_on_beside());  // else answers and versions move on less often
   for (int k = 0; k < kUnderWay; ++k) all_.push_back({{backend, most, "attacked images"}});
 }
 

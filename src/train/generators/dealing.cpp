@@ -13,41 +13,48 @@ double Dealing::seconds(const One& one) const {
   return most > 0 ? most : 1;
 }
 
-int Dealing::deal() {
+int Dealing::deal(double now) {
   const int count = static_cast<int>(std::ssize(all_));
   int best = -1;
   double least = 0;
   for (int k = 0; k < count; ++k) {
     const int generator = (first_ + k) % count;
     const One& one = of(generator);
-    const double end = (std::max(one.outstanding, one.waiting) + 1) * seconds(one);
+    const double end = std::max(now, one.free_at) + seconds(one);
     if (best >= 0 && end >= least) continue;
     best = generator;
     least = end;
   }
-  ++of(best).outstanding;
-  ++of(best).waiting;
+  give(of(best), least);
   return best;
 }
 
-std::optional<int> Dealing::deal_again(int generator, double waited) {
+void Dealing::give(One& one, double end) {
+  ++one.outstanding;
+  ++one.waiting;
+  one.free_at = end;
+}
+
+std::optional<int> Dealing::deal_again(int generator, double waited, double now) {
   const One& late = of(generator);
   const bool measured = std::any_of(all_.begin(), all_.end(), [](const One& one) { return one.seconds > 0; });
   if (!measured || waited < kLate * std::max(late.outstanding, late.waiting) * seconds(late)) return {};
   for (int other = 0; other < static_cast<int>(std::ssize(all_)); ++other) {
     if (other == generator || of(other).outstanding > 0) continue;
-    ++of(other).outstanding;
-    ++of(other).waiting;
+    give(of(other), now + seconds(of(other)));
     return other;
   }
   return {};
 }
 
-void Dealing::answered(int generator, double seconds, int waiting) {
+void Dealing::answered(int generator, double seconds, int waiting, double now) {
   One& one = of(generator);
   --one.outstanding;
   one.waiting = waiting;
   one.seconds = seconds;
+  // The trainer may have looked late: of the next one, any part may be done.
+  const int more = std::max(one.outstanding, waiting);
+  one.free_at = std::clamp(one.free_at, now + std::max(more - 1, 0) * seconds, now + more * seconds);
 }
 
 }  // namespace dat

@@ -6,21 +6,21 @@
 namespace dat {
 
 /// Which generator gets which micro-batch of a trainer: the one that will be through with it first, as far as the
-/// trainer knows. It decides nothing that numbers depend on. Seconds are those of any one clock.
+/// trainer knows. It decides nothing that numbers depend on. `now`: seconds of any one clock.
 class Dealing {
  public:
   /// first: which of the generators begins, so that trainers do not all begin with the same.
   Dealing(int generators, int first);
 
   /// Deals a micro-batch, and returns the generator that gets it.
-  int deal();
+  int deal(double now);
   /// Whether a micro-batch should be dealt again that this generator has, and for which the trainer has waited so long:
   /// it takes several times what all that the generator has to do should take, and another generator has nothing of
   /// this trainer. Then that one has it, and is returned.
-  std::optional<int> deal_again(int generator, double waited);
+  std::optional<int> deal_again(int generator, double waited, double now);
   /// A generator has answered: seconds that it has worked for the micro-batch; waiting: micro-batches of anybody that
   /// it still has to do.
-  void answered(int generator, double seconds, int waiting);
+  void answered(int generator, double seconds, int waiting, double now);
   /// A micro-batch that a generator was given is wanted no more.
   void dropped(int generator) { --of(generator).outstanding; }
 
@@ -32,8 +32,10 @@ class Dealing {
     int outstanding = 0;  ///< micro-batches of this trainer
     int waiting = 0;      ///< of anybody, when it answered last
     double seconds = 0;   ///< of a micro-batch; 0: not known yet
+    double free_at = 0;   ///< when it should be through with all that it has
   };
   [[nodiscard]] One& of(int generator) { return all_[static_cast<std::size_t>(generator)]; }
+  static void give(One& one, double end);
   /// Seconds of a micro-batch; where it is not known, those of the slowest that is.
   [[nodiscard]] double seconds(const One& one) const;
 

@@ -238,7 +238,7 @@ void Generator::go_on(Task& task) {
   task.passes += objective.passes - loaded;
   loaded_ = &task;
   if (task.done < all) copy_bits(objective.device, objective.eta, task.eta, objective.n * objective.layout.elements());
-  if (observer_) observer_(count);
+  if (observer_) observer_(count, seconds_now() - began);
   task.seconds += seconds_now() - began;
   if (task.done == all) answer(task);
 }

@@ -39,8 +39,8 @@ class Generator {
   /// Error(communication): a message is not as it must be.
   [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called);
 
-  /// Is called behind each stretch of iterations, with their number.
-  void tell(std::function<void(int iterations)> observer) { observer_ = std::move(observer); }
+  /// Is called behind each stretch of iterations, with their number and what they have taken.
+  void tell(std::function<void(int iterations, double seconds)> observer) { observer_ = std::move(observer); }
 
   [[nodiscard]] Replica& replica() { return replica_; }
   [[nodiscard]] const Splits& splits() const { return splits_; }
@@ -100,7 +100,7 @@ class Generator {
   Answers answers_;
   const Task* loaded_ = nullptr;
   double idle_ = 0;
-  std::function<void(int)> observer_;  ///< null: nobody
+  std::function<void(int, double)> observer_;  ///< null: nobody
 };
 
 }  // namespace dat

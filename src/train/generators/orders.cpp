@@ -40,7 +40,7 @@ void Orders::deal_up_to(std::int64_t step) {
   for (; next_ <= step; ++next_)
     for (int unit = 0; unit < units(); ++unit) {
       Dealt& dealt = dealt_[under_way_.place(next_, unit)];
-      dealt = {.step = next_, .unit = unit, .generator = dealing_.deal(), .packet = dealt.packet};
+      dealt = {.step = next_, .unit = unit, .generator = dealing_.deal(seconds_now()), .packet = dealt.packet};
       send(dealt.generator, {.kind = Order::Kind::attack, .unit = unit, .step = next_});
     }
 }
@@ -66,7 +66,7 @@ AnswerPacket& Orders::wait_for(std::int64_t step, int unit) {
 }
 
 void Orders::deal_again(Dealt& dealt, double waited) {
-  const std::optional<int> other = dealing_.deal_again(dealt.generator, waited);
+  const std::optional<int> other = dealing_.deal_again(dealt.generator, waited, seconds_now());
   if (!other) return;
   dealt.generator = *other;
   ++counts_.dealt_again;
@@ -74,21 +74,32 @@ void Orders::deal_again(Dealt& dealt, double waited) {
 }
 
 void Orders::take_answers() {
-  while (const auto arrival = launch_.probe(Communicator::kAny, kAnswerTag)) take(*arrival);
+  for (;;) {
+    if (!arriving_ && !receive_next()) return;
+    if (!receiving_.test()) return;
+    take(*std::exchange(arriving_, std::nullopt));
+  }
+}
+
+bool Orders::receive_next() {
+  arriving_ = launch_.probe(Communicator::kAny, kAnswerTag);
+  if (!arriving_) return false;
+  AnswerPacket& packet = packets_[free_packet_];
+  require_sound(arriving_->from >= first_generator_ && arriving_->bytes <= packet.room(), arriving_->from,
+                "its length, ", arriving_->bytes, " bytes");
+  receiving_ = launch_.start_receive(packet.data(), arriving_->bytes, arriving_->from, kAnswerTag);
+  return true;
 }
 
 void Orders::take(const Communicator::Arrival& arrival) {
   AnswerPacket& packet = packets_[free_packet_];
-  require_sound(arrival.from >= first_generator_ && arrival.bytes <= packet.room(), arrival.from, "its length, ",
-                arrival.bytes, " bytes");
-  launch_.receive(packet.data(), arrival.bytes, arrival.from, kAnswerTag);
   require_sound(packet.whole(arrival.bytes), arrival.from, "its hash");
   const AnswerHeader& answer = packet.header();
   if (answer.step < 0) {
     ++paused_;
     return;
   }
-  dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting);
+  dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting, seconds_now());
   counts_.idle += answer.idle;
   require_sound(answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
                 "its number, micro-batch ", answer.unit, " of step ", answer.step);

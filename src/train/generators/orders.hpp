@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "dat/communicator.hpp"
@@ -59,6 +60,9 @@ class Orders {
   [[nodiscard]] int units() const { return plan_.micro_batches_of(ranks_.rank()); }
   [[nodiscard]] int launch_rank(int generator) const { return first_generator_ + generator; }
   void send(int generator, const Order& order);
+  /// Begins to receive an answer, where one has come. Whether one has.
+  bool receive_next();
+  /// What has been received.
   void take(const Communicator::Arrival& arrival);
   void require_right(AnswerPacket& packet, std::size_t bytes, int rank) const;
   void deal_again(Dealt& dealt, double waited);
@@ -73,7 +77,9 @@ class Orders {
   Dealing dealing_;
   std::vector<Dealt> dealt_;           ///< by StepsUnderWay::place()
   std::vector<AnswerPacket> packets_;  ///< one for each place, and one to receive into
-  std::size_t free_packet_;
+  std::size_t free_packet_;            ///< to receive into
+  std::optional<Communicator::Arrival> arriving_{};
+  Request receiving_{};
   std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt
   int paused_ = 0;
   Counts counts_;

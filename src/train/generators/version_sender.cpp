@@ -11,6 +11,7 @@ VersionSender::VersionSender(Communicator& ranks, Replica& replica, int generato
       generators_(generators),
       meanwhile_(std::move(meanwhile)),
       bytes_(static_cast<std::size_t>(HeldWeights::memory(replica.model()))) {
+  static_cast<void>(launch_.move_on_beside());  // else a version moves on less often
   for (int k = 0; k < 2; ++k) sending_.push_back({{replica.backend(), bytes_, "weights sent"}});
 }
 

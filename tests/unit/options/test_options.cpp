@@ -152,13 +152,36 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
   };
   CHECK(names(Restart::evaluation) ==
         std::set<std::string>{"eval", "eval-norm", "eval-eps", "eval-alpha", "eval-restarts", "eval-attack-steps"});
-  CHECK(names(Restart::free) ==
-        std::set<std::string>{"out",           "resume",        "device",        "threads",           "quiet",
-                              "resident",      "verbose",       "progress",      "limit-test",        "eval-every",
-                              "data",          "check-every",   "epochs",        "checkpoint-every",  "patience",
-                              "max-steps",     "graphs",        "comm-timeout",  "checkpoint-async",  "on-full",
-                              "on-corruption", "verify",        "max-bad-steps", "on-bad-steps",      "on-overfitting",
-                              "rollback-lr",   "max-rollbacks", "generators",    "overfitting-margin", "calibration"});
+  CHECK(names(Restart::free) == std::set<std::string>{"out",
+                                                      "resume",
+                                                      "device",
+                                                      "threads",
+                                                      "quiet",
+                                                      "resident",
+                                                      "verbose",
+                                                      "progress",
+                                                      "limit-test",
+                                                      "eval-every",
+                                                      "data",
+                                                      "check-every",
+                                                      "epochs",
+                                                      "checkpoint-every",
+                                                      "patience",
+                                                      "max-steps",
+                                                      "graphs",
+                                                      "comm-timeout",
+                                                      "checkpoint-async",
+                                                      "on-full",
+                                                      "on-corruption",
+                                                      "verify",
+                                                      "max-bad-steps",
+                                                      "on-bad-steps",
+                                                      "on-overfitting",
+                                                      "rollback-lr",
+                                                      "max-rollbacks",
+                                                      "generators",
+                                                      "overfitting-margin",
+                                                      "calibration"});
   std::set<std::string> function;
   for (const OptionRow& row : train_table().rows())
     if (row.function) function.insert(row.name);

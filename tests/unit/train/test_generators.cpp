@@ -8,47 +8,67 @@ using namespace dat;
 
 TEST_CASE("Micro-batches go to the generators in turn, and to those that are fast in proportion", "[generators]") {
   Dealing alike(3, 1);
-  for (const int generator : {1, 2, 0, 1, 2, 0, 1}) CHECK(alike.deal() == generator);
+  for (const int generator : {1, 2, 0, 1, 2, 0, 1}) CHECK(alike.deal(0) == generator);
   CHECK(alike.outstanding(1) == 3);
 
   Dealing unequal(3, 0);
   const double seconds[] = {1, 2, 4};
-  for (int generator = 0; generator < 3; ++generator) CHECK(unequal.deal() == generator);
-  for (int generator = 0; generator < 3; ++generator) unequal.answered(generator, seconds[generator], 0);
+  for (int generator = 0; generator < 3; ++generator) CHECK(unequal.deal(0) == generator);
+  for (int generator = 0; generator < 3; ++generator) unequal.answered(generator, seconds[generator], 0, 0);
   int given[3] = {};
-  for (int k = 0; k < 14; ++k) ++given[unequal.deal()];
+  for (int k = 0; k < 14; ++k) ++given[unequal.deal(0)];
   CHECK((given[0] == 8 && given[1] == 4 && given[2] == 2));
+}
+
+TEST_CASE("A generator that is nearly through is dealt as much as one that is", "[generators]") {
+  Dealing dealing(2, 0);
+  for (int generator = 0; generator < 2; ++generator) CHECK(dealing.deal(0) == generator);
+  for (int generator = 0; generator < 2; ++generator) dealing.answered(generator, 1, 0, 1);
+  for (int generator = 0; generator < 2; ++generator) CHECK(dealing.deal(1) == generator);
+  dealing.answered(1, 1, 0, 1.99);  // and the other one a moment later
+  int given[2] = {};
+  for (int k = 0; k < 4; ++k) ++given[dealing.deal(1.99)];
+  CHECK((given[0] == 2 && given[1] == 2));
+}
+
+TEST_CASE("An answer that is taken late does not put off what comes behind it", "[generators]") {
+  Dealing dealing(2, 0);
+  for (int k = 0; k < 4; ++k) CHECK(dealing.deal(0) == k % 2);
+  dealing.answered(0, 1, 1, 1);
+  dealing.answered(1, 1, 1, 1.9);  // it was done at 1, too, and the next one is nearly done
+  CHECK(dealing.deal(1.9) == 0);
+  CHECK(dealing.deal(1.9) == 1);
 }
 
 TEST_CASE("What a generator still has to do for others counts", "[generators]") {
   Dealing dealing(2, 0);
-  CHECK(dealing.deal() == 0);
-  dealing.answered(0, 1, 5);
-  for (int k = 0; k < 5; ++k) CHECK(dealing.deal() == 1);
-  CHECK(dealing.deal() == 0);
+  CHECK(dealing.deal(0) == 0);
+  dealing.answered(0, 1, 5, 0);
+  for (int k = 0; k < 4; ++k) CHECK(dealing.deal(0) == 1);  // of the five, one may be nearly done
+  CHECK(dealing.deal(0) == 0);
 }
 
 TEST_CASE("A micro-batch is dealt again where its generator is late and another one has nothing to do",
           "[generators]") {
   Dealing dealing(3, 0);
-  CHECK(dealing.deal() == 0);
-  CHECK(!dealing.deal_again(0, 1e9));  // nobody knows how long it should take
-  CHECK(dealing.deal() == 1);
-  dealing.answered(1, 0.5, 0);
-  CHECK(!dealing.deal_again(0, 1.9));
-  const std::optional<int> other = dealing.deal_again(0, 2.1);
+  CHECK(dealing.deal(0) == 0);
+  CHECK(!dealing.deal_again(0, 1e9, 0));  // nobody knows how long it should take
+  CHECK(dealing.deal(0) == 1);
+  dealing.answered(1, 0.5, 0, 0);
+  CHECK(!dealing.deal_again(0, 1.9, 0));
+  const std::optional<int> other = dealing.deal_again(0, 2.1, 0);
   REQUIRE(other);
   CHECK(*other == 1);
   CHECK(dealing.outstanding(1) == 1);
-  const std::optional<int> third = dealing.deal_again(1, 2.1);
+  const std::optional<int> third = dealing.deal_again(1, 2.1, 0);
   REQUIRE(third);
   CHECK(*third == 2);
-  CHECK(!dealing.deal_again(2, 1e9));  // all have something of this trainer
+  CHECK(!dealing.deal_again(2, 1e9, 0));  // all have something of this trainer
   Dealing alone(1, 0);
-  CHECK(alone.deal() == 0);
-  alone.answered(0, 0.1, 0);
-  CHECK(alone.deal() == 0);
-  CHECK(!alone.deal_again(0, 1e9));
+  CHECK(alone.deal(0) == 0);
+  alone.answered(0, 0.1, 0, 0);
+  CHECK(alone.deal(0) == 0);
+  CHECK(!alone.deal_again(0, 1e9, 0));
 }
 
 TEST_CASE("Steps that are under way at once have places of their own", "[generators]") {
