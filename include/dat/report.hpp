@@ -34,6 +34,15 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack", 
                                                           "exposed",  "decode",     "select",  "update",   "other",
                                                           "evaluate", "checkpoint", "hidden"};
 
+/// From one moment to another, as rank 0 has seen it: a generator has worked on a micro-batch, or rank 0 has waited for
+/// one.
+struct AttackSpan {
+  int rank = 0;               ///< of the launch; 0: rank 0 has waited
+  std::int64_t step = 0;      ///< that the micro-batch is of, counted from 1
+  int unit = 0;               ///< its number in the step
+  double begin = 0, end = 0;  ///< seconds of one clock
+};
+
 /// What generators have done for a step (--generators).
 struct GeneratorRecord {
   double waited = 0;             ///< seconds that rank 0 has waited for attacked images
@@ -41,6 +50,7 @@ struct GeneratorRecord {
   double age_mean = 0;           ///< steps that weights were behind, in the mean over iterations and micro-batches
   int age_max = 0;               ///< at most
   std::int64_t dealt_again = 0;  ///< micro-batches that another generator was given once more
+  const std::vector<AttackSpan>* spans = nullptr;  ///< for rank 0, since the step before; null: not noted
 };
 
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
@@ -244,6 +254,7 @@ class Report {
   [[nodiscard]] std::size_t append(const char* data, std::size_t length);
   void log(const char* text);
   void print(const char* text);
+  void attacks(std::int64_t step, const std::vector<AttackSpan>& spans);
   void progress(const StepRecord&);
 
   RunFacts facts_;

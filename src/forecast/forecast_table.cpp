@@ -119,6 +119,7 @@ void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
                      .speed = o.generator_speed,
                      .images = std::int64_t{cluster.ranks} * c.batch,
                      .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
+                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4,
                      .image_bytes = kImageBytes};
   for (std::size_t k = 0; k < candidates.size(); ++k) {
     const SplitForecast one = o.generators > 0 ? forecast_split(c, cluster, candidates[k].choice, choice)
@@ -323,6 +324,7 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
                     {"micro_batch", o.micro_batch},
                     {"staleness", o.staleness},
                     {"refresh", o.refresh},
+                    {"generator_weights", o.generator_weights},
                     {"generator_speed", o.generator_speed},
                     {"jitter", o.jitter}};
   for (const Candidate& candidate : candidates)

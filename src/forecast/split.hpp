@@ -13,6 +13,7 @@ struct SplitChoice {
   bool of_each = false;          ///< `images` are those of each trainer
   std::int64_t images = 0;       ///< of a step of all ranks
   int micro_batch = 1;           ///< images that a generator is given at once
+  int weight_bytes = 4;          ///< of a weight on its way to generators
   std::int64_t image_bytes = 0;  ///< of an attacked image
 };
 

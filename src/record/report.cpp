@@ -178,7 +178,15 @@ void Report::step(const StepRecord& record) {
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
   write_line(line.close());
+  if (record.generators != nullptr && record.generators->spans != nullptr)
+    attacks(record.step, *record.generators->spans);
   progress(record);
+}
+
+void Report::attacks(std::int64_t step, const std::vector<AttackSpan>& spans) {
+  nlohmann::ordered_json row{{"kind", "attacks"}, {"step", step}, {"spans", nlohmann::ordered_json::array()}};
+  for (const AttackSpan& one : spans) row["spans"].push_back({one.rank, one.step, one.unit, one.begin, one.end});
+  write_text(row.dump() + "\n");
 }
 
 void Report::progress(const StepRecord& record) {

@@ -52,6 +52,19 @@ void append(const json& record, History& history) {
     }
     std::vector<double>& distances = history.distances.emplace_back();
     for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
+  } else if (kind == "attacks") {
+    // Another process, another clock.
+    const auto step = record.at("step").get<std::int64_t>();
+    if (step != history.attacks_until + 1) history.attacks.clear();
+    history.attacks_until = step;
+    for (const json& span : record.at("spans")) {
+      AttackSpan& one = history.attacks.emplace_back();
+      span.at(0).get_to(one.rank);
+      span.at(1).get_to(one.step);
+      span.at(2).get_to(one.unit);
+      span.at(3).get_to(one.begin);
+      span.at(4).get_to(one.end);
+    }
   } else if (kind == "evaluation") {
     json complete = record;
     complete.emplace("weights", "raw");  // records of earlier versions do not say so

@@ -67,6 +67,7 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
                     .of_each = o.total_batch == 0,
                     .images = o.total_batch > 0 ? o.total_batch : o.batch,
                     .micro_batch = micro_batch,
+                    .weight_bytes = o.generator_weights == "bf16" ? 2 : 4,
                     .image_bytes = kImageBytes};
   const Cluster cluster = cluster_of(calibration, ranks, on_node);
   const SplitForecast none = forecast_split(calibration, cluster, choice, split);

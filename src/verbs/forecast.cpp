@@ -8,8 +8,8 @@
 #include "dat/options/attack.hpp"
 #include "dat/provenance.hpp"
 #include "dat/reducer.hpp"
-#include "measure/calibrate.hpp"
 #include "forecast/forecast_table.hpp"
+#include "measure/calibrate.hpp"
 #include "options/machine.hpp"
 #include "replica/device_notices.hpp"
 #include "verbs/ranks.hpp"
@@ -65,6 +65,7 @@ void add_clusters(TableOf<ForecastOptions>& table) {
             {.low = 0, .high = kMostVersions});
   table.add("--refresh", &O::refresh, "newer weights of generators from iteration to iteration, or by attack",
             one_of({"iteration", "attack"}));
+  table.add("--generator-weights", &O::generator_weights, "how weights go to generators", one_of({"f32", "bf16"}));
   table.add("--generator-speed", &O::generator_speed, "of a generator, where 1 is that of a rank of the calibration",
             kAbove);
   table.add("--jitter", &O::jitter, "standard deviation of a rank's computing time, as a part of it",

@@ -135,6 +135,19 @@ class Generators(common.TestCase):
             with open(f"{folder}/SUMMARY.txt") as file:
                 self.assertRegex(file.read(), rf"(?m)^generators +{generators}; .* waited for them, .* dealt again$")
 
+    def test_rounded_weights(self):
+        """Half the bytes of each version, and attacks that are as good."""
+        sent = {}
+        for weights in "f32", "bf16":
+            self.go(weights, (1, 1), "--batch", 24, "--micro-batch", 4, "--staleness", 1, "--generator-weights", weights)
+            steps = common.rows(weights, "step")
+            sent[weights] = [row["bytes_statistics"] for row in steps[1:]]
+            self.assertTrue(all(0 < row["loss_adv"] < 10 for row in steps))
+        parameters = 14548 + 2 * sum(value.size for name, value in common.state("f32").items() if name.endswith("running_mean"))
+        # Orders are as many, and a version goes in each step.
+        for whole, half in zip(sent["f32"], sent["bf16"]):
+            self.assertEqual(whole - half, 2 * parameters)
+
     def test_ages_by_rule(self):
         """Iteration i of n runs on weights K - floor(i K / n) steps old, and there are none from before the first step."""
         self.go("run", (1, 1), *DEALT, "--staleness", 3)
@@ -172,6 +185,38 @@ class Generators(common.TestCase):
         ended = common.run(*self.options((1, 2), *DEALT, "--lr", 1e30, "--optimizer", "sgd")[0], "--out", "run", ranks=3)
         self.assertEqual(ended.code, 7, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
+
+    def test_who_did_what_when(self):
+        """Told of the first 32 steps of each process, as rank 0 has seen it; the picture is of the last process."""
+        arguments = [*DEALT, "--staleness", 2, "--epochs", 20]
+        self.go("run", (1, 2), *arguments, "--max-steps", 4)
+        self.go("run", (1, 2), *arguments)
+        rows = common.rows("run", "attacks")
+        self.assertEqual([row["step"] for row in rows], [*range(1, 5), *range(5, 37)])
+        steps = {row["step"]: row for row in common.rows("run", "step")}
+        for part in rows[:4], rows[4:]:
+            done = {}
+            for row in part:
+                waited = 0
+                for rank, step, unit, begin, end in row["spans"]:
+                    self.assertLessEqual(begin, end)
+                    self.assertIn(rank, (0, 1, 2))
+                    if rank == 0:
+                        self.assertEqual(step, row["step"])
+                        waited += end - begin
+                    else:
+                        done.setdefault(step, set()).add(unit)
+                self.assertAlmostEqual(waited, steps[row["step"]]["t_generators"], places=6)
+            for row in part[:-3]:
+                self.assertEqual(len(done[row["step"]]), 6)
+        ended = common.run("plot", "run")
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertIn("run/plots/attacks.svg", ended.text)
+        with open("run/plots/attacks.csv") as file:
+            lines = file.read().splitlines()
+        self.assertEqual(len(lines), 1 + sum(len(row["spans"]) for row in rows[4:]))
+        self.assertEqual(lines[0].replace('"', ""), "begin,end,rank,step,micro-batch")
+        self.assertGreaterEqual(min(float(line.split(",")[0]) for line in lines[1:]), 0)
 
     def calibration(self, **other):
         """Of a link on which sums take longer than an attack on all images."""

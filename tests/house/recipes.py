@@ -22,6 +22,8 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                "epochs": "76", "attack-bn": '"eval"', "awp-gamma": "0"},
     "mart": {"loss": '"mart"', "beta": "5", "lr": "0.01", "weight-decay": "0.0035", "epochs": "120", "attack-start": '"gaussian"'},
     "trades_awp": {"loss": '"trades"', "beta": "6", "awp-gamma": "0.005", "awp-from": "9", "awp": '"global"', "epochs": "200"},
+    "harvard_mnist": {"network": '"small_cnn"', "attack": '"pgd"', "attack-steps": "32", "eps": "0.3", "lambda": "0", "optimizer": '"sgd"',
+                      "lr": "0.01", "momentum": "0.5", "batch": "64", "micro-batch": "8", "epochs": "10"},
     "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
 }
 

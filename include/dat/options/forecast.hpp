@@ -36,15 +36,16 @@ struct ForecastOptions : CalibrationOptions {
   double p_min = 0.1;
   std::string algorithm = "ring";  ///< ring | tree
   bool overlap = false;
-  std::int64_t bucket = 0;            ///< elements of one message; 0: as train; never 0 in a parsed command
-  int stale_attack = 0;               ///< iterations
-  int generators = 0;                 ///< ranks that only attack; 0: as many as pay best
-  int micro_batch = 0;                ///< images that a generator is given at once; 0: the calibration's batch
-  int staleness = 1;                  ///< of the attacks of generators
-  std::string refresh = "iteration";  ///< as for train
-  double generator_speed = 1;         ///< of a generator, in speeds of a rank of the calibration
-  double jitter = 0;                  ///< standard deviation of computing times, as a part of them
-  std::string out{};                  ///< empty: nothing is written
+  std::int64_t bucket = 0;                ///< elements of one message; 0: as train; never 0 in a parsed command
+  int stale_attack = 0;                   ///< iterations
+  int generators = 0;                     ///< ranks that only attack; 0: as many as pay best
+  int micro_batch = 0;                    ///< images that a generator is given at once; 0: the calibration's batch
+  int staleness = 1;                      ///< of the attacks of generators
+  std::string refresh = "iteration";      ///< as for train
+  std::string generator_weights = "f32";  ///< as for train
+  double generator_speed = 1;             ///< of a generator, in speeds of a rank of the calibration
+  double jitter = 0;                      ///< standard deviation of computing times, as a part of them
+  std::string out{};                      ///< empty: nothing is written
 
   friend bool operator==(const ForecastOptions&, const ForecastOptions&) = default;
 };

@@ -26,6 +26,16 @@ void add_generators(TrainTable& table) {
            {.low = 0, .automatic = -1})
       .may_change();
   table
+      .add("--generator-weights", &O::generator_weights,
+           "how weights go to generators; bf16: half the bytes, rounded, so not with --deterministic",
+           one_of({"f32", "bf16"}))
+      .works_with("generators", {})
+      .may_change();
+  table.not_together(
+      {"generator-weights", {"bf16"}}, {"deterministic"},
+      "--generator-weights bf16 rounds what attacks run on, and --deterministic promises the bits of one "
+      "rank; leave one of them off");
+  table
       .add("--calibration", &O::calibration,
            "with --generators auto: calibration.json that forecast has left in its --out", kPath)
       .may_change();

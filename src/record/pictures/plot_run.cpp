@@ -235,6 +235,7 @@ std::vector<std::string> plot_run(const std::string& folder, const std::string& 
   draw_phases(plots, run);
   draw_layers(plots, run);
   draw_distances(plots, run);
+  draw_attacks(plots, run);
   return plots.draw();
 }
 

@@ -38,6 +38,8 @@ struct PlottedRun {
 [[nodiscard]] std::string epoch_axis(const PlottedRun& run);
 /// How far each rank's gradient was from the result, and who was banned; nothing where nobody has measured it.
 void draw_distances(Plots& plots, const PlottedRun& run);
+/// What generators attacked when, and when rank 0 waited; nothing where there were none.
+void draw_attacks(Plots& plots, const PlottedRun& run);
 
 /// A unit in which a time is a number of few digits.
 struct TimeUnit {

@@ -66,7 +66,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       all_(static_cast<std::size_t>(trainers_)),
       tasks_(static_cast<std::size_t>(trainers_ * under_way_.places())),
       batch_steps_(static_cast<std::size_t>(trainers_ * under_way_.steps), -1),
-      versions_(launch, own_trainer_, replica_, staleness_.versions + 1),
+      versions_(launch, own_trainer_, replica_, staleness_.versions + 1, options.generator_weights == "bf16"),
       answers_(launch, replica_.backend(),
                bytes_of_ages(staleness_.iterations) +
                    static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements()) * sizeof(float)) {
@@ -214,6 +214,7 @@ void Generator::load(Task& task) {
 
 void Generator::go_on(Task& task) {
   const double began = seconds_now();
+  if (task.done == 0) task.began = began;
   FrozenObjective& objective = replica_.attacked();
   const std::int64_t version = version_of(task, task.done), before = objective.passes;
   const int all = staleness_.iterations;
@@ -261,6 +262,7 @@ void Generator::answer(Task& task) {
   const auto bytes = static_cast<std::size_t>(images.count * images.layout.elements()) * sizeof(float);
   replica_.backend().copy_to_host(images_in(packet), images.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;
+  packet.header().since = seconds_now() - task.began;
   answers_.send(bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
 }
 

@@ -53,7 +53,7 @@ class Generator {
     int trainer = 0, unit = 0;
     int done = 0;                    ///< iterations
     std::int64_t passes = 0;         //
-    double seconds = 0;              //
+    double seconds = 0, began = 0;   //
     float* eta = nullptr;            ///< [micro_batch], on the device; null: attacks are made in one piece
     std::vector<std::int32_t> ages;  ///< [iterations]
   };

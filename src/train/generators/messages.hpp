@@ -46,6 +46,7 @@ struct AnswerHeader {
   std::int32_t waiting = 0, padding = 0;  ///< waiting: micro-batches that the generator still has to do, of anybody
   std::int64_t passes = 0;                ///< images times gradients of the attack
   double seconds = 0, idle = 0;           ///< that the attack has taken; without work since the last answer to anybody
+  double since = 0;                       ///< seconds since its first iteration, with what was done in between
 };
 using AnswerPacket = Packet<AnswerHeader>;
 

@@ -22,6 +22,7 @@ Orders::Orders(const Parts& parts)
   for (std::size_t k = 0; k <= dealt_.size(); ++k)
     packets_.emplace_back(parts.replica.backend(), most, "attacked images");
   for (std::size_t k = 0; k < dealt_.size(); ++k) dealt_[k].packet = k;
+  spans_.reserve(4 * dealt_.size());
 }
 
 void Orders::begin(std::int64_t step, std::int64_t first) {
@@ -60,9 +61,15 @@ AnswerPacket& Orders::wait_for(std::int64_t step, int unit) {
       if (dealt.generator != had) since = seconds_now();
       return false;
     });
-    counts_.waited += seconds_now() - began;
+    const double end = seconds_now();
+    counts_.waited += end - began;
+    note({.step = step + 1, .unit = unit, .begin = began, .end = end});
   }
   return packets_[dealt.packet];
+}
+
+void Orders::note(const AttackSpan& span) {
+  if (spans_.size() < spans_.capacity()) spans_.push_back(span);
 }
 
 void Orders::deal_again(Dealt& dealt, double waited) {
@@ -99,7 +106,8 @@ void Orders::take(const Communicator::Arrival& arrival) {
     ++paused_;
     return;
   }
-  dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting, seconds_now());
+  const double now = seconds_now();
+  dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting, now);
   counts_.idle += answer.idle;
   require_sound(answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
                 "its number, micro-batch ", answer.unit, " of step ", answer.step);
@@ -107,6 +115,7 @@ void Orders::take(const Communicator::Arrival& arrival) {
   // What came too late for its step, was given up, or is there from another generator.
   if (answer.count == 0 || dealt.step != answer.step || dealt.answered) return;
   require_right(packet, arrival.bytes, arrival.from);
+  note({arrival.from, answer.step + 1, answer.unit, now - answer.since, now});
   std::swap(dealt.packet, free_packet_);
   dealt.answered = true;
 }

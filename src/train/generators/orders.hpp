@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/communicator.hpp"
+#include "dat/report.hpp"
 #include "train/examples/old_weights.hpp"
 #include "train/generators/dealing.hpp"
 #include "train/generators/messages.hpp"
@@ -35,6 +36,9 @@ class Orders {
   };
   [[nodiscard]] Counts take_counts() { return std::exchange(counts_, {}); }
   [[nodiscard]] const Counts& counts() const { return counts_; }
+  /// Who has done what when, since clear_spans(), as far as there is room for it.
+  [[nodiscard]] const std::vector<AttackSpan>& spans() const { return spans_; }
+  void clear_spans() { spans_.clear(); }
 
   /// All generators: steps begin with number `step`, and versions with number `first`.
   void begin(std::int64_t step, std::int64_t first);
@@ -65,6 +69,7 @@ class Orders {
   /// What has been received.
   void take(const Communicator::Arrival& arrival);
   void require_right(AnswerPacket& packet, std::size_t bytes, int rank) const;
+  void note(const AttackSpan& span);
   void deal_again(Dealt& dealt, double waited);
 
   Communicator &ranks_, &launch_;
@@ -83,6 +88,7 @@ class Orders {
   std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt
   int paused_ = 0;
   Counts counts_;
+  std::vector<AttackSpan> spans_;
 };
 
 }  // namespace dat

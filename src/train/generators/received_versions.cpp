@@ -2,11 +2,11 @@
 
 namespace dat {
 
-ReceivedVersions::ReceivedVersions(Communicator& launch, int from, Replica& replica, int count)
+ReceivedVersions::ReceivedVersions(Communicator& launch, int from, Replica& replica, int count, bool rounded)
     : launch_(launch),
       from_(from),
-      bytes_(static_cast<std::size_t>(HeldWeights::memory(replica.model()))),
-      incoming_(replica.backend(), bytes_, "weights received") {
+      numbers_(HeldWeights::floats(replica.model()), rounded),
+      incoming_(replica.backend(), numbers_.bytes(), "weights received") {
   for (int k = 0; k < count; ++k) held_.emplace_back(replica, "weights of steps before");
 }
 
@@ -20,17 +20,17 @@ bool ReceivedVersions::take() {
   if (!arriving_) {
     const auto arrival = launch_.probe(from_, kVersionTag);
     if (!arrival) return false;
-    require_sound(arrival->bytes == VersionPacket::bytes(bytes_), from_, "its length, ", arrival->bytes, " bytes");
+    require_sound(arrival->bytes == VersionPacket::bytes(numbers_.bytes()), from_, "its length, ", arrival->bytes,
+                  " bytes");
     receiving_ = launch_.start_receive(incoming_.data(), arrival->bytes, from_, kVersionTag);
     arriving_ = true;
   }
   if (!receiving_.test()) return false;
   arriving_ = false;
-  require_sound(incoming_.whole(VersionPacket::bytes(bytes_)), from_, "its hash");
+  require_sound(incoming_.whole(VersionPacket::bytes(numbers_.bytes())), from_, "its hash");
   const std::int64_t version = incoming_.header().version;
   require_sound(version == newest_ + 1, from_, "its version, ", version, " behind ", newest_);
-  held_[static_cast<std::size_t>(version % std::ssize(held_))].copy_from_host(
-      reinterpret_cast<const float*>(incoming_.behind()));
+  held_[static_cast<std::size_t>(version % std::ssize(held_))].copy_from_host(numbers_.unpack(incoming_.behind()));
   newest_ = version;
   return true;
 }

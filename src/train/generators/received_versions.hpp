@@ -4,6 +4,7 @@
 
 #include "dat/communicator.hpp"
 #include "train/generators/messages.hpp"
+#include "train/generators/version_numbers.hpp"
 #include "train/message/held_weights.hpp"
 
 namespace dat {
@@ -11,8 +12,8 @@ namespace dat {
 /// The last versions of the weights that a trainer has sent, on a generator's device.
 class ReceivedVersions {
  public:
-  /// count: how many are kept; from: the trainer. The references must outlive it.
-  ReceivedVersions(Communicator& launch, int from, Replica& replica, int count);
+  /// count: how many are kept; from: the trainer; rounded: as VersionNumbers has it. The references must outlive it.
+  ReceivedVersions(Communicator& launch, int from, Replica& replica, int count, bool rounded);
 
   /// Versions begin with number `first`.
   void begin(std::int64_t first);
@@ -31,7 +32,7 @@ class ReceivedVersions {
   Communicator& launch_;
   int from_;
   std::vector<HeldWeights> held_;  ///< by version
-  std::size_t bytes_;              ///< of weights and statistics
+  VersionNumbers numbers_;
   VersionPacket incoming_;
   Request receiving_;
   bool arriving_ = false;

@@ -17,7 +17,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       timer_(parts.timer),
       staleness_(staleness_of(parts.options, *parts.method.attack)),
       orders_({ranks_, plan_, replica_, staleness_, parts.options.generators, parts.options.deterministic}),
-      versions_(ranks_, replica_, parts.options.generators, [this] { orders_.take_answers(); }),
+      versions_(ranks_, replica_, parts.options, [this] { orders_.take_answers(); }),
       kept_(parts.options.deterministic && staleness_.versions > 0 ? std::make_unique<OldWeights>(staleness_, replica_)
                                                                    : nullptr),
       turned_(static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements())),
@@ -41,6 +41,7 @@ void RemoteExamples::start(std::int64_t step) {
 void RemoteExamples::begin(std::int64_t step) {
   step_ = step;
   static_cast<void>(orders_.take_counts());
+  orders_.clear_spans();
   own_passes_ = 0;
   std::fill(ages_.begin(), ages_.end(), 0);
   batch_ = &loader_->next();
@@ -106,6 +107,10 @@ void RemoteExamples::write(double* to, int unit) {
 void RemoteExamples::read(const double* from) {
   passes_ = static_cast<std::int64_t>(from[0]);
   record_ = {.waited = orders_.counts().waited, .idle = from[2], .dealt_again = static_cast<std::int64_t>(from[1])};
+  if (spans_told_ < kSpansOfSteps) {
+    record_.spans = &orders_.spans();
+    ++spans_told_;
+  }
   double iterations = 0;
   for (int age = 0; age <= staleness_.versions; ++age) {
     const double those = from[kCounts + static_cast<std::size_t>(age)];

@@ -44,6 +44,7 @@ class RemoteExamples final : public ExampleSource {
 
  private:
   static constexpr std::size_t kCounts = 3;
+  static constexpr int kSpansOfSteps = 32;  ///< a picture has no room for more
   /// Copies the images of an answer to the device.
   void put(AnswerPacket& packet);
 
@@ -67,6 +68,7 @@ class RemoteExamples final : public ExampleSource {
   std::int64_t step_ = 0, version_bytes_ = 0, own_passes_ = 0, passes_ = 0;
   std::vector<std::int64_t> ages_;  ///< [staleness + 1] iterations of this step on weights so old
   GeneratorRecord record_;
+  int spans_told_ = 0;  ///< steps
 };
 
 }  // namespace dat

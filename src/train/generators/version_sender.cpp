@@ -4,15 +4,16 @@
 
 namespace dat {
 
-VersionSender::VersionSender(Communicator& ranks, Replica& replica, int generators, std::function<void()> meanwhile)
+VersionSender::VersionSender(Communicator& ranks, Replica& replica, const GeneratorSettings& settings,
+                             std::function<void()> meanwhile)
     : ranks_(ranks),
       launch_(ranks.launch()),
       replica_(replica),
-      generators_(generators),
+      generators_(settings.generators),
       meanwhile_(std::move(meanwhile)),
-      bytes_(static_cast<std::size_t>(HeldWeights::memory(replica.model()))) {
+      numbers_(HeldWeights::floats(replica.model()), settings.generator_weights == "bf16") {
   static_cast<void>(launch_.move_on_beside());  // else a version moves on less often
-  for (int k = 0; k < 2; ++k) sending_.push_back({{replica.backend(), bytes_, "weights sent"}});
+  for (int k = 0; k < 2; ++k) sending_.push_back({{replica.backend(), numbers_.bytes(), "weights sent"}});
 }
 
 std::int64_t VersionSender::send(std::int64_t version, const HeldWeights* from) {
@@ -21,16 +22,17 @@ std::int64_t VersionSender::send(std::int64_t version, const HeldWeights* from) 
   finish(sending);
   if (ranks_.rank() >= generators_) return 0;
   sending.packet.header() = {.version = version};
-  float* const to = reinterpret_cast<float*>(sending.packet.behind());
+  float* const to = numbers_.room(sending.packet.behind());
   if (from != nullptr)
     from->copy_to_host(to);
   else
     HeldWeights::copy_network_to_host(replica_.model(), to);
-  sending.packet.seal(bytes_);
+  numbers_.pack(sending.packet.behind());
+  sending.packet.seal(numbers_.bytes());
   for (int generator = ranks_.rank(); generator < generators_; generator += ranks_.size())
-    sending.requests.push_back(launch_.start_send(sending.packet.data(), VersionPacket::bytes(bytes_),
+    sending.requests.push_back(launch_.start_send(sending.packet.data(), VersionPacket::bytes(numbers_.bytes()),
                                                   launch_.size() - generators_ + generator, kVersionTag));
-  return std::ssize(sending.requests) * static_cast<std::int64_t>(VersionPacket::bytes(bytes_));
+  return std::ssize(sending.requests) * static_cast<std::int64_t>(VersionPacket::bytes(numbers_.bytes()));
 }
 
 void VersionSender::finish(Sending& sending) {

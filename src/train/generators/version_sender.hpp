@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "dat/communicator.hpp"
+#include "dat/options/generators.hpp"
 #include "train/generators/messages.hpp"
+#include "train/generators/version_numbers.hpp"
 #include "train/message/held_weights.hpp"
 
 namespace dat {
@@ -14,7 +16,8 @@ class VersionSender {
  public:
   /// ranks: the trainers; generators are those of the launch behind them. The references must outlive it. meanwhile:
   /// what is done again and again while it waits; so whoever cannot take a version yet can be rid of its answers.
-  VersionSender(Communicator& ranks, Replica& replica, int generators, std::function<void()> meanwhile);
+  VersionSender(Communicator& ranks, Replica& replica, const GeneratorSettings& settings,
+                std::function<void()> meanwhile);
 
   void begin() { sent_ = 0; }
   /// Sends a version, and waits for the one that was sent two versions ago. from: where it is kept; null: the network
@@ -36,7 +39,7 @@ class VersionSender {
   Replica& replica_;
   int generators_;
   std::function<void()> meanwhile_;
-  std::size_t bytes_;             ///< of weights and statistics
+  VersionNumbers numbers_;
   std::vector<Sending> sending_;  ///< two, in turn
   std::int64_t sent_ = 0;
 };

@@ -473,6 +473,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "aggregator-iterations",
                                              "generators",
                                              "calibration",
+                                             "generator-weights",
                                              "attackers",
                                              "cheat",
                                              "cheat-from",
@@ -1174,6 +1175,10 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--generators", "3", "--staleness", "2"}).train.generators == 3);
   CHECK(parse({"--generators", "3", "--attack", "fgsm", "--attack-bn", "eval"}).train.generators == 3);
   CHECK(parse({"--generators", "auto", "--calibration", "c.json"}).train.generators == -1);
+  CHECK(parse({"--generators", "2", "--generator-weights", "bf16"}).train.generator_weights == "bf16");
+  CHECK(
+      contains(refusal({"--generators", "2", "--generator-weights", "bf16", "--deterministic"}), "promises the bits"));
+  CHECK(contains(refusal({"--generator-weights", "bf16"}), "--generator-weights works with --generators"));
   CHECK(contains(refusal({"--generators", "auto"}), "is forecast from --calibration FILE"));
   CHECK(contains(refusal({"--generators", "1", "--calibration", "c.json"}),
                  "is what --generators auto is forecast from"));

@@ -181,7 +181,8 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
                                                       "max-rollbacks",
                                                       "generators",
                                                       "overfitting-margin",
-                                                      "calibration"});
+                                                      "calibration",
+                                                      "generator-weights"});
   std::set<std::string> function;
   for (const OptionRow& row : train_table().rows())
     if (row.function) function.insert(row.name);

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "train/generators/dealing.hpp"
 #include "train/generators/messages.hpp"
+#include "train/generators/version_numbers.hpp"
 
 using namespace dat;
 
@@ -69,6 +70,23 @@ TEST_CASE("A micro-batch is dealt again where its generator is late and another 
   alone.answered(0, 0.1, 0, 0);
   CHECK(alone.deal(0) == 0);
   CHECK(!alone.deal_again(0, 1e9, 0));
+}
+
+TEST_CASE("Numbers of a version travel as they are, or rounded to the nearest that has eight bits", "[generators]") {
+  const std::vector<float> values{1.0F, -3.14159F, 0x1p-126F, 1.00390625F, 1.01171875F, 3e38F};
+  for (const bool rounded : {false, true}) {
+    VersionNumbers numbers(std::ssize(values), rounded);
+    CHECK(numbers.bytes() == values.size() * (rounded ? 2 : 4));
+    std::vector<float> message(values.size());
+    auto* const bytes = reinterpret_cast<std::byte*>(message.data());
+    std::copy(values.begin(), values.end(), numbers.room(bytes));
+    numbers.pack(bytes);
+    VersionNumbers other(std::ssize(values), rounded);
+    const float* const found = other.unpack(bytes);
+    const std::vector<float> wanted =
+        rounded ? std::vector<float>{1.0F, -3.140625F, 0x1p-126F, 1.0F, 1.015625F, 0x1.C4p+127F} : values;
+    CHECK(std::vector<float>(found, found + values.size()) == wanted);
+  }
 }
 
 TEST_CASE("Steps that are under way at once have places of their own", "[generators]") {
