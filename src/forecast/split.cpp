@@ -65,7 +65,7 @@ SplitForecast forecast_split(const Calibration& calibration, const Cluster& clus
 
   const Link link = link_of(cluster);
   const double weights =
-      4.0 * static_cast<double>(calibration.elements()) + static_cast<double>(calibration.statistics);
+      split.weight_bytes * static_cast<double>(calibration.elements()) + static_cast<double>(calibration.statistics);
   const auto versions = static_cast<double>(ceil_of(generators, trainers));
   const double bytes = images * static_cast<double>(split.image_bytes);
   const double gradients = trainers > 1 ? 2 * training.bytes * (trainers - 1) / trainers : 0;

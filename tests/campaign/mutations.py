@@ -51,6 +51,7 @@ ROBUST, KRUM, CLIP, GEOMETRIC = (f"src/reduce/aggregator/{name}.cpp" for name in
                                   ("robust", "krum", "centered_clip", "geometric_median"))
 UNITS, AGGREGATE = "src/reduce/tree/mean_of_units.cpp", "kernels/aggregate.hpp"
 FORECAST = "src/forecast/forecast.cpp"
+SPLIT = "src/forecast/split.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
 RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
@@ -130,7 +131,7 @@ MUTATIONS = [
     ("generators: clean images as newer weights see them", GENERATORS + "generator.cpp", "  if (method_.goal.reference && rule_) versions_.use(version_of(task, 0));\n",
      "", "e2e:generators"),
     ("generators: the batch of a step before", GENERATORS + "generator.cpp", "  if (batch_steps_[at] != task.step) reader_", "  if (batch_steps_[at] < 0) reader_", "mpi:2"),
-    ("generators: a version's hash counts for nothing", GENERATORS + "received_versions.cpp", "  require_sound(incoming_.whole(VersionPacket::bytes(bytes_)), from_, \"its hash\");\n", "", "mpi:2"),
+    ("generators: a version's hash counts for nothing", GENERATORS + "received_versions.cpp", "  require_sound(incoming_.whole(VersionPacket::bytes(numbers_.bytes())), from_, \"its hash\");\n", "", "mpi:2"),
     ("generators: any version will do", GENERATORS + "received_versions.cpp", "version == newest_ + 1, from_", "version >= 0, from_", "mpi:2"),
     ("generators: an answer's hash counts for nothing", GENERATORS + "orders.cpp", "  require_sound(packet.whole(arrival.bytes), arrival.from, \"its hash\");\n", "", "mpi:2"),
     ("generators: ages are not looked at", GENERATORS + "orders.cpp", "by_rule_ ? age == ", "by_rule_ ? true || age == ", "mpi:2"),
@@ -1071,6 +1072,16 @@ MUTATIONS = [
     ("eval takes statistics of other weights", "src/replica/model_state.cpp", "complete = !rebuilt ||", "complete = true ||",
      "e2e:average"),
     # The model of a step.
+    ("split: trainers attack, too", SPLIT, "    of_trainer.attack = 0;\n", "", "unit:[forecast]"),
+    ("split: all generators have weights from one message", SPLIT, "version = versions * link.seconds(weights)", "version = link.seconds(weights)",
+     "unit:[forecast]"),
+    ("split: nobody waits for whole micro-batches", SPLIT, "images_of(ceil_of(parts, generators)) * an_image", "result.attacking", "unit:[forecast]"),
+    ("split: more generators than there is work for", SPLIT, " && generators <= under_way(generators)", "", "unit:[forecast]"),
+    ("split: ranks of a node have a link each", SPLIT, ".bandwidth = cluster.between.bandwidth / cluster.ranks_per_node", ".bandwidth = cluster.between.bandwidth", "unit:[forecast]"),
+    ("auto: the others are not told the number", "src/run/split.cpp", "  world.broadcast(&generators, sizeof generators);\n", "", "e2e:generators"),
+    ("auto: attacks are as long as in the calibration", "src/run/split.cpp", "calibration.attack *=", "calibration.attack += 0 *", "e2e:generators"),
+    ("generators: rounded weights are cut off", "src/train/generators/version_numbers.hpp", "Stored<BFloat16>::from);", "[](float x) { return BFloat16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U)}; });", "unit:[generators]"),
+    ("generators: of an answer, nobody notes when it was begun", GENERATORS + "orders.cpp", "now - answer.since, now}", "now - answer.since - 1e6, now}", "e2e:generators"),
     ("forecast: a ring goes around once", FORECAST, "(2 * to_neighbour(c, part) + part / c.reduction)",
      "(to_neighbour(c, part) + part / c.reduction)", "unit:[forecast]"),
     ("forecast: a sum without adding", FORECAST, "(2 * to_neighbour(c, part) + part / c.reduction)",

@@ -199,7 +199,7 @@ class Generators(common.TestCase):
             for row in part:
                 waited = 0
                 for rank, step, unit, begin, end in row["spans"]:
-                    self.assertLessEqual(begin, end)
+                    self.assertTrue(0 <= end - begin < 100)
                     self.assertIn(rank, (0, 1, 2))
                     if rank == 0:
                         self.assertEqual(step, row["step"])

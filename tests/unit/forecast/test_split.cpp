@@ -68,6 +68,9 @@ TEST_CASE("weights and images take the busiest link", "[forecast]") {
   split.generators = 3;
   SplitForecast one = forecast_split(example(), nodes(4, link), {}, split);
   CHECK(one.link == Approx(3 * 4.001));
+  SplitChoice rounded = split;
+  rounded.weight_bytes = 2;
+  CHECK(forecast_split(example(), nodes(4, link), {}, rounded).link == Approx(3 * 2.001));
   // Three messages of weights, an attack of two micro-batches, an answer.
   CHECK(one.round == Approx(3 * 4.001 + 10 * 0.011 + 0.001 + 0.05));
   split.staleness = 2;
