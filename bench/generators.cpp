@@ -108,6 +108,7 @@ int main(int argc, char** argv) {
   options.device = "cpu";
   options.epochs = 100000;
   options.selector = "all";
+  options.optimizer = "sgd";
   options.lambda = 0;
   Delays delays;
   int steps = 20, before = 5;

@@ -131,20 +131,22 @@ def links(study):
           "is a delay; ratio: speed of the split in that of all ranks training")
     print(f"{'link':>8}{'ranks':>7}{'image, s':>10}{'attack, s':>11}{'generators':>12}{'all, s':>9}{'forecast':>10}{'split, s':>10}"
           f"{'forecast':>10}{'ratio':>8}{'forecast':>10}")
-    images, micro_batch, staleness = 8, 1, 2
-    network = ["--network", "resnet18", "--data", study.images(512, 8), "--total-batch", images, "--micro-batch", micro_batch, "--steps", 2]
+    micro_batch, staleness = 2, 2
+    network = ["--network", "resnet18", "--width", 64, "--data", study.images(512, 8), "--micro-batch", micro_batch, "--steps", 2]
     elements, wrong = 11180484, 0
     for rate, ranks in zip(a.rates, a.link_ranks):
-        # Computing takes about as long as a sum.
+        # Few images, so that what is computed is short beside its delay, which is about as long as a sum.
+        images = micro_batch * ranks
         whole = study.forecast(ranks, 1e-9, 1e-9, elements, rate, staleness, micro_batch, images // ranks)[0]
-        image = max(whole / 2, 0.15) * ranks / images / 2
+        image = max(whole / 2, 0.12) / micro_batch / 2
         grid = [image * 1.1**k for k in range(45)]
         known = [study.forecast(ranks, image, attack, elements, rate, staleness, micro_batch, images // ranks) for attack in grid]
         for wanted in (max(all_train / split["step"] for all_train, split in known), 0.8):
             attack, (all_train, split) = min(zip(grid, known), key=lambda one: abs(one[1][0] / one[1][1]["step"] - wanted))
-            both = [study.step(ranks, 0, image, attack, *network, nodes=ranks, rate=rate),
-                    study.step(ranks - split["generators"], split["generators"], image, attack, *network, "--staleness", staleness,
+            both = [study.step(ranks, 0, image, attack, *network, "--total-batch", images, nodes=ranks, rate=rate),
+                    study.step(ranks - split["generators"], split["generators"], image, attack, *network, "--total-batch", images, "--staleness", staleness,
                                nodes=ranks, rate=rate)]
+            assert abs(both[1]["version_bytes"] / (4 * elements) - 1) < 0.01
             said, found = all_train / split["step"], both[0]["step_seconds"] / both[1]["step_seconds"]
             wrong += (said > 1) != (found > 1)
             print(f"{rate:>8}{ranks:>7}{image:>10.4f}{attack:>11.4f}{split['generators']:>12}{both[0]['step_seconds']:>9.3f}"
