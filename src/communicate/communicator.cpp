@@ -395,19 +395,6 @@ Request Communicator::start_receive(void* data, std::size_t bytes, int from, int
   return request;
 }
 
-std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
-  if (alone()) return std::nullopt;
-  const Turn turn;
-  int arrived = 0, bytes = 0;
-  MPI_Status about;
-  turn.check(
-      MPI_Iprobe(from == kAny ? MPI_ANY_SOURCE : from, tag == kAny ? MPI_ANY_TAG : tag, group_, &arrived, &about),
-      "MPI_Iprobe");
-  if (arrived == 0) return std::nullopt;
-  turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
-  return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
-}
-
 void Communicator::abort(int exit_code) {
   if (alone()) std::_Exit(exit_code);
   end_all_ranks(exit_code);

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "communicate/flight_recorder.hpp"
+#include "communicate/mpi_calls.hpp"
 #include "dat/communicator.hpp"
 
 namespace dat {
@@ -20,6 +21,19 @@ void wait_until(FlightRecorder::Ticket ticket, const std::function<bool()>& done
 }
 
 }  // namespace
+
+std::optional<Communicator::Arrival> Communicator::probe(int from, int tag) {
+  if (alone()) return std::nullopt;
+  const Turn turn;
+  int arrived = 0, bytes = 0;
+  MPI_Status about;
+  turn.check(
+      MPI_Iprobe(from == kAny ? MPI_ANY_SOURCE : from, tag == kAny ? MPI_ANY_TAG : tag, group_, &arrived, &about),
+      "MPI_Iprobe");
+  if (arrived == 0) return std::nullopt;
+  turn.check(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count");
+  return Arrival{about.MPI_SOURCE, about.MPI_TAG, static_cast<std::size_t>(bytes)};
+}
 
 void Communicator::wait_for_message(int from, const std::function<bool()>& done) {
   wait_until(FlightRecorder::of_process().begin(Call::receive, name_, from, 0), done);

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "dat/codec.hpp"
-#include "launch.hpp"
 #include "forecast/forecast.hpp"
+#include "launch.hpp"
 #include "measure/repeat.hpp"
 #include "reduce/transport/transport.hpp"
 

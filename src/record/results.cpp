@@ -35,6 +35,19 @@ void append_layers(const json& values, std::size_t layers, std::vector<float>& o
 
 [[nodiscard]] int rank_or_all(const json& by) { return by.is_null() ? -1 : by.get<int>(); }
 
+void append_attacks(const json& record, History& history) {
+  // Another process, another clock.
+  const auto step = record.at("step").get<std::int64_t>();
+  if (step != history.attacks_until + 1) history.attacks.clear();
+  history.attacks_until = step;
+  for (const json& span : record.at("spans"))
+    history.attacks.push_back({.rank = span.at(0).get<int>(),
+                               .step = span.at(1).get<std::int64_t>(),
+                               .unit = span.at(2).get<int>(),
+                               .begin = span.at(3).get<double>(),
+                               .end = span.at(4).get<double>()});
+}
+
 void append(const json& record, History& history) {
   const std::string& kind = record.at("kind").get_ref<const std::string&>();
   if (kind == "step") {
@@ -53,18 +66,7 @@ void append(const json& record, History& history) {
     std::vector<double>& distances = history.distances.emplace_back();
     for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
   } else if (kind == "attacks") {
-    // Another process, another clock.
-    const auto step = record.at("step").get<std::int64_t>();
-    if (step != history.attacks_until + 1) history.attacks.clear();
-    history.attacks_until = step;
-    for (const json& span : record.at("spans")) {
-      AttackSpan& one = history.attacks.emplace_back();
-      span.at(0).get_to(one.rank);
-      span.at(1).get_to(one.step);
-      span.at(2).get_to(one.unit);
-      span.at(3).get_to(one.begin);
-      span.at(4).get_to(one.end);
-    }
+    append_attacks(record, history);
   } else if (kind == "evaluation") {
     json complete = record;
     complete.emplace("weights", "raw");  // records of earlier versions do not say so

@@ -123,9 +123,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
       }
     }
     CHECK(resident_bytes() - before < 4e6);
-    // The generator has its versions from the first rank, two at once.
-    CHECK((requests > 0) == world().root());
-    CHECK(std::max(requests, test::most_requests()) <= 2);
+    // The generator has its versions from the first rank, two at once; an answer is received at a time.
+    CHECK(requests > begun);
+    CHECK(std::max(requests, test::most_requests()) <= begun + (world().root() ? 3 : 1));
     trainer.examples().close();
     CHECK(test::requests_under_way() == begun);
     if (world().root()) {
@@ -147,7 +147,7 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     CHECK(code == ExitCode::stopped);
     CHECK((before == 0 || resident_bytes() - before < 4e6));
     // Eight answers, and a version that arrives.
-    CHECK(test::most_requests() <= 9);
+    CHECK(test::most_requests() <= begun + 9);
     CHECK(test::requests_under_way() == begun);
   }
 }

@@ -35,18 +35,11 @@ constexpr double kGradients = 44.7 * kMegabyte;
   c.update = 0.003;
   c.attack_iterations = 8;
   c.layers = {{"a", 1000000, 0.08, 0.04}, {"b", 2000000, 0.05, 0.02}, {"c", 4000000, 0.04, 0.01}};
-  c.codecs = {{.name = "float32", .exact = true, .encode = 1e-9, .decode = 2e-9, .bytes = {4000000, 8000000, 16000000}},
-              {.name = "bytes",
-               .transport = "gather",
-               .encode = 3e-9,
-               .decode = 1e-9,
-               .bytes = {1000000, 2000000, 4000000}},
-              {.name = "both",
-               .transport = "two_sided",
-               .encode = 3e-9,
-               .decode = 1e-9,
-               .bytes = {1000000, 2000000, 4000000}},
-              {.name = "twice", .rounds = 2, .bytes = {1000, 2000, 4000}}};
+  c.codecs = {
+      {.name = "float32", .exact = true, .encode = 1e-9, .decode = 2e-9, .bytes = {4000000, 8000000, 16000000}},
+      {.name = "bytes", .transport = "gather", .encode = 3e-9, .decode = 1e-9, .bytes = {1000000, 2000000, 4000000}},
+      {.name = "both", .transport = "two_sided", .encode = 3e-9, .decode = 1e-9, .bytes = {1000000, 2000000, 4000000}},
+      {.name = "twice", .rounds = 2, .bytes = {1000, 2000, 4000}}};
   return c;
 }
 
