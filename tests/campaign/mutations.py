@@ -818,7 +818,7 @@ MUTATIONS = [
     ("a group in the order of the ranks", COMMUNICATOR, "MPI_UNDEFINED : color, key, &group", "MPI_UNDEFINED : color, 0 * key, &group",
      "mpi:3"),
     ("a message of any length", "src/communicate/request.cpp", "if (expected_ >= 0) check_length", "if (expected_ > 1000) check_length", "mpi:2"),
-    ("a probe of one rank sees all", COMMUNICATOR, "from == kAny ? MPI_ANY", "from == kAny || tag == kAny ? MPI_ANY", "mpi:3"),
+    ("a probe of one rank sees all", "src/communicate/waits.cpp", "from == kAny ? MPI_ANY", "from == kAny || tag == kAny ? MPI_ANY", "mpi:3"),
     ("groups are never given back", COMMUNICATOR, "  MPI_Comm_free(&group_);\n", "", "mpi:2"),
     # Handshake.
     ("handshake: the first 100 letters of a value", "src/communicate/handshake.cpp", "mine += one_line(name) + kBetween + one_line(value)",
