@@ -266,7 +266,8 @@ class Report {
   Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
   std::int64_t first_step_ = -1, images_since_ = 0;
   bool terminal_ = false, progress_shown_ = false;
-  std::string warmup_;  // " (5 warm-up)"
+  bool attacks_told_ = false;  ///< of any step
+  std::string warmup_;         // " (5 warm-up)"
 };
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):

@@ -94,7 +94,6 @@ struct History {
   std::vector<GeneratorRecord> generators;  ///< [steps]; as a new one where there were none
   bool had_generators = false;              ///< in any step
   std::vector<AttackSpan> attacks;          ///< of the first steps of the last process, in the order of their ends
-  std::int64_t attacks_until = -1;          ///< the last of these steps
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
   std::vector<StragglerRecord> stragglers;

@@ -184,7 +184,10 @@ void Report::step(const StepRecord& record) {
 }
 
 void Report::attacks(std::int64_t step, const std::vector<AttackSpan>& spans) {
-  nlohmann::ordered_json row{{"kind", "attacks"}, {"step", step}, {"spans", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json row{{"kind", "attacks"},
+                             {"step", step},
+                             {"first", !std::exchange(attacks_told_, true)},
+                             {"spans", nlohmann::ordered_json::array()}};
   for (const AttackSpan& one : spans) row["spans"].push_back({one.rank, one.step, one.unit, one.begin, one.end});
   write_text(row.dump() + "\n");
 }

@@ -36,10 +36,7 @@ void append_layers(const json& values, std::size_t layers, std::vector<float>& o
 [[nodiscard]] int rank_or_all(const json& by) { return by.is_null() ? -1 : by.get<int>(); }
 
 void append_attacks(const json& record, History& history) {
-  // Another process, another clock.
-  const auto step = record.at("step").get<std::int64_t>();
-  if (step != history.attacks_until + 1) history.attacks.clear();
-  history.attacks_until = step;
+  if (record.at("first").get<bool>()) history.attacks.clear();  // another process, another clock
   for (const json& span : record.at("spans"))
     history.attacks.push_back({.rank = span.at(0).get<int>(),
                                .step = span.at(1).get<std::int64_t>(),

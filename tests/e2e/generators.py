@@ -193,6 +193,7 @@ class Generators(common.TestCase):
         self.go("run", (1, 2), *arguments)
         rows = common.rows("run", "attacks")
         self.assertEqual([row["step"] for row in rows], [*range(1, 5), *range(5, 37)])
+        self.assertEqual([row["step"] for row in rows if row["first"]], [1, 5])
         steps = {row["step"]: row for row in common.rows("run", "step")}
         for part in rows[:4], rows[4:]:
             done = {}
