@@ -21,10 +21,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kPays = 1.02;                         ///< a gain that is worth an option
-constexpr double kUsualLatency = 30e-6;                ///< seconds, of a network that nobody has measured
-constexpr Link kUsualWithin{1e-6, 10e9};               ///< shared memory that nobody has measured
-constexpr std::int64_t kImageBytes = 4 * 3 * 32 * 32;  ///< of images as calibrations have them
+constexpr double kPays = 1.02;            ///< a gain that is worth an option
+constexpr double kUsualLatency = 30e-6;   ///< seconds, of a network that nobody has measured
+constexpr Link kUsualWithin{1e-6, 10e9};  ///< shared memory that nobody has measured
 constexpr const char* kMeasured = "measured";
 
 struct Network {
@@ -119,8 +118,7 @@ void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
                      .speed = o.generator_speed,
                      .images = std::int64_t{cluster.ranks} * c.batch,
                      .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
-                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4,
-                     .image_bytes = kImageBytes};
+                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   for (std::size_t k = 0; k < candidates.size(); ++k) {
     const SplitForecast one = o.generators > 0 ? forecast_split(c, cluster, candidates[k].choice, choice)
                                                : best_split(c, cluster, candidates[k].choice, choice, 1);

@@ -20,9 +20,8 @@ namespace {
   return {{{one.training, "training"}, {one.attacking, "attacking"}, {one.link, "link"}, {one.round, "round"}}};
 }
 
-}  // namespace
-
-Calibration with_images(Calibration calibration, double images) {
+/// The calibration of a rank with so many images.
+[[nodiscard]] Calibration with_images(Calibration calibration, double images) {
   const double factor = images / calibration.batch;
   for (double* seconds : {&calibration.data, &calibration.attack, &calibration.forward, &calibration.backward})
     *seconds *= factor;
@@ -32,6 +31,8 @@ Calibration with_images(Calibration calibration, double images) {
   }
   return calibration;
 }
+
+}  // namespace
 
 double SplitForecast::seconds() const { return std::ranges::max(bounds_of(*this)).first; }
 const char* SplitForecast::bound() const { return std::ranges::max(bounds_of(*this)).second; }

@@ -6,15 +6,15 @@ namespace dat {
 
 /// Ranks of a launch that only attack, for those that train (--generators).
 struct SplitChoice {
-  int generators = 0;            ///< the last ranks; 0: all train, each attacks what it trains on
-  int staleness = 1;             ///< versions of the weights that an attack may lag behind
-  bool refresh = true;           ///< newer weights between iterations; else an attack has the oldest ones
-  double speed = 1;              ///< of a generator, in speeds of a rank that was measured
-  bool of_each = false;          ///< `images` are those of each trainer
-  std::int64_t images = 0;       ///< of a step of all ranks
-  int micro_batch = 1;           ///< images that a generator is given at once
-  int weight_bytes = 4;          ///< of a weight on its way to generators
-  std::int64_t image_bytes = 0;  ///< of an attacked image
+  int generators = 0;                          ///< the last ranks; 0: all train, each attacks what it trains on
+  int staleness = 1;                           ///< versions of the weights that an attack may lag behind
+  bool refresh = true;                         ///< newer weights between iterations; else an attack has the oldest ones
+  double speed = 1;                            ///< of a generator, in speeds of a rank that was measured
+  bool of_each = false;                        ///< `images` are those of each trainer
+  std::int64_t images = 0;                     ///< of a step of all ranks
+  int micro_batch = 1;                         ///< images that a generator is given at once
+  int weight_bytes = 4;                        ///< of a weight on its way to generators
+  std::int64_t image_bytes = 4 * 3 * 32 * 32;  ///< of an attacked image; as calibrations have them
 };
 
 /// Seconds of a step of trainers and generators.
@@ -36,7 +36,7 @@ struct SplitForecast {
 
 /// The mean step of a cluster whose last ranks are generators. The trainers take the step of forecast_step() with their
 /// part of the images, without the attack. Computing takes seconds in proportion to images. Weights go from a trainer
-/// to its generators as a message each, as wide as float32; several ranks of a node share its link.
+/// to its generators as a message each; several ranks of a node share its link.
 [[nodiscard]] SplitForecast forecast_split(const Calibration& calibration, const Cluster& cluster,
                                            const StepChoice& choice, const SplitChoice& split);
 
@@ -44,8 +44,5 @@ struct SplitForecast {
 /// the fewest of equals. `split.generators` is not looked at. At least one number is possible.
 [[nodiscard]] SplitForecast best_split(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
                                        SplitChoice split, int least);
-
-/// The calibration of a rank with so many images.
-[[nodiscard]] Calibration with_images(Calibration calibration, double images);
 
 }  // namespace dat

@@ -60,15 +60,13 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   const auto layers = static_cast<double>(calibration.layers.size());
   if (o.selector != "all" && o.budget_unit == "layers" && o.budget > 0 && o.budget <= layers)
     choice.probabilities = budget_in_layers(calibration, o.budget);
-  constexpr std::int64_t kImageBytes = 4 * 3 * 32 * 32;  // as calibrations have them
   const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch;
   SplitChoice split{.staleness = o.staleness,
                     .refresh = o.refresh == "iteration",
                     .of_each = o.total_batch == 0,
                     .images = o.total_batch > 0 ? o.total_batch : o.batch,
                     .micro_batch = micro_batch,
-                    .weight_bytes = o.generator_weights == "bf16" ? 2 : 4,
-                    .image_bytes = kImageBytes};
+                    .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   const Cluster cluster = cluster_of(calibration, ranks, on_node);
   const SplitForecast none = forecast_split(calibration, cluster, choice, split);
   const SplitForecast best = best_split(calibration, cluster, choice, split, 0);

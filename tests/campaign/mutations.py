@@ -1076,6 +1076,8 @@ MUTATIONS = [
     ("split: all generators have weights from one message", SPLIT, "version = versions * link.seconds(weights)", "version = std::min(versions, 1.0) * link.seconds(weights)",
      "unit:[forecast]"),
     ("split: nobody waits for whole micro-batches", SPLIT, "images_of(ceil_of(parts, generators)) * an_image", "result.attacking", "unit:[forecast]"),
+    ("split: more generators than there is work for", SPLIT, "generators <= under_way(generators)", "generators <= 1000 * under_way(generators)",
+     "unit:[forecast]"),
     ("split: ranks of a node have a link each", SPLIT, ".bandwidth = cluster.between.bandwidth / cluster.ranks_per_node", ".bandwidth = cluster.between.bandwidth", "unit:[forecast]"),
     ("auto: the others are not told the number", "src/run/split.cpp", "  world.broadcast(&generators, sizeof generators);\n", "", "e2e:generators"),
     ("auto: attacks are as long as in the calibration", "src/run/split.cpp", "calibration.attack *=", "calibration.attack += 0 *", "e2e:generators"),

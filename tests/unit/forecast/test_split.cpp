@@ -117,4 +117,16 @@ TEST_CASE("the best split is the best of all that have work", "[forecast]") {
   // Four micro-batches of two steps: eight generators at most.
   SplitChoice split = kSplit;
   CHECK(best_split(example(), nodes(64, {}), {}, split, 1).generators <= 8);
+  // A trainer alone has no sum to wait for, but one micro-batch is work for one generator, of two steps for two.
+  const Cluster far = nodes(3, {.latency = 1});
+  split = kSplit;
+  split.images = 5;
+  for (const int staleness : {0, 1}) {
+    split.staleness = staleness;
+    split.generators = 2;
+    const double two = forecast_split(example(), far, {}, split).seconds();
+    split.generators = 1;
+    CHECK(two < forecast_split(example(), far, {}, split).seconds());
+    CHECK(best_split(example(), far, {}, split, 1).generators == staleness + 1);
+  }
 }
