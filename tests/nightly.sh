@@ -47,7 +47,9 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
-part env DAT_NIGHT=1 "$python" tests/e2e/restart.py "$program"
+for file in restart record same_weights; do
+  part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
+done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
 if [ -x build/test/tests/dat_mpi_tests_double ]; then

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Builds everything with warnings as errors and runs every test, with CUDA where there is a CUDA toolkit; then a part of
-# the unit tests once more under AddressSanitizer and UndefinedBehaviorSanitizer (all of them: tests/sanitize.sh).
-# docs/testing.md says what takes how long.
+# Builds everything with warnings as errors and runs every test, with CUDA where there is a CUDA toolkit. docs/testing.md
+# says what takes how long, and what tests/nightly.sh runs besides: sanitizers, for one.
 # Usage: bash tests/run.sh [--isa avx2]
 #   --isa avx2   Every test with no more than AVX2: the kernels are compiled for x86-64-v3 (DAT_ARCH), oneDNN and the
-#                backend are told by DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own, without CUDA and sanitizers.
+#                backend are told by DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own, without CUDA.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,52 +34,39 @@ configure() {
   cmake -B "$folder" "${generator[@]}" "$@"
 }
 cores=$(nproc)
-failed=0
 # Sources of the library in groups: what many of them include is read once.
 unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25)
-# run FOLDER CTEST-ARGUMENTS...: PROCESSORS of the tests are halves of a core; half as many again use the time in which
-# tests wait.
-run() {
-  ctest --test-dir "$1" --parallel $((3 * cores)) --output-on-failure --no-tests=error "${@:2}" | tee "$1/ctest.txt" ||
-    failed=1
-}
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
 if [ "$isa" = avx2 ]; then
-  builds=(test-avx2)
+  build=test-avx2
   export DNNL_MAX_CPU_ISA=AVX2
   configure build/test-avx2 -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3
 elif [ -n "$nvcc" ]; then
-  builds=(test asan)
+  build=test
   # One architecture: tests/house/p100.sh compiles for another one, and nvcc checks the code for one as for all.
   configure build/test --preset cuda -DCMAKE_CUDA_ARCHITECTURES=75-real "${unity[@]}"
 else
-  builds=(test asan)
+  build=test
   configure build/test -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON "${unity[@]}"
 fi
-cmake --build "build/${builds[0]}" --parallel "$cores"
-run "build/${builds[0]}"
+cmake --build "build/$build" --parallel "$cores"
+# PROCESSORS of the tests are halves of a core; half as many again use the time in which tests wait.
+failed=0
+ctest --test-dir "build/$build" --parallel $((3 * cores)) --output-on-failure --no-tests=error | tee "build/$build/ctest.txt" ||
+  failed=1
 
-if [ "$isa" = best ]; then
-  echo
-  echo "Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-  files="canary protocol checkpoint data interop fuzz hdf5_reader published"
-  bash tests/sanitize.sh "test_(${files// /|})\.cpp$" || failed=1
-fi
-
-for build in "${builds[@]}"; do
-  echo
-  echo "build/$build:"
-  sed -n '/tests passed/,$p' "build/$build/ctest.txt"
-done
+echo
+echo "build/$build:"
+sed -n '/tests passed/,$p' "build/$build/ctest.txt"
 echo
 if [ "$isa" = best ] && grep -qw avx512f /proc/cpuinfo; then
   echo "Instructions: the processor's best, AVX-512"
 else
   echo "Instructions: no more than AVX2"
 fi
-if grep -q 'gpu_laws (Skipped)' "build/${builds[0]}/ctest.txt"; then
+if grep -q 'gpu_laws (Skipped)' "build/$build/ctest.txt"; then
   echo
-  ctest --test-dir "build/${builds[0]}" --tests-regex '^gpu_laws$' --verbose | sed -n '/NOT RUN/,/^$/s/^[0-9]*: //p'
+  ctest --test-dir "build/$build" --tests-regex '^gpu_laws$' --verbose | sed -n '/NOT RUN/,/^$/s/^[0-9]*: //p'
 fi
 exit "$failed"

@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
-# Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan. tests/run.sh takes those of what reads
-# bytes from outside, with the checks of undefined behaviour that cost little to compile; tests/nightly.sh all.
+# Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan.
 # Usage: bash tests/sanitize.sh [FILES]   FILES: a regular expression of names such as test_data.cpp; all unless given
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 generator=()
 [ -e build/asan/CMakeCache.txt ] || generator=(-G Ninja)
-checks=undefined
-[ -z "${1:-}" ] || checks=signed-integer-overflow,shift,bounds,float-cast-overflow,integer-divide-by-zero,bool,enum,nonnull-attribute
-cmake -B build/asan "${generator[@]}" --preset asan -DDAT_BENCH=OFF -DDAT_TEST_FILES="${1:-}" -DDAT_SANITIZE="address,$checks"
+cmake -B build/asan "${generator[@]}" --preset asan -DDAT_BENCH=OFF -DDAT_TEST_FILES="${1:-}" -DDAT_SANITIZE=address,undefined
 cmake --build build/asan --target dat_tests --parallel "$(nproc)"
 export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
 # PROCESSORS of the tests are halves of a core.

@@ -24,6 +24,9 @@ from mpi_environment import MPI_ENVIRONMENT, own_session
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
 
+NIGHT = "DAT_NIGHT" in os.environ  # tests/nightly.sh
+at_night = unittest.skipUnless(NIGHT, "at night")
+
 for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
 

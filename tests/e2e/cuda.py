@@ -53,15 +53,14 @@ class Runs(common.TestCase):
 
     def test_who_cheats_is_banned_by_bits(self):
         """Hashes by the kernel, and claims; at night the work of another rank done once more, and restarted, too."""
-        night = "DAT_NIGHT" in os.environ
         at = SMALL.index("--batch")
         options = [*SMALL[:at], *SMALL[at + 2 :], "--total-batch", 8, "--micro-batch", 2, "--aggregator", "centered_clip", "--byzantine",
-                   "--faults", 1, "--selector", "all", "--epochs", 3 if night else 1]
-        for cheat, rule in [("weak", "gradient")] * night + [("wrong_aggregate", "aggregate")]:
+                   "--faults", 1, "--selector", "all", "--epochs", 3 if common.NIGHT else 1]
+        for cheat, rule in [("weak", "gradient")] * common.NIGHT + [("wrong_aggregate", "aggregate")]:
             cheats = ["--attackers", 2, "--cheat", cheat, "--cheat-from", 2]
             self.train(cheat, *options, *cheats, ranks=4)
             self.assertEqual([(row["rank"], row["rule"], row["upheld"]) for row in common.rows(cheat, "accusation")], [(2, rule, True)])
-        if night:
+        if common.NIGHT:
             self.train("parts", *options, *cheats, "--max-steps", 6, ranks=4)
             self.train("parts", *options, *cheats, ranks=4)
             self.assert_same(common.state("wrong_aggregate"), common.state("parts"))

@@ -17,7 +17,6 @@ import common
 import restart
 
 EVER = 10**6
-NIGHT = "DAT_NIGHT" in os.environ
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -45,7 +44,7 @@ class Full(Files):
 
     def test_the_run_ends_with_code_9(self):
         self.straight(ranks=1)
-        for call, number, first in self.KINDS if NIGHT else self.KINDS[1::2]:
+        for call, number, first in self.KINDS if common.NIGHT else self.KINDS[1::2]:
             with self.subTest(call=call, error=errno.errorcode[number]):
                 shutil.rmtree("run", ignore_errors=True)
                 # The call fails once: there is no second try that would hide it.
@@ -73,7 +72,7 @@ class Full(Files):
 
     def test_without_its_last_checkpoint_a_run_has_failed(self):
         self.straight(ranks=1)
-        for number, extra in enumerate([[], ["--checkpoint-async"]] if NIGHT else [["--checkpoint-async"]]):
+        for number, extra in enumerate([[], ["--checkpoint-async"]] if common.NIGHT else [["--checkpoint-async"]]):
             folder = f"run{number}"
             ended = self.faulty(("step-000000024.h5:write", errno.ENOSPC, 3, EVER), folder, "--on-full", "continue",
                                 *extra)
@@ -137,7 +136,7 @@ class Beside(Files):
         self.straight()
         moments = ["while the first checkpoint is written", "in an epoch", "while a later checkpoint is written",
                    "while the newest one is named", "late"]
-        for number, moment in enumerate(moments if NIGHT else moments[2:4]):
+        for number, moment in enumerate(moments if common.NIGHT else moments[2:4]):
             running = restart.launch(f"killed{number}", *self.ASYNC)
             try:
                 running.wait_for(lambda: restart.MOMENTS[moment](f"killed{number}"))

@@ -72,6 +72,7 @@ class Results(common.TestCase):
         np.testing.assert_array_equal(np.isfinite(found["jointspar/norm"][3:]), found["jointspar/active"][3:] == 1)
         self.assertFalse(np.isfinite(found["jointspar/norm"][:2]).any())
 
+    @common.at_night
     def test_layers_drawn_every_three_steps_in_a_residual_network(self):
         found, names = self.record("--batch", 8, "--micro-batch", 4, "--warmup-epochs", 0, "--epochs", 4, "--resample",
                                    3, "--lambda", 0, network="preact_resnet18")
@@ -85,6 +86,7 @@ class Results(common.TestCase):
             learned = np.isfinite(found["jointspar/norm"][step])
             np.testing.assert_array_equal(learned, (drawn[step] == 1) & (step % 3 == 2))
 
+    @common.at_night
     def test_coarser_layers(self):
         for granularity, layers in ("module", 4), ("block", 4):
             found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--granularity", granularity)
@@ -393,6 +395,7 @@ class Evaluation(common.TestCase):
                 np.testing.assert_allclose(other["per_image"][f"{name}_loss"], first["per_image"][f"{name}_loss"], rtol=0.02)
         self.assertEqual([row["images"] for row in common.rows("run", "evaluation")], [101] * 4)
 
+    @common.at_night
     def test_of_local_statistics_is_that_of_rank_0(self):
         """Two ranks that keep their own running statistics evaluate one network: the one that the checkpoint has."""
         common.synthetic("set.h5", train=48, test=50, size=16, classes=4)

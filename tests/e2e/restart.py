@@ -54,7 +54,6 @@ MOMENTS = {
 }
 
 # What a law of another file shows as well, in another way.
-at_night = unittest.skipUnless("DAT_NIGHT" in os.environ, "at night")
 
 
 class Restart(common.TestCase):
@@ -109,7 +108,7 @@ class Killed(Restart):
         self.straight()
         targets = ["rank 0", "all", "launcher", "all ranks", "rank 1"]
         # By day every third one, some of them in the middle of a write.
-        for number, moment in list(enumerate(MOMENTS))[:: 1 if "DAT_NIGHT" in os.environ else 3]:
+        for number, moment in list(enumerate(MOMENTS))[:: 1 if common.NIGHT else 3]:
             with self.subTest(moment):
                 for attempt in range(ATTEMPTS):
                     folder = f"run{number}-{attempt}"
@@ -119,7 +118,7 @@ class Killed(Restart):
                         break
                 self.assertTrue(hit)
 
-    @at_night
+    @common.at_night
     def test_again_and_again_with_statistics_of_each_rank(self):
         local = ["--bn-statistics", "local"]
         self.straight(*local, ranks=3)
@@ -178,7 +177,7 @@ class Stopped(Restart):
             with self.subTest(f"{number.name} to {target}"):
                 self.check(number, target)
 
-    @at_night
+    @common.at_night
     def test_by_ending_the_launcher(self):
         """Told to end, Open MPI's launcher tells its ranks, waits, kills those that are left, and ends with a code of its
         own. The second that it waits otherwise is too short for a checkpoint on a busy machine."""
@@ -350,7 +349,7 @@ class Perturbations(Restart):
         self.refuse(2, "warm-start \\(was 0, is 2\\)", "--out", "without", *self.WARM)
 
 
-@at_night  # by day: setbacks.py
+@common.at_night  # by day: setbacks.py
 class Codecs(Restart):
     """What the codec of the gradients remembers belongs to the state of each rank."""
 
