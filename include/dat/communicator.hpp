@@ -61,6 +61,8 @@ class Request {
   [[nodiscard]] bool test();
   /// Returns when the communication is done. Error(communication).
   void wait();
+  /// Ends a receive that nothing has come for; a message that is arriving is received. Error(communication).
+  void cancel();
 
  private:
   friend class Communicator;

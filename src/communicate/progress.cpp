@@ -89,12 +89,13 @@ double Progress::seconds_under_way() const {
   return seconds_ + (collectives_ > 0 ? std::chrono::duration<double>(Clock::now() - since_).count() : 0.0);
 }
 
-void Turn::check(int status, const char* call) const {
+void Turn::check(int status, const char* call, int from) const {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(status, text, &length);
-  fail(ExitCode::communication, "MPI: ", call, " failed: ", std::string(text, static_cast<std::size_t>(length)));
+  fail(ExitCode::communication, "MPI: ", call, from >= 0 ? " of a message of rank " + std::to_string(from) : "",
+       " failed: ", std::string(text, static_cast<std::size_t>(length)));
 }
 
 }  // namespace dat

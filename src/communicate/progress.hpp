@@ -66,8 +66,9 @@ class Progress {
 class Turn {
  public:
   Turn() : lock_(Progress::of_process().turn_) {}
-  /// Error(communication) unless `status`, of the MPI function `call`, is MPI_SUCCESS.
-  void check(int status, const char* call) const;
+  /// Error(communication) unless `status`, of the MPI function `call`, is MPI_SUCCESS. from: whose message it was
+  /// about.
+  void check(int status, const char* call, int from = MPI_ANY_SOURCE) const;
 
  private:
   std::scoped_lock<std::mutex> lock_;

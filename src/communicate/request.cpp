@@ -45,7 +45,7 @@ void Request::finish(const Turn& turn, int status, const MPI_Status& about, cons
   handle_ = MPI_REQUEST_NULL;  // an error ends it, too
   if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
   FlightRecorder::of_process().end(record_);
-  turn.check(status, call);
+  turn.check(status, call, expected_ >= 0 ? about.MPI_SOURCE : MPI_ANY_SOURCE);
   if (expected_ >= 0) check_length(turn, about, expected_);
 }
 
@@ -72,6 +72,16 @@ void Request::wait() {
   MPI_Status about;
   const int status = MPI_Wait(&handle_, &about);
   finish(turn, status, about, "MPI_Wait");
+}
+
+void Request::cancel() {
+  if (handle_ == MPI_REQUEST_NULL) return;
+  {
+    const Turn turn;
+    turn.check(MPI_Cancel(&handle_), "MPI_Cancel");
+  }
+  expected_ = -1;  // the message may be none
+  wait();
 }
 
 }  // namespace dat

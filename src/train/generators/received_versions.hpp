@@ -14,11 +14,14 @@ class ReceivedVersions {
  public:
   /// count: how many are kept; from: the trainer; rounded: as VersionNumbers has it. The references must outlive it.
   ReceivedVersions(Communicator& launch, int from, Replica& replica, int count, bool rounded);
+  ~ReceivedVersions();
+  ReceivedVersions(const ReceivedVersions&) = delete;
+  ReceivedVersions& operator=(const ReceivedVersions&) = delete;
 
-  /// Versions begin with number `first`.
+  /// Versions begin with number `first`. From now on two messages can arrive beside the caller's work.
   void begin(std::int64_t first);
   /// Takes what has arrived, without waiting, into memory that is not in use. Whether a version has.
-  /// Error(communication): it is not whole, or not the next one.
+  /// Error(communication): it has another length, is not whole, or not the next one.
   bool take();
   [[nodiscard]] std::int64_t first() const { return first_; }
   [[nodiscard]] std::int64_t newest() const { return newest_; }  ///< below first(): none has come
@@ -29,13 +32,20 @@ class ReceivedVersions {
   void use(std::int64_t version);
 
  private:
+  struct Arrival {
+    VersionPacket packet;
+    Request request{};
+  };
+  /// Has the next message received there.
+  void receive_in(Arrival& arrival);
+
   Communicator& launch_;
   int from_;
   std::vector<HeldWeights> held_;  ///< by version
   VersionNumbers numbers_;
-  VersionPacket incoming_;
-  Request receiving_;
-  bool arriving_ = false;
+  std::vector<Arrival> arrivals_;  ///< [2], used in turns
+  std::size_t next_ = 0;           ///< of arrivals_, what comes first
+  bool receiving_ = false;
   std::int64_t first_ = 0, newest_ = -1, in_use_ = -1;
 };
 
