@@ -33,7 +33,7 @@ def parse():
     parser.add_argument("--attack-seconds", type=float, default=0.02, help="of an image [%(default)s]")
     parser.add_argument("--repeat", type=int, default=16, help="steps of a launch")
     parser.add_argument("--rates", nargs="+", default=["1gbit", "10gbit"], help="of links, {rate} of --prepare")
-    parser.add_argument("--link-ranks", type=int, nargs="+", default=[4, 2], help="for each rate, a rank on each node")
+    parser.add_argument("--link-ranks", type=int, nargs="+", default=[2, 2], help="for each rate, a rank on each node")
     parser.add_argument("--pairs", type=int, default=3, help="of pinned")
     parser.add_argument("--network", default="preact_resnet18", help="of pinned")
     parser.add_argument("--width", type=int, default=16, help="of pinned")
