@@ -34,30 +34,30 @@ struct ClipFactor {
 };
 
 /// SGD with momentum and coupled weight decay, as torch.optim.SGD (dampening 0). `scale` [segments] multiplies the
-/// gradient, `step_scale` [segments] the step; each may be null: 1.
+/// gradient, `step_scale` [segments] the step; each may be null: 1. decay [segments]: the weight decay of each.
 struct SgdStep {
   float* theta;
   float* momentum;
   const float* gradient;
-  const float *scale, *step_scale;
-  float mu, weight_decay, lr;
+  const float *scale, *step_scale, *decay;
+  float mu, lr;
   bool nesterov;
   DAT_HD void operator()(int segment, std::int64_t i) const {
-    const float g = scaled(gradient[i], scale, segment) + weight_decay * theta[i];
+    const float g = scaled(gradient[i], scale, segment) + decay[segment] * theta[i];
     momentum[i] = mu * momentum[i] + g;
     theta[i] -= scaled(lr, step_scale, segment) * (nesterov ? g + mu * momentum[i] : momentum[i]);
   }
 };
 
-/// First pass of LARS: momentum = mu*momentum + (scale*gradient + wd*theta). Sums: ||theta||^2, ||momentum||^2.
+/// First pass of LARS: momentum = mu*momentum + (scale*gradient + decay*theta). Sums: ||theta||^2, ||momentum||^2.
 struct LarsDirection {
   const float* theta;
   float* momentum;
   const float* gradient;
-  const float* scale;
-  float mu, weight_decay;
+  const float *scale, *decay;
+  float mu;
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
-    const float u = mu * momentum[i] + (scaled(gradient[i], scale, segment) + weight_decay * theta[i]);
+    const float u = mu * momentum[i] + (scaled(gradient[i], scale, segment) + decay[segment] * theta[i]);
     momentum[i] = u;
     return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};
   }
@@ -128,14 +128,14 @@ struct LambDirection {
   float* v;
   const float* gradient;
   const float* scale;
-  const float *m_correction, *v_correction;
-  float beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, weight_decay;
+  const float *m_correction, *v_correction, *decay;
+  float beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
     const float g = scaled(gradient[i], scale, segment);
     m[i] = beta1 * m[i] + one_minus_beta1 * g;
     v[i] = beta2 * v[i] + one_minus_beta2 * g * g;
     const float u = lamb_direction(scaled(m[i], m_correction, segment), scaled(v[i], v_correction, segment), theta[i],
-                                   epsilon, weight_decay);
+                                   epsilon, decay[segment]);
     return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};
   }
 };
@@ -146,11 +146,11 @@ struct LambStep {
   const float* m;
   const float* v;
   const float* step;
-  const float *m_correction, *v_correction;
-  float epsilon, weight_decay;
+  const float *m_correction, *v_correction, *decay;
+  float epsilon;
   DAT_HD void operator()(int segment, std::int64_t i) const {
     theta[i] -= step[segment] * lamb_direction(scaled(m[i], m_correction, segment), scaled(v[i], v_correction, segment),
-                                               theta[i], epsilon, weight_decay);
+                                               theta[i], epsilon, decay[segment]);
   }
 };
 

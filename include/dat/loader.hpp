@@ -43,7 +43,7 @@ struct LoaderOptions {
   bool augment = true;       ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
   bool pixels = true;        ///< read the pixels; false: the ids say enough
   bool everyone = false;     ///< name the samples of all ranks
-  int warmup_epochs = 0;     ///< the warm-up epochs share the shuffle of the first one, as in DAT
+  int warmup_epochs = 0;     ///< whole ones, which share the shuffle of the first one after them, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
 };

@@ -19,8 +19,9 @@ struct OptimizerOptions {
   /// Weight decay of every tensor, but in lars_sgd not of tensors of one dimension. < 0: the optimizer's own default
   /// (sgd 5e-4, the others 1e-4).
   double weight_decay = -1;
-  bool nesterov = false;                  ///< sgd
-  double trust_coefficient = 1e-3;        ///< eta of lars_sgd
+  bool decay_norms = true;          ///< false: weight decay leaves out tensors of one dimension: batch norm, biases
+  bool nesterov = false;            ///< sgd
+  double trust_coefficient = 1e-3;  ///< eta of lars_sgd
   double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
   std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the step
   /// Largest L2 norm of all active layers' gradients together, as the optimizer takes them: gradient/p where importance
@@ -37,6 +38,9 @@ class Optimizer {
   virtual ~Optimizer() = default;
   /// One update with learning rate `lr`; raises parameters.version. Allocates nothing.
   virtual void step(const ActiveSet& active, double lr) = 0;
+  /// The momentum of the steps to come takes the place of that of the options; no part of the state. Optimizers without
+  /// a momentum leave it.
+  virtual void set_momentum(double momentum) { (void)momentum; }
 
   /// One flat array [parameters.size] of state per name ("momentum", "m", "v"), in the layout of `values`, on the
   /// device.
@@ -81,6 +85,7 @@ class AveragedOptimizer final : public Optimizer {
                     const AverageOptions& options);
 
   void step(const ActiveSet& active, double lr) override;
+  void set_momentum(double momentum) override { optimizer_->set_momentum(momentum); }
   /// Takes up the weights as they are, after step number `step` of the run, from 0.
   void take_up(std::int64_t step);
   [[nodiscard]] std::vector<State> state() const override;
@@ -112,20 +117,27 @@ class AveragedOptimizer final : public Optimizer {
 struct ScheduleOptions {
   double lr = 0.01;
   std::int64_t steps_per_epoch = 1;
-  int warmup_epochs = 5;                       ///< linear per iteration: lr*(k+1)/(warmup steps)
-  int epochs = 100;                            ///< after the warm-up
+  double warmup_epochs = 5;                    ///< until the rate is lr, and perhaps in the midst of an epoch
+  double epochs = 100;                         ///< after the warm-up
   std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up at which lr is multiplied by `decay`
   double decay = 0.1;
   std::int64_t total_steps = 0;  ///< the last step of the run, where it ends early (max_steps); 0 = by the epochs
 };
 
 /// step -> learning rate. Registered: "step" (milestones), "cosine" (to zero at the end), "linear" (to zero at the
-/// end). All three share the linear warm-up.
+/// end), which share the linear warm-up, lr*(k+1)/(warm-up steps); "cyclic" and "one_cycle", whose rise is their own.
 class Schedule {
  public:
   virtual ~Schedule() = default;
   [[nodiscard]] virtual double lr(std::int64_t step) const = 0;
+  /// Where the rate stands between its ends, 0, and its peak, 1. What goes against the rate follows it.
+  [[nodiscard]] virtual double height(std::int64_t step) const = 0;
+  /// Whether the warm-up is the rising half of the schedule's one shape, and its epochs are like those that follow.
+  [[nodiscard]] virtual bool rises_by_itself() const { return false; }
 };
 [[nodiscard]] const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)>& schedules();
+
+/// A number of epochs in steps: a fraction of a step stays, and what is whole but for rounding is whole.
+[[nodiscard]] double steps_of(double epochs, std::int64_t steps_per_epoch);
 
 }  // namespace dat

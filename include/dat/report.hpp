@@ -164,9 +164,10 @@ struct RunFacts {
   std::string attackers;                  ///< that are made to cheat, and how; empty: none
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;
-  int epochs = 0, warmup_epochs = 0;  ///< as planned; `epochs` includes the warm-up
-  int attack_steps = 0;               ///< gradients per image and step, at most
-  double progress_seconds = 10;       ///< between progress lines when the output is no terminal
+  int epochs = 0;                ///< as planned, those of the warm-up included
+  double warmup_epochs = 0;      //
+  int attack_steps = 0;          ///< gradients per image and step, at most
+  double progress_seconds = 10;  ///< between progress lines when the output is no terminal
   bool quiet = false;
   bool keep_on = false;  ///< records that cannot be written are kept for later: Error(io) comes from metrics_bytes()
 };
@@ -190,7 +191,7 @@ struct RunFacts {
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
 /// epochs are done. `epochs` includes the warm-up.
 [[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
-                                    int warmup_epochs);
+                                    double warmup_epochs);
 
 /// What figures are worth: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.
 enum class Validity : std::uint8_t {

@@ -32,14 +32,14 @@ class Lamb final : public Optimizer {
   void step(const ActiveSet& active, double lr) override {
     if (options_.bias_correction) count(active);
     const auto epsilon = static_cast<float>(options_.epsilon);
-    const auto weight_decay = static_cast<float>(options_.weight_decay);
-    layerwise_.run(active, lr,
-                   kernels::LambDirection{parameters_.values, m_, v_, parameters_.gradients, layerwise_.factors(),
-                                          m_correction_, v_correction_, static_cast<float>(options_.beta1),
-                                          static_cast<float>(1 - options_.beta1), static_cast<float>(options_.beta2),
-                                          static_cast<float>(1 - options_.beta2), epsilon, weight_decay},
-                   kernels::LambStep{parameters_.values, m_, v_, layerwise_.steps(), m_correction_, v_correction_,
-                                     epsilon, weight_decay});
+    layerwise_.run(
+        active, lr,
+        kernels::LambDirection{parameters_.values, m_, v_, parameters_.gradients, layerwise_.factors(), m_correction_,
+                               v_correction_, layerwise_.decay(), static_cast<float>(options_.beta1),
+                               static_cast<float>(1 - options_.beta1), static_cast<float>(options_.beta2),
+                               static_cast<float>(1 - options_.beta2), epsilon},
+        kernels::LambStep{parameters_.values, m_, v_, layerwise_.steps(), m_correction_, v_correction_,
+                          layerwise_.decay(), epsilon});
   }
 
   [[nodiscard]] std::vector<State> state() const override { return {{"m", m_}, {"v", v_}}; }

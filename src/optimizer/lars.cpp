@@ -16,13 +16,13 @@ class Lars final : public Optimizer {
         momentum_(backend.allocate_floats(parameters.size, "optimizer state")) {}
 
   void step(const ActiveSet& active, double lr) override {
-    layerwise_.run(
-        active, lr,
-        kernels::LarsDirection{parameters_.values, momentum_, parameters_.gradients, layerwise_.factors(),
-                               static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay)},
-        kernels::LarsStep{parameters_.values, momentum_, layerwise_.steps()});
+    layerwise_.run(active, lr,
+                   kernels::LarsDirection{parameters_.values, momentum_, parameters_.gradients, layerwise_.factors(),
+                                          layerwise_.decay(), static_cast<float>(options_.momentum)},
+                   kernels::LarsStep{parameters_.values, momentum_, layerwise_.steps()});
   }
 
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
   [[nodiscard]] std::vector<State> state() const override { return {{"momentum", momentum_}}; }
 
  private:

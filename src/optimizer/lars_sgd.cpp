@@ -45,6 +45,7 @@ class LarsSgd final : public Optimizer {
     ++parameters_.version;
   }
 
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
   [[nodiscard]] std::vector<State> state() const override { return {{"momentum", momentum_}}; }
 
  private:

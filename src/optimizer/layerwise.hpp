@@ -24,6 +24,8 @@ class Layerwise {
 
   /// [segments], on the device: the gradient's factor during the first pass.
   [[nodiscard]] const float* factors() const { return factors_.gradient(); }
+  /// [segments], on the device: their weight decay.
+  [[nodiscard]] const float* decay() const { return factors_.decay(); }
   /// [segments], on the device: the step size during the second pass.
   [[nodiscard]] const float* steps() const { return steps_; }
 

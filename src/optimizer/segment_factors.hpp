@@ -10,7 +10,8 @@
 namespace dat {
 
 /// What the gradient and the step of each segment are multiplied by: 1/p of JointSpar in one of the two places
-/// (OptimizerOptions::importance), and the factor that clips the norm of the gradient (OptimizerOptions::clip_norm).
+/// (OptimizerOptions::importance), and the factor that clips the norm of the gradient (OptimizerOptions::clip_norm);
+/// and the weight decay of each.
 class SegmentFactors {
  public:
   SegmentFactors(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
@@ -22,6 +23,12 @@ class SegmentFactors {
         scale_(parameters.segments.size()) {
     const auto segments = static_cast<std::int64_t>(scale_.size());
     device_scale_ = backend.allocate_floats(segments, "optimizer factors");
+    decay_ = backend.allocate_floats(segments, "optimizer factors");
+    std::vector<float> decay;
+    for (const Segment& segment : parameters.segments)
+      decay.push_back(options.decay_norms || segment.shape.size() > 1 ? static_cast<float>(options.weight_decay)
+                                                                      : 0.0F);
+    backend.copy_to_device(decay_, decay.data(), decay.size() * sizeof(float));
     if (clip_norm_ == 0) return;
     clipped_ = backend.allocate_floats(segments, "optimizer factors");
     partial_ = allocate_sums(table_.largest());
@@ -46,6 +53,9 @@ class SegmentFactors {
   [[nodiscard]] const float* gradient() const { return clip_norm_ > 0 ? clipped_ : inside_ ? device_scale_ : nullptr; }
   [[nodiscard]] const float* step() const { return inside_ ? nullptr : device_scale_; }
 
+  /// [segments], on the device: weight decay.
+  [[nodiscard]] const float* decay() const { return decay_; }
+
   [[nodiscard]] std::int64_t segments() const { return static_cast<std::int64_t>(scale_.size()); }
   [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
   /// Memory for `count` results of a `sum`.
@@ -61,7 +71,7 @@ class SegmentFactors {
   double clip_norm_;
   ChunkTable table_;
   std::vector<float> scale_;  ///< 1/p of each segment
-  float *device_scale_ = nullptr, *clipped_ = nullptr;
+  float *device_scale_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;
   double *partial_ = nullptr, *sums_ = nullptr;
 };
 

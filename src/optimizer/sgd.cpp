@@ -25,11 +25,12 @@ class Sgd final : public Optimizer {
     const Chunks& chunks = factors_.begin(active);
     each(backend_.device(), chunks,
          kernels::SgdStep{parameters_.values, momentum_, parameters_.gradients, factors_.gradient(), factors_.step(),
-                          static_cast<float>(options_.momentum), static_cast<float>(options_.weight_decay),
-                          static_cast<float>(lr), options_.nesterov});
+                          factors_.decay(), static_cast<float>(options_.momentum), static_cast<float>(lr),
+                          options_.nesterov});
     ++parameters_.version;
   }
 
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
   [[nodiscard]] std::vector<State> state() const override { return {{"momentum", momentum_}}; }
 
  private:

@@ -84,7 +84,7 @@ struct History {
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers], elements
   std::vector<double> layer_costs;        ///< [layers] in the budget; empty in records of earlier versions
-  int warmup_epochs = 0;                  ///< 0 also in records of earlier versions
+  double warmup_epochs = 0;               ///< 0 also in records of earlier versions
   std::vector<StepRecord> steps;          ///< steps whose pointers are null
   std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
   std::vector<std::uint8_t> active;       ///< [steps][layers]

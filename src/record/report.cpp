@@ -36,6 +36,12 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
+/// A whole number as one.
+[[nodiscard]] nlohmann::ordered_json plain_number(double value) {
+  const auto whole = static_cast<std::int64_t>(value);
+  return static_cast<double>(whole) == value ? nlohmann::ordered_json(whole) : nlohmann::ordered_json(value);
+}
+
 }  // namespace
 
 Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(facts)) {
@@ -70,7 +76,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
                                                         {"layer_name", facts_.layer_names},
                                                         {"layer_elements", facts_.layer_sizes},
                                                         {"layer_cost", facts_.layer_costs},
-                                                        {"warmup_epochs", facts_.warmup_epochs}}
+                                                        {"warmup_epochs", plain_number(facts_.warmup_epochs)}}
                                      .dump() +
                                  "\n";
       line_.assign(header.begin(), header.end());
@@ -84,7 +90,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   const std::size_t layers = facts_.layer_names.size(), ranks = static_cast<std::size_t>(facts_.ranks);
   line_.resize(2048 + kNumberBytes * std::max(3 * layers + ranks, ranks * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
-  if (facts_.warmup_epochs > 0) warmup_ = fmt::format(" ({} warm-up)", facts_.warmup_epochs);
+  if (facts_.warmup_epochs > 0) warmup_ = fmt::format(" ({:g} warm-up)", facts_.warmup_epochs);
 }
 
 Report::~Report() {

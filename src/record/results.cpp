@@ -120,7 +120,7 @@ void append(const json& record, History& history) {
     record.at("layer_name").get_to(history.layer_names);
     record.at("layer_elements").get_to(history.layer_sizes);
     history.layer_costs = record.value("layer_cost", std::vector<double>());
-    history.warmup_epochs = record.value("warmup_epochs", 0);
+    history.warmup_epochs = record.value("warmup_epochs", 0.0);
   } else {
     fail(ExitCode::data, "unknown kind '", kind, "'");
   }

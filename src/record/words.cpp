@@ -57,11 +57,11 @@ const char* verdict_text(Validity verdict) {
   return verdict == Validity::valid ? "VALID" : verdict == Validity::partial ? "PARTIAL" : "INVALID";
 }
 
-std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, int warmup_epochs) {
+std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, double warmup_epochs) {
   const std::int64_t all = steps_per_epoch * epochs;
   return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
          ", " + counted(epochs, "epoch") + " of " + counted(steps_per_epoch, "step") +
-         (warmup_epochs > 0 ? fmt::format(" ({} warm-up)", warmup_epochs) : "");
+         (warmup_epochs > 0 ? fmt::format(" ({:g} warm-up)", warmup_epochs) : "");
 }
 
 std::string percent_text(double part) { return fmt::format("{:.2f} %", 100 * part); }

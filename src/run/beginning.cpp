@@ -9,6 +9,7 @@
 
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
+#include "options/value.hpp"
 #include "replica/model_state.hpp"
 #include "run/membership.hpp"
 
@@ -37,10 +38,10 @@ namespace fs = std::filesystem;
 
 /// A later end of a run whose rates or layers depend on its end is another run from here on.
 void compare_ends(const TrainOptions& options, const Written& earlier, std::vector<std::string>& warnings) {
-  const auto compare = [&](const std::string& name, std::int64_t before, std::int64_t now) {
+  const auto compare = [&](const std::string& name, auto before, auto now) {
     if (!earlier.said.contains(name) || before == now) return;
     const auto warn = [&](const std::string& what) {
-      warnings.push_back("--" + name + " was " + std::to_string(before) + " and is " + std::to_string(now) +
+      warnings.push_back("--" + name + " was " + number_text(before) + " and is " + number_text(now) +
                          " from here on: " + what +
                          " depends on it, and the run is not the one that would have been planned so from the start");
     };

@@ -113,7 +113,7 @@ namespace dat {
 
 /// The same rate to the end.
 std::unique_ptr<Schedule> make_constant(const ScheduleOptions& options) {
-  return with_warmup(options, [](std::int64_t) { return 1.0; });
+  return with_warmup(options, [](double) { return 1.0; });
 }
 
 }  // namespace dat

@@ -231,6 +231,21 @@ class Config:
         return self.options[key]
 
 
+def cyclic(step, up, steps, end, peak):
+    """One triangle of PyTorch's CyclicLR, for a rate or a momentum; `up` of the `steps` lead to the peak."""
+    u, ratio = step / steps, up / steps
+    return end + (peak - end) * (u / ratio if u <= ratio and ratio > 0 else (1 - u) / (1 - ratio))
+
+
+def one_cycle(step, up, steps, first, peak, last):
+    """PyTorch's OneCycleLR, anneal_strategy cos, with pct_start up / steps, for a rate or a momentum."""
+    top = up - 1
+    between = lambda a, b, part: b + (a - b) / 2 * (np.cos(np.pi * part) + 1)
+    if top > 0 and step <= top:
+        return between(first, peak, step / top)
+    return between(peak, last, (step - top) / (steps - 1 - top))
+
+
 def automatic(config, layers):
     """What the help says of options that are not given."""
     attack, optimizer, eps = config["attack"], config["optimizer"], config["eps"]
@@ -248,7 +263,7 @@ def automatic(config, layers):
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
             "norm": "linf", "eval-norm": config["norm"], "eval-eps": eps,
             "eval-alpha": "auto" if "fgsm" in kinds or len(of_evaluations) > 1 else max(of_evaluations, default=eps / 4),
-            "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "clamp-low": 0, "clamp-high": 10,
+            "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "peak-momentum": "off", "no-decay": "none", "clamp-low": 0, "clamp-high": 10,
             "nesterov": False, "beta1": .9, "beta2": .999, "epsilon": 1e-6, "bias-correction": False,
             "trust-coefficient": 1e-3, "clip-norm": 0,
             "importance": "outside" if config["selector"] == "freezeout" and config["freeze-lr"] != "constant"
@@ -360,6 +375,8 @@ class Reference:
                          * int(np.prod(shape[2:])) for name, shape in self.shapes.items()}
         layer = {name: layer_of(name, config["granularity"], config["network"]) for name in self.shapes}
         self.layers = list(dict.fromkeys(layer.values()))
+        self.one_dimensional = {f"{norm}.{name}" for norm in self.norms for name in ("weight", "bias")} | {
+            name for name in self.shapes if name.endswith(".bias")}
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
         self.lam = config["lambda"]
         self.loss, self.beta, self.smoothing = config["loss"], config["beta"], config["label-smoothing"]
@@ -382,8 +399,8 @@ class Reference:
         self.batch = min(config["batch"], self.per_rank)
         self.micro_batch = self.batch // self.micro_batches
         self.steps_per_epoch = -(-self.per_rank // self.batch)
-        self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch
-        self.steps = (config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
+        self.warmup_steps = config["warmup-epochs"] * self.steps_per_epoch  # a real number
+        self.steps = round(config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
         if config["max-steps"] > 0:
             self.steps = min(self.steps, config["max-steps"])
 
@@ -392,9 +409,6 @@ class Reference:
         self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
                              None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"])
         self.budget = config["budget"]
-        self.steps = (config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
-        if config["max-steps"] > 0:
-            self.steps = min(self.steps, config["max-steps"])
         sizes = np.zeros(len(self.layers))
         for name, shape in self.shapes.items():
             sizes[self.layer[name]] += int(np.prod(shape))
@@ -517,7 +531,8 @@ class Reference:
     def samples(self, step):
         """The samples of a step, [ranks][micro-batches][size]."""
         epoch = step // self.steps_per_epoch
-        shuffle = max(0, epoch - self.config["warmup-epochs"])
+        anew = self.config["schedule"] in ("cyclic", "one_cycle")
+        shuffle = epoch if anew else max(0, epoch - int(self.config["warmup-epochs"]))
         groups, labelled = self.per_rank * self.ranks // self.group, self.labelled()
         order = np.resize(self.shuffled(SHUFFLE, shuffle, 0, labelled), groups * self.labelled_of_group)  # wraps around
         order = order.reshape(groups, -1)
@@ -729,20 +744,41 @@ class Reference:
     def draw_due(self, step):
         period = {"step": 1, "epoch": self.steps_per_epoch}.get(self.config["resample"])
         period = int(self.config["resample"]) if period is None else period
-        return step >= self.warmup_steps and (step - self.warmup_steps) % period == 0
+        first = int(np.ceil(self.warmup_steps))  # the first step that begins when the warm-up is over
+        return step >= first and (step - first) % period == 0
 
     def lr(self, step):
-        lr, spe = self.config["lr"], self.steps_per_epoch
-        if step < self.warmup_steps:
-            return lr * (step + 1) / self.warmup_steps
-        after = step - self.warmup_steps
+        lr, up = self.config["lr"], self.warmup_steps
+        if self.config["schedule"] == "cyclic":
+            return cyclic(step, up, self.steps, 0.0, lr)
+        if self.config["schedule"] == "one_cycle":
+            return one_cycle(step, up, self.steps, lr / 25, lr, lr / 25 / 1e4)
+        return lr * self.after_warm_up(step)
+
+    def after_warm_up(self, step):
+        """The part of lr, with schedules that begin with the linear warm-up."""
+        up, spe = self.warmup_steps, self.steps_per_epoch
+        if step < up:
+            return min(1.0, (step + 1) / up)
+        after = step - up
         if self.config["schedule"] == "step":
-            return lr * self.config["lr-decay"] ** sum(m * spe <= after for m in self.config["milestones"])
-        steps = self.config["epochs"] * spe
+            return self.config["lr-decay"] ** sum(m * spe <= after for m in self.config["milestones"])
+        steps = (self.config["warmup-epochs"] + self.config["epochs"]) * spe - up
         if self.config["max-steps"]:
-            steps = min(steps, self.config["max-steps"] - self.warmup_steps)
+            steps = min(steps, self.config["max-steps"] - up)
         done = min(1.0, after / steps)
-        return lr * (1 - done if self.config["schedule"] == "linear" else (1 + np.cos(np.pi * done)) / 2)
+        return 1 - done if self.config["schedule"] == "linear" else (1 + np.cos(np.pi * done)) / 2
+
+    def momentum(self, step):
+        """Goes against the rate, where that is asked for."""
+        low, peak = self.config["momentum"], self.config["peak-momentum"]
+        if peak == "off":
+            return low
+        if self.config["schedule"] == "cyclic":
+            return cyclic(step, self.warmup_steps, self.steps, low, peak)
+        if self.config["schedule"] == "one_cycle":
+            return one_cycle(step, self.warmup_steps, self.steps, low, peak, low)
+        return low + (peak - low) * self.after_warm_up(step)
 
     def inclusion(self, p):
         """Probabilities under the condition that any layer is drawn at all."""
@@ -833,7 +869,7 @@ class Reference:
 
     def optimize(self, state, gradients, scale, lr, rounding):
         config, kind = self.config, self.config["optimizer"]
-        decay, mu = config["weight-decay"], config["momentum"]
+        mu = self.momentum(state.step)
         parameters, optimizer = dict(state.parameters), {array: dict(of) for array, of in state.optimizer.items()}
         counts = state.counts + (scale > 0) if len(state.counts) else state.counts
         inside = self.importance == "inside"
@@ -843,6 +879,7 @@ class Reference:
             taken = {name: g * min(1.0, config["clip-norm"] / (norm + 1e-6)) for name, g in taken.items()}
         for name, g in taken.items():
             theta, outside = state.parameters[name], 1.0 if inside else scale[self.layer[name]]
+            decay = config["weight-decay"] if config["no-decay"] == "none" or name not in self.one_dimensional else 0.0
             if kind == "lars_sgd":  # You, Gitman and Ginsburg, algorithm 1
                 matrix, local = theta.dim() > 1, 1.0
                 below = float(g.norm() + decay * theta.norm())

@@ -101,6 +101,9 @@ TABLE = [
     ("lars_sgd", 1, STEPS, "--optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02 --weight-decay 0.01 --budget 6"),
     ("lars_sgd outside, two ranks", 2, "4 7", "--optimizer lars_sgd --lr 0.7 --trust-coefficient 0.01 --momentum 0.8 "
                                               "--weight-decay 0.01 --importance outside --batch 4 --budget 6"),
+    ("norms do not decay", 1, "4 7", "--optimizer sgd --lr 0.1 --weight-decay 0.3 --no-decay norms --budget 6"),
+    ("norms do not decay, lars", 2, "4", "--optimizer lars --weight-decay 0.3 --no-decay norms --batch 4"),
+    ("norms do not decay, lamb", 1, "4 7", "--weight-decay 0.3 --no-decay norms --importance outside"),
     ("clipped", 1, STEPS, "--optimizer sgd --lr 0.5 --clip-norm 1.5 --budget 6"),
     ("clipped outside, two ranks", 2, "4 7", "--optimizer sgd --nesterov --lr 0.2 --clip-norm 1 --importance outside "
                                              "--momentum 0.6 --batch 4 --budget 6"),
@@ -178,6 +181,13 @@ TABLE = [
                                       "--batch 3 --budget 6 --overlap --bucket 700"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
     ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
+    ("cyclic, momentum against the rate", 1, "2 5 8 12", "--schedule cyclic --warmup-epochs 1.5 --epochs 2.5 --momentum 0.9 "
+                                                         "--peak-momentum 0.8 --optimizer sgd --lr 0.2 --attack none"),
+    ("one cycle, momentum against the rate", 2, "4 7 12", "--schedule one_cycle --warmup-epochs 1.2 --epochs 2.8 --batch 4 "
+                                                          "--momentum 0.95 --peak-momentum 0.85 --optimizer lars_sgd "
+                                                          "--lr 0.5 --trust-coefficient 0.02 --budget 6"),
+    ("a warm-up of half an epoch", 1, "2 3 6", "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 "
+                                               "--peak-momentum 0.9 --optimizer lars --budget 6 --average ema --average-bn ema"),
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
     ("trades", 1, STEPS, "--loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
     ("trades, two ranks", 2, STEPS, "--loss trades --attack-start uniform --beta 2.5 --label-smoothing 0.1 --batch 4 "

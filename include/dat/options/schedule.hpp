@@ -11,11 +11,11 @@ struct ScheduleSettings {
   std::string schedule = "step";
   std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up, increasing
   double lr_decay = 0.1;
-  int epochs = -1;         ///< after the warm-up; never -1 in a parsed command
-  int warmup_epochs = -1;  ///< never -1 in a parsed command
-  int batch = 0;           ///< images per rank and step; in a parsed command 0 with total_batch alone
-  int total_batch = 0;     ///< images of all ranks and step, dealt as micro-batches; 0: batch times the ranks
-  int micro_batch = 0;     ///< 0: batch; else it divides batch
+  double epochs = -1;         ///< after the warm-up; never -1 in a parsed command
+  double warmup_epochs = -1;  ///< never -1 in a parsed command; with `epochs` a whole number
+  int batch = 0;              ///< images per rank and step; in a parsed command 0 with total_batch alone
+  int total_batch = 0;        ///< images of all ranks and step, dealt as micro-batches; 0: batch times the ranks
+  int micro_batch = 0;        ///< 0: batch; else it divides batch
 
   friend bool operator==(const ScheduleSettings&, const ScheduleSettings&) = default;
 };

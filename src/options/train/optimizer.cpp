@@ -26,6 +26,12 @@ void add_rules_of_update(TrainTable& table) {
             one_of(optimizers().names()));
   table.add("--lr", &O::lr, "learning rate at the end of the warm-up", kAbove);
   table.add("--momentum", &O::momentum, "of sgd, lars and lars_sgd", kDecay);
+  table
+      .add("--peak-momentum", &O::peak_momentum,
+           "momentum where the learning rate peaks, and --momentum where it is lowest: it goes against the rate; off: "
+           "--momentum throughout",
+           {.low = 0, .high = 1, .below = true, .automatic = -1, .word = "off"})
+      .works_with("optimizer", {"sgd", "lars", "lars_sgd"});
   table.add("--nesterov", &O::nesterov, "Nesterov's momentum").works_with("optimizer", {"sgd"});
   table.not_together({"nesterov"}, {"momentum", {"0"}},
                      "--nesterov without --momentum is plain SGD; raise it, or leave --nesterov off");
@@ -36,6 +42,12 @@ void add_rules_of_update(TrainTable& table) {
   table.add("--bias-correction", &O::bias_correction, "correct the moments for having begun at zero")
       .works_with("optimizer", {"lamb"});
   table.add("--weight-decay", &O::weight_decay, "auto: sgd 5e-4, the others 1e-4", kAutoWeight);
+  table.add("--no-decay", &O::no_decay,
+            "what weight decay leaves out; norms: scale and shift of batch norms, and biases (lars_sgd always does)",
+            one_of({"none", "norms"}));
+  table.not_together(
+      {"no-decay"}, {"weight-decay", {"0"}},
+      "--no-decay leaves something out of a weight decay that is 0; give --weight-decay, or leave it off");
   table.add("--trust-coefficient", &O::trust_coefficient, "factor of the layers' own learning rates", kAbove)
       .works_with("optimizer", {"lars_sgd"});
   table.add("--clamp-low", &O::clamp_low, "lower bound of the weight norm in lars' and lamb's trust ratio", kCount);

@@ -1,6 +1,7 @@
 // How long is trained, in what batches, and how the learning rate goes: of the help's group Optimizer.
 
 #include <algorithm>
+#include <cmath>
 
 #include "dat/optimizer.hpp"
 #include "options/ranges.hpp"
@@ -18,6 +19,15 @@ void refuse_other_orders(const TrainOptions& o) {
 void refuse_a_rest(const TrainOptions& o) {
   require(o.total_batch == 0 || o.total_batch % o.micro_batch == 0, ExitCode::usage, "--total-batch ", o.total_batch,
           " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
+}
+
+void require_whole_epochs(const TrainOptions& o) {
+  constexpr double kRounding = 1e-9;
+  const double sum = o.epochs + o.warmup_epochs, whole = std::max(1.0, std::ceil(sum));
+  require(std::fabs(sum - std::round(sum)) < kRounding * whole, ExitCode::usage, "--warmup-epochs ",
+          number_text(o.warmup_epochs), " and --epochs ", number_text(o.epochs), " together are ", number_text(sum),
+          " epochs, and a run has a whole number of them; choose --epochs ",
+          number_text(std::max(0.0, whole - o.warmup_epochs)), ", say");
 }
 
 void add_batches(TrainTable& table) {
@@ -44,14 +54,16 @@ void add_batches(TrainTable& table) {
 void add_schedule(TrainTable& table) {
   using O = TrainOptions;
   table.group("Optimizer");
-  table.add("--schedule", &O::schedule, "of the learning rate after the warm-up", one_of(schedules().names()));
+  table.add("--schedule", &O::schedule, "learning rate; cyclic, one_cycle: PyTorch's", one_of(schedules().names()));
   table.add("--milestones", &O::milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
             {.label = "N,N,...", .low = 0, .commas = true});
   table.rule(refuse_other_orders);
   table.add("--lr-decay", &O::lr_decay, "factor at each milestone", kShare);
   table.add("--epochs", &O::epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs)
       .may_change();
-  table.add("--warmup-epochs", &O::warmup_epochs, "passes of linear warm-up; auto: 5, built-in set 1", kAutoEpochs);
+  table.add("--warmup-epochs", &O::warmup_epochs,
+            "passes until the rate is --lr; 7.5 and --epochs 7.5 together are 15; auto: 5, built-in set 1",
+            kAutoEpochs);
   add_batches(table);
 }
 
@@ -61,6 +73,7 @@ void settle_schedule(TrainOptions& o) {
   if (o.warmup_epochs < 0) o.warmup_epochs = o.data.empty() ? 1 : 5;
   require(o.epochs + o.warmup_epochs > 0, ExitCode::usage,
           "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");
+  require_whole_epochs(o);
   require(o.micro_batch == 0 || o.batch % o.micro_batch == 0, ExitCode::usage, "--batch ", o.batch,
           " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of the batch");
   if (o.micro_batch == 0) o.micro_batch = o.batch;

@@ -1,5 +1,7 @@
 #include "train/plan/goal.hpp"
 
+#include "dat/optimizer.hpp"
+
 namespace dat {
 
 bool climbs_goal(const std::string& attack) { return attack == "pgd" || attack == "fgsm"; }
@@ -16,6 +18,15 @@ bool prefers_batch_statistics(const Attack& attack, const Loss& loss) {
   return attack.prefers_batch_statistics() && !loss.goal().reference;
 }
 
+namespace {
+
+/// Whether the schedule's warm-up is its own, and not DAT's.
+[[nodiscard]] bool own_warmup(const TrainOptions& options) {
+  return schedules().at(options.schedule)({})->rises_by_itself();
+}
+
+}  // namespace
+
 LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
   return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
           .micro_batch = plan.micro_batch,
@@ -23,7 +34,7 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
           .mix = plan.mix,
           .augment = options.augment,
           .everyone = options.warm_start > 0,
-          .warmup_epochs = options.warmup_epochs,
+          .warmup_epochs = own_warmup(options) ? 0 : static_cast<int>(options.warmup_epochs),
           .seed = options.seed};
 }
 

@@ -1,9 +1,11 @@
 #include "train/plan/plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "dat/dealing.hpp"
 #include "dat/error.hpp"
+#include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 
 namespace dat {
@@ -37,9 +39,9 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       micro_batch(epoch.micro_batch()),
       last_micro_batch(epoch.last_batch() / epoch.micro_batches),
       steps_per_epoch(epoch.steps()),
-      epochs(options.warmup_epochs + options.epochs),
+      epochs(static_cast<int>(std::lround(options.warmup_epochs + options.epochs))),
       warmup_epochs(options.warmup_epochs),
-      warmup_steps(warmup_epochs * steps_per_epoch),
+      warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
       steps(epochs * steps_per_epoch),
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch

@@ -27,10 +27,11 @@ class Plan {
   int micro_batches;  ///< micro-batches of a step: of each rank; ordered: of all ranks together
   int micro_batch, last_micro_batch;  ///< images of each micro-batch; last_micro_batch: in the last step of an epoch
   std::int64_t steps_per_epoch;
-  int epochs, warmup_epochs;  ///< `epochs` includes the warm-up
-  std::int64_t warmup_steps;
-  std::int64_t steps;        ///< steps of the run: those of its epochs, or --max-steps where that is less
-  std::int64_t draw_period;  ///< steps between draws of layers (--resample)
+  int epochs;  ///< those of the warm-up included
+  double warmup_epochs;
+  std::int64_t warmup_steps;  ///< that begin before the warm-up is over
+  std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
+  std::int64_t draw_period;   ///< steps between draws of layers (--resample)
 
   /// Micro-batches of a rank in a step.
   [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }

@@ -28,12 +28,15 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
                                                      .epsilon = options.epsilon,
                                                      .bias_correction = options.bias_correction,
                                                      .weight_decay = options.weight_decay,
+                                                     .decay_norms = options.no_decay == "none",
                                                      .nesterov = options.nesterov,
                                                      .trust_coefficient = options.trust_coefficient,
                                                      .clamp_low = options.clamp_low,
                                                      .clamp_high = options.clamp_high,
                                                      .importance = options.importance,
-                                                     .clip_norm = options.clip_norm})) {
+                                                     .clip_norm = options.clip_norm})),
+      momentum_(options.momentum),
+      peak_momentum_(options.peak_momentum < 0 ? options.momentum : options.peak_momentum) {
   if (options.average == "none") return;
   auto averaged =
       std::make_unique<AveragedOptimizer>(model.backend, model.parameters, std::move(optimizer_),
@@ -47,6 +50,7 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
 
 void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_factor) {
   if (perturbation_ != nullptr) perturbation_->enter();
+  if (peak_momentum_ != momentum_) optimizer_->set_momentum(momentum(step));
   optimizer_->step(active, lr(step) * lr_factor);
   if (perturbation_ != nullptr) perturbation_->leave();
   statistics_.update_model();

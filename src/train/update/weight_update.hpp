@@ -12,12 +12,16 @@
 
 namespace dat {
 
-/// The end of a step: the learning rate of the moment, the optimizer, the running statistics, the average of both.
+/// The end of a step: learning rate and momentum of the moment, the optimizer, the running statistics, the average of
+/// both.
 class WeightUpdate final : public Stateful {
  public:
   WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics);
 
   [[nodiscard]] double lr(std::int64_t step) const { return schedule_->lr(step); }
+  [[nodiscard]] double momentum(std::int64_t step) const {
+    return momentum_ + (peak_momentum_ - momentum_) * schedule_->height(step);
+  }
   /// Makes the update of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times
   /// the learning rate of the step.
   void apply(const ActiveSet& active, std::int64_t step, double lr_factor);
@@ -44,6 +48,7 @@ class WeightUpdate final : public Stateful {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
   WeightPerturbation* perturbation_ = nullptr;
+  double momentum_, peak_momentum_;  ///< where the rate is low, and where it peaks
 };
 
 }  // namespace dat

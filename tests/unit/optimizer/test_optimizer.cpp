@@ -472,16 +472,98 @@ TEST_CASE("Every schedule warms up linearly per iteration", "[optimizer]") {
   ScheduleOptions options;
   options.lr = .01;
   options.steps_per_epoch = 7;
-  for (const auto& name : schedules().names()) {
+  std::vector<std::string> names = schedules().names();
+  std::erase_if(names, [](const std::string& name) { return schedules().at(name)({})->rises_by_itself(); });
+  CHECK(names == std::vector<std::string>{"cosine", "linear", "step"});
+  for (const auto& name : names) {
     const auto schedule = schedules().at(name)(options);
     for (std::int64_t k = 0; k < 35; ++k) CHECK(schedule->lr(k) == Approx(.01 * double(k + 1) / 35).epsilon(1e-14));
     CHECK(schedule->lr(35) == Approx(.01).epsilon(1e-14));
   }
   options.warmup_epochs = 0;
-  for (const auto& name : schedules().names()) CHECK(schedules().at(name)(options)->lr(0) == .01);
+  for (const auto& name : names) CHECK(schedules().at(name)(options)->lr(0) == .01);
   CHECK(code_of([] { (void)schedules().at("nonsense"); }) == ExitCode::usage);
   options.steps_per_epoch = 0;
   CHECK(code_of([&] { (void)schedules().at("step")(options); }) == ExitCode::usage);
+}
+
+TEST_CASE("A warm-up may end in the midst of an epoch", "[optimizer]") {
+  ScheduleOptions options;
+  options.lr = 2;
+  options.steps_per_epoch = 5;
+  options.warmup_epochs = 1.5;  // 7.5 steps
+  options.epochs = 2.5;
+  const auto linear = schedules().at("linear")(options);
+  CHECK(linear->lr(6) == Approx(2 * 7 / 7.5).epsilon(1e-14));
+  CHECK(linear->lr(7) == Approx(2).epsilon(1e-14));
+  CHECK(linear->lr(8) == Approx(2 * (1 - .5 / 12.5)).epsilon(1e-14));
+  CHECK(linear->lr(19) == Approx(2 / 12.5).epsilon(1e-14));
+  CHECK(linear->height(8) == Approx(1 - .5 / 12.5).epsilon(1e-14));
+  options.milestones = {1};
+  const auto step = schedules().at("step")(options);
+  CHECK(step->lr(12) == Approx(2).epsilon(1e-14));  // 4.5 steps behind the warm-up
+  CHECK(step->lr(13) == Approx(.2).epsilon(1e-14));
+  CHECK(steps_of(1.1, 10) == 11);
+  CHECK(steps_of(7.5, 391) == 2932.5);
+}
+
+TEST_CASE("cyclic and one_cycle are PyTorch's CyclicLR and OneCycleLR, and heights their momenta", "[optimizer]") {
+  ScheduleOptions options;
+  options.lr = .2;
+  options.steps_per_epoch = 2;  // ten steps in all
+  options.warmup_epochs = 2.5;
+  options.epochs = 2.5;
+  const auto momentum = [](const Schedule& schedule, std::int64_t step, double low, double peak) {
+    return low + (peak - low) * schedule.height(step);
+  };
+  const auto cyclic = schedules().at("cyclic")(options);
+  const double rates[] = {0, .04, .08, .12, .16, .2, .16, .12, .08, .04, 0};
+  for (std::int64_t k = 0; k < 11; ++k) {
+    CHECK(std::fabs(cyclic->lr(k) - rates[k]) < 1e-15);
+    CHECK(momentum(*cyclic, k, .9, .8) == Approx(.9 - rates[k] / 2).epsilon(1e-14));
+  }
+  options.warmup_epochs = 1.5;
+  options.epochs = 3.5;
+  const auto one = schedules().at("one_cycle")(options);
+  for (const auto& [k, lr, mu] : std::vector<std::tuple<std::int64_t, double, double>>{{0, .008, .95},
+                                                                                       {1, .104, .9},
+                                                                                       {2, .2, .85},
+                                                                                       {3, .1900969264, .854952},
+                                                                                       {5, .1222524044, .888874},
+                                                                                       {9, 8e-7, .95}}) {
+    CHECK(std::fabs(one->lr(k) - lr) < 1e-10);
+    CHECK(std::fabs(momentum(*one, k, .95, .85) - mu) < 1e-6);
+  }
+  CHECK(one->lr(10) == one->lr(9));
+  options.total_steps = 6;  // the peak stays, the fall is shorter
+  CHECK(schedules().at("one_cycle")(options)->lr(2) == Approx(.2).epsilon(1e-14));
+  CHECK(schedules().at("one_cycle")(options)->lr(5) == Approx(8e-7).epsilon(1e-12));
+  CHECK(schedules().at("cyclic")(options)->lr(3) == Approx(.2).epsilon(1e-14));
+  CHECK(schedules().at("cyclic")(options)->lr(5) == Approx(.2 / 3).epsilon(1e-14));
+  options.warmup_epochs = 0;  // both begin at the peak
+  options.epochs = 5;
+  CHECK(schedules().at("cyclic")(options)->lr(0) == .2);
+  options.warmup_epochs = .5;
+  options.epochs = 4.5;
+  CHECK(schedules().at("one_cycle")(options)->lr(0) == .2);
+}
+
+TEST_CASE("A momentum that is set takes the place of the options' own", "[optimizer]") {
+  for (const char* name : {"sgd", "lars", "lars_sgd"}) {
+    const auto run = [&](double planned, double set) {
+      OptimizerOptions options;
+      options.momentum = planned;
+      Model model(name, {3}, options);
+      for (int step = 0; step < 3; ++step) {
+        model.set(model.parameters.gradients, {1, -2, static_cast<float>(step)});
+        model.optimizer->set_momentum(set);
+        model.optimizer->step(ActiveSet::all(1), .1);
+      }
+      return model.theta();
+    };
+    CHECK(run(.9, .3) == run(.3, .3));
+    CHECK(run(.9, .3) != run(.9, .9));
+  }
 }
 
 TEST_CASE("The step schedule decays at milestones counted after the warm-up", "[optimizer]") {

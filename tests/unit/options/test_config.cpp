@@ -360,8 +360,12 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "1e-5",
                                 "--momentum",
                                 "0.8",
+                                "--peak-momentum",
+                                "0.7",
                                 "--weight-decay",
-                                "0",
+                                "0.002",
+                                "--no-decay",
+                                "norms",
                                 "--clamp-low",
                                 "0.5",
                                 "--clamp-high",
@@ -377,9 +381,9 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "--lr-decay",
                                 "0.2",
                                 "--epochs",
-                                "7",
+                                "6.75",
                                 "--warmup-epochs",
-                                "0",
+                                "0.25",
                                 "--batch",
                                 "64",
                                 "--micro-batch",
@@ -1107,6 +1111,13 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--milestones", "75,75"}), "--milestones must increase"));
   CHECK(contains(refusal({"--clamp-low", "11"}), "--clamp-high 10"));
   CHECK(contains(refusal({"--epochs", "0", "--warmup-epochs", "0"}), "nothing to train"));
+  CHECK(contains(refusal({"--epochs", "8", "--warmup-epochs", "7.5"}), "together are 15.5 epochs"));
+  CHECK(contains(refusal({"--epochs", "8", "--warmup-epochs", "7.5"}), "choose --epochs 8.5"));
+  CHECK(parse({"--epochs", "7.7", "--warmup-epochs", "7.3"}).train.warmup_epochs == 7.3);
+  CHECK(contains(refusal({"--no-decay", "norms", "--weight-decay", "0"}), "a weight decay that is 0"));
+  CHECK(contains(refusal({"--no-decay", "biases"}), "'--no-decay' must be "));
+  CHECK(contains(refusal({"--peak-momentum", "0.8"}), "--peak-momentum works with --optimizer sgd, lars or lars_sgd"));
+  CHECK(contains(refusal({"--optimizer", "sgd", "--peak-momentum", "1"}), "'--peak-momentum' must be "));
   CHECK(contains(refusal({"--warm-start", "5", "--attack", "none"}), "--warm-start 5 has no perturbation"));
   CHECK(parse({"--warm-start", "5", "--attack", "fgsm"}).train.warm_start == 5);
   CHECK(parse({"--attack", "none"}).train.warm_start == 0);

@@ -700,6 +700,7 @@ TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[re
 
 TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
   CHECK(plan_text(512, 32, 16, 1) == "512 steps, 16 epochs of 32 steps (1 warm-up)");
+  CHECK(plan_text(480, 32, 15, 7.5) == "480 steps, 15 epochs of 32 steps (7.5 warm-up)");
   CHECK(plan_text(40, 32, 16, 0) == "40 of 512 steps, 16 epochs of 32 steps");
   CHECK(plan_text(1, 1, 1, 0) == "1 step, 1 epoch of 1 step");
 }
