@@ -33,17 +33,18 @@ if "$runs/race" >"$runs/log" 2>&1 || ! grep -q "ThreadSanitizer: data race" "$ru
 fi
 part build/tsan/tests/dat_tests "~[.]"
 part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec],[generators]"
-small=(--network small_cnn --width 16 --batch 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
+small=(--network small_cnn --width 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
+batch=(--batch 16)
 threads=(--overlap --checkpoint-every 3 --checkpoint-async --comm-timeout 60 --check-every 2 --resident off --holdout 32)
 for epochs in 2 3; do  # the second goes on from the first one's checkpoint
-  part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs "$epochs"
+  part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${batch[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs "$epochs"
 done
-part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${threads[@]}" --verify 3 --out "$runs/verify" --epochs 2
-part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" --codec int8 --selector exp3 --budget 5 --out "$runs/codec" --epochs 2
+part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${batch[@]}" "${threads[@]}" --verify 3 --out "$runs/verify" --epochs 2
+part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${batch[@]}" --codec int8 --selector exp3 --budget 5 --out "$runs/codec" --epochs 2
 for split in "3 1" "2 1" "3 2"; do  # ranks and generators: the later ones go on from the checkpoint before
   part mpirun -np "${split% *}" build/tsan/dat_hpc train "${small[@]}" "${threads[@]:1}" --generators "${split#* }" --staleness 2 \
     --deterministic --total-batch 32 --micro-batch 8 --attack-steps 4 --out "$runs/generators" --epochs $((++generations))
 done
-part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" --overlap --generators 1 --staleness 3 --out "$runs/newest" --epochs 2
+part mpirun -np 3 build/tsan/dat_hpc train "${small[@]}" "${batch[@]}" --overlap --generators 1 --staleness 3 --out "$runs/newest" --epochs 2
 part mpirun -np 2 build/tsan/dat_hpc eval --checkpoint "$runs/stale" --eval pgd2 --limit 32
 exit "$failed"
