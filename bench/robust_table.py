@@ -1,15 +1,19 @@
-"""Robust training methods at equal cost: robust_table.py PROGRAM --data cifar10.h5 [--seeds 5] [--passes 9] [-- OPTIONS]
+"""Robust training methods at equal cost: robust_table.py PROGRAM --data cifar10.h5 [--table T] [--seeds 5] [-- OPTIONS]
 
 Trains a narrow PreActResNet-18 by each method with the same seeds, and prints clean accuracy, PGD-20 and AutoAttack
-(standard, first 200 test images), then the difference from PGD with the same seed: its mean and the 95 % interval of the
-mean (Student's t over the pairs), beside what is published about the sign of it, and whether that holds here.
+(standard, first 200 test images), then the difference from the first method with the same seed: its mean and the 95 %
+interval of the mean (Student's t over the pairs), beside what is published about the sign of it, and whether that holds here.
+
+  losses  PGD of --steps steps, and what changes its loss, its weights or its attack
+  fast    FGSM from a random start (fast adversarial training), and what is said to help training with one step
 
 All runs cost the same: --passes passes over 50,000 images, where a pass is one way forward and back through the network,
 of the attack or of the training, and a way forward alone is half a one. So a method with dearer steps makes fewer of them,
 and its learning rate falls to zero sooner. What an attack that stops early takes is not known before: a run with the length
 of PGD's measures it. The passes that the attacks really took are printed.
 
-Methods that the program does not offer are left out, and a line says so. What is finished is not made again; what was
+Methods that the program does not offer are left out, and a line says so. A run that ends in the program's alarm for
+catastrophic overfitting (--on-overfitting) counts as it ended. What is finished is not made again; what was
 interrupted goes on. Options after `--` go to every training run.
 """
 
@@ -30,10 +34,14 @@ import student
 IMAGES = 50_000  # of an epoch of CIFAR-10
 COLUMNS = ["clean", "PGD-20", "AA"]
 
-# name; options beside the recipe; passes of a step beside those of an attack of k steps; steps of the attack, of k; what
-# --help must show; published: the sign of the difference from PGD by column, and who says so.
+# name; options beside the table's; passes of a step but those of an attack of k steps; steps of the attack, of k; what
+# --help must show; published: the sign of the difference from the first one by column, and who says so. In the options {HALF}
+# is half of the epochs, in whole ones.
 Method = collections.namedtuple("Method", "name options training steps needs published source")
-METHODS = [
+# Of a table: options of all its methods, what part of the epochs is warm-up, its methods.
+Table = collections.namedtuple("Table", "options warmup methods")
+
+LOSSES = Table(["--attack", "pgd", "--lr", 0.1, "--schedule", "linear"], 0, [
     Method("PGD", ["--lambda", 0], 1, lambda k: k, [], {}, ""),
     # Of the clean images: a way forward for the attack, one more for the joint loss, and a pass.
     Method("TRADES", ["--loss", "trades", "--beta", 6], 3, lambda k: k, [r"--loss \S*\btrades\b"], {"PGD-20": 1, "AA": 1},
@@ -48,7 +56,40 @@ METHODS = [
            "more clean accuracy: Zhang et al. 2020; ResNet-18 with AA 41.56 (MTandHJ/PyTorch-Robust), 48.67 of AT (MAIR)"),
     Method("ATTA", ["--lambda", 0, "--warm-start", 10], 1, lambda k: max(1, k // 2), ["--warm-start "],
            {"PGD-20": 1}, "up to +7.2 on CIFAR-10, or the same in a twelfth of the time: Zheng et al. 2020"),
-]
+])
+
+BENCHMARK = "ResNet-18, 100 epochs, AA of FastAT_Benchmark: "  # repository fzjcdt/FastAT_Benchmark, mean of three seeds
+
+
+def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source=""):
+    loss = [] if "--loss" in options else ["--lambda", 0]
+    return Method(name, [*loss, *options], training, lambda k: steps, list(needs), published or {}, source)
+
+
+# Passes: the attack's, the training's, and those of a reference (a way forward and back) where its gradient is taken.
+FAST = Table(["--attack", "fgsm", "--attack-bn", "train", "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8,
+              "--weight-decay", 5e-4], 0.4, [
+    fgsm("FGSM-RS"),
+    fgsm("N-FGSM", "--start-radius", 2, "--project", "off", "--alpha", "8/255", needs=["--start-radius "], published={"AA": 1},
+         source=BENCHMARK + "47.77 against 43.09"),
+    fgsm("PGI", "--loss", "pgi", training=2, needs=[r"--loss \S*\bpgi\b"], published={"AA": 1}, source=BENCHMARK + "49.89"),
+    fgsm("PGI, constant", "--loss", "pgi", "--detach-reference", needs=["--detach-reference "]),
+    fgsm("GAT", "--loss", "gat", training=2, needs=[r"--loss \S*\bgat\b"], published={"AA": 1}, source=BENCHMARK + "49.15"),
+    fgsm("GAT, constant", "--loss", "gat", "--detach-reference", training=1.5, needs=["--detach-reference "]),
+    fgsm("NuAT", "--loss", "nuat", training=2, needs=[r"--loss \S*\bnuat\b"], published={"AA": 1}, source=BENCHMARK + "50.10"),
+    fgsm("NuAT, constant", "--loss", "nuat", "--detach-reference", training=1.5, needs=["--detach-reference "]),
+    fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", "--warm-start", 100, needs=["--warm-start "]),
+    fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),
+    fgsm("1, then 2 steps", "--attack", "pgd", "--attack-steps", "1,2@{HALF}", "--alpha", "8/255,5/255@{HALF}", steps=1.5,
+         needs=["LIST"]),
+    fgsm("eps grows", "--eps", "0..8/255@0-{HALF}", needs=["LIST"]),
+    fgsm("images grow", "--train-size", "24,32@{HALF}", training=2 * (1 + 0.5625) / 2 - 1, needs=["--train-size "]),
+    fgsm("one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--peak-momentum", 0.85, needs=[r"\bone_cycle\b"]),
+    fgsm("no decay of norms", "--no-decay", "norms", needs=["--no-decay "]),
+    fgsm("smoothing", "--label-smoothing", 0.2),
+    fgsm("EMA", "--average", "ema", "--average-decay", 0.995, published={"AA": 1}, source=BENCHMARK + "its averages"),
+])
+TABLES = {"losses": LOSSES, "fast": FAST}
 
 
 def run(words):
@@ -60,19 +101,32 @@ def run(words):
     return ended.stdout
 
 
+def merged(*lists):
+    """Options of all lists; of those that are given twice, the last."""
+    found = {}
+    for words in lists:
+        for word in map(str, words):
+            if word.startswith("--"):
+                values = found[word] = []
+            else:
+                values.append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
+
+
 def rows(folder, kind):
     with open(folder / "metrics.jsonl") as file:
         return [row for row in map(json.loads, file) if row["kind"] == kind]
 
 
-class Table:
+class Study:
     def __init__(self, arguments):
         self.arguments = arguments
         self.images = arguments.ranks * arguments.batch  # of a step
         self.launch = [*shlex.split(arguments.launch.format(ranks=arguments.ranks)), os.path.abspath(arguments.program)]
         help_of = {verb: run([os.path.abspath(arguments.program), verb, "--help", "all"]) for verb in ("train", "eval")}
         self.methods = []
-        for method in METHODS:
+        self.of = TABLES[arguments.table]
+        for method in self.of.methods:
             missing = [need for need in method.needs if not re.search(need, help_of["train"])]
             if missing:
                 beside = method.options[2:] if "--lambda" in method.options else method.options
@@ -86,12 +140,15 @@ class Table:
     def train(self, folder, method, seed, steps):
         arguments = self.arguments
         epochs = math.ceil(steps * self.images / IMAGES)
+        warmup = round(self.of.warmup * epochs, 6)
+        options = merged(["--alpha", arguments.alpha] if arguments.table == "losses" else [], self.of.options,
+                         ["--attack-steps", method.steps(arguments.steps)] if arguments.table == "losses" else [], method.options)
+        options = [word.replace("{HALF}", str(max(1, epochs // 2))) for word in options]
         run([*self.launch, *map(str, [
             "train", "--out", folder, "--data", arguments.data, "--network", "preact_resnet18", "--width", arguments.width,
-            "--attack", "pgd", "--attack-steps", method.steps(arguments.steps), "--alpha", arguments.alpha, "--batch",
-            arguments.batch, "--optimizer", "sgd", "--lr", 0.1, "--schedule", "linear", "--warmup-epochs", 0, "--epochs", epochs,
+            "--batch", arguments.batch, "--optimizer", "sgd", "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6),
             "--max-steps", steps, "--selector", "all", "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images,
-            "--seed", seed, "--quiet", *method.options, *arguments.options])])
+            "--seed", seed, "--quiet", *options, *arguments.options])])
 
     def attack_passes(self, folder):
         """Of an image and step, as recorded."""
@@ -111,16 +168,16 @@ class Table:
         return self.steps_of(passes + method.training)
 
     def accuracies(self, method, seed, steps):
-        folder = self.arguments.out / f"{method.name}-seed{seed}"
+        folder = self.arguments.out / f"{re.sub('[^A-Za-z0-9]+', '-', method.name)}-seed{seed}"
         self.train(folder, method, seed, steps)
         weights = "average" if "--average" in method.options else "raw"
         last = [row for row in rows(folder, "evaluation")
                 if row["split"] == "test" and row.get("weights", "raw") == weights][-1]
         found = {"clean": 100 * last["clean_acc"], "PGD-20": 100 * last["adv_acc"], "passes": self.attack_passes(folder)}
         if self.autoattack:
-            text = run([*self.launch, *map(str, ["eval", "--checkpoint", folder, "--eval", "aa-standard", "--limit",
+            text = run([*self.launch, *map(str, ["eval", "--checkpoint", folder, "--eval", self.arguments.aa, "--limit",
                                                  self.arguments.aa_images, "--out", f"{folder}-aa", "--quiet"])])
-            found["AA"] = 100 * float(re.search(r" aa-standard_acc=(\S+)", text)[1])
+            found["AA"] = 100 * float(re.search(rf" {self.arguments.aa}_acc=(\S+)", text)[1])
         return found
 
 
@@ -133,22 +190,22 @@ def holds(sign, mean, half):
 
 def report(found, steps, methods, columns, images):
     seeds = len(next(iter(found.values())))
-    print(f"\n{'method':<8}{'epochs':>8}{'attack passes':>15}" + "".join(f"{column + ' %':>10}" for column in columns))
+    print(f"\n{'method':<18}{'epochs':>8}{'attack passes':>15}" + "".join(f"{column + ' %':>10}" for column in columns))
     for method in methods:
         of = found[method.name]
-        print(f"{method.name:<8}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
+        print(f"{method.name:<18}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
               "".join(f"{statistics.fmean(r[column] for r in of):>10.2f}" for column in columns))
-    print(f"\npoints above PGD, {seeds} paired seeds, mean and 95 % interval of the mean; published sign; holds here")
+    print(f"\npoints above {methods[0].name}, {seeds} paired seeds, mean and 95 % interval of the mean; published sign; holds here")
     for method in methods[1:]:
         for column in columns:
-            mean, half = student.interval([a[column] - b[column] for a, b in zip(found[method.name], found["PGD"])])
+            mean, half = student.interval([a[column] - b[column] for a, b in zip(found[method.name], found[methods[0].name])])
             sign = method.published.get(column)
             said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, half)}"
             width = f"[{mean - half:+.2f}, {mean + half:+.2f}]" if seeds > 1 else ""
-            print(f"{method.name:<8}{column:<8}{mean:>+8.2f} {width:<18}{said}")
+            print(f"{method.name:<18}{column:<8}{mean:>+8.2f} {width:<18}{said}")
     print("\nwho says so:")
     for method in methods[1:]:
-        print(f"{method.name:<8}{method.source}")
+        print(f"{method.name:<18}{method.source}")
 
 
 def main():
@@ -164,19 +221,23 @@ def main():
     parser.add_argument("--batch", type=int, default=64, help="of a rank (64)")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--launch", default="mpirun -np {ranks}")
-    parser.add_argument("--methods", nargs="+", help="PGD is always there")
+    parser.add_argument("--table", choices=list(TABLES), default="losses")
+    parser.add_argument("--methods", nargs="+", help="the first one is always there")
     parser.add_argument("--test-images", type=int, default=2000, help="for clean and PGD-20 (2000); 0: all")
     parser.add_argument("--aa-images", type=int, default=200, help="for AutoAttack (200)")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/robust_table"))
+    parser.add_argument("--aa", default="aa-standard", help="what stands for AutoAttack (aa-standard); aa-quick costs a fourth")
+    parser.add_argument("--out", type=pathlib.Path, help="runs/robust_table-TABLE")
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:at])
     arguments.options = words[at + 1:]
-    unknown = set(arguments.methods or []) - {method.name for method in METHODS}
+    known = TABLES[arguments.table].methods
+    unknown = set(arguments.methods or []) - {method.name for method in known}
     if unknown:
-        sys.exit(f"no method is called {' or '.join(sorted(unknown))}; known: {' '.join(method.name for method in METHODS)}")
-    table = Table(arguments)
-    methods = [method for method in table.methods if method.name in ["PGD", *(arguments.methods or [method.name])]]
+        sys.exit(f"no method is called {' or '.join(sorted(unknown))}; known: {', '.join(method.name for method in known)}")
+    arguments.out = arguments.out or pathlib.Path(f"runs/robust_table-{arguments.table}")
+    table = Study(arguments)
+    methods = [method for method in table.methods if method.name in [known[0].name, *(arguments.methods or [method.name])]]
     columns = COLUMNS if table.autoattack else COLUMNS[:-1]
     steps = {}
     for method in methods:

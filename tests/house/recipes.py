@@ -24,6 +24,16 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
     "trades_awp": {"loss": '"trades"', "beta": "6", "awp-gamma": "0.005", "awp-from": "9", "awp": '"global"', "epochs": "200"},
     "harvard_mnist": {"network": '"small_cnn"', "attack": '"pgd"', "attack-steps": "32", "eps": "0.3", "lambda": "0", "optimizer": '"sgd"',
                       "lr": "0.01", "momentum": "0.5", "batch": "64", "micro-batch": "8", "epochs": "10"},
+    "fast_adversarial": {"attack": '"fgsm"', "alpha": '"10/255"', "start-box": '"on"', "attack-bn": '"train"', "lr": "0.2",
+                         "schedule": '"cyclic"', "warmup-epochs": "7.5", "epochs": "7.5", "momentum": "0.9", "peak-momentum": "0.8",
+                         "weight-decay": "5e-04", "batch": "128", "augment": "true", "lambda": "0", "selector": '"all"'},
+    "n_fgsm": {"attack": '"fgsm"', "start-radius": "2", "start-box": '"on"', "project": '"off"', "alpha": '"8/255"', "epochs": "15",
+               "warmup-epochs": "15", "peak-momentum": "0.8", "lambda": "0"},
+    "pgd2": {"attack": '"pgd"', "attack-steps": "2", "alpha": '"4/255"', "start-radius": "0", "schedule": '"cyclic"', "epochs": "18",
+             "warmup-epochs": "12", "attack-bn": '"train"', "lambda": "0"},
+    "ladder": {"attack-steps": "1", "warm-start": "100", "average": '"ema"', "schedule": '"one_cycle"', "lr": "0.2", "lambda": "0"},
+    "dat_fgsm_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"all"', "batch": "64", "lambda": "0"},
+    "jointspar_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"exp3"', "batch": "64", "lambda": "0"},
     "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
 }
 
@@ -36,7 +46,7 @@ def cost(of):
     """Passes forward and back per image, and epochs, as the resolved options have them."""
     attack = {'"pgd"': int(of["attack-steps"]), '"fgsm"': 1, '"none"': 0}[of["attack"]]
     training = 1 + (of["loss"] != '"cross_entropy"' or float(of["lambda"]) > 0)
-    return attack + training * (2 if float(of["awp-gamma"]) > 0 else 1), int(of["epochs"]) + int(of["warmup-epochs"])
+    return attack + training * (2 if float(of["awp-gamma"]) > 0 else 1), round(float(of["epochs"]) + float(of["warmup-epochs"]))
 
 
 def run(*words):
@@ -45,7 +55,7 @@ def run(*words):
 
 failures = []
 listed = run("train", "--recipe", "list").stdout
-found = {os.path.basename(path)[: -len(".toml")]: path for path in glob.glob(f"{root}/jobs/*.toml")}
+found = {os.path.basename(path)[: -len(".toml")]: path for path in glob.glob(f"{root}/jobs/**/*.toml", recursive=True)}
 if set(found) != set(EXPECTED):
     failures.append(f"recipes {sorted(found)}, expected {sorted(EXPECTED)}")
 for name, path in sorted(found.items()):

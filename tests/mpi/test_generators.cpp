@@ -11,6 +11,7 @@
 #include "small_run.hpp"
 #include "train/generators/generator.hpp"
 #include "train/generators/messages.hpp"
+#include "train/plan/clock.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
 
@@ -209,7 +210,13 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
       wrong();
     } else {
       Generator generator(world(), options);
-      const std::string told = error_of([&] { (void)generator.serve([]() -> std::optional<ExitCode> { return {}; }); });
+      const double began = seconds_now();
+      const std::string told = error_of([&] {
+        (void)generator.serve([&]() -> std::optional<ExitCode> {
+          require(seconds_now() - began < 20, ExitCode::stopped, "nothing is refused");
+          return {};
+        });
+      });
       CHECK(told.find(text) != std::string::npos);
       CHECK(told.find("rank 0") != std::string::npos);
     }
