@@ -28,7 +28,7 @@ namespace {
 class FrozenAffine final : public FrozenOperation {
  public:
   FrozenAffine(FrozenLowering& lowering, int first)
-      : FrozenOperation(lowering, first), type_(lowering.type(input())), layout_(model_.layout(first)) {
+      : FrozenOperation(lowering, first), type_(lowering.type(input())), layout_(lowering.layout(first)) {
     if (node_.op == Op::batch_norm) norm_ = FoldedNorm(lowering, first);
     relu_ = node_.op == Op::relu || (node_.op != Op::silu && lowering.fuse(result_, Op::relu));
     const bool silu = !relu_ && (node_.op == Op::silu || lowering.fuse(result_, Op::silu));

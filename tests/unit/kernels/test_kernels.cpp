@@ -513,7 +513,7 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
     for (const int block : {1, channels}) {
       const Layout layout{channels, kSize, kSize, block};
       Shared<float> x(pixels.size(), -1.0F);
-      run(n * kSize * kSize, Augment{pixels.data(), nullptr, crops.data(), x.data(), layout});
+      run(n * kSize * kSize, Augment{pixels.data(), nullptr, crops.data(), x.data(), layout, kSize});
       for (std::int64_t k = 0; k < n; ++k) {
         std::vector<double> padded(kPadded * kPadded * static_cast<std::size_t>(channels), 0.0);
         const auto index = [&](int y, int column, int c) {
@@ -552,8 +552,8 @@ TEST_CASE("An augmented image is the one at its place among all images", "[kerne
   }
   Shared<float> expected(gathered.size(), -1.0F), x = expected;
   const auto n = std::ssize(places) * kSize * kSize;
-  run(n, Augment{gathered.data(), nullptr, crops.data(), expected.data(), layout});
-  run(n, Augment{all.data(), places.data(), crops.data(), x.data(), layout});
+  run(n, Augment{gathered.data(), nullptr, crops.data(), expected.data(), layout, kSize});
+  run(n, Augment{all.data(), places.data(), crops.data(), x.data(), layout, kSize});
   CHECK(x == expected);
 }
 
@@ -597,7 +597,8 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
       Shared<std::uint8_t> kept;
       for (const float v : shared_random(n * image, 3, 0, 256)) kept.push_back(static_cast<std::uint8_t>(v));
       const Shared<std::uint8_t> before = kept;
-      run(n * kSize * kSize, Remember{kept.data(), places.data(), crops.data(), x.data(), x_adv.data(), layout, kEps});
+      run(n * kSize * kSize,
+          Remember{kept.data(), places.data(), crops.data(), x.data(), x_adv.data(), layout, kSize, kEps});
 
       // By definition: what the original's pixel got is the perturbation of the augmented pixel that shows it.
       std::int64_t unseen = 0;
@@ -626,7 +627,7 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
         for (float& v : clean) v = std::clamp(v, 0.0F, 1.0F);
         Shared<float> start(clean.size(), 7.0F);
         run(n * kSize * kSize,
-            Recall{kept.data(), places.data(), through.data(), clean.data(), start.data(), layout, kEps});
+            Recall{kept.data(), places.data(), through.data(), clean.data(), start.data(), layout, kSize, kEps});
         std::int64_t untouched = 0;
         for (std::int64_t k = 0; k < n; ++k)
           for (int y = 0; y < kSize; ++y)
@@ -652,10 +653,11 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
       // Stored and loaded again without an attack: the same bytes.
       Shared<float> again(x.size(), 0.0F), perturbed(x.size());
       const Shared<std::uint8_t> once = kept;
-      run(n * kSize * kSize, Recall{kept.data(), places.data(), crops.data(), x.data(), again.data(), layout, kEps});
+      run(n * kSize * kSize,
+          Recall{kept.data(), places.data(), crops.data(), x.data(), again.data(), layout, kSize, kEps});
       for (std::size_t i = 0; i < x.size(); ++i) perturbed[i] = x[i] + again[i];
       run(n * kSize * kSize,
-          Remember{kept.data(), places.data(), crops.data(), x.data(), perturbed.data(), layout, kEps});
+          Remember{kept.data(), places.data(), crops.data(), x.data(), perturbed.data(), layout, kSize, kEps});
       CHECK(kept == once);
     }
   }
