@@ -87,6 +87,12 @@ Replica::OfSize& Replica::at_hand() {
   return **found;
 }
 
+double Replica::macs(int size) const {
+  const auto found = std::find_if(sizes_.begin(), sizes_.end(), [size](const auto& one) { return one->size == size; });
+  assert(found != sizes_.end());
+  return ((*found)->graph.nodes.empty() ? model_.graph : (*found)->graph).macs();
+}
+
 std::vector<std::int64_t> Replica::image_floats() const {
   std::vector<std::int64_t> floats;
   for (const auto& one : sizes_)

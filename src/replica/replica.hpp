@@ -51,6 +51,8 @@ class Replica {
   /// The training program for n images of the size at hand, n being one of options.training_batches.
   [[nodiscard]] TrainingProgram& training(int n) { return *at_hand().training.at(n); }
 
+  /// Multiply-adds of one forward pass of an image of this size, for which there are programs.
+  [[nodiscard]] double macs(int size) const;
   /// Floats of an image, of each size that there are programs for.
   [[nodiscard]] std::vector<std::int64_t> image_floats() const;
   /// How many images the attack's programs take at a time.

@@ -276,7 +276,7 @@ MUTATIONS = [
      "eta[at] = from_byte(from[c], eps);", "unit:[kernels]"),
     ("warm start: forgets a step late", "src/train/examples/warm_start.cpp", "step % options_.reset_steps == 0)",
      "step % options_.reset_steps == 1)", "step:warm start"),
-    ("warm start: keeps the mirrored place", AUGMENT, "std::uint8_t* to = kept + p.from(places[p.n], layout);",
+    ("warm start: keeps the mirrored place", AUGMENT, "std::uint8_t* to = kept + p.from(places[p.n], layout.c);",
      "std::uint8_t* to = kept + ((places[p.n] * layout.h + p.from_y) * layout.w + layout.w - 1 - p.from_x) * layout.c;",
      "step:warm start"),
     # Losses.
@@ -545,8 +545,7 @@ MUTATIONS = [
     ("channels first are not turned", "src/data/image_arrays.cpp", "if (arrays.channels_first) {", "if (false) {",
      "unit:[arrays]"),
     ("labels: sign is lost", "src/data/image_arrays.cpp", "label >= lowest && label < classes", "label < classes", "e2e:data"),
-    ("crop range off by one", "src/data/loader.cpp", "word % (2 * kPadding + 1)", "word % (2 * kPadding)",
-     "step:defaults"),
+    ("crop range off by one", "src/data/loader.cpp", "- batch.size + 1;", "- batch.size;", "step:defaults"),
     ("mirrored before it is cut", AUGMENT, "from_x = (crop.flip != 0 ? w - 1 - x : x) + crop.left;",
      "from_x = crop.flip != 0 ? w - 1 - (x + crop.left) : x + crop.left;", "step:defaults"),
     ("crops of the warm-up repeat", "src/data/loader.cpp", "Purpose::augmentation, static_cast<std::uint32_t>(epoch),",

@@ -98,7 +98,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     x_ = lowering.read(input());
     y_ = lowering.make(result_);
     require(std::int64_t{n_} * node_.h * node_.w > 1, ExitCode::usage,
-            "batch norm needs more than one value per channel; take a larger batch");
+            "batch norm needs more than one value per channel; take a larger batch, or larger images");
     norm_ = model_.backend.batch_norm(
         {.n = n_, .c = node_.c, .h = node_.h, .w = node_.w, .relu = relu, .epsilon = Model::kEpsilon});
     const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;

@@ -33,8 +33,7 @@ void add_data(TrainTable& table) {
             "from 0, the warm-up included, then of 32 x 32; none: the images'",
             {.label = "SIZE,SIZE@EPOCH,..."});
   table.rule(refuse_sizes);
-  table.not_with("train-size", {{{"stale-attack"}, "--stale-attack, which attacks images of the step to come"},
-                                {{"generators"}, "--generators, whose messages are of images of one size"}});
+  table.not_with("train-size", {{{"stale-attack"}, "--stale-attack, which attacks images of the step to come"}});
 }
 
 void settle_data(TrainOptions& o) {

@@ -22,7 +22,7 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
           .dealt = plan.ordered,
           .mix = plan.mix,
           .augment = options.augment,
-          .sizes = read_sizes(options.train_size),
+          .sizes = plan.sizes,
           .everyone = options.warm_start > 0,
           .warmup_epochs = options.warmup_epochs,
           .seed = options.seed};

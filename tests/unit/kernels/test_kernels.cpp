@@ -537,6 +537,59 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
   }
 }
 
+TEST_CASE("A smaller cut is a window of the zero-padded image, then a mirror image, then a division by 255",
+          "[kernels]") {
+  constexpr int kPad = 2, kSize = 7, kCut = 4, kChannels = 3;
+  Shared<Crop> crops;
+  for (int top = -kPad; top <= kSize + kPad - kCut; ++top)
+    for (int left = -kPad; left <= kSize + kPad - kCut; ++left)
+      for (const int flip : {0, 1})
+        crops.push_back(
+            {static_cast<std::int16_t>(top), static_cast<std::int16_t>(left), static_cast<std::int16_t>(flip)});
+  const std::int64_t n = std::ssize(crops), image = kSize * kSize * kChannels;
+  Shared<std::uint8_t> pixels;
+  for (const float v : shared_random(n * image, 1, 0, 256)) pixels.push_back(static_cast<std::uint8_t>(v));
+  Shared<std::int64_t> places;
+  for (std::int64_t k = 0; k < n; ++k) places.push_back(n - 1 - k);
+  for (const int block : {1, kChannels}) {
+    const Layout layout{kChannels, kCut, kCut, block};
+    Shared<float> x(static_cast<std::size_t>(n * layout.elements()), -1.0F), eta(x.size(), 7.0F);
+    run(n * kCut * kCut, Augment{pixels.data(), places.data(), crops.data(), x.data(), layout, kSize});
+    Shared<float> zero(x.size(), 0.5F), moved = zero;
+    const auto noise = shared_random(std::ssize(zero), 2, -0.1F, 0.1F);
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += noise[i];
+    Shared<std::uint8_t> kept(pixels.size(), 0);
+    run(n * kCut * kCut,
+        Remember{kept.data(), places.data(), crops.data(), zero.data(), moved.data(), layout, kSize, 0.1F});
+    Shared<std::uint8_t> wanted(pixels.size(), 0);
+    std::int64_t outside = 0;
+    for (std::int64_t k = 0; k < n; ++k)
+      for (int y = 0; y < kCut; ++y)
+        for (int column = 0; column < kCut; ++column)
+          for (int c = 0; c < kChannels; ++c) {
+            const Crop crop = crops[static_cast<std::size_t>(k)];
+            const int from_y = crop.top + y, from_x = crop.left + (crop.flip != 0 ? kCut - 1 - column : column);
+            const bool inside = from_y >= 0 && from_y < kSize && from_x >= 0 && from_x < kSize;
+            const std::int64_t pixel = ((n - 1 - k) * kSize + from_y) * kSize + from_x;
+            const auto from = static_cast<std::size_t>(inside ? pixel * kChannels + c : 0),
+                       at = static_cast<std::size_t>(layout.offset(k, c, y, column));
+            REQUIRE(x[at] == (inside ? static_cast<float>(pixels[from]) / 255.0F : 0.0F));
+            if (inside) wanted[from] = to_byte(moved[at] - zero[at], 0.1F);
+            outside += inside ? 0 : 1;
+          }
+    CHECK(kept == wanted);
+    // What a cut has seen comes back through it; the padding keeps what it had.
+    run(n * kCut * kCut,
+        Recall{kept.data(), places.data(), crops.data(), zero.data(), eta.data(), layout, kSize, 0.1F});
+    std::int64_t padding = 0;
+    for (std::size_t i = 0; i < eta.size(); ++i) {
+      padding += eta[i] == 7.0F ? 1 : 0;
+      REQUIRE((eta[i] == 7.0F || eta[i] == from_byte(to_byte(moved[i] - zero[i], 0.1F), 0.1F)));
+    }
+    CHECK(padding == outside);
+  }
+}
+
 TEST_CASE("An augmented image is the one at its place among all images", "[kernels]") {
   constexpr int kSize = 5, kImages = 7;
   const Layout layout{3, kSize, kSize, 3};
