@@ -97,7 +97,7 @@ class AnyNumber(common.TestCase):
         self.check("--warm-start", 2, "--attack-reuse", "--attack-bn", "train", numbers=(1, 4), parts=())
 
     def test_images_that_grow(self):
-        self.check("--train-size", "11,16@1", "--warm-start", 2, "--average", "ema", "--holdout", 16, numbers=(1, 3),
+        self.check("--train-size", "11,16@1", "--warm-start", 2, "--average", "ema", numbers=(1, 3),
                    parts=((2, 3), (3, 6), (1, STEPS)))
 
     def test_attacks_on_old_weights(self):
