@@ -571,7 +571,7 @@ MUTATIONS = [
     ("sizes: the attack of whole images throughout", LOCAL,
      "  objective_ = batch_objective_ ? static_cast<Objective*>(batch_objective_.get()) : &replica_.attacked();\n"
      "}\n\nObjective&", "}\n\nObjective&", "step:growing images"),
-    ("sizes: evaluations read images of the size at hand", EVALUATION, "  images_.cut(0);\n", "", "step:growing images"),
+    ("sizes: evaluations read images of the size at hand", EVALUATION, "  images_.cut(0);\n", "", "unit:[sizes]"),
     ("sizes: a generator attacks with the last size", GENERATORS + "generator.cpp",
      "  replica_.images().cut(plan_.size_of(task.step));\n", "", "e2e:generators"),
     ("sizes: answers of whole images", GENERATORS + "orders.cpp", "plan_.sizes.empty() ? layout_.h : plan_.size_of(answer.step);",

@@ -100,6 +100,7 @@ TEST_CASE("images that grow: a state goes on bit for bit, evaluations and memory
   options.average_bn = way == 1 ? "rebuild" : "ema";
   options.budget = 5;
   options.verify = way == 1 || way == 2 ? 1 : 0;
+  options.resident = way == 0 ? "on" : "off";
   const auto world = Communicator::single();
   Trainer straight(*world, options), evaluated(*world, options);
   const std::int64_t bytes = bytes_on_device(straight);
@@ -108,18 +109,22 @@ TEST_CASE("images that grow: a state goes on bit for bit, evaluations and memory
     one->start();
   }
   std::vector<Checkpoint> states;
+  std::vector<double> losses;
   for (int k = 0; k < 9; ++k) {
     (void)straight.step(false);
     (void)evaluated.step(false);
-    (void)evaluated.evaluate();
-    if (k == 1 || k == 2 || k == 5) states.push_back(evaluated.capture());
+    const double loss = evaluated.evaluate().front().adv_loss;
+    if (k != 1 && k != 2 && k != 5) continue;
+    states.push_back(evaluated.capture());
+    losses.push_back(loss);
   }
   CHECK(bytes_on_device(straight) == bytes);
   CHECK(evaluated.weights_hash() == straight.weights_hash());
-  for (const Checkpoint& state : states) {
+  for (std::size_t k = 0; k < states.size(); ++k) {
     Trainer resumed(*world, options);
-    resumed.restore(state);
+    resumed.restore(states[k]);
     resumed.share_state();
+    CHECK(resumed.evaluate().front().adv_loss == losses[k]);  // which has seen no smaller image
     resumed.start();
     while (resumed.steps_done() < 9) (void)resumed.step(false);
     CHECK(resumed.weights_hash() == straight.weights_hash());
