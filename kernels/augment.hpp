@@ -6,12 +6,13 @@
 
 namespace dat::kernels {
 
-/// Pixel number i (over n*h*w) of augmented images, and the pixel of the original that was put there.
+/// Pixel number i (over n*h*w) of augmented images, which lie in `layout`, and the pixel of the original that was put
+/// there. Originals have `size` x `size` pixels, augmented images may have fewer.
 struct AugmentedPixel {
   std::int64_t n;
-  int y, x, from_y, from_x;
+  int y, x, from_y, from_x, size;
   bool inside;  ///< the original has such a pixel; else it is padding
-  DAT_HD AugmentedPixel(std::int64_t i, const Layout& layout, const Crop* crops) {
+  DAT_HD AugmentedPixel(std::int64_t i, const Layout& layout, int of, const Crop* crops) : size(of) {
     const int h = layout.h, w = layout.w;
     n = i / (h * w);
     y = static_cast<int>(i / w % h);
@@ -19,25 +20,26 @@ struct AugmentedPixel {
     const Crop crop = crops[n];
     from_y = y + crop.top;
     from_x = (crop.flip != 0 ? w - 1 - x : x) + crop.left;
-    inside = from_y >= 0 && from_y < h && from_x >= 0 && from_x < w;
+    inside = from_y >= 0 && from_y < size && from_x >= 0 && from_x < size;
   }
-  /// Where its channels begin in [.., h, w, c], the original being number `place` there.
-  [[nodiscard]] DAT_HD std::int64_t from(std::int64_t place, const Layout& layout) const {
-    return ((place * layout.h + from_y) * layout.w + from_x) * layout.c;
+  /// Where its channels, so many, begin in [.., size, size, c], the original being number `place` there.
+  [[nodiscard]] DAT_HD std::int64_t from(std::int64_t place, int channels) const {
+    return ((place * size + from_y) * size + from_x) * channels;
   }
 };
 
-/// uint8 [.., h, w, c] -> float in [0, 1] in the image layout: cut, mirror, divide by 255. Image n is number places[n]
-/// of `pixels`, or number n where places is null. Runs over n*h*w.
+/// uint8 [.., size, size, c] -> float in [0, 1] in the layout of the cuts: cut, mirror, divide by 255. Image n is
+/// number places[n] of `pixels`, or number n where places is null. Runs over n*h*w of the layout.
 struct Augment {
   const std::uint8_t* pixels;
   const std::int64_t* places;  // [n]
   const Crop* crops;           // [n]
   float* x;
   Layout layout;
+  int size;
   DAT_HD void operator()(std::int64_t i) const {
-    const AugmentedPixel p(i, layout, crops);
-    const std::uint8_t* from = pixels + p.from(places != nullptr ? places[p.n] : p.n, layout);
+    const AugmentedPixel p(i, layout, size, crops);
+    const std::uint8_t* from = pixels + p.from(places != nullptr ? places[p.n] : p.n, layout.c);
     for (int c = 0; c < layout.c; ++c)
       x[layout.offset(p.n, c, p.y, p.x)] = p.inside ? static_cast<float>(from[c]) / 255.0F : 0.0F;
   }
@@ -52,9 +54,9 @@ struct Augment {
   return static_cast<float>(byte - 128) / 127.0F * eps;
 }
 
-/// Perturbations of originals, [.., h, w, c] in bytes, to the augmented images: eta = what is kept, within the box
-/// 0 <= x + eta <= 1. eta stays as it is in the padding, and where none is kept. Image n is number places[n] of `kept`.
-/// Runs over n*h*w.
+/// Perturbations of originals, [.., size, size, c] in bytes, to the augmented images: eta = what is kept, within the
+/// box 0 <= x + eta <= 1. eta stays as it is in the padding, and where none is kept. Image n is number places[n] of
+/// `kept`. Runs over n*h*w.
 struct Recall {
   const std::uint8_t* kept;
   const std::int64_t* places;  // [n]
@@ -62,11 +64,12 @@ struct Recall {
   const float* x;
   float* eta;
   Layout layout;
+  int size;
   float eps;
   DAT_HD void operator()(std::int64_t i) const {
-    const AugmentedPixel p(i, layout, crops);
+    const AugmentedPixel p(i, layout, size, crops);
     if (!p.inside) return;
-    const std::uint8_t* from = kept + p.from(places[p.n], layout);
+    const std::uint8_t* from = kept + p.from(places[p.n], layout.c);
     for (int c = 0; c < layout.c; ++c) {
       const std::int64_t at = layout.offset(p.n, c, p.y, p.x);
       if (from[c] != 0) eta[at] = clamp(from_byte(from[c], eps), -x[at], 1.0F - x[at]);
@@ -82,11 +85,12 @@ struct Remember {
   const Crop* crops;           // [n]
   const float *x, *x_adv;
   Layout layout;
+  int size;
   float eps;
   DAT_HD void operator()(std::int64_t i) const {
-    const AugmentedPixel p(i, layout, crops);
+    const AugmentedPixel p(i, layout, size, crops);
     if (!p.inside) return;
-    std::uint8_t* to = kept + p.from(places[p.n], layout);
+    std::uint8_t* to = kept + p.from(places[p.n], layout.c);
     for (int c = 0; c < layout.c; ++c) {
       const std::int64_t at = layout.offset(p.n, c, p.y, p.x);
       to[c] = to_byte(x_adv[at] - x[at], eps);

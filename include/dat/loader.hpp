@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,9 +15,20 @@
 
 namespace dat {
 
+/// A height = width of training images, and the epoch from which on they have it, counted from 0.
+struct SizeFrom {
+  int epoch = 0, size = 0;
+};
+/// Sizes by epoch, such as "24,32@6": 24 x 24 pixels up to epoch 6, then 32 x 32. Empty: the size of the images
+/// throughout. Error(usage): the text says nothing of the kind, or sizes too small for any network.
+[[nodiscard]] std::vector<SizeFrom> read_sizes(const std::string& text);
+/// The size in an epoch. sizes: as read_sizes() gives them, and not empty.
+[[nodiscard]] int size_in(const std::vector<SizeFrom>& sizes, std::int64_t epoch);
+
 /// One rank's samples of one step, on the host.
 struct HostBatch {
   int count = 0;
+  int size = 0;                        ///< height = width of the cuts; 0: that of the images
   int elsewhere = 0;                   ///< samples of other ranks in the step
   std::vector<std::uint8_t> pixels;    ///< [count, size, size, channels]; empty where they are not read
   std::vector<std::int32_t> labels;    ///< [count]
@@ -40,10 +52,12 @@ struct LoaderOptions {
   /// `batch` is the batch of all ranks, whose micro-batches are dealt to them (dat/dealing.hpp).
   bool dealt = false;
   std::optional<Mix> mix{};  ///< how the dataset is mixed; none: one pool
-  bool augment = true;       ///< random cut from the image zero-padded by 4, mirrored with probability 1/2
-  bool pixels = true;        ///< read the pixels; false: the ids say enough
-  bool everyone = false;     ///< name the samples of all ranks
-  int warmup_epochs = 0;     ///< whole ones, which share the shuffle of the first one after them, as in DAT
+  /// Random cut from the image zero-padded by 4, mirrored with probability 1/2; else a smaller cut is of the middle.
+  bool augment = true;
+  std::vector<SizeFrom> sizes{};  ///< of the cuts; empty: that of the images
+  bool pixels = true;             ///< read the pixels; false: the ids say enough
+  bool everyone = false;          ///< name the samples of all ranks
+  int warmup_epochs = 0;          ///< whole ones, which share the shuffle of the first one after them, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
 };

@@ -168,8 +168,6 @@ class Model {
   [[nodiscard]] float* values(int segment) const {
     return parameters.values + parameters.segments[static_cast<std::size_t>(segment)].begin;
   }
-  /// How the result of a node lies on this backend, for one sample.
-  [[nodiscard]] Layout layout(int node) const;
 
   Backend& backend;
   Graph graph;

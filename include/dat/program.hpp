@@ -26,16 +26,19 @@ class FrozenProgram {
   /// @param n        The number of samples in every call.
   /// @param storage  The type of activations, of their gradients and of the packed weights. Images, logits and sums are
   ///                 f32 in any case.
+  /// @param of       The graph of the same network for images of another size, which must outlive the program; null:
+  ///                 the model's own.
   ///
   /// Error(usage): the backend refuses this storage, or the network has a form that cannot be lowered: other than one
   /// convolution of the images at the beginning and one linear layer at the end. Further errors: Backend::conv2d.
-  FrozenProgram(Model& model, int n, DType storage = DType::f32);
+  FrozenProgram(Model& model, int n, DType storage = DType::f32, const Graph* of = nullptr);
 
   /// One program for each of these numbers of samples. The packed weights of the programs lie side by side and take one
   /// turn together: each program packs once after the model has changed, in whatever order the programs run. Memory is
   /// needed for the packed weights of all programs, but for the activations of the largest only.
   [[nodiscard]] static std::vector<std::unique_ptr<FrozenProgram>> of_sizes(Model& model, const std::vector<int>& sizes,
-                                                                            DType storage = DType::f32);
+                                                                            DType storage = DType::f32,
+                                                                            const Graph* of = nullptr);
   ~FrozenProgram();
 
   /// Folds batch norms and packs weights, if parameters.version has changed since the last time, or if another program
@@ -77,10 +80,11 @@ class FrozenProgram {
   struct Turn {
     std::uint64_t number = 0;
   };
-  FrozenProgram(Model& model, int n, DType storage, std::shared_ptr<Turn> turn);
+  FrozenProgram(Model& model, int n, DType storage, const Graph* of, std::shared_ptr<Turn> turn);
   void lower();
 
   Model& model_;
+  const Graph& graph_;
   int n_, wanted_;
   DType storage_;
   std::vector<Step> steps_;
@@ -120,9 +124,9 @@ struct GradientRequest {
 /// the convolution that reads the images, and a piece of which not everything is wanted.
 class TrainingProgram {
  public:
-  /// Plans a program for n samples at a time. Errors as of FrozenProgram; also Error(usage) where n is so small that a
-  /// batch norm would have one value per channel.
-  TrainingProgram(Model& model, int n);
+  /// Plans a program for n samples at a time; `of` and errors as of FrozenProgram; also Error(usage) where n is so
+  /// small that a batch norm would have one value per channel.
+  TrainingProgram(Model& model, int n, const Graph* of = nullptr);
   ~TrainingProgram();
 
   /// Packs the weights where necessary, as FrozenProgram::refresh; forward() calls it.
@@ -169,6 +173,7 @@ class TrainingProgram {
   void backward(const Piece& piece);
 
   Model& model_;
+  const Graph& graph_;
   int n_;
   std::vector<Step> steps_;
   std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order

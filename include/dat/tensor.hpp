@@ -50,8 +50,9 @@ struct Tensor {
 
 /// Where an augmented image is cut from the zero-padded original, and whether it is mirrored. {0, 0, 0}: as it is.
 struct Crop {
-  std::int8_t top = 0, left = 0;  ///< corner of the cut, relative to the original: -padding .. padding
-  std::int8_t flip = 0;
+  /// Corner of the cut, relative to the original: from -padding to that of the cut in the other corner.
+  std::int16_t top = 0, left = 0;
+  std::int16_t flip = 0;
 };
 
 /// One iteration of PGD at an image whose gradient has just been computed (kernels::PgdStep); arrays of the size of the

@@ -116,6 +116,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     if (first || worst.loss[id] < loss || std::isnan(loss)) worst.loss[id] = loss;  // NaN stays
     worst.correct[id] = first ? correct : std::min(worst.correct[id], correct);
   };
+  images_.cut(0);
   const auto bytes = static_cast<std::size_t>(images_.layout.elements());
   std::int64_t done = 0;
   const bool whole = dealing_ == Dealing::batches;

@@ -55,20 +55,24 @@ void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks)
   }
   choose(batch, step % steps, rank, ranks);
   if (options_.pixels) read(batch);
+  const int whole = dataset_.info().size;
+  batch.size = options_.sizes.empty() ? whole : size_in(options_.sizes, epoch);
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];
     batch.labels[k] = dataset_.label(sample);
     batch.ids[k] = sample;
-    batch.crops[k] = {};
+    const auto middle = static_cast<std::int16_t>((whole - batch.size) / 2);
+    batch.crops[k] = {middle, middle};
     if (!options_.augment) continue;
     constexpr int kPadding = 4;
+    const int places = whole + 2 * kPadding - batch.size + 1;  // on either axis
     const Philox4 words = random_words(options_.seed, Purpose::augmentation, static_cast<std::uint32_t>(epoch),
                                        static_cast<std::uint64_t>(sample), 0);
-    const auto shift = [](std::uint32_t word) {
-      return static_cast<std::int8_t>(static_cast<int>(word % (2 * kPadding + 1)) - kPadding);
+    const auto shift = [&](std::uint32_t word) {
+      return static_cast<std::int16_t>(static_cast<int>(word % static_cast<std::uint32_t>(places)) - kPadding);
     };
-    batch.crops[k] = {shift(words.v[0]), shift(words.v[1]), static_cast<std::int8_t>(words.v[2] & 1U)};
+    batch.crops[k] = {shift(words.v[0]), shift(words.v[1]), static_cast<std::int16_t>(words.v[2] & 1U)};
   }
 }
 

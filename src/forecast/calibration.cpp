@@ -132,8 +132,8 @@ const Calibration::Codec& Calibration::codec(const std::string& name) const {
 }
 
 ordered_json to_json(const Calibration& c) {
-  ordered_json json{
-      {"filetype", kFileType}, {"format_version", kFormat}, {"about", c.about}, {"ranks", c.ranks}, {"batch", c.batch}};
+  ordered_json json{{"filetype", kFileType}, {"format_version", kFormat}, {"about", c.about},
+                    {"ranks", c.ranks},      {"batch", c.batch},          {"image_size", c.image_size}};
   json["seconds"] = {{"data", c.data},         {"attack", c.attack}, {"forward", c.forward},
                      {"backward", c.backward}, {"select", c.select}, {"update", c.update}};
   json["attack_iterations"] = c.attack_iterations;
@@ -170,6 +170,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
   file.at("about").check(c.about.is_object(), "must be an object");
   c.ranks = static_cast<int>(file.at("ranks").integer(1, 1 << 20));
   c.batch = static_cast<int>(file.at("batch").integer(1, 1 << 24));
+  if (file.has("image_size")) c.image_size = static_cast<int>(file.at("image_size").integer(1, 1 << 12));
   const Place seconds = file.at("seconds");
   c.data = seconds.at("data").seconds();
   c.attack = seconds.at("attack").seconds();

@@ -41,6 +41,7 @@ struct Calibration {
   nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< what was measured, for people
   int ranks = 1;                                                    ///< ranks that measured
   int batch = 1;                                                    ///< images of a rank
+  int image_size = 32;                                              ///< height = width of the images, of 3 channels
   double data = 0, attack = 0, forward = 0, backward = 0, select = 0, update = 0;
   int attack_iterations = 1;    ///< iterations of which `attack` consists
   int backward_passes = 1;      ///< passes of which `backward` consists

@@ -11,14 +11,17 @@ namespace dat {
 
 namespace {
 
-constexpr int kSize = 32, kChannels = 3, kClasses = 10;
+constexpr int kChannels = 3, kClasses = 10;
 constexpr double kEps = 8.0 / 255, kAlpha = 2.0 / 255;
 
-/// Images of CIFAR's shape whose pixels are drawn: pixel k of the set in NCHW order is the upper byte of a word.
+/// Square images in ten classes, as CIFAR's, whose pixels are drawn: pixel k of the set in NCHW order is the upper byte
+/// of a word.
 class DrawnImages final : public Dataset {
  public:
-  explicit DrawnImages(std::int64_t count) : labels_(static_cast<std::size_t>(count)) {
-    const std::size_t plane = std::size_t{kSize} * kSize;
+  DrawnImages(std::int64_t count, int size)
+      : info_{.size = size, .channels = kChannels, .classes = kClasses, .class_names = numbered_classes(kClasses)},
+        labels_(static_cast<std::size_t>(count)) {
+    const std::size_t plane = plane_of_image();
     for (std::size_t k = 0; k < labels_.size() * kChannels * plane; ++k) {
       const Philox4 words = random_words(1, Purpose::synthetic_data, 0, k, 0);
       if (k < labels_.size()) labels_[k] = static_cast<std::uint8_t>(words.v[1] % kClasses);
@@ -29,15 +32,15 @@ class DrawnImages final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(labels_); }
   [[nodiscard]] int label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
-    const std::size_t plane = std::size_t{kSize} * kSize;
+    const std::size_t plane = plane_of_image();
     const std::uint8_t* image = pixels_.data() + static_cast<std::size_t>(index) * kChannels * plane;
     for (std::size_t c = 0; c < kChannels; ++c)
       for (std::size_t i = 0; i < plane; ++i) pixels[i * kChannels + c] = image[c * plane + i];
   }
 
  private:
-  DatasetInfo info_{
-      .size = kSize, .channels = kChannels, .classes = kClasses, .class_names = numbered_classes(kClasses)};
+  [[nodiscard]] std::size_t plane_of_image() const { return info_.image_bytes() / kChannels; }
+  DatasetInfo info_;
   std::vector<std::uint8_t> labels_, pixels_;  ///< [n]; [n, c, h, w]
 };
 
@@ -85,8 +88,8 @@ class DrawnImages final : public Dataset {
 TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
     : options_(checked(options)),
       trainer_(ranks, training_of(options_),
-               {std::make_unique<DrawnImages>(std::int64_t{options.batch} * ranks.size()),
-                std::make_unique<DrawnImages>(1), nullptr}) {
+               {std::make_unique<DrawnImages>(std::int64_t{options.batch} * ranks.size(), options.size),
+                std::make_unique<DrawnImages>(1, options.size), nullptr}) {
   Images& images = trainer_.replica().images();
   losses_ = backend().allocate_floats(images.capacity, "losses");
   correct_ = backend().allocate_floats(images.capacity, "losses");
@@ -156,8 +159,8 @@ TrainingStep::Results TrainingStep::results() {
   backend().copy_to_host(dx.data(), images.dx, dx.size() * sizeof(float));
   for (int n = 0; n < images.count; ++n)
     for (int c = 0; c < kChannels; ++c)
-      for (int y = 0; y < kSize; ++y)
-        for (int x = 0; x < kSize; ++x)
+      for (int y = 0; y < options_.size; ++y)
+        for (int x = 0; x < options_.size; ++x)
           results.input_gradient.push_back(dx[static_cast<std::size_t>(images.layout.offset(n, c, y, x))] /
                                            replica.frozen().gradient_scale());
   results.clean_loss = loss(false, nullptr);
@@ -171,6 +174,7 @@ nlohmann::ordered_json TrainingStep::about() {
   const bool cpu = backend().device().kind == DeviceKind::cpu;
   return {{"network", options_.network},
           {"width", options_.width},
+          {"size", options_.size},
           {"batch", options_.batch},
           {"micro_batch", options_.micro_batch},
           {"attack", options_.attack},

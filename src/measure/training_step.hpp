@@ -12,6 +12,7 @@ namespace dat {
 struct StepOptions {
   std::string network = "resnet18";
   int width = 64, batch = 64;  ///< images of a rank
+  int size = 32;               ///< height = width of the images
   int micro_batch = 0;         ///< images that are attacked and trained on at a time; 0: all of them
   int attack_batch = 0;        ///< images per pass of the attack; 0: the micro-batch
   std::string attack = "pgd";
@@ -49,8 +50,8 @@ class TrainingStep {
   Losses check();
 
   /// What the same network computes elsewhere, for a comparison: after three passes in training mode, so that running
-  /// statistics matter, logits [batch, 10] and input gradient [batch, 3, 32, 32] of the sum of the losses at the clean
-  /// images, and the mean loss before and after an attack that starts at them.
+  /// statistics matter, logits [batch, 10] and input gradient [batch, 3, size, size] of the sum of the losses at the
+  /// clean images, and the mean loss before and after an attack that starts at them.
   struct Results {
     std::vector<float> logits, input_gradient;
     double clean_loss, attacked_loss;

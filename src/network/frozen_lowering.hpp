@@ -23,12 +23,12 @@ class FrozenLowering : public Lowering {
     float *scale, *shift;     ///< [graph.statistics] batch norms as scale*x + shift
     float *logits, *dlogits;  ///< [n, classes]
   };
-  FrozenLowering(Model& of, int samples, Planner& buffers, DType type, const Arrays& all)
-      : Lowering(of, samples, buffers),
+  FrozenLowering(Model& of, const Graph& described, int samples, Planner& buffers, DType type, const Arrays& all)
+      : Lowering(of, described, samples, buffers),
         storage(type),
         arrays(all),
-        gradients_(of.graph.nodes.size()),
-        activations_(of.graph.nodes.size()) {}
+        gradients_(described.nodes.size()),
+        activations_(described.nodes.size()) {}
 
   /// Type of activations and their gradients up to the pool; behind the pool they are few, and f32.
   const DType storage;

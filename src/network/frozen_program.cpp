@@ -17,10 +17,16 @@ DType storage_from(const std::string& name) {
   fail(ExitCode::usage, "unknown precision '", name, "'; known: f32, f16, bf16");
 }
 
-FrozenProgram::FrozenProgram(Model& model, int n, DType storage) : FrozenProgram(model, n, storage, nullptr) {}
+FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of)
+    : FrozenProgram(model, n, storage, of, nullptr) {}
 
-FrozenProgram::FrozenProgram(Model& model, int n, DType storage, std::shared_ptr<Turn> turn)
-    : model_(model), n_(n), wanted_(n), storage_(storage), turn_(std::move(turn)) {
+FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of, std::shared_ptr<Turn> turn)
+    : model_(model),
+      graph_(of != nullptr ? *of : model.graph),
+      n_(n),
+      wanted_(n),
+      storage_(storage),
+      turn_(std::move(turn)) {
   require(model.backend.refuses(storage).empty(), ExitCode::usage, model.backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
   logits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
@@ -37,17 +43,17 @@ FrozenProgram::FrozenProgram(Model& model, int n, DType storage, std::shared_ptr
 }
 
 std::vector<std::unique_ptr<FrozenProgram>> FrozenProgram::of_sizes(Model& model, const std::vector<int>& sizes,
-                                                                    DType storage) {
+                                                                    DType storage, const Graph* of) {
   std::vector<std::unique_ptr<FrozenProgram>> all;
   for (const int n : sizes)
-    all.emplace_back(new FrozenProgram(model, n, storage, all.empty() ? nullptr : all.front()->turn_));
+    all.emplace_back(new FrozenProgram(model, n, storage, of, all.empty() ? nullptr : all.front()->turn_));
   return all;
 }
 
 FrozenProgram::~FrozenProgram() = default;
 
 void FrozenProgram::lower() {
-  FrozenLowering lowering(model_, n_, planner_, storage_, {scale_, shift_, logits_, dlogits_});
+  FrozenLowering lowering(model_, graph_, n_, planner_, storage_, {scale_, shift_, logits_, dlogits_});
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
     steps_.push_back({frozen_operation(lowering, node), {}});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {

@@ -4,17 +4,18 @@
 
 namespace dat {
 
-Lowering::Lowering(Model& of, int samples, Planner& buffers)
+Lowering::Lowering(Model& of, const Graph& described, int samples, Planner& buffers)
     : model(of),
+      graph(described),
       planner(buffers),
       n(samples),
-      readers_(of.graph.consumers()),
-      taken_(of.graph.nodes.size(), false),
-      values_(of.graph.nodes.size()) {
+      readers_(described.consumers()),
+      taken_(described.nodes.size(), false),
+      values_(described.nodes.size()) {
   const auto read_once_by = [&](int value, Op op) { return only_reader(value, op) >= 0; };
   require(read_once_by(0, Op::convolution) || (read_once_by(0, Op::normalize) && read_once_by(1, Op::convolution)),
           ExitCode::usage, "a network must begin with one convolution of the image");
-  const auto& nodes = of.graph.nodes;
+  const auto& nodes = described.nodes;
   const auto linear = std::find_if(nodes.begin(), nodes.end(), [](const Node& k) { return k.op == Op::linear; });
   require(linear == nodes.end() - 1, ExitCode::usage,
           "a network must end with its only linear layer, which makes the logits");
@@ -22,7 +23,7 @@ Lowering::Lowering(Model& of, int samples, Planner& buffers)
 }
 
 ConvSpec conv_spec(const Lowering& lowering, const Node& node) {
-  const Layout in = lowering.model.layout(node.inputs[0]);
+  const Layout in = lowering.layout(node.inputs[0]);
   return {.n = lowering.n,
           .c_in = in.c,
           .h = in.h,
@@ -32,6 +33,12 @@ ConvSpec conv_spec(const Lowering& lowering, const Node& node) {
           .stride = node.stride,
           .pad = node.pad,
           .image = lowering.node(node.inputs[0]).makes_images()};
+}
+
+Layout Lowering::layout(int value) const {
+  const Node& v = node(value);
+  const Backend& backend = model.backend;
+  return v.makes_images() ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
 }
 
 int Lowering::first_not_taken() const {

@@ -20,9 +20,10 @@ class Lowering {
 
   /// Error(usage): the network does not begin with one convolution of the images, or does not end with its only linear
   /// layer.
-  Lowering(Model& model, int n, Planner& planner);
+  Lowering(Model& model, const Graph& graph, int n, Planner& planner);
 
   Model& model;
+  const Graph& graph;  ///< the model's, or that of the same network for images of another size
   Planner& planner;
   const int n;  ///< samples
 
@@ -33,7 +34,7 @@ class Lowering {
   /// Begins the next instruction on the way back, where the operations are known.
   void next_instruction() { ++instruction_; }
 
-  [[nodiscard]] const Node& node(int k) const { return model.graph.nodes[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] const Node& node(int k) const { return graph.nodes[static_cast<std::size_t>(k)]; }
   /// Where nothing but a node of this kind reads `result`: the operation takes that node, which makes `result` now.
   bool fuse(int& result, Op op);
   /// Where nothing but an addition reads `result`, and the other value that it reads is there: that value; else -1.
@@ -43,8 +44,10 @@ class Lowering {
   /// The nodes that read this value, in order.
   [[nodiscard]] const std::vector<int>& readers(int value) const { return readers_[static_cast<std::size_t>(value)]; }
 
+  /// How a value lies on this backend, for one sample.
+  [[nodiscard]] Layout layout(int value) const;
   /// A value of all samples: its number of elements, and their type where it has been made.
-  [[nodiscard]] std::int64_t elements(int value) const { return n * model.layout(value).elements(); }
+  [[nodiscard]] std::int64_t elements(int value) const { return n * layout(value).elements(); }
   [[nodiscard]] DType type(int value) const { return at(value).type; }
   /// Buffers are alive from the first to the last instruction that calls one of these for them; -1 is no buffer.
   [[nodiscard]] Buffer fresh(std::int64_t elements, DType type = DType::f32);

@@ -17,11 +17,6 @@ Model::Model(Backend& where, Graph description, Granularity granularity)
   running_variance = backend.allocate_floats(graph.statistics, "running statistics");
 }
 
-Layout Model::layout(int node) const {
-  const Node& v = graph.nodes[static_cast<std::size_t>(node)];
-  return v.makes_images() ? backend.image_layout(v.c, v.h, v.w) : backend.activation_layout(v.c, v.h, v.w);
-}
-
 std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k, std::uint64_t seed) {
   const Segment& segment = segments[k];
   std::vector<float> values(static_cast<std::size_t>(segment.file_size()), 0.0F);

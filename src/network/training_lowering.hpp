@@ -17,8 +17,8 @@ class TrainingLowering : public Lowering {
     float *mean, *variance;   ///< [graph.statistics] of the batch
     float* norm_gradients;    ///< dgamma, dbeta of one batch norm at a time
   };
-  TrainingLowering(Model& of, int samples, Planner& buffers, const Arrays& all)
-      : Lowering(of, samples, buffers), arrays(all), gradients_(of.graph.nodes.size()) {}
+  TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, const Arrays& all)
+      : Lowering(of, described, samples, buffers), arrays(all), gradients_(described.nodes.size()) {}
 
   const Arrays arrays;
 

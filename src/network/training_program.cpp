@@ -32,7 +32,8 @@ struct TrainingProgram::Piece {
   std::unique_ptr<Backend::Recording> recording;
 };
 
-TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
+TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of)
+    : model_(model), graph_(of != nullptr ? *of : model.graph), n_(n) {
   Backend& backend = model.backend;
   const int classes = model.graph.nodes.back().c;
   logits_ = backend.allocate_floats(std::int64_t{n} * classes, "logits");
@@ -49,7 +50,7 @@ TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
   lower();
   cut();
   std::vector<float> factors;
-  for (const Node& node : model.graph.nodes)
+  for (const Node& node : graph_.nodes)
     if (node.op == Op::batch_norm) {
       const float samples = static_cast<float>(n) * static_cast<float>(node.h * node.w);
       factors.insert(factors.end(), static_cast<std::size_t>(node.c), samples / (samples - 1));
@@ -62,7 +63,7 @@ TrainingProgram::TrainingProgram(Model& model, int n) : model_(model), n_(n) {
 TrainingProgram::~TrainingProgram() = default;
 
 void TrainingProgram::lower() {
-  TrainingLowering lowering(model_, n_, planner_, {logits_, dlogits_, mean_, variance_, norm_gradients_});
+  TrainingLowering lowering(model_, graph_, n_, planner_, {logits_, dlogits_, mean_, variance_, norm_gradients_});
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
     steps_.push_back({training_operation(lowering, node), {}});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {

@@ -61,6 +61,7 @@ void FrozenObjective::allow_reference() {
 }
 
 void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t when, const AttackGoal& goal) {
+  assert(layout == images_.layout);
   n = images_.count;
   start = nullptr;
   seed = key;

@@ -11,6 +11,7 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
       layout(where.image_layout(info.channels, info.size, info.size)),
       classes(info.classes),
       capacity(samples),
+      largest_(info.size),
       bytes_(layout.elements()) {
   const std::int64_t floats = samples * layout.elements();
   clean = backend.allocate_floats(floats, "images");
@@ -27,7 +28,13 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
   pixels_ = static_cast<std::uint8_t*>(backend.allocate(n * static_cast<std::size_t>(bytes_), "images"));
 }
 
+void Images::cut(int size) {
+  const int wanted = size > 0 ? size : largest_;
+  if (layout.h != wanted) layout = backend.image_layout(layout.c, wanted, wanted);
+}
+
 void Images::load(const HostBatch& batch, int first, int samples, const std::uint8_t* all) {
+  cut(batch.size);
   count = samples;
   const auto n = static_cast<std::size_t>(samples), at = static_cast<std::size_t>(first);
   if (all == nullptr)
@@ -36,8 +43,9 @@ void Images::load(const HostBatch& batch, int first, int samples, const std::uin
   backend.copy_to_device(labels, batch.labels.data() + at, n * sizeof(std::int32_t));
   backend.copy_to_device(ids, batch.ids.data() + at, n * sizeof(std::int64_t));
   backend.copy_to_device(crops, batch.crops.data() + at, n * sizeof(Crop));
-  each(backend.device(), std::int64_t{samples} * layout.h * layout.w,
-       kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops, clean, layout});
+  each(
+      backend.device(), std::int64_t{samples} * layout.h * layout.w,
+      kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops, clean, layout, largest_});
 }
 
 const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {

@@ -10,18 +10,25 @@
 namespace dat {
 
 /// Device memory for the images of one micro-batch and what belongs to them. All arrays hold `capacity` samples, which
-/// is a multiple of what the programs that compute them take at a time.
+/// is a multiple of what the programs that compute them take at a time. Images that are cut smaller lie in the same
+/// arrays, from their beginning.
 class Images {
  public:
   /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images).
   Images(Backend& backend, const DatasetInfo& info, int capacity, int scratch = 0);
 
-  /// Samples [first, first + count) of a host batch: augmented images to `clean`, labels, ids. `all`: the pixels of the
-  /// whole dataset on the device, in which the batch's ids are places; null: the batch brings its pixels.
+  /// Samples [first, first + count) of a host batch: augmented images to `clean`, of the batch's size, labels, ids.
+  /// `all`: the pixels of the whole dataset on the device, in which the batch's ids are places; null: the batch brings
+  /// its pixels.
   void load(const HostBatch& batch, int first, int count, const std::uint8_t* all);
 
+  /// Images have this height = width from now on, which load() says, too; 0: that of the dataset.
+  void cut(int size);
+  /// That of the dataset's images, which no image exceeds.
+  [[nodiscard]] int largest() const { return largest_; }
+
   Backend& backend;
-  Layout layout;
+  Layout layout;  ///< of an image at hand
   int classes, capacity, count = 0;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
   std::int32_t *labels, *targets, *done;  ///< targets, done: memory for attacks (Objective)
@@ -30,7 +37,8 @@ class Images {
 
  private:
   std::uint8_t* pixels_;
-  std::int64_t bytes_;  // of one image
+  int largest_;
+  std::int64_t bytes_;  // of one image as the dataset has it
 };
 
 /// All pixels of a dataset on the device, [size][h][w][c].

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cassert>
 #include <thread>
 
 #include "replica/attack_stop.hpp"
@@ -32,37 +33,76 @@ namespace {
   return (options.micro_batch + pass - 1) / pass * pass;
 }
 
+/// The network for images of this size.
+[[nodiscard]] Graph graph_of(const ReplicaOptions& options, int size) {
+  return networks().at(options.network)({.width = options.width,
+                                         .size = size,
+                                         .channels = options.images.channels,
+                                         .classes = options.images.classes,
+                                         .activation = activation_from(options.activation),
+                                         .normalization = normalization_from(options.normalize)});
+}
+
 }  // namespace
 
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
-      model_(*backend_,
-             networks().at(options.network)({.width = options.width,
-                                             .size = options.images.size,
-                                             .channels = options.images.channels,
-                                             .classes = options.images.classes,
-                                             .activation = activation_from(options.activation),
-                                             .normalization = normalization_from(options.normalize)}),
-             options.granularity),
+      model_(*backend_, graph_of(options, options.images.size), options.granularity),
       images_(*backend_, options.images, room_for_passes(options), options.scratch_images) {
+  plan(options, options.images.size);
+  if (options.attack_storage != DType::f32) {
+    frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);
+    evaluated_ = std::make_unique<FrozenObjective>(images_, *frozen_f32_);
+  }
+  for (const int size : options.smaller) {
+    images_.cut(size);
+    plan(options, size);
+  }
+  images_.cut(0);
+}
+
+/// Programs and objective for images of the size at hand.
+void Replica::plan(const ReplicaOptions& options, int size) {
+  OfSize& all = *sizes_.emplace_back(std::make_unique<OfSize>());
+  all.size = size;
+  if (size != options.images.size) all.graph = graph_of(options, size);
+  const Graph* const of = all.graph.nodes.empty() ? nullptr : &all.graph;
   const int attack_batch = attack_batch_of(options);
-  frozen_ =
+  all.frozen =
       FrozenProgram::of_sizes(model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch},
-                              options.attack_storage);
-  if (options.attack_storage != DType::f32) frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);
+                              options.attack_storage, of);
   for (const int n : options.training_batches)
-    if (!training_.contains(n)) training_[n] = std::make_unique<TrainingProgram>(model_, n);
+    if (!all.training.contains(n)) all.training[n] = std::make_unique<TrainingProgram>(model_, n, of);
   if (options.attack_stop)
-    attacked_ = std::make_unique<AttackStopObjective>(images_, frozen_);
+    all.attacked = std::make_unique<AttackStopObjective>(images_, all.frozen);
   else
-    attacked_ = std::make_unique<FrozenObjective>(images_, *frozen_.front());
-  if (options.attack_reference) attacked_->allow_reference();
-  if (frozen_f32_) evaluated_ = std::make_unique<FrozenObjective>(images_, *frozen_f32_);
+    all.attacked = std::make_unique<FrozenObjective>(images_, *all.frozen.front());
+  if (options.attack_reference) all.attacked->allow_reference();
+}
+
+Replica::OfSize& Replica::at_hand() {
+  const auto found =
+      std::find_if(sizes_.begin(), sizes_.end(), [this](const auto& one) { return one->size == images_.layout.h; });
+  assert(found != sizes_.end());
+  return **found;
+}
+
+double Replica::macs(int size) const {
+  const auto found = std::find_if(sizes_.begin(), sizes_.end(), [size](const auto& one) { return one->size == size; });
+  assert(found != sizes_.end());
+  return ((*found)->graph.nodes.empty() ? model_.graph : (*found)->graph).macs();
+}
+
+std::vector<std::int64_t> Replica::image_floats() const {
+  std::vector<std::int64_t> floats;
+  for (const auto& one : sizes_)
+    floats.push_back(backend_->image_layout(images_.layout.c, one->size, one->size).elements());
+  return floats;
 }
 
 std::vector<int> Replica::attack_sizes() const {
   std::vector<int> sizes;
-  for (const auto& program : frozen_) sizes.push_back(program->n());
+  for (const auto& program : sizes_.front()->frozen) sizes.push_back(program->n());
   return sizes;
 }
 

@@ -20,6 +20,7 @@ struct ReplicaOptions {
   std::string normalize = "none";   ///< as normalization_from takes it
   Granularity granularity = Granularity::tensor;
   DatasetInfo images;                 ///< size, channels and classes of the images that the network is for
+  std::vector<int> smaller{};         ///< other sizes, below that, of images that are trained on
   int micro_batch = 1;                ///< most images at a time
   int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
   DType attack_storage = DType::f32;  ///< type of the network's activations while it is attacked; evaluation is f32
@@ -30,7 +31,8 @@ struct ReplicaOptions {
 };
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
-/// they run on. Whoever trains, evaluates or measures builds it here.
+/// they run on. Whoever trains, evaluates or measures builds it here. Where images of several sizes are trained on,
+/// there are programs for each; they share the workspace, and what is trained follows the size of the images at hand.
 class Replica {
  public:
   /// Plans everything; weights are zero. commit() comes before the first run. Error(device), Error(usage).
@@ -42,29 +44,46 @@ class Replica {
   [[nodiscard]] Images& images() { return images_; }
   [[nodiscard]] int classes() const { return images_.classes; }
 
-  /// What a training's attack sees, and what an evaluation's attack sees; one and the same object where both are f32.
-  [[nodiscard]] FrozenObjective& attacked() { return *attacked_; }
-  [[nodiscard]] FrozenObjective& evaluated() { return evaluated_ ? *evaluated_ : *attacked_; }
-  /// The training program for n images, one of options.training_batches.
-  [[nodiscard]] TrainingProgram& training(int n) { return *training_.at(n); }
+  /// What a training's attack sees of images of the size at hand.
+  [[nodiscard]] FrozenObjective& attacked() { return *at_hand().attacked; }
+  /// What an evaluation's attack sees, of the dataset's size; what the training's sees where both are f32.
+  [[nodiscard]] FrozenObjective& evaluated() { return evaluated_ ? *evaluated_ : *sizes_.front()->attacked; }
+  /// The training program for n images of the size at hand, n being one of options.training_batches.
+  [[nodiscard]] TrainingProgram& training(int n) { return *at_hand().training.at(n); }
 
+  /// Multiply-adds of one forward pass of an image of this size, for which there are programs.
+  [[nodiscard]] double macs(int size) const;
+  /// Floats of an image, of each size that there are programs for.
+  [[nodiscard]] std::vector<std::int64_t> image_floats() const;
   /// How many images the attack's programs take at a time.
   [[nodiscard]] std::vector<int> attack_sizes() const;
   /// The attack's first program, for measurements.
-  [[nodiscard]] FrozenProgram& frozen() { return *frozen_.front(); }
-  [[nodiscard]] std::vector<std::string> implementations() const { return frozen_.front()->implementations(); }
+  [[nodiscard]] FrozenProgram& frozen() { return *sizes_.front()->frozen.front(); }
+  [[nodiscard]] std::vector<std::string> implementations() const {
+    return sizes_.front()->frozen.front()->implementations();
+  }
 
   /// To be called when all parts that use this device have been built.
   void commit() { backend_->commit_workspace(); }
 
  private:
+  /// The programs for images of one size.
+  struct OfSize {
+    int size;
+    Graph graph;                                         ///< empty: it is the model's
+    std::vector<std::unique_ptr<FrozenProgram>> frozen;  ///< for one number of images; several for the early stop
+    std::map<int, std::unique_ptr<TrainingProgram>> training;
+    std::unique_ptr<FrozenObjective> attacked;
+  };
+  void plan(const ReplicaOptions& options, int size);
+  [[nodiscard]] OfSize& at_hand();
+
   std::unique_ptr<Backend> backend_;
   Model model_;
   Images images_;
-  std::vector<std::unique_ptr<FrozenProgram>> frozen_;  ///< programs of one size; of several sizes for the early stop
-  std::unique_ptr<FrozenProgram> frozen_f32_;           ///< null where frozen_ is f32 already
-  std::map<int, std::unique_ptr<TrainingProgram>> training_;
-  std::unique_ptr<FrozenObjective> attacked_, evaluated_;
+  std::vector<std::unique_ptr<OfSize>> sizes_;  ///< the dataset's size first
+  std::unique_ptr<FrozenProgram> frozen_f32_;   ///< null where the attack's programs are f32 already
+  std::unique_ptr<FrozenObjective> evaluated_;
 };
 
 /// Threads of one rank: `wanted`, or, where that is 0, the cores this process may use, shared by the ranks of its node.

@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "dat/loader.hpp"
 #include "dat/report.hpp"
 
 namespace dat {
@@ -26,6 +27,11 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
                   ", one step an epoch");
+  if (const std::vector<SizeFrom> sizes = read_sizes(options.train_size);
+      !sizes.empty() && sizes.back().epoch >= options.warmup_epochs + options.epochs)
+    all.push_back("--train-size " + options.train_size + " never comes to images of " +
+                  std::to_string(sizes.back().size) + " pixels, in which the network is evaluated: the run has " +
+                  number(options.warmup_epochs + options.epochs) + " epochs; take earlier ones");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");

@@ -24,9 +24,10 @@ void add_calibration(TableOf<ForecastOptions>& table) {
   table.group("Calibration");
   table.add("--calibration", &O::calibration,
             "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
-  table.add("--network", &O::network, "architecture; images are drawn, 32x32 in 10 classes",
-            one_of(networks().names()));
+  table.add("--network", &O::network, "architecture; images are drawn, in 10 classes", one_of(networks().names()));
   table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
+  table.add("--train-size", &O::train_size,
+            "height = width of the images: a step of each size is a forecast of its own", {.low = 8, .high = 4096});
   table.add("--batch", &O::batch, "images per rank and step", kPositive);
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
   table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
@@ -88,6 +89,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
   const StepOptions step_options{.network = o.network,
                                  .width = o.width,
                                  .batch = o.batch,
+                                 .size = o.train_size,
                                  .attack = o.attack,
                                  .attack_steps = o.attack_steps,
                                  .lambda = o.lambda,

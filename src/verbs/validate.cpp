@@ -83,6 +83,24 @@ namespace {
   return text;
 }
 
+/// Sizes of training images by epoch, and what they cost; empty: they are those of the data.
+[[nodiscard]] std::string sizes_by_epoch(Trainer& trainer, const Plan& plan) {
+  if (plan.sizes.empty()) return "";
+  const double whole = trainer.model().graph.macs();
+  std::ostringstream text;
+  text << "training images  " << std::setprecision(2);
+  for (std::size_t k = 0; k < plan.sizes.size(); ++k) {
+    const int size = plan.sizes[k].size;
+    text << (k == 0 ? "" : ", then ") << size << "x" << size << " (" << trainer.replica().macs(size) / whole
+         << " of the multiply-adds)";
+    if (k + 1 < plan.sizes.size()) text << " up to epoch " << plan.sizes[k + 1].epoch;
+  }
+  double sum = 0;
+  for (std::int64_t step = 0; step < plan.steps; ++step) sum += trainer.replica().macs(plan.size_of(step));
+  text << "; of the whole run " << sum / (whole * static_cast<double>(std::max<std::int64_t>(1, plan.steps))) << "\n";
+  return text.str();
+}
+
 /// What --warm-start keeps and sends; empty: nothing.
 [[nodiscard]] std::string warm_start_text(Trainer& trainer, const Plan& plan, int ranks) {
   const auto all = static_cast<double>(trainer.examples().kept_bytes());
@@ -166,7 +184,7 @@ namespace {
        << " million multiply-adds per image\n"
        << "data             " << sizes_text(trainer.splits()) << ", " << train.info().classes << " classes, "
        << train.info().size << "x" << train.info().size << "\n"
-       << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
+       << sizes_by_epoch(trainer, plan) << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
        << "ranks            " << ranks << (options.generators > 0 ? " that train, " : ", ")
        << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"
                         : "batch " + std::to_string(plan.batch) + " each")

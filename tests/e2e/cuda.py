@@ -34,6 +34,21 @@ class Runs(common.TestCase):
         self.train("parts", *warm, ranks=2)
         self.assert_same(common.state("straight"), common.state("parts"))
 
+    def test_images_that_grow_are_resumed_replayed_and_evaluated_whole(self):
+        growing = [*SMALL[:-1], 2, "--train-size", "8,16@1", "--average", "ema", "--warm-start", 2]  # of 4 steps an epoch
+        self.train("straight", *growing, ranks=2)
+        self.train("parts", *growing, "--max-steps", 3, ranks=2)
+        self.train("parts", *growing, "--max-steps", 5, ranks=2)
+        self.train("parts", *growing, ranks=2)
+        self.train("called", *growing, "--graphs", "off", "--eval-every", 1, ranks=2)
+        self.assert_same(common.state("straight"), common.state("parts"))
+        self.assert_same(common.state("straight"), common.state("called"))
+        stop = [*SMALL[:-1], 2, "--train-size", "11,16@1", "--attack-stop", 1, "--attack-precision", "f16"]
+        self.train("stopped", *stop)
+        self.train("stopped parts", *stop, "--max-steps", 9)
+        self.train("stopped parts", *stop)
+        self.assert_same(common.state("stopped"), common.state("stopped parts"))
+
     def test_where_the_pixels_lie_and_what_is_recorded_changes_nothing(self):
         self.train("resident", *SMALL, "--resident", "on", ranks=2)
         self.train("streamed", *SMALL, "--resident", "off", ranks=2)

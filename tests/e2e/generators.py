@@ -74,6 +74,9 @@ class Generators(common.TestCase):
         """The logits of clean images are those of the attack's first weights."""
         self.check("--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", splits=[(1, 2)])
 
+    def test_images_that_grow(self):
+        self.check("--staleness", 2, "--train-size", "8,16@1", splits=[(1, 2)], parts=[((2, 1), 4), ((1, 1), STEPS)])
+
     def test_perturbed_weights(self):
         """Where another source of examples stands around this one."""
         self.check("--staleness", 2, "--awp-gamma", 0.01, "--max-bad-steps", 1, "--on-bad-steps", "rollback", splits=[(2, 1)])

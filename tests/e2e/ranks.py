@@ -96,6 +96,10 @@ class AnyNumber(common.TestCase):
     def test_a_warm_start_from_the_training_pass(self):
         self.check("--warm-start", 2, "--attack-reuse", "--attack-bn", "train", numbers=(1, 4), parts=())
 
+    def test_images_that_grow(self):
+        self.check("--train-size", "11,16@1", "--warm-start", 2, "--average", "ema", numbers=(1, 3),
+                   parts=((2, 3), (3, 6), (1, STEPS)))
+
     def test_attacks_on_old_weights(self):
         self.check("--staleness", 3, numbers=(1, 3), parts=((2, 2), (3, 4), (1, STEPS)))
 

@@ -275,7 +275,7 @@ def automatic(config, layers):
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
-            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": 10, "aggregator-iterations": 500, "augment": True, "warm-start": 0, "attack-stop": "off",
+            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": 10, "aggregator-iterations": 500, "augment": True, "train-size": "", "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
@@ -547,15 +547,28 @@ class Reference:
         return [[cards[rank::self.ranks][m::self.micro_batches].ravel() for m in range(self.micro_batches)]
                 for rank in range(self.ranks)]
 
-    def crops(self, samples, epoch):
-        """Of each sample: where each pixel comes from, y and x [n, s, s], and whether it is inside."""
+    def size_in(self, epoch):
+        """Height = width of the images that are trained on in an epoch."""
+        size = self.train.images.shape[1]
+        for entry in filter(None, self.config["train-size"].split(",")):
+            value, _, begin = entry.partition("@")
+            if int(begin or 0) <= epoch:
+                size = int(value)
+        return size
+
+    def crops(self, samples, epoch, cut):
+        """Of each sample, cut to `cut` x `cut` pixels: where each pixel comes from, y and x [n, s, s], and whether it is
+        inside. A cut lies anywhere in the image with 4 pixels around it, or without augmentation in its middle."""
         size = self.train.images.shape[1]
         w = words(self.seed, AUGMENTATION, epoch, samples, 0).astype(np.int64)
-        if not self.config["augment"]:
-            w = np.broadcast_to(np.array([[4], [4], [0], [0]]), w.shape)
-        y, x = np.arange(size), np.arange(size)
-        from_y = y[None, :] + (w[0] % 9 - 4)[:, None]
-        from_x = np.where((w[2] & 1)[:, None] == 1, size - 1 - x, x) + (w[1] % 9 - 4)[:, None]
+        if self.config["augment"]:
+            top, left = (w[axis] % (size + 8 - cut + 1) - 4 for axis in range(2))
+        else:
+            w = np.zeros_like(w)
+            top = left = w[0] + (size - cut) // 2
+        y, x = np.arange(cut), np.arange(cut)
+        from_y = y[None, :] + top[:, None]
+        from_x = np.where((w[2] & 1)[:, None] == 1, cut - 1 - x, x) + left[:, None]
         from_y, from_x = np.broadcast_arrays(from_y[:, :, None], from_x[:, None, :])
         inside = (from_y >= 0) & (from_y < size) & (from_x >= 0) & (from_x < size)
         return from_y.clip(0, size - 1), from_x.clip(0, size - 1), inside
@@ -941,7 +954,7 @@ class Reference:
             seen += images
             found = {name: [0.0, 0.0] for name in self.norms}
             for ids in parts:
-                y, column, inside = self.crops(ids, 0)
+                y, column, inside = self.crops(ids, 0, self.train.images.shape[1])
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 net = Net(rounding, parameters, None, True)
                 with torch.no_grad():
@@ -1029,7 +1042,7 @@ class Reference:
                 ids = samples[rank][m]
                 part = len(ids) / count
                 labels = torch.from_numpy(self.train.labels[ids])
-                crops = self.crops(ids, epoch)
+                crops = self.crops(ids, epoch, self.size_in(epoch))
                 y, column, inside = crops
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
@@ -1074,7 +1087,7 @@ class Reference:
         if stale > 0 and t + 1 < self.steps:
             begun, epoch = [], (t + 1) // self.steps_per_epoch
             for rank, (ids, *_) in enumerate(self.samples(t + 1)):
-                y, column, inside = self.crops(ids, epoch)
+                y, column, inside = self.crops(ids, epoch, self.size_in(epoch))
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
                 eta = self.training_start(epoch, ids, x)

@@ -247,6 +247,11 @@ TABLE = [
                                "--limit-train 8 --warmup-epochs 0 --lambda 1"),
     ("normalized", 1, STEPS, "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --lambda 1 --optimizer sgd --lr 0.05"),
     ("normalized, fgsm, two ranks", 2, "4", "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --attack fgsm --batch 4 --eval pgd3,fgsm"),
+    ("growing images", 1, "4 7", "--data 12.h5 --train-size 8,11@1,12@2 --lambda 1 --optimizer sgd --lr 0.5 --holdout 3"),
+    ("growing images, two ranks", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --warm-start 3 --attack-reuse --attack-bn train "
+                                            "--batch 4 --micro-batch 2"),
+    ("growing images, average", 1, "4", "--data 12.h5 --train-size 9,12@1 --no-augment --attack-stop 1 --awp-gamma 0.01 "
+                                        "--average ema --average-decay 0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
     ("grey images, normalized", 2, "4", "--data grey.h5 --normalize 0.3,0.4 --activation silu --batch 4 --holdout 4"),
     ("modules of a resnet", 1, "2", "--network preact_resnet18 --data 16.h5 --attack none --batch 4 --limit-train 8 "
@@ -571,6 +576,7 @@ def main():
         write_data(f"{folder}/8.h5", 8)
         write_data(f"{folder}/8x.h5", 8, train=60, test=0)
         write_data(f"{folder}/8u.h5", 8, train=60, test=0, labelled=False)
+        write_data(f"{folder}/12.h5", 12)
         write_data(f"{folder}/16.h5", 16)
         write_data(f"{folder}/grey.h5", 8, channels=1)
         print(HEAD, flush=True)

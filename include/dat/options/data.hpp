@@ -14,6 +14,7 @@ struct DataSettings {
   std::int64_t limit_test = 0;
   std::int64_t holdout = 0;  ///< training images that are kept aside to choose the best checkpoint by
   bool augment = true;
+  std::string train_size;  ///< height = width of training images by epoch, as read_sizes takes it; empty: the data's
 
   friend bool operator==(const DataSettings&, const DataSettings&) = default;
 };

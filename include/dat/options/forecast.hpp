@@ -9,8 +9,9 @@ namespace dat {
 /// What `forecast` measures where it has no calibration.
 struct CalibrationOptions {
   std::string network = "preact_resnet18";
-  int width = 0;   ///< never 0 in a parsed command
-  int batch = 64;  ///< images per rank
+  int width = 0;        ///< never 0 in a parsed command
+  int train_size = 32;  ///< height = width of the images
+  int batch = 64;       ///< images per rank
   std::string attack = "pgd";
   int attack_steps = 10;
   double lambda = -1;  ///< weight of the clean loss; -1: 1 with pgd, else 0

@@ -28,7 +28,7 @@ namespace {
 class FrozenAffine final : public FrozenOperation {
  public:
   FrozenAffine(FrozenLowering& lowering, int first)
-      : FrozenOperation(lowering, first), type_(lowering.type(input())), layout_(model_.layout(first)) {
+      : FrozenOperation(lowering, first), type_(lowering.type(input())), layout_(lowering.layout(first)) {
     if (node_.op == Op::batch_norm) norm_ = FoldedNorm(lowering, first);
     relu_ = node_.op == Op::relu || (node_.op != Op::silu && lowering.fuse(result_, Op::relu));
     const bool silu = !relu_ && (node_.op == Op::silu || lowering.fuse(result_, Op::silu));
@@ -98,7 +98,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     x_ = lowering.read(input());
     y_ = lowering.make(result_);
     require(std::int64_t{n_} * node_.h * node_.w > 1, ExitCode::usage,
-            "batch norm needs more than one value per channel; take a larger batch");
+            "batch norm needs more than one value per channel; take a larger batch, or larger images");
     norm_ = model_.backend.batch_norm(
         {.n = n_, .c = node_.c, .h = node_.h, .w = node_.w, .relu = relu, .epsilon = Model::kEpsilon});
     const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;

@@ -13,7 +13,7 @@ class FrozenLinear final : public FrozenOperation {
         logits_(lowering.arrays.logits),
         dlogits_(lowering.arrays.dlogits),
         x_(lowering.read(input())),
-        linear_(model_.backend.linear(n_, model_.layout(input()).c, node_.c)) {}
+        linear_(model_.backend.linear(n_, lowering.layout(input()).c, node_.c)) {}
 
   void plan_backward(FrozenLowering& lowering) override {
     dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
@@ -42,7 +42,7 @@ class TrainingLinear final : public TrainingOperation {
         logits_(lowering.arrays.logits),
         dlogits_(lowering.arrays.dlogits),
         x_(lowering.read(input())),
-        linear_(model_.backend.linear(n_, model_.layout(input()).c, node_.c)) {}
+        linear_(model_.backend.linear(n_, lowering.layout(input()).c, node_.c)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
     lowering.touch(x_);

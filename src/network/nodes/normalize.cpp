@@ -17,7 +17,7 @@ class NormalizedImages {
   NormalizedImages(const Lowering& lowering, int node)
       : device_(lowering.model.backend.device()),
         elements_(lowering.elements(node)),
-        kernel_{.x = nullptr, .y = nullptr, .layout = lowering.model.layout(node), .mean = {}, .deviation = {}} {
+        kernel_{.x = nullptr, .y = nullptr, .layout = lowering.layout(node), .mean = {}, .deviation = {}} {
     const Normalization& of = lowering.model.graph.normalization;
     assert(of.mean.size() <= std::size(kernel_.mean));
     std::copy(of.mean.begin(), of.mean.end(), kernel_.mean);

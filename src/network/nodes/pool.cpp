@@ -12,7 +12,7 @@ class FrozenPool final : public FrozenOperation {
   FrozenPool(FrozenLowering& lowering, int first)
       : FrozenOperation(lowering, first),
         type_(lowering.type(input())),
-        in_(model_.layout(input())),
+        in_(lowering.layout(input())),
         x_(lowering.read(input())),
         y_(lowering.make(first, DType::f32)) {}
 
@@ -50,7 +50,7 @@ class TrainingPool final : public TrainingOperation {
  public:
   TrainingPool(TrainingLowering& lowering, int first)
       : TrainingOperation(lowering, first),
-        in_(model_.layout(input())),
+        in_(lowering.layout(input())),
         x_(lowering.read(input())),
         y_(lowering.make(first)) {}
 

@@ -11,7 +11,7 @@ class TrainingSilu final : public TrainingOperation {
  public:
   TrainingSilu(TrainingLowering& lowering, int first)
       : TrainingOperation(lowering, first),
-        layout_(model_.layout(first)),
+        layout_(lowering.layout(first)),
         elements_(lowering.elements(first)),
         x_(lowering.read(input())),
         y_(lowering.make(first)),

@@ -14,6 +14,7 @@ BatchObjective::BatchObjective(Replica& replica, BatchStatistics& statistics)
 
 void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, const BatchStatistics::Place& place,
                              const AttackGoal& goal) {
+  attach(*this, replica_.images());  // of the size at hand
   n = replica_.images().count;
   start = nullptr;
   seed = key;

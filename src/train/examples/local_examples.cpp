@@ -130,6 +130,8 @@ void LocalExamples::take_batch(std::int64_t step) {
   step_ = step;
   if (batch_step_ != step) batch_ = &loader_->next();
   batch_step_ = step;
+  replica_.images().cut(batch_->size);
+  objective_ = batch_objective_ ? static_cast<Objective*>(batch_objective_.get()) : &replica_.attacked();
 }
 
 Objective& LocalExamples::prepared_objective() {

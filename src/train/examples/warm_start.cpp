@@ -63,7 +63,8 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
   start(objective, BallNorm::linf, options_.eps);
   const Layout& layout = objective.layout;
   each(objective.device, std::int64_t{n} * layout.h * layout.w,
-       kernels::Recall{on_device_, device_places_, crops, objective.clean, objective.eta, layout, eps_});
+       kernels::Recall{on_device_, device_places_, crops, objective.clean, objective.eta, layout, options_.layout.h,
+                       eps_});
   objective.start = objective.eta;
   return sent;
 }
@@ -116,7 +117,8 @@ std::int64_t WarmStart::bring(const HostBatch& batch, int first, int n) {
 void WarmStart::keep(const Objective& objective, const Crop* crops) {
   const Layout& layout = objective.layout;
   each(objective.device, std::int64_t{objective.n} * layout.h * layout.w,
-       kernels::Remember{on_device_, device_places_, crops, objective.clean, objective.x_adv, layout, eps_});
+       kernels::Remember{on_device_, device_places_, crops, objective.clean, objective.x_adv, layout, options_.layout.h,
+                         eps_});
   ticket_ = backend_.fetch(borrowed_, on_device_, static_cast<std::size_t>(objective.n * image_bytes_));
   under_way_ = true;
 }

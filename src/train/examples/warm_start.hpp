@@ -14,7 +14,7 @@ namespace dat {
 
 struct WarmStartOptions {
   std::int64_t samples = 0;      ///< of the training set
-  Layout layout;                 ///< of images on the device
+  Layout layout;                 ///< of images on the device, where they are not cut smaller
   int micro_batch = 1;           ///< most samples of one attack
   bool repeats = false;          ///< an epoch may have samples any number of times
   double eps = 0;                ///< radius of the attack, in L-infinity
@@ -25,8 +25,9 @@ struct WarmStartOptions {
 /// Starts the attack on a training sample from the perturbation that the last one left for it (Zheng, Zhang, Gu, Zhang,
 /// Lee, Prakash, "Efficient Adversarial Training with Transferable Adversarial Examples", CVPR 2020, section 4: ATTA).
 /// Perturbations are kept in the coordinates of the original image: the crop and the mirroring of an epoch are undone
-/// when one is stored (inverse data augmentation), and those of the next epoch done when it is used. Pixels that a crop
-/// cuts off keep their old perturbation. Where there is none (after a reset, and in the padding) the start is random.
+/// when one is stored (inverse data augmentation), and those of the next epoch done when it is used; so crops of any
+/// size may follow each other. Pixels that a crop cuts off keep their old perturbation. Where there is none (after a
+/// reset, and in the padding) the start is random.
 ///
 /// Rank id % ranks keeps sample id, h*w*c bytes (kernels::to_byte), on the host. Of a sample that comes several times
 /// in an epoch, the last one is kept, in the order of steps, ranks and places in the batch.

@@ -215,6 +215,7 @@ void Generator::load(Task& task) {
 void Generator::go_on(Task& task) {
   const double began = seconds_now();
   if (task.done == 0) task.began = began;
+  replica_.images().cut(plan_.size_of(task.step));
   FrozenObjective& objective = replica_.attacked();
   const std::int64_t version = version_of(task, task.done), before = objective.passes;
   const int all = staleness_.iterations;

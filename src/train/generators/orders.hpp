@@ -75,7 +75,7 @@ class Orders {
   Communicator &ranks_, &launch_;
   const Plan& plan_;
   const Staleness& staleness_;
-  Layout layout_;
+  Layout layout_;                     ///< of the dataset's images
   int generators_, first_generator_;  ///< first: its rank in the launch
   bool by_rule_;
   StepsUnderWay under_way_;

@@ -45,6 +45,7 @@ void RemoteExamples::begin(std::int64_t step) {
   own_passes_ = 0;
   std::fill(ages_.begin(), ages_.end(), 0);
   batch_ = &loader_->next();
+  replica_.images().cut(batch_->size);
   examples_.first = examples_.count = 0;
   examples_.batch = batch_->count;
   examples_.elsewhere = plan_.ordered ? batch_->elsewhere : 0;

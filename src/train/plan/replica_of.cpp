@@ -1,5 +1,10 @@
 #include "train/plan/replica_of.hpp"
 
+#include <algorithm>
+
+#include "dat/error.hpp"
+#include "dat/loader.hpp"
+
 namespace dat {
 
 int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
@@ -22,6 +27,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .normalize = options.normalize,
           .granularity = granularity_from(options.granularity),
           .images = images,
+          .smaller = smaller_sizes(options, plan, images),
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = attacks ? storage_from(options.attack_precision) : DType::f32,
@@ -29,6 +35,20 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .attack_reference = method.goal.reference,
           .scratch_images = method.scratch_images(),
           .training_batches = role == Role::trainer ? batches : std::vector<int>{}};
+}
+
+std::vector<int> smaller_sizes(const TrainOptions& options, const Plan& plan, const DatasetInfo& images) {
+  std::vector<int> smaller;
+  for (const SizeFrom& one : plan.sizes) {
+    require(one.size <= images.size, ExitCode::usage, "--train-size ", options.train_size, " cuts ", one.size, " x ",
+            one.size, " pixels out of images of ", images.size, " x ", images.size, "; choose at most ", images.size);
+    if (one.size < images.size && std::find(smaller.begin(), smaller.end(), one.size) == smaller.end())
+      smaller.push_back(one.size);
+  }
+  require(plan.sizes.empty() || plan.sizes.back().size == images.size, ExitCode::usage, "--train-size ",
+          options.train_size, " does not end with the size of the images, in which the network is evaluated; add ,",
+          images.size, "@EPOCH to it");
+  return smaller;
 }
 
 }  // namespace dat

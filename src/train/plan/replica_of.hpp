@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "dat/communicator.hpp"
 #include "replica/replica.hpp"
 #include "train/plan/method.hpp"
@@ -10,6 +12,10 @@ namespace dat {
 
 /// Ranks that share this rank's node, and its cores: those of the group, and generators.
 [[nodiscard]] int ranks_on_node(Communicator& ranks, const TrainOptions& options);
+
+/// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
+/// it.
+[[nodiscard]] std::vector<int> smaller_sizes(const TrainOptions& options, const Plan& plan, const DatasetInfo& images);
 
 /// The network of a rank, on its device: of a trainer, or of a generator, which has no training programs.
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,

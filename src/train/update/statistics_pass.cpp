@@ -10,6 +10,7 @@ namespace {
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan) {
   LoaderOptions all = loader_options(options, plan);
   all.everyone = false;
+  all.sizes = {};
   return all;
 }
 

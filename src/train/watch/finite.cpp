@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "dat/error.hpp"
 #include "gradients.hpp"
@@ -41,7 +42,6 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
       learner_(learner),
       statistics_(statistics),
       vote_(vote),
-      image_(sizes.image),
       row_(std::ssize(parameters.segments) * kSums),
       own_table_(backend, parameters),
       sum_table_(backend, parameters),
@@ -51,11 +51,10 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
       all_(static_cast<std::size_t>(ranks.size())) {
   const char* const purpose = "checks of numbers";
   std::int64_t chunks = own_table_.largest();
-  for (const int count : sizes.counts) {
-    const std::int64_t size = count * image_;
-    const bool known = std::any_of(tensors_.begin(), tensors_.end(),
-                                   [&](const auto& tensor) { return tensor->parameters.size == size; });
-    if (known) continue;
+  std::set<std::int64_t> floats;
+  for (const std::int64_t image : sizes.images)
+    for (const int count : sizes.counts) floats.insert(count * image);
+  for (const std::int64_t size : floats) {
     tensors_.push_back(std::make_unique<Tensor>(backend, size));
     chunks = std::max(chunks, tensors_.back()->table.largest());
   }

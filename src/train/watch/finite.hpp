@@ -31,16 +31,19 @@ struct BadNumbers {
 class NumberCheck final : public MessagePart {
  public:
   struct Sizes {
-    std::int64_t image = 0;   ///< floats of an image
-    std::vector<int> counts;  ///< images that a micro-batch may have
-    int micro_batches = 1;    ///< most of a rank, in a step
-    int gradients = 1;        ///< most blocks of gradients that a rank brings to the reduction
+    std::vector<std::int64_t> images;  ///< floats that an image may have
+    std::vector<int> counts;           ///< images that a micro-batch may have
+    int micro_batches = 1;             ///< most of a rank, in a step
+    int gradients = 1;                 ///< most blocks of gradients that a rank brings to the reduction
   };
   NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
               const BatchStatistics& statistics, Vote& vote, const Sizes& sizes);
 
-  /// Begins a step.
-  void begin() { images_ = gradients_ = 0; }
+  /// Begins a step, whose images have so many floats.
+  void begin(std::int64_t image) {
+    image_ = image;
+    images_ = gradients_ = 0;
+  }
   /// Looks at the attacked images [count] of the step's next micro-batch.
   void look_at_images(const float* images, int count);
   /// Looks at what this rank brings to the reduction (Reducer::own), of these layers.
@@ -77,7 +80,8 @@ class NumberCheck final : public MessagePart {
   const Learner& learner_;
   const BatchStatistics& statistics_;
   Vote& vote_;
-  std::int64_t image_, row_;  ///< row_: numbers of a block of gradients
+  std::int64_t image_ = 0;  ///< floats of an image of the step
+  std::int64_t row_;        ///< numbers of a block of gradients
   std::vector<std::unique_ptr<Tensor>> tensors_;
   ChunkTable own_table_, sum_table_;
   std::int64_t at_own_, at_sum_, size_;

@@ -12,7 +12,7 @@ Watch::Watch(const Parts& parts)
       learner_(parts.learner),
       timer_(parts.timer),
       numbers_(ranks_, replica_.backend(), replica_.model().parameters, learner_, parts.statistics, vote_,
-               {.image = replica_.images().layout.elements(),
+               {.images = replica_.image_floats(),
                 .counts = {plan_.micro_batch, plan_.last_micro_batch},
                 .micro_batches = plan_.batch / plan_.micro_batch,
                 .gradients = parts.order != nullptr ? parts.order->places(ranks_.rank()) : 1}),
@@ -37,7 +37,7 @@ void Watch::begin_step(bool stop) {
 
 void Watch::begin_examples(std::int64_t step) {
   if (verification_) verification_->begin(step);
-  numbers_.begin();
+  numbers_.begin(replica_.images().layout.elements());
 }
 
 void Watch::keep(const Examples& examples, const float* place, const ActiveSet& active) {

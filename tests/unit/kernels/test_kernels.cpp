@@ -513,7 +513,7 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
     for (const int block : {1, channels}) {
       const Layout layout{channels, kSize, kSize, block};
       Shared<float> x(pixels.size(), -1.0F);
-      run(n * kSize * kSize, Augment{pixels.data(), nullptr, crops.data(), x.data(), layout});
+      run(n * kSize * kSize, Augment{pixels.data(), nullptr, crops.data(), x.data(), layout, kSize});
       for (std::int64_t k = 0; k < n; ++k) {
         std::vector<double> padded(kPadded * kPadded * static_cast<std::size_t>(channels), 0.0);
         const auto index = [&](int y, int column, int c) {
@@ -537,6 +537,59 @@ TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image
   }
 }
 
+TEST_CASE("A smaller cut is a window of the zero-padded image, then a mirror image, then a division by 255",
+          "[kernels]") {
+  constexpr int kPad = 2, kSize = 7, kCut = 4, kChannels = 3;
+  Shared<Crop> crops;
+  for (int top = -kPad; top <= kSize + kPad - kCut; ++top)
+    for (int left = -kPad; left <= kSize + kPad - kCut; ++left)
+      for (const int flip : {0, 1})
+        crops.push_back(
+            {static_cast<std::int16_t>(top), static_cast<std::int16_t>(left), static_cast<std::int16_t>(flip)});
+  const std::int64_t n = std::ssize(crops), image = kSize * kSize * kChannels;
+  Shared<std::uint8_t> pixels;
+  for (const float v : shared_random(n * image, 1, 0, 256)) pixels.push_back(static_cast<std::uint8_t>(v));
+  Shared<std::int64_t> places;
+  for (std::int64_t k = 0; k < n; ++k) places.push_back(n - 1 - k);
+  for (const int block : {1, kChannels}) {
+    const Layout layout{kChannels, kCut, kCut, block};
+    Shared<float> x(static_cast<std::size_t>(n * layout.elements()), -1.0F), eta(x.size(), 7.0F);
+    run(n * kCut * kCut, Augment{pixels.data(), places.data(), crops.data(), x.data(), layout, kSize});
+    Shared<float> zero(x.size(), 0.5F), moved = zero;
+    const auto noise = shared_random(std::ssize(zero), 2, -0.1F, 0.1F);
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += noise[i];
+    Shared<std::uint8_t> kept(pixels.size(), 0);
+    run(n * kCut * kCut,
+        Remember{kept.data(), places.data(), crops.data(), zero.data(), moved.data(), layout, kSize, 0.1F});
+    Shared<std::uint8_t> wanted(pixels.size(), 0);
+    std::int64_t outside = 0;
+    for (std::int64_t k = 0; k < n; ++k)
+      for (int y = 0; y < kCut; ++y)
+        for (int column = 0; column < kCut; ++column)
+          for (int c = 0; c < kChannels; ++c) {
+            const Crop crop = crops[static_cast<std::size_t>(k)];
+            const int from_y = crop.top + y, from_x = crop.left + (crop.flip != 0 ? kCut - 1 - column : column);
+            const bool inside = from_y >= 0 && from_y < kSize && from_x >= 0 && from_x < kSize;
+            const std::int64_t pixel = ((n - 1 - k) * kSize + from_y) * kSize + from_x;
+            const auto from = static_cast<std::size_t>(inside ? pixel * kChannels + c : 0),
+                       at = static_cast<std::size_t>(layout.offset(k, c, y, column));
+            REQUIRE(x[at] == (inside ? static_cast<float>(pixels[from]) / 255.0F : 0.0F));
+            if (inside) wanted[from] = to_byte(moved[at] - zero[at], 0.1F);
+            outside += inside ? 0 : 1;
+          }
+    CHECK(kept == wanted);
+    // What a cut has seen comes back through it; the padding keeps what it had.
+    run(n * kCut * kCut,
+        Recall{kept.data(), places.data(), crops.data(), zero.data(), eta.data(), layout, kSize, 0.1F});
+    std::int64_t padding = 0;
+    for (std::size_t i = 0; i < eta.size(); ++i) {
+      padding += eta[i] == 7.0F ? 1 : 0;
+      REQUIRE((eta[i] == 7.0F || eta[i] == from_byte(to_byte(moved[i] - zero[i], 0.1F), 0.1F)));
+    }
+    CHECK(padding == outside);
+  }
+}
+
 TEST_CASE("An augmented image is the one at its place among all images", "[kernels]") {
   constexpr int kSize = 5, kImages = 7;
   const Layout layout{3, kSize, kSize, 3};
@@ -552,8 +605,8 @@ TEST_CASE("An augmented image is the one at its place among all images", "[kerne
   }
   Shared<float> expected(gathered.size(), -1.0F), x = expected;
   const auto n = std::ssize(places) * kSize * kSize;
-  run(n, Augment{gathered.data(), nullptr, crops.data(), expected.data(), layout});
-  run(n, Augment{all.data(), places.data(), crops.data(), x.data(), layout});
+  run(n, Augment{gathered.data(), nullptr, crops.data(), expected.data(), layout, kSize});
+  run(n, Augment{all.data(), places.data(), crops.data(), x.data(), layout, kSize});
   CHECK(x == expected);
 }
 
@@ -597,7 +650,8 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
       Shared<std::uint8_t> kept;
       for (const float v : shared_random(n * image, 3, 0, 256)) kept.push_back(static_cast<std::uint8_t>(v));
       const Shared<std::uint8_t> before = kept;
-      run(n * kSize * kSize, Remember{kept.data(), places.data(), crops.data(), x.data(), x_adv.data(), layout, kEps});
+      run(n * kSize * kSize,
+          Remember{kept.data(), places.data(), crops.data(), x.data(), x_adv.data(), layout, kSize, kEps});
 
       // By definition: what the original's pixel got is the perturbation of the augmented pixel that shows it.
       std::int64_t unseen = 0;
@@ -626,7 +680,7 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
         for (float& v : clean) v = std::clamp(v, 0.0F, 1.0F);
         Shared<float> start(clean.size(), 7.0F);
         run(n * kSize * kSize,
-            Recall{kept.data(), places.data(), through.data(), clean.data(), start.data(), layout, kEps});
+            Recall{kept.data(), places.data(), through.data(), clean.data(), start.data(), layout, kSize, kEps});
         std::int64_t untouched = 0;
         for (std::int64_t k = 0; k < n; ++k)
           for (int y = 0; y < kSize; ++y)
@@ -652,10 +706,11 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
       // Stored and loaded again without an attack: the same bytes.
       Shared<float> again(x.size(), 0.0F), perturbed(x.size());
       const Shared<std::uint8_t> once = kept;
-      run(n * kSize * kSize, Recall{kept.data(), places.data(), crops.data(), x.data(), again.data(), layout, kEps});
+      run(n * kSize * kSize,
+          Recall{kept.data(), places.data(), crops.data(), x.data(), again.data(), layout, kSize, kEps});
       for (std::size_t i = 0; i < x.size(); ++i) perturbed[i] = x[i] + again[i];
       run(n * kSize * kSize,
-          Remember{kept.data(), places.data(), crops.data(), x.data(), perturbed.data(), layout, kEps});
+          Remember{kept.data(), places.data(), crops.data(), x.data(), perturbed.data(), layout, kSize, kEps});
       CHECK(kept == once);
     }
   }

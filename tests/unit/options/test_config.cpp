@@ -340,6 +340,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "3",
                                 "--holdout",
                                 "5",
+                                "--train-size",
+                                "24,32@6",
                                 "--max-bad-steps",
                                 "2",
                                 "--on-bad-steps",

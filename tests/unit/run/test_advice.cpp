@@ -39,6 +39,18 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
 }
 
+TEST_CASE("Images that never grow to their own size are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.warmup_epochs = 1;
+  options.epochs = 5;
+  options.train_size = "24,32@5";
+  CHECK(advised(options).empty());
+  options.train_size = "24,32@6";
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--train-size 24,32@6 never comes to images of 32 pixels,"));
+}
+
 TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, are named", "[advice]") {
   TrainOptions options = sensible();
   options.batch = 100;

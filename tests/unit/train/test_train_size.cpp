@@ -1,0 +1,187 @@
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "device.hpp"
+#include "errors.hpp"
+#include "small_run.hpp"
+#include "train/trainer.hpp"
+
+using namespace dat;
+
+namespace {
+
+/// The middle of all images of a set.
+class MiddleOfImages final : public Dataset {
+ public:
+  MiddleOfImages(std::unique_ptr<Dataset> whole, int size) : whole_(std::move(whole)), info_(whole_->info()) {
+    info_.size = size;
+  }
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
+  [[nodiscard]] int label(std::int64_t index) const override { return whole_->label(index); }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    std::vector<std::uint8_t> all(whole_->info().image_bytes());
+    whole_->read(index, all.data());
+    const int from = whole_->info().size, first = (from - info_.size) / 2, row = info_.size * info_.channels;
+    for (int y = 0; y < info_.size; ++y)
+      std::copy_n(all.begin() + ((first + y) * from + first) * info_.channels, row, pixels + y * row);
+  }
+
+ private:
+  std::unique_ptr<Dataset> whole_;
+  DatasetInfo info_;
+};
+
+/// Three epochs of three steps, the last of which has fewer images.
+[[nodiscard]] TrainOptions growing_run() {
+  TrainOptions options = test::small_run();
+  options.limit_train = 44;
+  options.limit_test = 16;
+  options.epochs = 3;
+  options.train_size = "8,11@1,16@2";
+  return options;
+}
+
+[[nodiscard]] std::string hash_after(Trainer& trainer, int steps) {
+  trainer.share_state();
+  trainer.start();
+  for (int k = 0; k < steps; ++k) (void)trainer.step(false);
+  return trainer.weights_hash();
+}
+
+[[nodiscard]] std::int64_t bytes_on_device(Trainer& trainer) {
+  std::int64_t bytes = 0;
+  for (const Backend::Allocation& one : trainer.replica().backend().allocations())
+    bytes += static_cast<std::int64_t>(one.bytes);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("training on cuts of images is training on smaller images", "[trainer][sizes]") {
+  TrainOptions options = growing_run();
+  options.augment = false;  // the middle is cut out
+  options.attack = GENERATE("pgd", "fgsm");
+  options.attack_bn = options.attack == "pgd" ? "eval" : "train";
+  options.attack_stop = options.attack == "pgd" ? GENERATE(-1, 1) : -1;
+  const int size = GENERATE(8, 11);
+  options.train_size = std::to_string(size) + ",16@1";
+  const auto world = Communicator::single();
+  Trainer cut(*world, options);
+  TrainOptions plain = options;
+  plain.train_size = "";
+  Splits splits = open_splits(plain);
+  splits.train = std::make_unique<MiddleOfImages>(std::move(splits.train), size);
+  splits.test = std::make_unique<MiddleOfImages>(std::move(splits.test), size);
+  Trainer small(*world, plain, std::move(splits));
+  CHECK(hash_after(cut, 3) == hash_after(small, 3));
+  Trainer whole(*world, plain);
+  CHECK(hash_after(whole, 3) != small.weights_hash());
+  for (Trainer* one : {&cut, &small}) (void)one->step(false);
+  CHECK(cut.weights_hash() != small.weights_hash());
+}
+
+TEST_CASE("images that grow: a state goes on bit for bit, evaluations and memory do not follow", "[trainer][sizes]") {
+  TrainOptions options = growing_run();
+  const int way = GENERATE(0, 1, 2, 3);
+  options.warm_start = way == 0 ? 2 : 0;
+  options.attack_bn = way == 1 ? "train" : "eval";
+  options.attack_stop = way == 2 ? 0 : -1;
+  options.micro_batch = way == 2 ? 8 : 0;
+  options.awp_gamma = way == 3 ? 0.01 : 0;
+  options.loss = way == 3 ? "trades" : "cross_entropy";
+  options.staleness = way == 3 ? 1 : 0;
+  options.average = "ema";
+  options.average_bn = way == 1 ? "rebuild" : "ema";
+  options.budget = 5;
+  options.verify = way == 1 || way == 2 ? 1 : 0;
+  options.resident = way == 0 ? "on" : "off";
+  const auto world = Communicator::single();
+  Trainer straight(*world, options), evaluated(*world, options);
+  const std::int64_t bytes = bytes_on_device(straight);
+  for (Trainer* one : {&straight, &evaluated}) {
+    one->share_state();
+    one->start();
+  }
+  std::vector<Checkpoint> states;
+  std::vector<double> losses;
+  for (int k = 0; k < 9; ++k) {
+    (void)straight.step(false);
+    (void)evaluated.step(false);
+    const double loss = evaluated.evaluate().front().adv_loss;
+    if (k != 1 && k != 2 && k != 5) continue;
+    states.push_back(evaluated.capture());
+    losses.push_back(loss);
+  }
+  CHECK(bytes_on_device(straight) == bytes);
+  CHECK(evaluated.weights_hash() == straight.weights_hash());
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    Trainer resumed(*world, options);
+    resumed.restore(states[k]);
+    resumed.share_state();
+    CHECK(resumed.evaluate().front().adv_loss == losses[k]);  // which has seen no smaller image
+    resumed.start();
+    while (resumed.steps_done() < 9) (void)resumed.step(false);
+    CHECK(resumed.weights_hash() == straight.weights_hash());
+  }
+}
+
+TEST_CASE("the statistics of averaged weights are those of whole images", "[trainer][sizes]") {
+  TrainOptions options = growing_run();
+  options.average = "ema";
+  options.average_bn = "rebuild";
+  options.lr = 0;  // so the weights are the same
+  options.weight_decay = 0;
+  const auto world = Communicator::single();
+  Trainer growing(*world, options);
+  options.train_size = "";
+  Trainer whole(*world, options);
+  std::vector<Checkpoint> states;
+  for (Trainer* one : {&growing, &whole}) {
+    (void)hash_after(*one, 1);
+    one->complete_average();
+    states.push_back(one->capture());
+  }
+  int compared = 0;
+  for (const Checkpoint::Array& array : states[0].arrays)
+    for (const Checkpoint::Array& other : states[1].arrays)
+      if (array.name == other.name && array.name.starts_with("optim/average/")) {
+        CHECK(array.values == other.values);
+        ++compared;
+      }
+  CHECK(compared > 6);
+}
+
+TEST_CASE("a steady step allocates nothing where the size of images has just changed", "[trainer][sizes][cpu]") {
+  TrainOptions options = test::small_run();
+  options.limit_train = 64;  // of 4 steps
+  options.epochs = 4;
+  options.train_size = "8,16@1,8@2,16@3";
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  (void)hash_after(trainer, 8);
+  CHECK(allocations_in(8, [&] { (void)trainer.step(false); }) == 0);
+}
+
+TEST_CASE("sizes that the images do not have are refused, and a network is evaluated in theirs", "[trainer][sizes]") {
+  const auto world = Communicator::single();
+  const auto refused = [&](const std::string& sizes) {
+    TrainOptions options = growing_run();
+    options.train_size = sizes;
+    return error_of([&] { Trainer(*world, options); });
+  };
+  CHECK(contains(refused("8,17@1"), "2: --train-size 8,17@1 cuts 17 x 17 pixels out of images of 16 x 16; choose at"));
+  for (const char* sizes : {"8,15@1", "8", "16,8@1"}) CHECK(contains(refused(sizes), "add ,16@EPOCH"));
+  TrainOptions options = growing_run();
+  options.train_size = "16";
+  Trainer same(*world, options);
+  options.train_size = "";
+  Trainer plain(*world, options);
+  CHECK(hash_after(same, 2) == hash_after(plain, 2));
+  CHECK(bytes_on_device(same) == bytes_on_device(plain));
+}
