@@ -243,6 +243,8 @@ def automatic(config, layers):
     return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" else 0,
             "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5}[loss], "label-smoothing": 0,
             "attack-start": "uniform" if loss == "cross_entropy" else "gaussian",
+            "start-radius": 1, "project": "on",
+            "start-box": "on" if config["start-radius"] != 1 or config["project"] == "off" else "off",
             "awp-gamma": 0, "awp-from": 0, "awp": "global",
             "attack-bn": "train" if attack == "fgsm" and loss in ("cross_entropy", "mart") else "eval",
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
@@ -331,6 +333,9 @@ class Attack:
     steps: int = 1
     stop: int = None  # of PGD: an image takes at most so many steps while it is misclassified
     norm: str = "linf"
+    start: float = 1  # the uniform start, in parts of eps
+    boxed: bool = False  # that start is cut to the box
+    ball: float = None  # steps end in it; None: eps
 
 
 ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lars_sgd": ["momentum"], "lamb": ["m", "v"]}
@@ -390,7 +395,9 @@ class Reference:
         name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
         self.batch_statistics = config["attack-bn"] == "train"
         self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
-                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"])
+                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"],
+                             config["start-radius"], config["start-box"] == "on",
+                             None if config["project"] == "on" else float("inf"))
         self.budget = config["budget"]
         self.steps = (config["warmup-epochs"] + config["epochs"]) * self.steps_per_epoch
         if config["max-steps"] > 0:
@@ -558,7 +565,8 @@ class Reference:
         if attack.norm == "l2":
             z = self.numbers(normals, purpose, time, samples, x.shape)
             return (x + attack.eps * self.normalized(z)).clamp(0, 1) - x
-        return (2 * self.numbers(uniforms, purpose, time, samples, x.shape) - 1) * attack.eps
+        eta = (2 * self.numbers(uniforms, purpose, time, samples, x.shape) - 1) * attack.start * attack.eps
+        return (x + eta).clamp(0, 1) - x if attack.boxed else eta
 
     def training_start(self, time, samples, x):
         """Where the attack of the training starts: in the ball, or normal beside the image."""
@@ -633,7 +641,8 @@ class Reference:
             eta = Reference.normalized(eta) * Reference.norms(eta).clamp(max=of.eps)
             return rounding.number((x + eta).clamp(0, 1) - x)
         z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
-        return rounding.number((z - x).clamp(-of.eps, of.eps))
+        ball = of.eps if of.ball is None else of.ball
+        return rounding.number((z - x).clamp(-ball, ball))
 
     def old_nets(self, state, attack, rounding):
         """The networks that the iterations of an attack see: --staleness, --refresh."""
@@ -672,7 +681,8 @@ class Reference:
                 eta = self.pgd_step(of, x, eta, g, rounding)
             else:
                 moved = rounding.decide(((x + eta >= 0) & (x + eta <= 1)) * g.sign())
-                eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
+                ball = of.eps if of.ball is None else of.ball
+                eta = (eta + of.alpha * moved).clamp(-ball, ball)
             passes = whole
         elif of.stop is None:
             for number in range(of.steps):

@@ -54,6 +54,12 @@ TABLE = [
     ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
     ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
     ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
+    ("n-fgsm", 1, STEPS, "--attack fgsm --start-radius 2 --project off --alpha 8/255 --optimizer sgd --lr 0.05"),
+    ("n-fgsm, start not cut, two ranks", 2, "4", "--attack fgsm --attack-bn eval --start-radius 1.5 --start-box off "
+                                                 "--project off --batch 4 --eps 0.1 --eval pgd3,fgsm"),
+    ("pgd, far start", 1, "4", "--start-radius 2 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5"),
+    ("pgd, no ball, early stop", 1, "4", "--project off --attack-stop 1 --start-radius 0 --eps 0.1 --alpha 0.05"),
+    ("pgd, start in the box", 2, "4", "--start-box on --stale-attack 1 --batch 4 --eps 0.2 --optimizer sgd --lr 0.5"),
     ("pgd, batch statistics", 1, STEPS, "--attack-bn train --optimizer sgd --lr 0.5 --momentum 0.5"),
     ("pgd, batch statistics, micro", 2, STEPS, "--attack-bn train --batch 4 --micro-batch 2 --lambda 1"),
     ("early stop", 1, STEPS, "--attack-steps 6 --attack-stop 1 --eps 0.1 --alpha 0.03"),

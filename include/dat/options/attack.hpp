@@ -23,6 +23,9 @@ struct AttackSettings {
   int staleness = 0;     ///< how many steps behind the oldest weights are that an attack runs on
   std::string refresh = "iteration";  ///< iteration: newer weights between iterations | attack: the oldest throughout
   std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
+  double start_radius = 1;            ///< the uniform start of pgd and fgsm, in parts of eps
+  std::string start_box = "auto";     ///< auto | on: that start is cut to the box of images | off
+  std::string project = "on";         ///< on: steps of pgd and fgsm end in the ball | off: in the box alone
   std::string loss = "cross_entropy";
   double lambda = -1;          ///< weight of the clean loss; never -1 in a parsed command
   double beta = -1;            ///< trades, kl, mart: weight of the divergence; -1: the loss's own

@@ -132,10 +132,37 @@ void add_savings(TrainTable& table) {
        {{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
        {{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}});
   table.rule(refuse_old_weights);
+}
+
+void add_start(TrainTable& table) {
+  using O = TrainOptions;
   table.add("--attack-start", &O::attack_start,
             "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "
             "gaussian with trades, kl and mart",
             one_of({"auto", "uniform", "gaussian"}));
+  const std::vector<std::string> attacks = {"pgd", "fgsm"}, norms = {"linf"};
+  table
+      .add("--start-radius", &O::start_radius,
+           "the uniform start is U(-K eps, K eps) in each pixel; 2, with --project off: N-FGSM", kCount)
+      .works_with("attack", attacks)
+      .works_with("norm", norms);
+  table
+      .add("--start-box", &O::start_box,
+           "cut the uniform start to the box of images before the gradient is taken; auto: on with --start-radius or "
+           "--project off",
+           one_of({"auto", "on", "off"}))
+      .asked([](const O& o) { return o.start_box == "on"; })
+      .works_with("attack", attacks)
+      .works_with("norm", norms);
+  table
+      .add("--project", &O::project, "steps end in the ball (on), or in the box of images alone (off)",
+           one_of({"on", "off"}))
+      .works_with("attack", attacks)
+      .works_with("norm", norms);
+  table.not_with("warm-start",
+                 {{{"start-radius"}, "--start-radius: what it keeps is in the ball, and its first starts with it"},
+                  {{"start-box"}, "--start-box: what it keeps of an attack is in the box as it is"},
+                  {{"project", {"off"}}, "--project off: what it keeps is in the ball"}});
 }
 
 void add_loss(TrainTable& table) {
@@ -182,9 +209,24 @@ void add_attack(TrainTable& table) {
   add_ball(table);
   add_shape(table);
   add_savings(table);
+  add_start(table);
   add_loss(table);
   add_weight_perturbation(table);
 }
+
+namespace {
+
+/// What --start-radius, --start-box and --project are about is the uniform start, once --attack-start is known.
+void settle_start(TrainOptions& o) {
+  const bool published = o.start_radius != 1 || o.project == "off";
+  require(
+      o.attack_start == "uniform" || (o.start_radius == 1 && o.start_box != "on"), ExitCode::usage,
+      "--start-radius and --start-box say more of a uniform start, and this attack's is gaussian; add --attack-start "
+      "uniform, or leave them off");
+  if (o.start_box == "auto") o.start_box = published && o.attack_start == "uniform" ? "on" : "off";
+}
+
+}  // namespace
 
 void settle_attack(TrainOptions& o) {
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
@@ -205,6 +247,7 @@ void settle_attack(TrainOptions& o) {
           " climbs the divergence from the clean predictions, which works with --attack-bn eval and without ",
           "--attack-stop; leave these off");
   if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
+  settle_start(o);
   o.beta = loss->beta();
   if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" ? 1 : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

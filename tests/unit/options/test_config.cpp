@@ -81,6 +81,7 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   defaults.attack_bn = "eval";
   defaults.width = 64;
   defaults.attack_start = "uniform";
+  defaults.start_box = "off";
   defaults.average_bn = "raw";
   defaults.lambda = 1;
   defaults.beta = 0;
@@ -451,6 +452,9 @@ TEST_CASE("the resolved configuration restores every option") {
   // selectors; some families have one member).
   const std::vector<std::string> excluded = {"quiet",
                                              "norm",
+                                             "start-radius",
+                                             "start-box",
+                                             "project",
                                              "attack-stop",
                                              "stale-attack",
                                              "staleness",
@@ -730,6 +734,32 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   CHECK(contains(refusal({"--loss", "mart", "--lambda", "1"}), "--lambda works with --loss cross_entropy"));
   CHECK(contains(refusal({"--loss", "mart", "--label-smoothing", "0.1"}), "not with mart"));
   CHECK(contains(refusal({"--label-smoothing", "1"}), "below 1"));
+}
+
+TEST_CASE("the start of an attack and the ball of its steps are those of the papers, unless told otherwise") {
+  const std::vector<std::string> n_fgsm = {"--attack",  "fgsm", "--start-radius", "2",
+                                           "--project", "off",  "--alpha",        "8/255"};
+  const TrainOptions options = parse(n_fgsm).train;
+  CHECK(options.start_radius == 2);
+  CHECK(options.project == "off");
+  CHECK(options.start_box == "on");
+  CHECK(options.attack_bn == "train");
+  CHECK(parse_train_options(toml_of(options), "again") == options);
+  CHECK(parse({"--start-radius", "2", "--start-box", "off"}).train.start_box == "off");
+  CHECK(parse({"--attack", "fgsm"}).train.start_box == "off");
+  CHECK(parse({"--warm-start", "2", "--start-box", "off"}).train.start_box == "off");
+  CHECK(parse({"--attack", "fgsm", "--start-radius", "0"}).train.start_radius == 0);
+  CHECK(parse({"--loss", "mart", "--project", "off"}).train.start_box == "off");
+  CHECK(contains(refusal({"--start-radius", "-1"}), "at least 0"));
+  CHECK(contains(refusal({"--attack", "apgd-ce", "--start-radius", "2"}),
+                 "--start-radius works with --attack pgd or fgsm"));
+  CHECK(contains(refusal({"--attack", "none", "--project", "off"}), "--project works with --attack pgd or fgsm"));
+  CHECK(contains(refusal({"--norm", "l2", "--eps", "0.5", "--start-box", "on"}), "--start-box works with --norm linf"));
+  CHECK(contains(refusal({"--loss", "mart", "--start-radius", "2"}), "say more of a uniform start"));
+  CHECK(contains(refusal({"--attack-start", "gaussian", "--start-box", "on"}), "say more of a uniform start"));
+  for (const auto& option :
+       {std::vector<std::string>{"--start-radius", "2"}, {"--start-box", "on"}, {"--project", "off"}})
+    CHECK(contains(refusal({"--warm-start", "2", option[0], option[1]}), "--warm-start does not go with " + option[0]));
 }
 
 TEST_CASE("weights are perturbed the same way on all ranks, or the option says so") {
