@@ -41,6 +41,9 @@ class Objective {
   const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
   /// Deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
   float spread = 0;
+  /// Where pgd and fgsm leave the images at which they take their first gradient, and the network's logits there
+  /// [n, classes]; null: nowhere.
+  float *first_images = nullptr, *first_logits = nullptr;
   /// What the network makes of x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
   /// Memory for the attack: Attack::scratch_images() arrays the size of the images, one behind the other, of

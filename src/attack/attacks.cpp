@@ -127,6 +127,17 @@ void pgd_step(Objective& o, float alpha, float eps) {
   each(o.device, o.n * o.layout.elements(), kernels::PgdStep{{o.clean, o.eta, o.x_adv, alpha, eps}, o.dx});
 }
 
+void keep_first_images(const Objective& o) {
+  if (o.first_images == nullptr) return;
+  const std::int64_t n = o.n * o.layout.elements();
+  each(o.device, kernels::groups(n), kernels::Add<float>{o.x_adv, nullptr, o.first_images, n});
+}
+
+void keep_first_logits(const Objective& o) {
+  if (o.first_logits == nullptr) return;
+  each(o.device, std::int64_t{o.n} * o.classes, kernels::Scale{o.logits, o.first_logits, 1.0F, false});
+}
+
 float step_radius(const AttackOptions& options) {
   return options.project ? static_cast<float>(options.eps) : std::numeric_limits<float>::infinity();
 }

@@ -23,7 +23,9 @@ class Fgsm final : public Attack {
     const auto alpha = static_cast<float>(alpha_);
     start(o, norm_, start_radius_, start_in_box_);
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    keep_first_images(o);
     o.gradient();
+    keep_first_logits(o);
     if (norm_ == BallNorm::l2)
       l2_step(o, alpha, radius_);
     else

@@ -27,12 +27,18 @@ class Pgd final : public Attack {
   void advance(Objective& o, int done, int count) const override {
     if (loss_ != nullptr) o.loss = loss_;
     start(o, norm_, start_radius_, start_in_box_);
-    iterate(o, count);
+    if (done == 0) keep_first_images(o);
+    const bool keeps = done == 0 && o.first_logits != nullptr;
+    if (keeps) {
+      o.gradient();
+      keep_first_logits(o);
+      iteration(o);
+    }
+    iterate(o, keeps ? count - 1 : count);
     if (done + count == steps_) each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   void step(Objective& o) const override {
-    const auto alpha = static_cast<float>(alpha_);
-    norm_ == BallNorm::l2 ? l2_step(o, alpha, radius_) : pgd_step(o, alpha, radius_);
+    iteration(o);
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
@@ -48,16 +54,21 @@ class Pgd final : public Attack {
             "'; known: margin, cw (pgd50-margin), or none for cross-entropy");
     return cw_margin;
   }
+  /// With the gradient that is in o.dx.
+  void iteration(Objective& o) const {
+    const auto alpha = static_cast<float>(alpha_);
+    norm_ == BallNorm::l2 ? l2_step(o, alpha, radius_) : pgd_step(o, alpha, radius_);
+  }
   void iterate(Objective& o, int steps) const {
     const auto alpha = static_cast<float>(alpha_);
     if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, radius_);
-    if (norm_ == BallNorm::l2) return iterate_in_l2(o, steps, alpha, radius_);
+    if (norm_ == BallNorm::l2) return iterate_in_l2(o, steps);
     for (int k = 0; k < steps; ++k) o.gradient_step(alpha, radius_);
   }
-  static void iterate_in_l2(Objective& o, int steps, float alpha, float eps) {
+  void iterate_in_l2(Objective& o, int steps) const {
     for (int k = 0; k < steps; ++k) {
       o.gradient();
-      l2_step(o, alpha, eps);
+      iteration(o);
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "dat/backend.hpp"
 #include "dat/loader.hpp"
+#include "dat/logits.hpp"
 
 namespace dat {
 
@@ -13,8 +14,9 @@ namespace dat {
 /// is a multiple of what the programs that compute them take at a time.
 class Images {
  public:
-  /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images).
-  Images(Backend& backend, const DatasetInfo& info, int capacity, int scratch = 0);
+  /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images). kept: what the training's
+  /// attack leaves of where it begins.
+  Images(Backend& backend, const DatasetInfo& info, int capacity, int scratch = 0, StartKept kept = StartKept::nothing);
 
   /// Samples [first, first + count) of a host batch: augmented images to `clean`, labels, ids. `all`: the pixels of the
   /// whole dataset on the device, in which the batch's ids are places; null: the batch brings its pixels.
@@ -24,6 +26,8 @@ class Images {
   Layout layout;
   int classes, capacity, count = 0;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
+  /// Where the training's attack took its first gradient, and the logits there (AttackGoal::kept); null: not wanted.
+  float *first = nullptr, *first_logits = nullptr;
   std::int32_t *labels, *targets, *done;  ///< targets, done: memory for attacks (Objective)
   std::int64_t* ids;
   Crop* crops;

@@ -44,7 +44,7 @@ Replica::Replica(const ReplicaOptions& options)
                                              .activation = activation_from(options.activation),
                                              .normalization = normalization_from(options.normalize)}),
              options.granularity),
-      images_(*backend_, options.images, room_for_passes(options), options.scratch_images) {
+      images_(*backend_, options.images, room_for_passes(options), options.scratch_images, options.start_kept) {
   const int attack_batch = attack_batch_of(options);
   frozen_ =
       FrozenProgram::of_sizes(model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch},

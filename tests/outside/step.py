@@ -194,6 +194,21 @@ TABLE = [
     ("mart", 1, STEPS, "--loss mart --optimizer sgd --lr 0.5"),
     ("mart, two ranks", 2, STEPS, "--loss mart --beta 2 --attack-start uniform --batch 4 --micro-batch 2"),
     ("mart, fgsm", 1, "4", "--loss mart --attack fgsm --optimizer sgd --lr 0.05"),
+    ("pgi", 1, STEPS, "--loss pgi --attack-steps 2 --optimizer sgd --lr 0.1"),
+    ("pgi, fgsm, two ranks", 2, "4", "--loss pgi --attack fgsm --batch 4 --micro-batch 2 --label-smoothing 0.3 --optimizer sgd "
+                                     "--lr 0.05"),
+    ("pgi, detached", 1, STEPS, "--loss pgi --detach-reference --attack-steps 2 --beta 3 --micro-batch 4 --attack-batch 2 "
+                                "--optimizer sgd --lr 0.1"),
+    ("pgi, detached, fgsm", 2, "4", "--loss pgi --detach-reference --attack fgsm --batch 4 --micro-batch 2 --warm-start 2 "
+                                    "--optimizer sgd --lr 0.05"),
+    ("pgi, old weights", 1, "4", "--loss pgi --staleness 2 --attack-steps 2 --optimizer sgd --lr 0.1"),
+    ("pgi, early stop", 1, "4", "--loss pgi --attack-stop 1 --attack-steps 4 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.1"),
+    ("gat", 1, STEPS, "--loss gat --optimizer sgd --lr 0.5"),
+    ("gat, detached, two ranks", 2, "4 7", "--loss gat --detach-reference --attack fgsm --attack-bn eval --batch 4 --micro-batch 2 "
+                                           "--label-smoothing 0.1 --beta 40 --optimizer sgd --lr 0.1"),
+    ("nuat", 1, STEPS, "--loss nuat --optimizer sgd --lr 0.1"),
+    ("nuat, two ranks", 2, "4", "--loss nuat --attack fgsm --batch 8 --micro-batch 4 --beta 1.5 --optimizer sgd --lr 0.1"),
+    ("nuat, detached", 2, "4", "--loss nuat --detach-reference --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
     ("smoothed labels", 2, "4 7", "--label-smoothing 0.2 --lambda 0.5 --batch 4 --optimizer sgd --lr 0.5"),
     ("no labels, trades", 1, "1 6", "--data 8.h5 8u.h5 --mix balanced:0.5 --loss trades --attack-start uniform "
                                     "--label-smoothing 0.1 --optimizer sgd --lr 0.5"),

@@ -8,12 +8,32 @@ namespace dat {
 
 namespace {
 
-/// Losses that have a divergence, which --beta weighs.
+/// Losses that have a term of two predictions, which --beta weighs.
 std::vector<std::string> losses_with_beta() {
   std::vector<std::string> all;
   for (const std::string& name : losses().names())
     if (losses().at(name)({})->beta() > 0) all.push_back(name);
   return all;
+}
+
+/// Losses that are another function with constants for one of the two predictions.
+const std::vector<std::string> kDetachable = {"pgi", "gat", "nuat"};
+
+/// What a loss wants that is taken against the images where the attack begins, or against its logits there.
+void refuse_kept_starts(const TrainOptions& o) {
+  const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
+  if (kept == StartKept::nothing) return;
+  require(o.attack == "pgd" || o.attack == "fgsm", ExitCode::usage, "--loss ", o.loss,
+          " compares attacked images with those where the attack began, which --attack pgd and fgsm have; choose one");
+  const bool logits = kept == StartKept::logits;
+  for (const auto& [given, option] :
+       {std::pair(o.generators > 0, "--generators, whose attacks begin on other ranks"),
+        std::pair(o.stale_attack > 0, "--stale-attack, whose attacks begin a step before"),
+        std::pair(o.awp_gamma > 0, "--awp-gamma, which keeps the attacked and the clean images of a step alone"),
+        std::pair(logits && o.attack_stop >= 0, "--attack-stop under --detach-reference; take one of these alone"),
+        std::pair(logits && o.staleness > 0,
+                  "--staleness under --detach-reference: its logits are those of old weights")})
+    require(!given, ExitCode::usage, "--loss ", o.loss, " does not go with ", option, "; leave one of them off");
 }
 
 const char* const kReuse =
@@ -174,13 +194,18 @@ void add_loss(TrainTable& table) {
                   "--lambda works with --loss cross_entropy, not with {loss}, which has --beta; leave it off");
   table
       .add("--beta", &O::beta,
-           "weight of the divergence of attacked from clean predictions; auto: trades 6, mart 5, kl 1", kAutoWeight)
+           "weight of the term of two predictions; auto: trades 6, mart 5, kl 1, pgi and gat 10, nuat 4", kAutoWeight)
       .asked([](const O& o) { return o.beta > 0; })
       .works_with("loss", losses_with_beta());
+  table
+      .add("--detach-reference", &O::detach_reference,
+           "what attacked predictions are compared with is a constant, and costs no pass")
+      .works_with("loss", kDetachable);
+  table.rule(refuse_kept_starts);
   table.add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
             kDecay);
   table.not_together({"label-smoothing"}, {"loss", {"mart"}},
-                     "--label-smoothing works with --loss cross_entropy, trades or kl, not with mart; leave it off");
+                     "--label-smoothing works with the other losses, not with mart; leave it off");
 }
 
 void add_weight_perturbation(TrainTable& table) {

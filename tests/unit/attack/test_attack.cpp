@@ -404,6 +404,35 @@ TEST_CASE("A start in parts of eps is that of the ball, scaled; in the box it is
   }
 }
 
+TEST_CASE("An attack leaves where it took its first gradient, and the logits there, and goes on as it does",
+          "[attack]") {
+  for (const auto& [name, norm] : {std::pair{"pgd", BallNorm::linf}, {"pgd", BallNorm::l2}, {"fgsm", BallNorm::linf}}) {
+    INFO(name);
+    const auto attack = attacks().at(name)({.norm = norm, .eps = 0.1, .alpha = 0.03, .steps = 3});
+    RandomObjective plain({3, 4, 4, 1}), keeping({3, 4, 4, 1});
+    perturb(*attack, plain);
+    Shared<float> images(keeping.x.size(), -7.0F), logits(std::size_t{2} * kSamples, -7.0F);
+    const auto there = shared(random_values(2 * kSamples, 5, -1, 1));
+    keeping.classes = 2;
+    keeping.logits = there.data();
+    keeping.first_images = images.data();
+    keeping.first_logits = logits.data();
+    perturb(*attack, keeping);
+    CHECK(keeping.calls == plain.calls);
+    CHECK(keeping.perturbed == plain.perturbed);
+    CHECK(std::equal(images.begin(), images.end(), plain.seen[0].begin(), plain.seen[0].end()));
+    CHECK(logits == there);
+    if (attack->gradient_evaluations() < 2) continue;
+    // What a later part of the attack sees is not where it began.
+    images.assign(images.size(), -7.0F);
+    keeping.start = keeping.eta;
+    keeping.calls = 1;
+    attack->advance(keeping, 1, 2);
+    kernel_backend().wait();
+    CHECK(images == Shared<float>(images.size(), -7.0F));
+  }
+}
+
 TEST_CASE("The random start of a sample depends on its number, not on its place or the layout", "[attack]") {
   // eta as [sample][c][y][x], from an attack on black images: x + eta is eta.
   const auto starts = [](const Layout& layout, const std::vector<std::int64_t>& ids, std::uint64_t seed = 3,

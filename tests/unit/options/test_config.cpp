@@ -468,6 +468,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "trust-coefficient",
                                              "loss",
                                              "beta",
+                                             "detach-reference",
                                              "codec-rank",
                                              "codec-clip",
                                              "aggregator",
@@ -716,7 +717,10 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   for (const auto& [loss, beta, start] : {std::tuple{"cross_entropy", 0.0, "uniform"},
                                           {"trades", 6.0, "gaussian"},
                                           {"kl", 1.0, "gaussian"},
-                                          {"mart", 5.0, "gaussian"}}) {
+                                          {"mart", 5.0, "gaussian"},
+                                          {"pgi", 10.0, "uniform"},
+                                          {"gat", 10.0, "uniform"},
+                                          {"nuat", 4.0, "uniform"}}) {
     const TrainOptions options = parse({"--loss", loss}).train;
     CHECK(options.beta == beta);
     CHECK(options.attack_start == start);
@@ -730,10 +734,36 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   CHECK(parse({"--loss", "mart", "--attack", "fgsm"}).train.attack_bn == "train");
   CHECK(contains(refusal({"--loss", "trades", "--attack-bn", "train"}), "climbs the divergence"));
   CHECK(contains(refusal({"--loss", "kl", "--attack-stop", "1"}), "climbs the divergence"));
-  CHECK(contains(refusal({"--beta", "1"}), "--beta works with --loss kl, mart or trades"));
+  CHECK(contains(refusal({"--beta", "1"}), "--beta works with --loss gat, kl, mart, nuat, pgi or trades"));
   CHECK(contains(refusal({"--loss", "mart", "--lambda", "1"}), "--lambda works with --loss cross_entropy"));
   CHECK(contains(refusal({"--loss", "mart", "--label-smoothing", "0.1"}), "not with mart"));
   CHECK(contains(refusal({"--label-smoothing", "1"}), "below 1"));
+}
+
+TEST_CASE("a loss against where the attack began wants an attack that keeps it") {
+  for (const char* loss : {"pgi", "gat", "nuat"}) {
+    const TrainOptions options = parse({"--loss", loss, "--detach-reference", "--attack", "fgsm"}).train;
+    CHECK(options.detach_reference);
+    CHECK(options.attack_bn == "train");
+    CHECK(parse_train_options(toml_of(options), "again") == options);
+  }
+  CHECK(parse({"--loss", "pgi", "--warm-start", "2"}).train.warm_start == 2);
+  CHECK(parse({"--loss", "pgi", "--attack-stop", "1"}).train.attack_stop == 1);
+  CHECK(parse({"--loss", "gat", "--attack", "none"}).train.attack == "none");
+  CHECK(contains(refusal({"--loss", "trades", "--detach-reference"}),
+                 "--detach-reference works with --loss gat, nuat or pgi"));
+  const auto refused = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"--loss", "pgi"});
+    return refusal(options);
+  };
+  CHECK(contains(refused({"--attack", "none"}), "compares attacked images with those where the attack began"));
+  CHECK(contains(refused({"--attack", "apgd-ce"}), "compares attacked images with those where the attack began"));
+  CHECK(contains(refused({"--stale-attack", "1"}), "does not go with --stale-attack"));
+  CHECK(contains(refused({"--awp-gamma", "0.01"}), "does not go with --awp-gamma"));
+  CHECK(contains(refused({"--generators", "1", "--staleness", "1"}), "does not go with --generators"));
+  CHECK(contains(refused({"--detach-reference", "--attack-stop", "1"}), "does not go with --attack-stop"));
+  CHECK(contains(refused({"--detach-reference", "--staleness", "1"}), "does not go with --staleness"));
+  CHECK(contains(refused({"--attackers", "1", "--cheat", "weak"}), "does not go with --loss pgi"));
 }
 
 TEST_CASE("the start of an attack and the ball of its steps are those of the papers, unless told otherwise") {
