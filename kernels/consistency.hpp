@@ -66,12 +66,12 @@ struct DifferenceGram {
   int n, classes;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t a = i / classes, b = i % classes;
-    const auto apart = [&](std::int64_t at) {
-      return static_cast<double>(logits[at]) - static_cast<double>(reference[at]);
-    };
     double total = 0;
     for (std::int64_t row = 0; row < n; ++row) total += apart(row * classes + a) * apart(row * classes + b);
     gram[i] = total;
+  }
+  [[nodiscard]] DAT_HD double apart(std::int64_t at) const {
+    return static_cast<double>(logits[at]) - static_cast<double>(reference[at]);
   }
 };
 
@@ -100,8 +100,8 @@ struct InverseRoot {
 };
 
 /// The nuclear norm of A = z - r [n, classes], the sum of its singular values, in parts of the samples: the scalar
-/// product of the sample's row of A and of the gradient U V^T; `root` as InverseRoot leaves it. The gradient
-/// is scaled.
+/// product of the sample's row of A and of the gradient U V^T; `root` as InverseRoot leaves it. The gradient is
+/// scaled.
 struct NuclearNorm {
   const float *logits, *reference;  // [n, classes]
   const double* root;               // [classes, classes]

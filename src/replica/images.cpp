@@ -18,7 +18,7 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
   eta = backend.allocate_floats(floats, "images");
   dx = backend.allocate_floats(floats, "images");
   if (scratch_images > 0) scratch = backend.allocate_floats(scratch_images * floats, "images");
-  if (kept == StartKept::images) first = backend.allocate_floats(floats, "images");
+  if (kept == StartKept::images) first_images = backend.allocate_floats(floats, "images");
   if (kept == StartKept::logits) first_logits = backend.allocate_floats(std::int64_t{samples} * classes, "logits");
   const auto n = static_cast<std::size_t>(samples);
   labels = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));

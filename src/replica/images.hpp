@@ -27,7 +27,7 @@ class Images {
   int classes, capacity, count = 0;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
   /// Where the training's attack took its first gradient, and the logits there (AttackGoal::kept); null: not wanted.
-  float *first = nullptr, *first_logits = nullptr;
+  float *first_images = nullptr, *first_logits = nullptr;
   std::int32_t *labels, *targets, *done;  ///< targets, done: memory for attacks (Objective)
   std::int64_t* ids;
   Crop* crops;

@@ -46,7 +46,7 @@ const float* Learner::input(const Examples& examples, std::size_t pass) const {
     case Loss::Images::clean:
       return examples.clean;
     case Loss::Images::start:
-      return examples.first;
+      return examples.first_images;
   }
   return nullptr;
 }
