@@ -17,7 +17,7 @@ std::vector<std::string> losses_with_beta() {
 }
 
 /// Losses that are another function with constants for one of the two predictions.
-const std::vector<std::string> kDetachable = {"pgi", "gat", "nuat"};
+const std::vector<std::string> kDetachable = {"gat", "nuat", "pgi"};
 
 /// What a loss wants that is taken against the images where the attack begins, or against its logits there.
 void refuse_kept_starts(const TrainOptions& o) {
