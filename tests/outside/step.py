@@ -285,7 +285,8 @@ NIGHT = {
     "exponential average, later", "stochastic average, later", "batch above the data", "micro-batches above the data",
     "a width of 3", "normalized, fgsm, two ranks", "grey images, normalized", "trades, two ranks",
     "trades, warm start", "no labels, two ranks", "perturbed weights, own", "fgsm, two ranks",
-    "freezeout, lamb, two ranks",
+    "freezeout, lamb, two ranks", "n-fgsm, start not cut, two ranks", "pgd, start in the box", "pgi, detached, fgsm",
+    "pgi, old weights", "pgi, early stop", "nuat, two ranks",
 }
 
 
