@@ -7,6 +7,7 @@
 #include "augment.hpp"
 #include "claims.hpp"
 #include "codec.hpp"
+#include "consistency.hpp"
 #include "convolution.hpp"
 #include "fab.hpp"
 #include "fingerprint.hpp"

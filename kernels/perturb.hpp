@@ -19,8 +19,9 @@ template <class T>
   return static_cast<T>((x > T{0}) - (x < T{0}));
 }
 
-/// eta ~ U(-eps, eps) per pixel, x_adv = x + eta (not clamped). Runs over n * ceil(pixels/4), pixels = c*h*w counted in
-/// CHW order whatever the layout, so that every device draws the same image.
+/// eta ~ U(-eps, eps) per pixel, x_adv = x + eta; where `in_box`, eta is cut so that x + eta is in [0, 1], else x_adv
+/// is not clamped. Runs over n * ceil(pixels/4), pixels = c*h*w counted in CHW order whatever the layout, so that every
+/// device draws the same image.
 struct RandomStart {
   const float* x;
   float *eta, *x_adv;
@@ -30,6 +31,7 @@ struct RandomStart {
   Purpose purpose;
   std::uint32_t time;
   float eps;
+  bool in_box = false;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t pixels = layout.elements(), per_image = (pixels + 3) / 4;
     const std::int64_t n = i / per_image, k = i % per_image;
@@ -42,6 +44,7 @@ struct RandomStart {
       const int c = static_cast<int>(p / hw), rest = static_cast<int>(p % hw);
       const std::int64_t at = layout.offset(n, c, rest / layout.w, rest % layout.w);
       eta[at] = (2.0F * uniform(words.v[j]) - 1.0F) * eps;
+      if (in_box) eta[at] = clamp(x[at] + eta[at], 0.0F, 1.0F) - x[at];
       x_adv[at] = x[at] + eta[at];
     }
   }
@@ -81,7 +84,8 @@ struct NearStart {
 };
 
 /// One iteration of PGD, in this order: z = clamp(x + eta + alpha*sign(dx), 0, 1), eta = clamp(z - x, -eps, eps).
-/// The next gradient is taken at x_adv = x + eta. (DAT, attack.py; Madry et al. 2018.)
+/// The next gradient is taken at x_adv = x + eta. (DAT, attack.py; Madry et al. 2018.) With an infinite eps: in the box
+/// alone.
 DAT_HD inline void pgd_step(const PgdUpdate& u, std::int64_t i, float dx) {
   const float z = clamp(u.x[i] + u.eta[i] + u.alpha * sign(dx), 0.0F, 1.0F);
   u.eta[i] = clamp(z - u.x[i], -u.eps, u.eps);
@@ -95,7 +99,9 @@ struct PgdStep {
 };
 
 /// The single step of fast FGSM training: eta = clamp(eta + alpha*sign(g), -eps, eps), where g = dx, and 0 where
-/// x + eta was clamped (Wong, Rice, Kolter 2020, as DAT uses it).
+/// x + eta was clamped (Wong, Rice, Kolter 2020, in their code for ImageNet, and DAT). A start in the box has nothing
+/// clamped (theirs for CIFAR-10). With an infinite eps, and a start of up to 2 eps in the box: N-FGSM (de Jorge et al.,
+/// "Make Some Noise: Reliable and Efficient Single-Step Adversarial Training", NeurIPS 2022).
 struct FgsmStep {
   const float *x, *dx;
   float* eta;

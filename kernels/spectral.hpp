@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "codec.hpp"
+#include "jacobi.hpp"
 
 // Spectral ATOMO: Wang, Sievert, Charles, Liu, Wright, Papailiopoulos, "ATOMO: Communication-efficient Learning via
 // Atomic Sparsification", NeurIPS 2018. With the eigenvectors v_i of M^T M, a matrix is the sum of its atoms (M v_i)
@@ -143,32 +144,6 @@ struct ChooseAtoms {
   }
 
  private:
-  /// Jacobi's rotations, cyclic: g [n][n] becomes diagonal but for numbers up to `small`, the columns of v its
-  /// eigenvectors. used 0: v = 1 only.
-  DAT_HD static void diagonalise(double* g, double* v, std::int32_t used, std::int32_t n, double small) {
-    for (std::int32_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
-    bool turned = true;
-    for (int sweep = 0; sweep < 30 && turned; ++sweep) {
-      turned = false;
-      for (std::int32_t p = 0; p + 1 < used; ++p)
-        for (std::int32_t q = p + 1; q < used; ++q) {
-          const double off = g[p * n + q];
-          if (!(std::fabs(off) > small)) continue;
-          turned = true;
-          const double theta = (g[q * n + q] - g[p * n + p]) / (2 * off);
-          const double tangent = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
-          const double cosine = 1 / std::sqrt(tangent * tangent + 1), sine = tangent * cosine;
-          for (std::int32_t k = 0; k < n; ++k) rotate(g[k * n + p], g[k * n + q], cosine, sine);
-          for (std::int32_t k = 0; k < n; ++k) rotate(g[p * n + k], g[q * n + k], cosine, sine);
-          for (std::int32_t k = 0; k < n; ++k) rotate(v[k * n + p], v[k * n + q], cosine, sine);
-        }
-    }
-  }
-  DAT_HD static void rotate(double& x, double& y, double cosine, double sine) {
-    const double old = x;
-    x = cosine * old - sine * y;
-    y = sine * old + cosine * y;
-  }
   /// min(1, c lambda) with the sum `atoms`, at most n, for lambda > 0.
   DAT_HD static void to_probabilities(double* lambda, std::int32_t n, std::int32_t atoms) {
     double limit = HUGE_VAL, c = 0;  // from `limit` on, p = 1

@@ -41,6 +41,9 @@ class Objective {
   const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
   /// Deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
   float spread = 0;
+  /// Where pgd and fgsm leave the images at which they take their first gradient, and the network's logits there
+  /// [n, classes]; null: nowhere.
+  float *first_images = nullptr, *first_logits = nullptr;
   /// What the network makes of x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
   /// Memory for the attack: Attack::scratch_images() arrays the size of the images, one behind the other, of
@@ -75,7 +78,10 @@ class Objective {
 struct AttackOptions {
   BallNorm norm = BallNorm::linf;  ///< norm of the ball of perturbations
   double eps = 8.0 / 255;
-  double alpha = 0;  ///< step size; 0: the attack's own (pgd 2/255, in L2 2.5 eps / steps; fgsm 1.25 eps)
+  double alpha = 0;           ///< step size; 0: the attack's own (pgd 2/255, in L2 2.5 eps / steps; fgsm 1.25 eps)
+  double start_radius = 1;    ///< pgd, fgsm in L-infinity: the start is U(-r eps, r eps) in each pixel
+  bool start_in_box = false;  ///< pgd, fgsm in L-infinity: the start is cut to the box of images
+  bool project = true;        ///< pgd, fgsm in L-infinity: steps end in the ball; else in the box alone
   int steps = 10;
   int stop = -1;           ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
   std::string loss = {};   ///< pgd: the loss that it climbs, margin or cw; empty: cross-entropy

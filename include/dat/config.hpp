@@ -10,6 +10,7 @@
 #include "dat/options/evaluation.hpp"
 #include "dat/options/generators.hpp"
 #include "dat/options/jointspar.hpp"
+#include "dat/options/loss.hpp"
 #include "dat/options/machine.hpp"
 #include "dat/options/network.hpp"
 #include "dat/options/optimizer.hpp"
@@ -24,6 +25,7 @@ namespace dat {
 struct TrainOptions : DataSettings,
                       NetworkSettings,
                       AttackSettings,
+                      LossSettings,
                       EvaluationSettings,
                       OptimizerSettings,
                       ScheduleSettings,

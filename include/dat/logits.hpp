@@ -16,8 +16,10 @@ struct Logits {
   float* loss = nullptr;  ///< [n]
   /// [n]: 1 where the largest logit is the label's, the first of equal ones; else 0; -1 where the label is unknown
   float* correct = nullptr;
-  float* gradient = nullptr;         ///< [n, classes]; null: not wanted
-  const float* reference = nullptr;  ///< [n, classes]: logits of the clean images, where a loss is taken against them
+  float* gradient = nullptr;  ///< [n, classes]; null: not wanted
+  /// [n, classes]: logits of the clean images, or of where the attack began, where a loss is taken against them
+  const float* reference = nullptr;
+  double* scratch = nullptr;  ///< Loss::scratch() numbers
 };
 
 /// A loss of single samples: leaves loss, correctness, and the gradient of scale * (sum of the losses). Queued.
@@ -30,11 +32,15 @@ void kl_divergence(const Logits& logits, float scale);
 /// cross_entropy() of the samples whose label is known, kl_divergence() of the others.
 void cross_entropy_or_divergence(const Logits& logits, float scale);
 
+/// What an attack leaves of the images at which it takes its first gradient: nothing, them, or their logits there.
+enum class StartKept : std::uint8_t { nothing, images, logits };
+
 /// What an attack climbs, and from where.
 struct AttackGoal {
   SampleLoss* loss = cross_entropy;
   bool reference = false;  ///< the loss is taken against the logits of the clean images (Logits::reference)
   float spread = 0;        ///< deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
+  StartKept kept = StartKept::nothing;
 };
 
 /// What attacks climb beside cross-entropy, of logits z, label y and target t: kernels::MarginLoss has the formulas.

@@ -127,7 +127,22 @@ void pgd_step(Objective& o, float alpha, float eps) {
   each(o.device, o.n * o.layout.elements(), kernels::PgdStep{{o.clean, o.eta, o.x_adv, alpha, eps}, o.dx});
 }
 
-void start(Objective& o, BallNorm norm, double eps) {
+void keep_first_images(const Objective& o) {
+  if (o.first_images == nullptr) return;
+  const std::int64_t n = o.n * o.layout.elements();
+  each(o.device, kernels::groups(n), kernels::Add<float>{o.x_adv, nullptr, o.first_images, n});
+}
+
+void keep_first_logits(const Objective& o) {
+  if (o.first_logits == nullptr) return;
+  each(o.device, std::int64_t{o.n} * o.classes, kernels::Scale{o.logits, o.first_logits, 1.0F, false});
+}
+
+float step_radius(const AttackOptions& options) {
+  return options.project ? static_cast<float>(options.eps) : std::numeric_limits<float>::infinity();
+}
+
+void start(Objective& o, BallNorm norm, double eps, bool in_box) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();
     each(o.device, kernels::groups(n), kernels::Add<float>{o.start, nullptr, o.eta, n});
@@ -143,7 +158,7 @@ void start(Objective& o, BallNorm norm, double eps) {
   if (norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
   each(o.device, fours,
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
-                            static_cast<float>(eps)});
+                            static_cast<float>(eps), in_box});
 }
 
 }  // namespace dat

@@ -17,8 +17,15 @@ namespace dat {
 [[nodiscard]] std::unique_ptr<Attack> make_square(const AttackOptions&);
 
 /// Starts an attack: eta = objective.start, or where that is null a random eta, in the ball or beside the image
-/// (Objective::spread); x_adv = x + eta. A start in the ball is U(-eps, eps) in each pixel, or start_in_l2.
-void start(Objective& objective, BallNorm norm, double eps);
+/// (Objective::spread); x_adv = x + eta. A start in the ball is U(-eps, eps) in each pixel, cut to the box of images
+/// where `in_box`; or start_in_l2.
+void start(Objective& objective, BallNorm norm, double eps, bool in_box = false);
+/// Leaves objective.first_images, before the first gradient, and behind it objective.first_logits, where they are
+/// wanted.
+void keep_first_images(const Objective& objective);
+void keep_first_logits(const Objective& objective);
+/// The radius to which the steps of an attack are cut back: eps, or none.
+[[nodiscard]] float step_radius(const AttackOptions& options);
 /// Makes an iteration of PGD in the L-infinity ball with the gradient that is in objective.dx.
 void pgd_step(Objective& objective, float alpha, float eps);
 

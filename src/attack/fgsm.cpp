@@ -12,18 +12,24 @@ namespace {
 class Fgsm final : public Attack {
  public:
   explicit Fgsm(const AttackOptions& options)
-      : norm_(options.norm), eps_(options.eps), alpha_(options.alpha > 0 ? options.alpha : 1.25 * options.eps) {}
+      : norm_(options.norm),
+        start_radius_(options.start_radius * options.eps),
+        start_in_box_(options.start_in_box),
+        radius_(step_radius(options)),
+        alpha_(options.alpha > 0 ? options.alpha : 1.25 * options.eps) {}
 
   void perturb(Objective& o) const override {
     const std::int64_t n = o.n * o.layout.elements();
-    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
-    start(o, norm_, eps_);
+    const auto alpha = static_cast<float>(alpha_);
+    start(o, norm_, start_radius_, start_in_box_);
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    keep_first_images(o);
     o.gradient();
+    keep_first_logits(o);
     if (norm_ == BallNorm::l2)
-      l2_step(o, alpha, eps);
+      l2_step(o, alpha, radius_);
     else
-      each(o.device, n, kernels::FgsmStep{o.clean, o.dx, o.eta, alpha, eps});
+      each(o.device, n, kernels::FgsmStep{o.clean, o.dx, o.eta, alpha, radius_});
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] bool prefers_batch_statistics() const override { return true; }
@@ -33,7 +39,10 @@ class Fgsm final : public Attack {
 
  private:
   BallNorm norm_;
-  double eps_, alpha_;
+  double start_radius_;
+  bool start_in_box_;
+  float radius_;
+  double alpha_;
 };
 
 }  // namespace

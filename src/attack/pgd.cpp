@@ -13,9 +13,11 @@ class Pgd final : public Attack {
  public:
   explicit Pgd(const AttackOptions& options)
       : norm_(options.norm),
-        eps_(options.eps),
+        start_radius_(options.start_radius * options.eps),
+        start_in_box_(options.start_in_box),
+        radius_(step_radius(options)),
         alpha_(options.alpha > 0       ? options.alpha
-               : norm_ == BallNorm::l2 ? 2.5 * eps_ / options.steps
+               : norm_ == BallNorm::l2 ? 2.5 * options.eps / options.steps
                                        : 2.0 / 255),
         steps_(options.steps),
         stop_(options.stop),
@@ -24,13 +26,19 @@ class Pgd final : public Attack {
   void perturb(Objective& o) const override { advance(o, 0, steps_); }
   void advance(Objective& o, int done, int count) const override {
     if (loss_ != nullptr) o.loss = loss_;
-    start(o, norm_, eps_);
-    iterate(o, count);
+    start(o, norm_, start_radius_, start_in_box_);
+    if (done == 0) keep_first_images(o);
+    const bool keeps = done == 0 && o.first_logits != nullptr;
+    if (keeps) {
+      o.gradient();
+      keep_first_logits(o);
+      iteration(o);
+    }
+    iterate(o, keeps ? count - 1 : count);
     if (done + count == steps_) each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   void step(Objective& o) const override {
-    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
-    norm_ == BallNorm::l2 ? l2_step(o, alpha, eps) : pgd_step(o, alpha, eps);
+    iteration(o);
     each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
@@ -46,21 +54,29 @@ class Pgd final : public Attack {
             "'; known: margin, cw (pgd50-margin), or none for cross-entropy");
     return cw_margin;
   }
-  void iterate(Objective& o, int steps) const {
-    const auto alpha = static_cast<float>(alpha_), eps = static_cast<float>(eps_);
-    if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, eps);
-    if (norm_ == BallNorm::l2) return iterate_in_l2(o, steps, alpha, eps);
-    for (int k = 0; k < steps; ++k) o.gradient_step(alpha, eps);
+  /// With the gradient that is in o.dx.
+  void iteration(Objective& o) const {
+    const auto alpha = static_cast<float>(alpha_);
+    norm_ == BallNorm::l2 ? l2_step(o, alpha, radius_) : pgd_step(o, alpha, radius_);
   }
-  static void iterate_in_l2(Objective& o, int steps, float alpha, float eps) {
+  void iterate(Objective& o, int steps) const {
+    const auto alpha = static_cast<float>(alpha_);
+    if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, radius_);
+    if (norm_ == BallNorm::l2) return iterate_in_l2(o, steps);
+    for (int k = 0; k < steps; ++k) o.gradient_step(alpha, radius_);
+  }
+  void iterate_in_l2(Objective& o, int steps) const {
     for (int k = 0; k < steps; ++k) {
       o.gradient();
-      l2_step(o, alpha, eps);
+      iteration(o);
     }
   }
 
   BallNorm norm_;
-  double eps_, alpha_;
+  double start_radius_;
+  bool start_in_box_;
+  float radius_;  ///< steps end within it, in L-infinity it may be infinite
+  double alpha_;
   int steps_, stop_;
   SampleLoss* loss_;  ///< null: the objective's
 };

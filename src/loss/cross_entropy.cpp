@@ -28,7 +28,7 @@ class CrossEntropy final : public Loss {
     if (lambda_ > 0) return {Images::attacked, Images::clean};
     return {Images::attacked};
   }
-  [[nodiscard]] bool joint() const override { return unlabelled_; }
+  [[nodiscard]] Others needs() const override { return unlabelled_ ? Others::all : Others::none; }
   [[nodiscard]] bool takes_unlabelled() const override { return lambda_ > 0; }
   [[nodiscard]] AttackGoal goal() const override {
     if (!unlabelled_) return {};

@@ -39,7 +39,7 @@ class Kl final : public Loss {
       : beta_(options.beta >= 0 ? options.beta : 1), smoothing_(static_cast<float>(options.smoothing)) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] bool joint() const override { return true; }
+  [[nodiscard]] Others needs() const override { return Others::all; }
   [[nodiscard]] AttackGoal goal() const override {
     return {.loss = kl_divergence, .reference = true, .spread = kNearStart};
   }

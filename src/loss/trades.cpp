@@ -13,7 +13,7 @@ class Trades final : public Loss {
       : beta_(options.beta >= 0 ? options.beta : 6), smoothing_(static_cast<float>(options.smoothing)) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] bool joint() const override { return true; }
+  [[nodiscard]] Others needs() const override { return Others::all; }
   /// The published code calls the network on the clean, the attacked and the clean images again.
   [[nodiscard]] std::vector<int> entering() const override { return {1, 0, 1}; }
   [[nodiscard]] AttackGoal goal() const override {

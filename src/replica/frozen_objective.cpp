@@ -71,6 +71,8 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   gathered_ = 0;
   loss = goal.loss;
   spread = goal.spread;
+  first_images = goal.kept == StartKept::images ? images_.first_images : nullptr;
+  first_logits = goal.kept == StartKept::logits ? images_.first_logits : nullptr;
   for (int first = 0; first < n && goal.reference; first += program_.n()) {
     program_.forward(clean + first * layout.elements(), wanted(first, n));
     copy_logits(reference_, first);

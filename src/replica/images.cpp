@@ -6,7 +6,7 @@
 
 namespace dat {
 
-Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch_images)
+Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch_images, StartKept kept)
     : backend(where),
       layout(where.image_layout(info.channels, info.size, info.size)),
       classes(info.classes),
@@ -19,6 +19,8 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
   eta = backend.allocate_floats(floats, "images");
   dx = backend.allocate_floats(floats, "images");
   if (scratch_images > 0) scratch = backend.allocate_floats(scratch_images * floats, "images");
+  if (kept == StartKept::images) first_images = backend.allocate_floats(floats, "images");
+  if (kept == StartKept::logits) first_logits = backend.allocate_floats(std::int64_t{samples} * classes, "logits");
   const auto n = static_cast<std::size_t>(samples);
   labels = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
   targets = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));

@@ -6,6 +6,7 @@
 
 #include "dat/backend.hpp"
 #include "dat/loader.hpp"
+#include "dat/logits.hpp"
 
 namespace dat {
 
@@ -14,8 +15,9 @@ namespace dat {
 /// arrays, from their beginning.
 class Images {
  public:
-  /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images).
-  Images(Backend& backend, const DatasetInfo& info, int capacity, int scratch = 0);
+  /// scratch: arrays the size of the images that attacks may use (Attack::scratch_images). kept: what the training's
+  /// attack leaves of where it begins.
+  Images(Backend& backend, const DatasetInfo& info, int capacity, int scratch = 0, StartKept kept = StartKept::nothing);
 
   /// Samples [first, first + count) of a host batch: augmented images to `clean`, of the batch's size, labels, ids.
   /// `all`: the pixels of the whole dataset on the device, in which the batch's ids are places; null: the batch brings
@@ -31,6 +33,8 @@ class Images {
   Layout layout;  ///< of an image at hand
   int classes, capacity, count = 0;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
+  /// Where the training's attack took its first gradient, and the logits there (AttackGoal::kept); null: not wanted.
+  float *first_images = nullptr, *first_logits = nullptr;
   std::int32_t *labels, *targets, *done;  ///< targets, done: memory for attacks (Objective)
   std::int64_t* ids;
   Crop* crops;

@@ -48,7 +48,7 @@ namespace {
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
       model_(*backend_, graph_of(options, options.images.size), options.granularity),
-      images_(*backend_, options.images, room_for_passes(options), options.scratch_images) {
+      images_(*backend_, options.images, room_for_passes(options), options.scratch_images, options.start_kept) {
   plan(options, options.images.size);
   if (options.attack_storage != DType::f32) {
     frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);

@@ -27,6 +27,7 @@ struct ReplicaOptions {
   bool attack_stop = false;           ///< attacks that samples leave (Objective::steps_until_fooled)
   bool attack_reference = false;      ///< training's attacks ask for the logits of clean images (AttackGoal)
   int scratch_images = 0;             ///< arrays that attacks need (Attack::scratch_images)
+  StartKept start_kept = StartKept::nothing;  ///< by training's attacks (AttackGoal)
   std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: the network is not trained
 };
 

@@ -35,7 +35,8 @@ SETTINGS = """
 --attack apgd-ce | --attack-steps 1 | --attack-steps 3 | --norm l2 | --norm l2 --eps 0.5 | --eps 0.5 | --eps 8 | --alpha 1.2
 --alpha 2/255 | --attack-stop 1 | --attack-bn train | --attack-bn eval | --attack-precision f16 | --attack-batch 5
 --attack-batch 500 | --warm-start 5 | --attack-reuse | --attack-reuse --attack-bn train --warm-start 5 | --stale-attack 1
---stale-attack 5 | --stale-attack 50 | --attack-start uniform | --loss trades | --loss mart | --loss kl | --lambda 1
+--stale-attack 5 | --stale-attack 50 | --attack-start uniform | --start-radius 2 | --start-box on | --project off
+--loss trades | --loss mart | --loss kl | --loss pgi | --loss nuat | --detach-reference | --loss gat --detach-reference | --lambda 1
 --lambda 0 | --beta 1 | --beta 0 | --label-smoothing 0.1 | --awp-gamma 0.01 | --awp-from 1 | --awp local
 --awp-gamma 0.01 --awp local | --eval fgsm | --eval pgd10,pgd | --eval aa-quick | --eval none | --eval-norm l2
 --eval-norm linf | --eval-norm l2 --eval-eps 0.5 | --eval-eps 8 | --eval-eps 2/255 | --eval-alpha 1.2 | --eval-every 0

@@ -84,6 +84,12 @@ class AnyNumber(common.TestCase):
     def test_losses_of_both_predictions(self):
         self.check("--loss", "trades", "--label-smoothing", 0.1, numbers=(1, 3), parts=((2, 6), (3, STEPS)))
 
+    def test_a_norm_of_each_micro_batch(self):
+        self.check("--loss", "nuat", numbers=(1, 3), parts=((2, 6), (3, STEPS)))
+
+    def test_logits_of_where_the_attack_began(self):
+        self.check("--loss", "pgi", "--attack", "fgsm", "--start-radius", 2, "--project", "off", numbers=(1, 4), parts=())
+
     def test_mart_from_warm_starts(self):
         self.check("--loss", "mart", "--warm-start", 2, numbers=(1, 4), parts=())
 

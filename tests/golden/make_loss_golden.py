@@ -2,9 +2,10 @@
 precision, from the formulas as the published codes write them. Run it where PyTorch, NumPy and h5py are; commit both.
 
 Layout: input/clean, input/attacked: f32 [n, classes]; input/labels: [n]; input/unlabelled: the same, some of them -1.
-CASE/ for each configuration: attributes loss, lambda, beta, smoothing, unlabelled (0, 1); datasets
+CASE/ for each configuration: attributes loss, lambda, beta, smoothing, unlabelled (0, 1), detach (0, 1); datasets
     attacked_loss, clean_loss          [n] of each sample and pass, without lambda and beta, 0 where there is none
     attacked_gradient, clean_gradient  [n, classes] of the mean over the samples
+Of pgi, the clean images are those where the attack began. Of nuat, the losses of the samples are parts of a norm.
 """
 
 import os
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 torch.set_default_dtype(torch.float64)
 
 SAMPLES, CLASSES = 24, 10
-# name: loss, lambda, beta, smoothing, some labels unknown
+# name: loss, lambda, beta, smoothing, some labels unknown; a name that ends so: detached
 CASES = {
     "cross_entropy": ("cross_entropy", 0.7, 0, 0, False),
     "cross_entropy_smoothed": ("cross_entropy", 0.7, 0, 0.1, False),
@@ -28,6 +29,12 @@ CASES = {
     "kl": ("kl", 0, 2, 0, False),
     "kl_unlabelled": ("kl", 0, 2, 0.1, True),
     "mart": ("mart", 0, 5, 0, False),
+    "pgi": ("pgi", 0, 10, 0.1, False),
+    "pgi_detached": ("pgi", 0, 3, 0, False),
+    "gat": ("gat", 0, 10, 0, False),
+    "gat_detached": ("gat", 0, 4, 0.1, False),
+    "nuat": ("nuat", 0, 4, 0.1, False),
+    "nuat_detached": ("nuat", 0, 2, 0, False),
 }
 
 
@@ -69,8 +76,24 @@ def mart(clean, attacked, labels):
     return boosted, apart * (1.0000001 - true_probs)
 
 
-def terms(loss, lam, beta, smoothing, clean, attacked, labels):
+def nuclear(apart):
+    """The nuclear norm as NuAT_cifar10.py has it, without its divisor, in parts: what each row gives of its value, and
+    the gradient of the whole."""
+    u, _, v = torch.linalg.svd(apart.detach(), full_matrices=False)
+    norm = torch.norm(apart, "nuc")
+    return (apart.detach() * (u @ v)).sum(1) + (norm - norm.detach()) / len(apart)
+
+
+def terms(loss, lam, beta, smoothing, clean, attacked, labels, detach):
     """Losses of the samples in the two passes, and what each counts."""
+    fixed = clean.detach() if detach else clean
+    if loss == "pgi":  # as FGSM_MEP.py has it: the mean over all logits
+        return cross_entropy(attacked, labels, smoothing), ((attacked - fixed) ** 2).mean(1), 1, beta
+    if loss == "gat":  # as GAT_cifar10.py has it
+        apart = ((F.softmax(fixed, dim=1) - F.softmax(attacked, dim=1)) ** 2.0).sum(1)
+        return apart, cross_entropy(clean, labels, smoothing), beta, 1
+    if loss == "nuat":
+        return nuclear(fixed - attacked), cross_entropy(clean, labels, smoothing), beta, 1
     if loss == "mart":
         return *mart(clean, attacked, labels), 1, beta
     if loss == "cross_entropy":
@@ -92,13 +115,15 @@ def main():
             z = torch.tensor(clean, dtype=torch.float64, requires_grad=True)
             z_adv = torch.tensor(attacked, dtype=torch.float64, requires_grad=True)
             y = torch.from_numpy(unlabelled if some else labels)
-            of_attacked, of_clean, weight, clean_weight = terms(loss, lam, beta, smoothing, z, z_adv, y)
+            detach = name.endswith("_detached")
+            of_attacked, of_clean, weight, clean_weight = terms(loss, lam, beta, smoothing, z, z_adv, y, detach)
             (weight * of_attacked + clean_weight * of_clean).mean().backward()
             group = file.create_group(name)
             group.attrs.update({"loss": loss, "lambda": float(lam), "beta": float(beta), "smoothing": float(smoothing),
-                                "unlabelled": int(some)})
+                                "unlabelled": int(some), "detach": int(detach)})
             group["attacked_loss"], group["clean_loss"] = of_attacked.detach().numpy(), of_clean.detach().numpy()
-            group["attacked_gradient"], group["clean_gradient"] = z_adv.grad.numpy(), z.grad.numpy()
+            group["attacked_gradient"], group["clean_gradient"] = z_adv.grad.numpy(), (
+                torch.zeros_like(z) if z.grad is None else z.grad).numpy()
 
 
 if __name__ == "__main__":

@@ -256,10 +256,13 @@ def automatic(config, layers):
                       for name in config["eval"] if name.startswith("pgd")}
     loss = config["loss"]
     return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" else 0,
-            "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5}[loss], "label-smoothing": 0,
-            "attack-start": "uniform" if loss == "cross_entropy" else "gaussian",
+            "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5, "pgi": 10, "gat": 10, "nuat": 4}[loss],
+            "label-smoothing": 0, "detach-reference": False,
+            "attack-start": "gaussian" if loss in ("trades", "kl", "mart") else "uniform",
+            "start-radius": 1, "project": "on",
+            "start-box": "on" if config["start-radius"] != 1 or config["project"] == "off" else "off",
             "awp-gamma": 0, "awp-from": 0, "awp": "global",
-            "attack-bn": "train" if attack == "fgsm" and loss in ("cross_entropy", "mart") else "eval",
+            "attack-bn": "train" if attack == "fgsm" and loss not in ("trades", "kl") else "eval",
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
             "norm": "linf", "eval-norm": config["norm"], "eval-eps": eps,
             "eval-alpha": "auto" if "fgsm" in kinds or len(of_evaluations) > 1 else max(of_evaluations, default=eps / 4),
@@ -346,6 +349,9 @@ class Attack:
     steps: int = 1
     stop: int = None  # of PGD: an image takes at most so many steps while it is misclassified
     norm: str = "linf"
+    start: float = 1  # the uniform start, in parts of eps
+    boxed: bool = False  # that start is cut to the box
+    ball: float = None  # steps end in it; None: eps
 
 
 ARRAYS = {"sgd": ["momentum"], "lars": ["momentum"], "lars_sgd": ["momentum"], "lamb": ["m", "v"]}
@@ -380,7 +386,10 @@ class Reference:
         self.layer = {name: self.layers.index(of) for name, of in layer.items()}
         self.lam = config["lambda"]
         self.loss, self.beta, self.smoothing = config["loss"], config["beta"], config["label-smoothing"]
-        self.two_passes = self.lam > 0 or self.loss != "cross_entropy"
+        self.detached = config["detach-reference"]
+        # The kinds of images that the loss looks at, in the order of their turns where it differs by rounding alone.
+        self.kinds = (["adv", "clean"] if self.lam > 0 or self.loss not in ("cross_entropy", "pgi") else
+                      ["start", "adv"] if self.loss == "pgi" and not self.detached else ["adv"])
         self.unlabelled = bool((self.train.labels < 0).any())
         self.importance, self.selector = config["importance"], config["selector"]
         self.masks = ranks if config["mask"] == "per_worker" else 1
@@ -407,7 +416,9 @@ class Reference:
         name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
         self.batch_statistics = config["attack-bn"] == "train"
         self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
-                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"])
+                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"],
+                             config["start-radius"], config["start-box"] == "on",
+                             None if config["project"] == "on" else float("inf"))
         self.budget = config["budget"]
         sizes = np.zeros(len(self.layers))
         for name, shape in self.shapes.items():
@@ -586,7 +597,8 @@ class Reference:
         if attack.norm == "l2":
             z = self.numbers(normals, purpose, time, samples, x.shape)
             return (x + attack.eps * self.normalized(z)).clamp(0, 1) - x
-        return (2 * self.numbers(uniforms, purpose, time, samples, x.shape) - 1) * attack.eps
+        eta = (2 * self.numbers(uniforms, purpose, time, samples, x.shape) - 1) * attack.start * attack.eps
+        return (x + eta).clamp(0, 1) - x if attack.boxed else eta
 
     def training_start(self, time, samples, x):
         """Where the attack of the training starts: in the ball, or normal beside the image."""
@@ -622,10 +634,25 @@ class Reference:
             return torch.where(labels < 0, self.divergence(reference, logits), self.cross_entropies(logits, labels))
         return self.divergence(reference, logits)
 
-    def losses(self, logits, labels):
+    def losses(self, logits, labels, began):
         """Of each sample of a micro-batch: {pass: its loss}, as they are reported, and their total. logits: {pass: of
-        its images}."""
+        its images}; began: the attack's own, where it began."""
         attacked, clean = logits["adv"], logits.get("clean")
+        if self.loss == "pgi":
+            of_attacked = self.cross_entropies(attacked, labels, self.smoothing)
+            of_start = (attacked - (began if self.detached else logits["start"])).square().mean(1)
+            return {"adv": of_attacked, "start": of_start}, of_attacked + self.beta * of_start
+        if self.loss in ("gat", "nuat"):
+            of_clean = self.cross_entropies(clean, labels, self.smoothing)
+            fixed = clean.detach() if self.detached else clean
+            if self.loss == "gat":
+                term = (F.softmax(fixed, 1) - F.softmax(attacked, 1)).square().sum(1)
+            else:  # the norm's value and gradient, and the part that each row has in its value
+                apart = fixed - attacked
+                u, _, v = torch.linalg.svd(apart.detach(), full_matrices=False)
+                norm = torch.linalg.matrix_norm(apart, "nuc")
+                term = (apart.detach() * (u @ v)).sum(1) + (norm - norm.detach()) / len(apart)
+            return {"adv": term, "clean": of_clean}, of_clean + self.beta * term
         if self.loss == "mart":
             p, q = F.softmax(clean, 1), F.softmax(attacked, 1)
             others = q.scatter(1, labels[:, None], 0.0)
@@ -661,7 +688,8 @@ class Reference:
             eta = Reference.normalized(eta) * Reference.norms(eta).clamp(max=of.eps)
             return rounding.number((x + eta).clamp(0, 1) - x)
         z = (x + eta + of.alpha * rounding.decide(gradient.sign())).clamp(0, 1)
-        return rounding.number((z - x).clamp(-of.eps, of.eps))
+        ball = of.eps if of.ball is None else of.ball
+        return rounding.number((z - x).clamp(-ball, ball))
 
     def old_nets(self, state, attack, rounding):
         """The networks that the iterations of an attack see: --staleness, --refresh."""
@@ -679,7 +707,7 @@ class Reference:
 
     def perturb(self, of, net, x, labels, eta, rounding, reference=None):
         """x_adv, eta, the passes that were paid for, and the batch statistics of each gradient in training mode."""
-        statistics, passes = [], 0
+        statistics, passes, self.began = [], 0, None
 
         nets = net if isinstance(net, list) else [net] * of.steps
 
@@ -687,6 +715,8 @@ class Reference:
             net = nets[number]
             net.statistics = {}
             found = self.gradient(net, images, of_labels, rounding, reference)
+            if self.began is None:
+                self.began = images.detach(), found[1].detach()
             if net.training:
                 statistics.append(net.statistics)
             return found
@@ -700,7 +730,8 @@ class Reference:
                 eta = self.pgd_step(of, x, eta, g, rounding)
             else:
                 moved = rounding.decide(((x + eta >= 0) & (x + eta <= 1)) * g.sign())
-                eta = (eta + of.alpha * moved).clamp(-of.eps, of.eps)
+                ball = of.eps if of.ball is None else of.ball
+                eta = (eta + of.alpha * moved).clamp(-ball, ball)
             passes = whole
         elif of.stop is None:
             for number in range(of.steps):
@@ -1004,7 +1035,7 @@ class Reference:
             for name, values in statistics.items():
                 of[name] = [total + part * value for total, value in zip(of[name], values)]
 
-        def gradients_of(weights, into, images, labels, want_input=False):
+        def gradients_of(weights, into, images, labels, want_input=False, began=None):
             """Adds the gradient of a micro-batch by the weights of the layers in `into`. images: {pass: of it}."""
             parameters = {name: value.clone().requires_grad_(name in into) for name, value in weights.items()}
             images = {which: x.detach().requires_grad_(want_input) for which, x in images.items()}
@@ -1012,7 +1043,7 @@ class Reference:
             for which, x in images.items():
                 net = Net(rounding, parameters, None, True)
                 logits[which], statistics[which] = self.logits(net, x), net.statistics
-            losses, total = self.losses(logits, labels)
+            losses, total = self.losses(logits, labels, began)
             by_logits = torch.autograd.grad(total.sum() / count, list(logits.values()), retain_graph=True)
             by_image = None
             for (which, of), gradient in zip(logits.items(), by_logits):  # a pass after the other, as they are rounded
@@ -1024,14 +1055,17 @@ class Reference:
                     by_image = found[-1]
             return losses, logits, statistics, by_image
 
-        def train(rank, weights, images, labels, first, part, want_input=False):
-            losses, logits, statistics, g = gradients_of(weights, local[rank], images, labels, want_input)
-            for which in images:
+        def train(rank, weights, images, labels, first, part, want_input=False, began=None):
+            losses, logits, statistics, g = gradients_of(weights, local[rank], images, labels, want_input, began)
+            for which in [kind for kind in images if kind != "start"]:  # of which nothing is reported
                 totals[rank]["loss_" + which] += float(losses[which].detach().sum())
                 right = rounding.decide(logits[which].argmax(1) == labels)
                 totals[rank]["acc_" + which] += float((right & (labels >= 0)).sum())
             # What the published codes call the network on, in their order.
-            calls = {"trades": ["clean", "adv", "clean"], "mart": ["clean", "adv"]}.get(self.loss, list(images))
+            around = ["clean", "adv", "clean"]
+            calls = {"trades": around, "mart": ["clean", "adv"], "gat": around, "nuat": around}.get(self.loss, list(images))
+            if first > 0:  # the attack's first call in training mode is the call where it began
+                calls = [which for which in calls if which != "start"]
             for number, which in enumerate(calls, first):
                 add_statistics(rank, number, statistics[which], part)
             return g
@@ -1061,11 +1095,14 @@ class Reference:
                 labelled += int((labels >= 0).sum())
                 for number, statistics in enumerate(found):
                     add_statistics(rank, number, statistics, part)
-                images = {"adv": x_adv, "clean": x} if self.two_passes else {"adv": x_adv}
+                of_kinds = {"adv": x_adv, "clean": x}
+                if self.began is not None:
+                    of_kinds["start"] = self.began[0]
+                images, began = {kind: of_kinds[kind] for kind in self.kinds}, self.began and self.began[1]
                 if perturbs:  # when all are attacked
                     examples.append((rank, images, labels, len(found), part))
                 else:
-                    g = train(rank, state.parameters, images, labels, len(found), part, self.reuse)
+                    g = train(rank, state.parameters, images, labels, len(found), part, self.reuse, began)
                 if self.reuse:
                     g = g + rounding.error(g) if rounding.noise else g
                     eta = self.pgd_step(self.attack, x, eta, g, rounding)
@@ -1117,11 +1154,11 @@ class Reference:
             if self.config["aggregator"] != "mean":  # without the highest and the lowest ones
                 f = aggregators_of_gradients.faults_of(self.config, self.ranks)
                 of_ranks = [np.mean(of_ranks[f:self.ranks - f]) * self.ranks]
-            record[key] = sum(of_ranks) / over if self.two_passes or key.endswith("adv") else None
+            record[key] = sum(of_ranks) / over if key.split("_")[1] in self.kinds else None
         elements = lambda names: sum(self.elements[name] for name in names)
         record |= {"images": images, "attack_passes": attack_passes, "n_active": int((scale[0] > 0).sum()),
                    "active": "".join("1" if s else "0" for s in scale[0]), "active_elements": elements(local[0])}
-        record["weight_gradients"] = self.micro_batches * (2 if self.two_passes else 1) * (2 if perturbs else 1) * sum(
+        record["weight_gradients"] = self.micro_batches * len(self.kinds) * (2 if perturbs else 1) * sum(
             len(self.shapes[name]) == 4 for name in local[0])  # of convolutions, on rank 0
         # The mean over all ranks of what each brings; masks per worker: of g/pi with its own pi, or zero.
         updated = scale[0] * rates

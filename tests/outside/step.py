@@ -54,6 +54,12 @@ TABLE = [
     ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
     ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
     ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
+    ("n-fgsm", 1, STEPS, "--attack fgsm --start-radius 2 --project off --alpha 8/255 --optimizer sgd --lr 0.05"),
+    ("n-fgsm, start not cut, two ranks", 2, "4", "--attack fgsm --attack-bn eval --start-radius 1.5 --start-box off "
+                                                 "--project off --batch 4 --eps 0.1 --eval pgd3,fgsm"),
+    ("pgd, far start", 1, "4", "--start-radius 2 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5"),
+    ("pgd, no ball, early stop", 1, "4", "--project off --attack-stop 1 --start-radius 0 --eps 0.1 --alpha 0.05"),
+    ("pgd, start in the box", 2, "4", "--start-box on --stale-attack 1 --batch 4 --eps 0.2 --optimizer sgd --lr 0.5"),
     ("pgd, batch statistics", 1, STEPS, "--attack-bn train --optimizer sgd --lr 0.5 --momentum 0.5"),
     ("pgd, batch statistics, micro", 2, STEPS, "--attack-bn train --batch 4 --micro-batch 2 --lambda 1"),
     ("early stop", 1, STEPS, "--attack-steps 6 --attack-stop 1 --eps 0.1 --alpha 0.03"),
@@ -198,6 +204,21 @@ TABLE = [
     ("mart", 1, STEPS, "--loss mart --optimizer sgd --lr 0.5"),
     ("mart, two ranks", 2, STEPS, "--loss mart --beta 2 --attack-start uniform --batch 4 --micro-batch 2"),
     ("mart, fgsm", 1, "4", "--loss mart --attack fgsm --optimizer sgd --lr 0.05"),
+    ("pgi", 1, STEPS, "--loss pgi --attack-steps 2 --optimizer sgd --lr 0.1"),
+    ("pgi, fgsm, two ranks", 2, "4", "--loss pgi --attack fgsm --batch 4 --micro-batch 2 --label-smoothing 0.3 --optimizer sgd "
+                                     "--lr 0.05"),
+    ("pgi, detached", 1, STEPS, "--loss pgi --detach-reference --attack-steps 2 --beta 3 --micro-batch 4 --attack-batch 2 "
+                                "--optimizer sgd --lr 0.1"),
+    ("pgi, detached, fgsm", 2, "4", "--loss pgi --detach-reference --attack fgsm --batch 4 --micro-batch 2 --warm-start 2 "
+                                    "--optimizer sgd --lr 0.05"),
+    ("pgi, old weights", 1, "4", "--loss pgi --staleness 2 --attack-steps 2 --optimizer sgd --lr 0.1"),
+    ("pgi, early stop", 1, "4", "--loss pgi --attack-stop 1 --attack-steps 4 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.1"),
+    ("gat", 1, STEPS, "--loss gat --optimizer sgd --lr 0.5"),
+    ("gat, detached, two ranks", 2, "4 7", "--loss gat --detach-reference --attack fgsm --attack-bn eval --batch 4 --micro-batch 2 "
+                                           "--label-smoothing 0.1 --beta 40 --optimizer sgd --lr 0.1"),
+    ("nuat", 1, STEPS, "--loss nuat --optimizer sgd --lr 0.1"),
+    ("nuat, two ranks", 2, "4", "--loss nuat --attack fgsm --batch 8 --micro-batch 4 --beta 1.5 --optimizer sgd --lr 0.1"),
+    ("nuat, detached", 2, "4", "--loss nuat --detach-reference --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
     ("smoothed labels", 2, "4 7", "--label-smoothing 0.2 --lambda 0.5 --batch 4 --optimizer sgd --lr 0.5"),
     ("no labels, trades", 1, "1 6", "--data 8.h5 8u.h5 --mix balanced:0.5 --loss trades --attack-start uniform "
                                     "--label-smoothing 0.1 --optimizer sgd --lr 0.5"),
@@ -279,7 +300,8 @@ NIGHT = {
     "exponential average, later", "stochastic average, later", "batch above the data", "micro-batches above the data",
     "a width of 3", "normalized, fgsm, two ranks", "grey images, normalized", "trades, two ranks",
     "trades, warm start", "no labels, two ranks", "perturbed weights, own", "fgsm, two ranks",
-    "freezeout, lamb, two ranks",
+    "freezeout, lamb, two ranks", "n-fgsm, start not cut, two ranks", "pgd, start in the box", "pgi, detached, fgsm",
+    "pgi, old weights", "pgi, early stop", "nuat, two ranks",
 }
 
 

@@ -6,7 +6,7 @@ namespace dat {
 
 constexpr int kMostVersions = 64;  ///< of the weights of steps before
 
-/// How training images are perturbed, and what is minimised on them. Rows and rules: src/options/train/attack.cpp.
+/// How training images are perturbed. Rows and rules: src/options/train/attack.cpp.
 struct AttackSettings {
   std::string attack = "pgd";
   int attack_steps = 10;
@@ -23,13 +23,9 @@ struct AttackSettings {
   int staleness = 0;     ///< how many steps behind the oldest weights are that an attack runs on
   std::string refresh = "iteration";  ///< iteration: newer weights between iterations | attack: the oldest throughout
   std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
-  std::string loss = "cross_entropy";
-  double lambda = -1;          ///< weight of the clean loss; never -1 in a parsed command
-  double beta = -1;            ///< trades, kl, mart: weight of the divergence; -1: the loss's own
-  double label_smoothing = 0;  ///< of the cross-entropies
-  double awp_gamma = 0;        ///< how far weights are perturbed, in parts of their norm; 0: not at all
-  int awp_from = 0;            ///< the epoch that does it first
-  std::string awp = "global";  ///< global: along the gradient of all ranks | local: each rank along its own
+  double start_radius = 1;            ///< the uniform start of pgd and fgsm, in parts of eps
+  std::string start_box = "auto";     ///< auto | on: that start is cut to the box of images | off
+  std::string project = "on";         ///< on: steps of pgd and fgsm end in the ball | off: in the box alone
 
   friend bool operator==(const AttackSettings&, const AttackSettings&) = default;
 };

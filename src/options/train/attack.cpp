@@ -8,12 +8,32 @@ namespace dat {
 
 namespace {
 
-/// Losses that have a divergence, which --beta weighs.
+/// Losses that have a term of two predictions, which --beta weighs.
 std::vector<std::string> losses_with_beta() {
   std::vector<std::string> all;
   for (const std::string& name : losses().names())
     if (losses().at(name)({})->beta() > 0) all.push_back(name);
   return all;
+}
+
+/// Losses that are another function with constants for one of the two predictions.
+const std::vector<std::string> kDetachable = {"gat", "nuat", "pgi"};
+
+/// What a loss wants that is taken against the images where the attack begins, or against its logits there.
+void refuse_kept_starts(const TrainOptions& o) {
+  const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
+  if (kept == StartKept::nothing) return;
+  require(o.attack == "pgd" || o.attack == "fgsm", ExitCode::usage, "--loss ", o.loss,
+          " compares attacked images with those where the attack began, which --attack pgd and fgsm have; choose one");
+  const bool logits = kept == StartKept::logits;
+  for (const auto& [given, option] :
+       {std::pair(o.generators > 0, "--generators, whose attacks begin on other ranks"),
+        std::pair(o.stale_attack > 0, "--stale-attack, whose attacks begin a step before"),
+        std::pair(o.awp_gamma > 0, "--awp-gamma, which keeps the attacked and the clean images of a step alone"),
+        std::pair(logits && o.attack_stop >= 0, "--attack-stop under --detach-reference; take one of these alone"),
+        std::pair(logits && o.staleness > 0,
+                  "--staleness under --detach-reference: its logits are those of old weights")})
+    require(!given, ExitCode::usage, "--loss ", o.loss, " does not go with ", option, "; leave one of them off");
 }
 
 const char* const kReuse =
@@ -132,10 +152,37 @@ void add_savings(TrainTable& table) {
        {{"byzantine"}, "--byzantine: the weights of the attack are gone when the work is done once more"},
        {{"attackers"}, "--attackers: their attack would have to be weakened on weights of steps before"}});
   table.rule(refuse_old_weights);
+}
+
+void add_start(TrainTable& table) {
+  using O = TrainOptions;
   table.add("--attack-start", &O::attack_start,
             "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "
             "gaussian with trades, kl and mart",
             one_of({"auto", "uniform", "gaussian"}));
+  const std::vector<std::string> attacks = {"pgd", "fgsm"}, norms = {"linf"};
+  table
+      .add("--start-radius", &O::start_radius,
+           "the uniform start is U(-K eps, K eps) in each pixel; 2, with --project off: N-FGSM", kCount)
+      .works_with("attack", attacks)
+      .works_with("norm", norms);
+  table
+      .add("--start-box", &O::start_box,
+           "cut the uniform start to the box of images before the gradient is taken; auto: on with --start-radius or "
+           "--project off",
+           one_of({"auto", "on", "off"}))
+      .asked([](const O& o) { return o.start_box == "on"; })
+      .works_with("attack", attacks)
+      .works_with("norm", norms);
+  table
+      .add("--project", &O::project, "steps end in the ball (on), or in the box of images alone (off)",
+           one_of({"on", "off"}))
+      .works_with("attack", attacks)
+      .works_with("norm", norms);
+  table.not_with("warm-start",
+                 {{{"start-radius"}, "--start-radius: what it keeps is in the ball, and its first starts with it"},
+                  {{"start-box"}, "--start-box: what it keeps of an attack is in the box as it is"},
+                  {{"project", {"off"}}, "--project off: what it keeps is in the ball"}});
 }
 
 void add_loss(TrainTable& table) {
@@ -147,13 +194,18 @@ void add_loss(TrainTable& table) {
                   "--lambda works with --loss cross_entropy, not with {loss}, which has --beta; leave it off");
   table
       .add("--beta", &O::beta,
-           "weight of the divergence of attacked from clean predictions; auto: trades 6, mart 5, kl 1", kAutoWeight)
+           "weight of the term of two predictions; auto: trades 6, mart 5, kl 1, pgi and gat 10, nuat 4", kAutoWeight)
       .asked([](const O& o) { return o.beta > 0; })
       .works_with("loss", losses_with_beta());
+  table
+      .add("--detach-reference", &O::detach_reference,
+           "what attacked predictions are compared with is a constant, and costs no pass")
+      .works_with("loss", kDetachable);
+  table.rule(refuse_kept_starts);
   table.add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
             kDecay);
   table.not_together({"label-smoothing"}, {"loss", {"mart"}},
-                     "--label-smoothing works with --loss cross_entropy, trades or kl, not with mart; leave it off");
+                     "--label-smoothing works with the other losses, not with mart; leave it off");
 }
 
 void add_weight_perturbation(TrainTable& table) {
@@ -182,9 +234,24 @@ void add_attack(TrainTable& table) {
   add_ball(table);
   add_shape(table);
   add_savings(table);
+  add_start(table);
   add_loss(table);
   add_weight_perturbation(table);
 }
+
+namespace {
+
+/// What --start-radius, --start-box and --project are about is the uniform start, once --attack-start is known.
+void settle_start(TrainOptions& o) {
+  const bool published = o.start_radius != 1 || o.project == "off";
+  require(
+      o.attack_start == "uniform" || (o.start_radius == 1 && o.start_box != "on"), ExitCode::usage,
+      "--start-radius and --start-box say more of a uniform start, and this attack's is gaussian; add --attack-start "
+      "uniform, or leave them off");
+  if (o.start_box == "auto") o.start_box = published && o.attack_start == "uniform" ? "on" : "off";
+}
+
+}  // namespace
 
 void settle_attack(TrainOptions& o) {
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
@@ -205,6 +272,7 @@ void settle_attack(TrainOptions& o) {
           " climbs the divergence from the clean predictions, which works with --attack-bn eval and without ",
           "--attack-stop; leave these off");
   if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
+  settle_start(o);
   o.beta = loss->beta();
   if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" ? 1 : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

@@ -72,9 +72,9 @@ void refuse_weak_attack(const TrainOptions& o) {
   require(o.attack != "none", ExitCode::usage, "--cheat ", name, " makes less of an --attack, and there is none");
   for (const auto& [given, option] :
        {std::pair(o.warm_start > 0, "--warm-start"), std::pair(o.stale_attack > 0, "--stale-attack"),
-        std::pair(o.attack_reuse, "--attack-reuse")})
+        std::pair(o.attack_reuse, "--attack-reuse"), std::pair(o.loss == "pgi", "--loss pgi")})
     require(!given, ExitCode::usage, "--cheat ", name, " does not go with ", option,
-            ", which takes the attack in parts; leave one of them off");
+            ", which takes parts of the attack; leave one of them off");
 }
 
 void refuse_leaving(const TrainOptions& o) {

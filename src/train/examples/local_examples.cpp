@@ -53,6 +53,8 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
   if (options.staleness > 0) old_weights_ = std::make_unique<OldWeights>(staleness_of(options, attack_), replica_);
   examples_ = {.attacked = images.x_adv,
                .clean = images.clean,
+               .first_images = images.first_images,
+               .first_logits = images.first_logits,
                .labels = images.labels,
                .image_gradient = reuses_ ? images.dx : nullptr};
   objective_ = batch_objective_ ? static_cast<Objective*>(batch_objective_.get()) : &replica_.attacked();

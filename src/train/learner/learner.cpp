@@ -30,15 +30,25 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
   losses_ = backend.allocate_floats(2 * count, "losses");
   corrects_ = losses_ + count;
   host_ = static_cast<float*>(backend.allocate_pinned(2 * static_cast<std::size_t>(count) * sizeof(float), "results"));
-  if (loss_.joint())
+  if (loss_.needs() != Loss::Others::none)
     for (float*& logits : kept_)
       logits = backend.allocate_floats(std::int64_t{replica.images().capacity} * replica.classes(), "logits");
+  if (const std::int64_t numbers = loss_.scratch(replica.classes()); numbers > 0)
+    scratch_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(numbers) * sizeof(double), "losses"));
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   for (Result& result : results_) result = {kNone, kNone};
 }
 
 const float* Learner::input(const Examples& examples, std::size_t pass) const {
-  return passes_[pass] == Loss::Images::attacked ? examples.attacked : examples.clean;
+  switch (passes_[pass]) {
+    case Loss::Images::attacked:
+      return examples.attacked;
+    case Loss::Images::clean:
+      return examples.clean;
+    case Loss::Images::start:
+      return examples.first_images;
+  }
+  return nullptr;
 }
 
 void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
@@ -48,22 +58,24 @@ void Learner::train(const Examples& examples, const ActiveSet& active, float* gr
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + examples.first;
     logits_[k] = {.device = device,
-                  .values = loss_.joint() ? kept_[k] : network.logits(),
+                  .values = kept_[k] != nullptr ? kept_[k] : network.logits(),
                   .labels = examples.labels,
                   .n = examples.count,
                   .classes = replica_.classes(),
                   .loss = losses_ + at,
                   .correct = corrects_ + at,
-                  .gradient = network.dlogits()};
+                  .gradient = network.dlogits(),
+                  .reference = examples.first_logits,
+                  .scratch = scratch_};
   }
   const auto forward = [&](std::size_t k) {
     network.forward(input(examples, k));
-    if (loss_.joint())
+    if (kept_[k] != nullptr)
       each(device, std::int64_t{examples.count} * replica_.classes(),
            kernels::Scale{network.logits(), kept_[k], 1.0F, false});
   };
   // What the first pass must know of the others: a forward call more for each of them.
-  for (std::size_t k = 1; k < passes_.size() && loss_.joint(); ++k) forward(k);
+  for (std::size_t k = 1; k < passes_.size() && loss_.needs() == Loss::Others::all; ++k) forward(k);
 
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     forward(k);

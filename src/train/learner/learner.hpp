@@ -56,13 +56,14 @@ class Learner final : public MessagePart {
   std::function<void(int)> ready_;
   bool unlabelled_;
   std::vector<Logits> logits_;  ///< [passes]
-  std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where the loss is joint
+  std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where passes need those of others
+  double* scratch_ = nullptr;   ///< Logits::scratch
   float *losses_, *corrects_;   ///< [passes][batch]
   float* host_;                 ///< what is fetched of losses_, then of corrects_
   std::vector<int> ends_;       ///< images of this rank up to the end of each unit of work
   int here_ = 0;                ///< images of this rank
   std::int64_t images_ = 0;     ///< images of all ranks
-  Result results_[2];
+  Result results_[3];           ///< by Loss::Images
 };
 
 }  // namespace dat

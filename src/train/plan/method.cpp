@@ -12,6 +12,9 @@ std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
   return attacks().at(options.attack)({.norm = norm_from(options.norm),
                                        .eps = options.eps,
                                        .alpha = options.alpha,
+                                       .start_radius = options.start_radius,
+                                       .start_in_box = options.start_box == "on",
+                                       .project = options.project == "on",
                                        .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
                                        .stop = options.attack_stop,
                                        .classes = classes,
@@ -45,7 +48,8 @@ Method::Method(const TrainOptions& options, const Dataset& images)
       loss(losses().at(options.loss)({.lambda = options.lambda,
                                       .beta = options.beta,
                                       .smoothing = options.label_smoothing,
-                                      .unlabelled = unlabelled})),
+                                      .unlabelled = unlabelled,
+                                      .detach = options.detach_reference})),
       evaluation(evaluation_of(options, images.info().classes)),
       goal(goal_of(options, *loss, *attack)),
       attack_passes(passes_in_training_mode(options, *attack, *loss)) {}
@@ -58,7 +62,11 @@ std::vector<int> Method::entering_statistics() const {
   }
   std::vector<int> all(static_cast<std::size_t>(attack_passes));
   std::iota(all.begin(), all.end(), 0);
-  for (const int pass : of_loss) all.push_back(attack_passes + pass);
+  // The pass where the attack began, which the attack in training mode has made already, enters once.
+  const std::vector<Loss::Images> images = loss->passes();
+  for (const int pass : of_loss)
+    if (attack_passes == 0 || images[static_cast<std::size_t>(pass)] != Loss::Images::start)
+      all.push_back(attack_passes + pass);
   return all;
 }
 

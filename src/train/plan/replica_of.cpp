@@ -34,6 +34,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .attack_stop = options.attack_stop >= 0,
           .attack_reference = method.goal.reference,
           .scratch_images = method.scratch_images(),
+          .start_kept = method.goal.kept,
           .training_batches = role == Role::trainer ? batches : std::vector<int>{}};
 }
 

@@ -15,8 +15,8 @@ namespace dat {
 class BatchStatistics final : public MessagePart, public Stateful {
  public:
   /// entering: the passes in training mode, of one micro-batch, in the order in which they enter the running
-  /// statistics; each at least once. local: nothing is averaged over the ranks. order: the order of the units of work,
-  /// which are parts of one mean then; null: each rank has one unit, and its own mean.
+  /// statistics; the last one at least once. local: nothing is averaged over the ranks. order: the order of the units
+  /// of work, which are parts of one mean then; null: each rank has one unit, and its own mean.
   BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
                   const SummationTree* order = nullptr);
   /// As above, where each of `passes` passes enters once, one after the other.

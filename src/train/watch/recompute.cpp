@@ -41,6 +41,8 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
   images.load(batch_, of.index * count, count, pixels_);
   const Examples examples{.attacked = images.x_adv,
                           .clean = images.clean,
+                          .first_images = images.first_images,
+                          .first_logits = images.first_logits,
                           .labels = images.labels,
                           .count = count,
                           .batch = batch_.count,

@@ -349,6 +349,90 @@ TEST_CASE("FGSM ignores the gradient where the start was clamped", "[attack]") {
   CHECK((masked > 0 && changed > 0));
 }
 
+TEST_CASE("N-FGSM: a start of up to 2 eps, cut to the box, and a step that no ball cuts", "[attack]") {
+  // Pixels in 255ths, of the published code's formulas: noise (-12, 14, -3, -10), cut, then a step of 8.
+  RandomObjective o({1, 2, 2, 1}, 1);
+  const auto of_255 = [](const std::vector<float>& values) {
+    Shared<float> all(values.size());
+    std::transform(values.begin(), values.end(), all.begin(), [](float v) { return v / 255; });
+    return all;
+  };
+  const auto check = [&](const Shared<float>& found, const std::vector<float>& right) {
+    for (std::size_t i = 0; i < right.size(); ++i) CHECK(found[i] * 255 == Approx(right[i]).margin(1e-4));
+  };
+  const auto images = of_255({0, 100, 250, 6});
+  std::copy(images.begin(), images.end(), o.x.begin());
+  o.gradients[0] = o.gradients[1] = {1, 1, 1, 0};
+  const auto far = of_255({0, 14, -3, -6}), near = of_255({0, 7, -3, -6});
+  o.start = far.data();
+  perturb(*attacks().at("fgsm")({.alpha = 8.0 / 255, .start_radius = 2, .start_in_box = true, .project = false}), o);
+  check(o.perturbed, {8, 122, 255, 0});
+  o.start = near.data();  // as Wong et al. have it: eps 8, alpha 10
+  perturb(*attacks().at("fgsm")({.start_in_box = true}), o);
+  check(o.perturbed, {8, 108, 255, 0});
+}
+
+TEST_CASE("A start in parts of eps is that of the ball, scaled; in the box it is cut, and no gradient is lost",
+          "[attack]") {
+  const Layout layout{3, 8, 8, 1};
+  constexpr double kEps = 0.1, kAlpha = 0.03;
+  for (const char* name : {"pgd", "fgsm"}) {
+    INFO(name);
+    // eta of the ordinary start: on black images, x + eta of pgd's first gradient.
+    RandomObjective black(layout);
+    std::fill(black.x.begin(), black.x.end(), 0.0F);
+    perturb(*attacks().at("pgd")({.eps = kEps, .steps = 1}), black);
+    for (const bool in_box : {false, true}) {
+      RandomObjective o(layout);
+      const bool cut = in_box || name == std::string("fgsm");  // fgsm asks at an image, in any case
+      perturb(
+          *attacks().at(name)(
+              {.eps = kEps, .alpha = kAlpha, .start_radius = 2, .start_in_box = in_box, .project = false, .steps = 1}),
+          o);
+      std::size_t outside = 0, beyond = 0;
+      for (std::size_t i = 0; i < o.x.size(); ++i) {
+        const double x = o.x[i], far = x + 2 * double(black.seen[0][i]), inside = std::clamp(far, 0.0, 1.0);
+        const double g = sign(o.gradients[0][i]), lost = !in_box && cut && far != inside ? 0 : 1;
+        REQUIRE(std::abs(o.seen[0][i] - (cut ? inside : far)) <= 4 * 0x1p-24);
+        const double moved = (in_box ? inside : far) + kAlpha * lost * g;
+        REQUIRE(std::abs(o.perturbed[i] - std::clamp(moved, 0.0, 1.0)) <= 8 * 0x1p-24);
+        outside += far != inside ? 1 : 0;
+        beyond += std::abs(o.perturbed[i] - x) > kEps ? 1 : 0;
+      }
+      CHECK((outside > 0 && beyond > 0));
+    }
+  }
+}
+
+TEST_CASE("An attack leaves where it took its first gradient, and the logits there, and goes on as it does",
+          "[attack]") {
+  for (const auto& [name, norm] : {std::pair{"pgd", BallNorm::linf}, {"pgd", BallNorm::l2}, {"fgsm", BallNorm::linf}}) {
+    INFO(name);
+    const auto attack = attacks().at(name)({.norm = norm, .eps = 0.1, .alpha = 0.03, .steps = 3});
+    RandomObjective plain({3, 4, 4, 1}), keeping({3, 4, 4, 1});
+    perturb(*attack, plain);
+    Shared<float> images(keeping.x.size(), -7.0F), logits(std::size_t{2} * kSamples, -7.0F);
+    const auto there = shared(random_values(2 * kSamples, 5, -1, 1));
+    keeping.classes = 2;
+    keeping.logits = there.data();
+    keeping.first_images = images.data();
+    keeping.first_logits = logits.data();
+    perturb(*attack, keeping);
+    CHECK(keeping.calls == plain.calls);
+    CHECK(keeping.perturbed == plain.perturbed);
+    CHECK(std::equal(images.begin(), images.end(), plain.seen[0].begin(), plain.seen[0].end()));
+    CHECK(logits == there);
+    if (attack->gradient_evaluations() < 2) continue;
+    // What a later part of the attack sees is not where it began.
+    images.assign(images.size(), -7.0F);
+    keeping.start = keeping.eta;
+    keeping.calls = 1;
+    attack->advance(keeping, 1, 2);
+    kernel_backend().wait();
+    CHECK(images == Shared<float>(images.size(), -7.0F));
+  }
+}
+
 TEST_CASE("The random start of a sample depends on its number, not on its place or the layout", "[attack]") {
   // eta as [sample][c][y][x], from an attack on black images: x + eta is eta.
   const auto starts = [](const Layout& layout, const std::vector<std::int64_t>& ids, std::uint64_t seed = 3,

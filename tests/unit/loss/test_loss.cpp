@@ -18,20 +18,23 @@ using Values = std::vector<double>;  ///< [n][classes], or [n]
 
 /// What a loss makes of the logits of a batch, in both passes.
 struct Result {
-  Values loss[2], correct[2], gradient[2];  ///< attacked, clean
+  Values loss[2], correct[2], gradient[2];  ///< attacked, clean (of pgi: where the attack began); empty: no such pass
 };
 
 [[nodiscard]] Values wide(const Shared<float>& values) { return {values.begin(), values.end()}; }
 
-/// attacked, clean: [n][classes].
+/// attacked, clean: [n][classes]. batch: of how many samples the mean is; 0: of these.
 [[nodiscard]] Result result_of(const Loss& loss, const std::vector<float>& attacked, const std::vector<float>& clean,
-                               const std::vector<std::int32_t>& labels) {
+                               const std::vector<std::int32_t>& labels, int batch = 0) {
   const auto n = labels.size(), classes = clean.size() / n;
   const Shared<float> values[2] = {shared(attacked), shared(clean)};
   const Shared<std::int32_t> on_device = shared(labels);
+  Shared<double> scratch(static_cast<std::size_t>(loss.scratch(static_cast<int>(classes))), -7.0);
   Shared<float> losses[2], correct[2], gradients[2];
   std::vector<Logits> logits;
-  for (int k = 0; k < 2; ++k) {
+  std::vector<std::size_t> kinds;
+  for (const Loss::Images images : loss.passes()) {
+    const std::size_t k = kinds.emplace_back(images == Loss::Images::attacked ? 0 : 1);
     losses[k].assign(n, -7.0F);
     correct[k].assign(n, -7.0F);
     gradients[k].assign(n * classes, -7.0F);
@@ -42,12 +45,14 @@ struct Result {
                       .classes = static_cast<int>(classes),
                       .loss = losses[k].data(),
                       .correct = correct[k].data(),
-                      .gradient = gradients[k].data()});
+                      .gradient = gradients[k].data(),
+                      .reference = values[1].data(),
+                      .scratch = scratch.data()});
   }
-  Result found;
-  for (std::size_t k = 0; k < loss.passes().size(); ++k) loss.differentiate(k, logits, static_cast<int>(n));
+  for (std::size_t k = 0; k < kinds.size(); ++k) loss.differentiate(k, logits, batch > 0 ? batch : static_cast<int>(n));
   kernel_backend().wait();
-  for (int k = 0; k < 2; ++k) {
+  Result found;
+  for (const std::size_t k : kinds) {
     found.loss[k] = wide(losses[k]);
     found.correct[k] = wide(correct[k]);
     found.gradient[k] = wide(gradients[k]);
@@ -81,11 +86,15 @@ TEST_CASE("losses and their gradients are those of PyTorch in double precision",
     const bool unlabelled = file.integer(name, "unlabelled").value() != 0;
     const auto stored = file.read<std::int64_t>(unlabelled ? "input/unlabelled" : "input/labels", shape);
     const std::vector<std::int32_t> labels(stored.begin(), stored.end());
-    const auto loss = losses().at(kind)(
-        {.lambda = lambda, .beta = beta, .smoothing = file.real(name, "smoothing").value(), .unlabelled = unlabelled});
+    const auto loss = losses().at(kind)({.lambda = lambda,
+                                         .beta = beta,
+                                         .smoothing = file.real(name, "smoothing").value(),
+                                         .unlabelled = unlabelled,
+                                         .detach = file.integer(name, "detach").value() != 0});
     const Result found = result_of(*loss, attacked, clean, labels);
     const char* const passes[] = {"attacked", "clean"};
     for (std::size_t k = 0; k < 2; ++k) {
+      if (found.loss[k].empty()) continue;
       const auto right = file.read<double>(name + "/" + passes[k] + "_loss", shape);
       const auto gradient = file.read<double>(name + "/" + passes[k] + "_gradient", shape);
       const std::vector<float>& logits = k == 0 ? attacked : clean;
@@ -100,7 +109,7 @@ TEST_CASE("losses and their gradients are those of PyTorch in double precision",
       }
     }
   }
-  CHECK(cases == 9);
+  CHECK(cases == 15);
 }
 
 namespace {
@@ -129,6 +138,33 @@ using Formula = std::function<double(const Values& clean, const Values& attacked
     for (std::size_t k = 0; k < p.size(); ++k)
       loss -= ((k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(p.size())) * std::log(p[k]);
     return loss;
+  };
+}
+
+[[nodiscard]] double cross_entropy_of(const Values& z, std::size_t label, double smoothing) {
+  const Values p = softmax(z);
+  double loss = 0;
+  for (std::size_t k = 0; k < p.size(); ++k)
+    loss -= ((k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(p.size())) * std::log(p[k]);
+  return loss;
+}
+
+[[nodiscard]] double squares(const Values& a, const Values& b) {
+  double total = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) total += (a[k] - b[k]) * (a[k] - b[k]);
+  return total;
+}
+
+[[nodiscard]] Formula pgi(double beta, double smoothing) {
+  return [=](const Values& start, const Values& attacked, std::size_t label) {
+    return cross_entropy_of(attacked, label, smoothing) +
+           beta * squares(attacked, start) / static_cast<double>(start.size());
+  };
+}
+
+[[nodiscard]] Formula gat(double beta, double smoothing) {
+  return [=](const Values& clean, const Values& attacked, std::size_t label) {
+    return cross_entropy_of(clean, label, smoothing) + beta * squares(softmax(clean), softmax(attacked));
   };
 }
 
@@ -170,7 +206,7 @@ TEST_CASE("a divergence keeps its digits where the two predictions are close", "
   }
 }
 
-TEST_CASE("the gradients of TRADES and MART are the slopes of their losses", "[loss][kernels]") {
+TEST_CASE("the gradients of losses of two predictions are their slopes", "[loss][kernels]") {
   constexpr std::size_t kSamples = 16, kClasses = 7;
   const auto clean = random_values(kSamples * kClasses, 1, -3, 3),
              attacked = random_values(kSamples * kClasses, 2, -3, 3);
@@ -201,6 +237,101 @@ TEST_CASE("the gradients of TRADES and MART are the slopes of their losses", "[l
   };
   slopes_of("trades", {.beta = 6, .smoothing = 0.1}, trades(6, 0.1));
   slopes_of("mart", {.beta = 5}, mart(5));
+  slopes_of("pgi", {.beta = 10, .smoothing = 0.1}, pgi(10, 0.1));
+  slopes_of("gat", {.beta = 10, .smoothing = 0.1}, gat(10, 0.1));
+}
+
+TEST_CASE("the gradient of NuAT is the slope of the nuclear norm of all samples", "[loss][kernels]") {
+  // With two classes the norm is the root of tr(A^T A) + 2 sqrt(det(A^T A)).
+  constexpr std::size_t kSamples = 5;
+  const auto clean = random_values(2 * kSamples, 1, -3, 3), attacked = random_values(2 * kSamples, 2, -3, 3);
+  const std::vector<std::int32_t> labels = {0, 1, 1, 0, 1};
+  const double beta = 3;
+  const auto norm = [&](const Values& z, const Values& z_adv) {
+    double a = 0, b = 0, c = 0;
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      const double first = z[2 * i] - z_adv[2 * i], second = z[2 * i + 1] - z_adv[2 * i + 1];
+      a += first * first;
+      b += first * second;
+      c += second * second;
+    }
+    return std::sqrt(a + c + 2 * std::sqrt(a * c - b * b));
+  };
+  const Values z(clean.begin(), clean.end()), z_adv(attacked.begin(), attacked.end());
+  for (const bool detach : {false, true}) {
+    const Result found = result_of(*losses().at("nuat")({.beta = beta, .detach = detach}), attacked, clean, labels);
+    double total = 0;
+    for (const double part : found.loss[0]) total += part;
+    CHECK(total == Approx(norm(z, z_adv)).epsilon(1e-6));
+    for (std::size_t at = 0; at < z.size(); ++at)
+      for (std::size_t k = 0; k < 2; ++k) {
+        constexpr double kStep = 1e-5;
+        const auto loss = [&](double by) {
+          Values moved = z, moved_adv = z_adv;
+          (k == 0 ? moved_adv : moved)[at] += by;
+          double sum = beta * (k == 1 && detach ? 0 : norm(moved, moved_adv));
+          for (std::size_t i = 0; i < kSamples; ++i)
+            sum += cross_entropy_of({moved[2 * i], moved[2 * i + 1]}, static_cast<std::size_t>(labels[i]), 0);
+          return sum / kSamples;
+        };
+        INFO("logit " << at << (k == 0 ? ", attacked" : ", clean") << (detach ? ", detached" : ""));
+        CHECK(found.gradient[k][at] == Approx((loss(kStep) - loss(-kStep)) / (2 * kStep)).margin(3e-7));
+      }
+  }
+  // Nothing to agree on, and no direction to agree in.
+  const Result equal = result_of(*losses().at("nuat")({}), clean, clean, labels);
+  CHECK(equal.loss[0] == Values(kSamples, 0));
+  CHECK(equal.gradient[0] == Values(clean.size(), 0));
+}
+
+TEST_CASE("a loss whose reference is a constant has the gradient by the attacked logits alone", "[loss][kernels]") {
+  constexpr std::size_t kSamples = 6, kClasses = 5;
+  const auto clean = random_values(kSamples * kClasses, 1, -3, 3),
+             attacked = random_values(kSamples * kClasses, 2, -3, 3);
+  const std::vector<std::int32_t> labels = {0, 1, 2, 3, 4, 0};
+  const auto of = [&](const char* name, const LossOptions& options) {
+    return result_of(*losses().at(name)(options), attacked, clean, labels);
+  };
+  for (const char* name : {"pgi", "gat", "nuat"}) {
+    INFO(name);
+    const Result both = of(name, {}), detached = of(name, {.detach = true}), none = of(name, {.beta = 0});
+    CHECK(detached.loss[0] == both.loss[0]);
+    CHECK(detached.correct[0] == both.correct[0]);
+    CHECK(detached.gradient[0] == both.gradient[0]);
+    CHECK(detached.gradient[0] != none.gradient[0]);
+    CHECK(both.gradient[1] != none.gradient[1]);
+    if (name == std::string("pgi"))
+      CHECK(detached.gradient[1].empty());
+    else
+      CHECK(detached.gradient[1] == none.gradient[1]);
+  }
+}
+
+TEST_CASE("the published formulas' numbers of logits that are to agree", "[loss][kernels]") {
+  // Two samples of three classes, computed in double precision from the formulas, to ten digits.
+  const std::vector<float> clean = {2, 0, -1, 0.5F, 1.5F, 0}, attacked = {1, 1, -1, 0, 2, 0.5F};
+  const std::vector<std::int32_t> labels = {0, 1};
+  const auto of = [&](const char* name, const LossOptions& options = {}) {
+    return result_of(*losses().at(name)(options), attacked, clean, labels);
+  };
+  const auto mean = [](const Values& values) { return (values[0] + values[1]) / 2; };
+  const Result pgi = of("pgi");
+  CHECK(mean(pgi.loss[0]) == Approx(0.5324896940).epsilon(1e-6));
+  CHECK(mean(pgi.loss[1]) == Approx(0.4583333333).epsilon(1e-6));
+  CHECK(mean(of("pgi", {.smoothing = 0.4}).loss[0]) == Approx(0.8991563606).epsilon(1e-6));
+  // The published smoothing gives the label .6 and each other class .2: .6 in all that each class has, here.
+  const Result smoothed = of("pgi", {.smoothing = 0.6});
+  CHECK(mean(smoothed.loss[0]) == Approx(1.0824896940).epsilon(1e-6));
+  CHECK(mean(smoothed.loss[0]) + 10 * mean(smoothed.loss[1]) == Approx(5.6658230273).epsilon(1e-6));
+  const Result gat = of("gat");
+  CHECK(mean(gat.loss[0]) == Approx(0.1481569560).epsilon(1e-6));
+  CHECK(mean(gat.loss[1]) + 10 * mean(gat.loss[0]) == Approx(1.7986769622).epsilon(1e-6));
+  const Result nuat = of("nuat");
+  CHECK(mean(nuat.loss[0]) == Approx(1.0203202392).epsilon(1e-6));
+  CHECK(mean(nuat.loss[1]) + 4 * mean(nuat.loss[0]) == Approx(4.3983883588).epsilon(1e-6));
+  const Values by_difference = {.6632983149, -.6632983149, .3465121802, .2450211124, -.2450211124, -.9380454728};
+  for (std::size_t i = 0; i < by_difference.size(); ++i)  // by the attacked logits, of 4 times the mean of two
+    CHECK(nuat.gradient[0][i] == Approx(-2 * by_difference[i]).epsilon(1e-6));
 }
 
 TEST_CASE("the published formulas' numbers of two predictions", "[loss][kernels]") {

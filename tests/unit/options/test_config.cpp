@@ -81,6 +81,7 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   defaults.attack_bn = "eval";
   defaults.width = 64;
   defaults.attack_start = "uniform";
+  defaults.start_box = "off";
   defaults.average_bn = "raw";
   defaults.lambda = 1;
   defaults.beta = 0;
@@ -457,6 +458,9 @@ TEST_CASE("the resolved configuration restores every option") {
   // selectors; some families have one member).
   const std::vector<std::string> excluded = {"quiet",
                                              "norm",
+                                             "start-radius",
+                                             "start-box",
+                                             "project",
                                              "attack-stop",
                                              "stale-attack",
                                              "staleness",
@@ -470,6 +474,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "trust-coefficient",
                                              "loss",
                                              "beta",
+                                             "detach-reference",
                                              "codec-rank",
                                              "codec-clip",
                                              "aggregator",
@@ -718,7 +723,10 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   for (const auto& [loss, beta, start] : {std::tuple{"cross_entropy", 0.0, "uniform"},
                                           {"trades", 6.0, "gaussian"},
                                           {"kl", 1.0, "gaussian"},
-                                          {"mart", 5.0, "gaussian"}}) {
+                                          {"mart", 5.0, "gaussian"},
+                                          {"pgi", 10.0, "uniform"},
+                                          {"gat", 10.0, "uniform"},
+                                          {"nuat", 4.0, "uniform"}}) {
     const TrainOptions options = parse({"--loss", loss}).train;
     CHECK(options.beta == beta);
     CHECK(options.attack_start == start);
@@ -732,10 +740,62 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   CHECK(parse({"--loss", "mart", "--attack", "fgsm"}).train.attack_bn == "train");
   CHECK(contains(refusal({"--loss", "trades", "--attack-bn", "train"}), "climbs the divergence"));
   CHECK(contains(refusal({"--loss", "kl", "--attack-stop", "1"}), "climbs the divergence"));
-  CHECK(contains(refusal({"--beta", "1"}), "--beta works with --loss kl, mart or trades"));
+  CHECK(contains(refusal({"--beta", "1"}), "--beta works with --loss gat, kl, mart, nuat, pgi or trades"));
   CHECK(contains(refusal({"--loss", "mart", "--lambda", "1"}), "--lambda works with --loss cross_entropy"));
   CHECK(contains(refusal({"--loss", "mart", "--label-smoothing", "0.1"}), "not with mart"));
   CHECK(contains(refusal({"--label-smoothing", "1"}), "below 1"));
+}
+
+TEST_CASE("a loss against where the attack began wants an attack that keeps it") {
+  for (const char* loss : {"pgi", "gat", "nuat"}) {
+    const TrainOptions options = parse({"--loss", loss, "--detach-reference", "--attack", "fgsm"}).train;
+    CHECK(options.detach_reference);
+    CHECK(options.attack_bn == "train");
+    CHECK(parse_train_options(toml_of(options), "again") == options);
+  }
+  CHECK(parse({"--loss", "pgi", "--warm-start", "2"}).train.warm_start == 2);
+  CHECK(parse({"--loss", "pgi", "--attack-stop", "1"}).train.attack_stop == 1);
+  CHECK(parse({"--loss", "gat", "--attack", "none"}).train.attack == "none");
+  CHECK(contains(refusal({"--loss", "trades", "--detach-reference"}),
+                 "--detach-reference works with --loss gat, nuat or pgi"));
+  const auto refused = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"--loss", "pgi"});
+    return refusal(options);
+  };
+  CHECK(contains(refused({"--attack", "none"}), "compares attacked images with those where the attack began"));
+  CHECK(contains(refused({"--attack", "apgd-ce"}), "compares attacked images with those where the attack began"));
+  CHECK(contains(refused({"--stale-attack", "1"}), "does not go with --stale-attack"));
+  CHECK(contains(refused({"--awp-gamma", "0.01"}), "does not go with --awp-gamma"));
+  CHECK(contains(refused({"--generators", "1", "--staleness", "1"}), "does not go with --generators"));
+  CHECK(contains(refused({"--detach-reference", "--attack-stop", "1"}), "does not go with --attack-stop"));
+  CHECK(contains(refused({"--detach-reference", "--staleness", "1"}), "does not go with --staleness"));
+  CHECK(contains(refused({"--attackers", "1", "--cheat", "weak"}), "does not go with --loss pgi"));
+}
+
+TEST_CASE("the start of an attack and the ball of its steps are those of the papers, unless told otherwise") {
+  const std::vector<std::string> n_fgsm = {"--attack",  "fgsm", "--start-radius", "2",
+                                           "--project", "off",  "--alpha",        "8/255"};
+  const TrainOptions options = parse(n_fgsm).train;
+  CHECK(options.start_radius == 2);
+  CHECK(options.project == "off");
+  CHECK(options.start_box == "on");
+  CHECK(options.attack_bn == "train");
+  CHECK(parse_train_options(toml_of(options), "again") == options);
+  CHECK(parse({"--start-radius", "2", "--start-box", "off"}).train.start_box == "off");
+  CHECK(parse({"--attack", "fgsm"}).train.start_box == "off");
+  CHECK(parse({"--warm-start", "2", "--start-box", "off"}).train.start_box == "off");
+  CHECK(parse({"--attack", "fgsm", "--start-radius", "0"}).train.start_radius == 0);
+  CHECK(parse({"--loss", "mart", "--project", "off"}).train.start_box == "off");
+  CHECK(contains(refusal({"--start-radius", "-1"}), "at least 0"));
+  CHECK(contains(refusal({"--attack", "apgd-ce", "--start-radius", "2"}),
+                 "--start-radius works with --attack pgd or fgsm"));
+  CHECK(contains(refusal({"--attack", "none", "--project", "off"}), "--project works with --attack pgd or fgsm"));
+  CHECK(contains(refusal({"--norm", "l2", "--eps", "0.5", "--start-box", "on"}), "--start-box works with --norm linf"));
+  CHECK(contains(refusal({"--loss", "mart", "--start-radius", "2"}), "say more of a uniform start"));
+  CHECK(contains(refusal({"--attack-start", "gaussian", "--start-box", "on"}), "say more of a uniform start"));
+  for (const auto& option :
+       {std::vector<std::string>{"--start-radius", "2"}, {"--start-box", "on"}, {"--project", "off"}})
+    CHECK(contains(refusal({"--warm-start", "2", option[0], option[1]}), "--warm-start does not go with " + option[0]));
 }
 
 TEST_CASE("weights are perturbed the same way on all ranks, or the option says so") {

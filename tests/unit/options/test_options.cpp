@@ -120,11 +120,12 @@ TEST_CASE("the help says what an option works with", "[options]") {
   std::istringstream words(parse({"train", "--help", "all"}).text);
   std::string help;  // without line ends
   for (std::string word; words >> word;) help += word + " ";
-  for (const char* note : {"decay rate of the first moment; only with --optimizer lamb [0.9]",
-                           "only with --loss kl, mart or trades [auto]", "only with --codec powersgd or atomo",
-                           "only with --attack pgd and --norm linf", "only with --average ema [0.995]",
-                           "only with --on-bad-steps rollback or --on-overfitting rollback", "only with --holdout [0]",
-                           "only with --mask per_worker [union]"})
+  for (const char* note :
+       {"decay rate of the first moment; only with --optimizer lamb [0.9]",
+        "only with --loss gat, kl, mart, nuat, pgi or trades [auto]", "only with --codec powersgd or atomo",
+        "only with --attack pgd and --norm linf", "only with --average ema [0.995]",
+        "only with --on-bad-steps rollback or --on-overfitting rollback", "only with --holdout [0]",
+        "only with --mask per_worker [union]"})
     CHECK(contains(help, note));
 }
 

@@ -19,7 +19,7 @@ constexpr int kSize = 8, kClasses = 10, kBatch = 8;
 class LogitPairing final : public Loss {
  public:
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] bool joint() const override { return true; }
+  [[nodiscard]] Others needs() const override { return Others::all; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     cross_entropy(logits[k], 1.0F);  // for the losses and correctness that are reported
     const std::int64_t count = std::int64_t{logits[k].n} * logits[k].classes;
@@ -34,7 +34,7 @@ class Joint final : public Loss {
  public:
   explicit Joint(const LossOptions& options) : loss_(losses().at("cross_entropy")(options)) {}
   [[nodiscard]] std::vector<Images> passes() const override { return loss_->passes(); }
-  [[nodiscard]] bool joint() const override { return true; }
+  [[nodiscard]] Others needs() const override { return Others::all; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     loss_->differentiate(k, logits, batch);
   }

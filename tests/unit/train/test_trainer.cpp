@@ -72,8 +72,10 @@ TEST_CASE("a steady step allocates nothing, whatever the optimizer and the selec
 
 TEST_CASE("a steady step allocates nothing, whatever the loss, with perturbed weights and without", "[trainer][cpu]") {
   TrainOptions options = test::small_run();
-  options.loss = GENERATE("trades", "kl", "mart");
+  options.loss = GENERATE("trades", "kl", "mart", "gat", "nuat", "pgi");
+  options.detach_reference = options.loss == "nuat";
   options.awp_gamma = GENERATE(0.0, 0.01);
+  if (options.loss == "pgi") options.awp_gamma = 0;
   options.micro_batch = GENERATE(16, 8);
   options.awp = options.micro_batch == 8 ? "local" : "global";
   options.deterministic = options.awp == "global";
@@ -486,6 +488,24 @@ TEST_CASE("an average by another rule begins anew, and a run may go on without a
   CHECK(!has_average(without));
   const auto numbers = without.doubles.find("optimizer");
   CHECK((numbers != without.doubles.end()) == options.bias_correction);
+}
+
+TEST_CASE("a prediction that is a constant costs no pass", "[trainer]") {
+  // Passes back show in the gradients of convolutions by their weights, which the trainer counts.
+  const auto weight_gradients = [](const std::string& loss, bool detach) {
+    TrainOptions options = test::small_run();
+    options.loss = loss;
+    options.detach_reference = detach;
+    const auto world = Communicator::single();
+    Trainer trainer(*world, options);
+    trainer.start();
+    const StepRecord& record = trainer.step(false);
+    CHECK(std::isfinite(record.loss_adv));
+    CHECK(std::isnan(record.loss_clean) == (loss == "pgi"));
+    return record.weight_gradients;
+  };
+  CHECK(weight_gradients("pgi", false) == 2 * weight_gradients("pgi", true));
+  for (const char* loss : {"gat", "nuat"}) CHECK(weight_gradients(loss, false) == weight_gradients(loss, true));
 }
 
 TEST_CASE("only attacks that climb the loss's goal ask for the logits of clean images", "[trainer]") {
@@ -954,9 +974,11 @@ TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the
 
 TEST_CASE("the running statistics take up the passes in the order that the loss says, one of them twice", "[trainer]") {
   // Which ones these are is for the reference outside to say.
-  const auto run = [](const std::string& loss) {
+  const auto run = [](const std::string& loss, bool detach = false, const char* attack = "pgd") {
     TrainOptions options = test::small_run();
     options.loss = loss;
+    options.detach_reference = detach;
+    options.attack = attack;
     options.lambda = 1;
     const auto world = Communicator::single();
     Trainer trainer(*world, options);
@@ -968,6 +990,13 @@ TEST_CASE("the running statistics take up the passes in the order that the loss 
   CHECK(run("trades") == 3);
   CHECK(run("kl") == 2);
   CHECK(run("mart") == 2);
+  CHECK(run("gat") == 3);
+  CHECK(run("nuat", true) == 3);
+  CHECK(run("pgi") == 2);
+  CHECK(run("pgi", true) == 1);
+  // In training mode the attack has been where it began.
+  CHECK(run("pgi", false, "fgsm") == 2);
+  CHECK(run("pgi", true, "fgsm") == 2);
 }
 
 TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {
