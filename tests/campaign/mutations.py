@@ -930,7 +930,7 @@ MUTATIONS = [
     ("the prediction of the last restart counts", EVALUATION, "|| loss > breaking[k]", "|| true", "mpi:1"),
     ("evaluation with the label before", EVALUATION, "batch_.labels[k] = dataset_.label(next);",
      "batch_.labels[k] = dataset_.label(next > 0 ? next - 1 : 0);", "step:defaults"),
-    ("evaluation with the training's radius", METHOD, ".eps = options.eval_eps > 0 ? options.eval_eps : options.eps,", ".eps = options.eps,", "step:two ranks"),
+    ("evaluation with the training's radius", METHOD, ".eps = options.eval_eps > 0 ? options.eval_eps : options.eps.last(),", ".eps = options.eps,", "step:two ranks"),
     # Sequences of attacks.
     ("broken images are attacked again", SEQUENCE, "if (result_.images[at].robust() && stages_[at] == stage)",
      "if (stages_[at] == stage)", "mpi:2"),
