@@ -694,6 +694,8 @@ MUTATIONS = [
      "begun_.begin(*method_.in_epoch(plan_.epoch_of(step - 1)).attack, objective, step)", "step:a wider ball, stale attack"),
     ("an own step size does not follow the radius", "src/options/train/attack.cpp", "if (epochs.size() == 1) o.alpha = attack->alpha();",
      "o.alpha = attack->alpha();", "step:a growing ball"),
+    ("generators: the last epoch's ball throughout", GENERATORS + "generator.hpp", "return method_.in_epoch(plan_.epoch_of(task.step));",
+     "return method_.last();", "e2e:generators"),
     ("the record has the last radius", TRAINER, "record_.eps = method_.in_epoch(record_.epoch).eps;",
      "record_.eps = method_.last().eps;", "step:a growing ball"),
     ("milestone an epoch late", "src/optimizer/step.cpp", "return milestone <= epoch;", "return milestone < epoch;",
