@@ -65,6 +65,7 @@ struct StepRecord {
   std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
   std::int64_t bytes_statistics = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
   std::int64_t active_elements = 0;
+  double eps = 0;                              ///< radius of the training's attack in the step; 0: none
   std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included
   std::int64_t weight_gradients = 0;           ///< convolution weight-gradient primitives executed on rank 0
   const std::vector<float>* scale = nullptr;   ///< [layers] 1/p of active layers, 0 of inactive ones
@@ -166,7 +167,7 @@ struct RunFacts {
   std::int64_t steps_per_epoch = 1;
   int epochs = 0;                ///< as planned, those of the warm-up included
   double warmup_epochs = 0;      //
-  int attack_steps = 0;          ///< gradients per image and step, at most
+  int attack_steps = 0;          ///< gradients per image and step, at most; 0: others in other epochs
   double progress_seconds = 10;  ///< between progress lines when the output is no terminal
   bool quiet = false;
   bool keep_on = false;  ///< records that cannot be written are kept for later: Error(io) comes from metrics_bytes()

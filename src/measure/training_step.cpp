@@ -194,7 +194,7 @@ double TrainingStep::loss(bool attacked, const float* start) {
   FrozenObjective& objective = trainer_.replica().attacked();
   objective.prepare(1, Purpose::attack_start, 0);
   objective.start = start;
-  if (attacked) trainer_.attack().perturb(objective);
+  if (attacked) trainer_.method().last().attack->perturb(objective);
   objective.measure(attacked ? objective.x_adv : objective.clean, losses_, correct_);
   std::vector<float> losses(static_cast<std::size_t>(objective.n));
   backend().copy_to_host(losses.data(), losses_, losses.size() * sizeof(float));

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "dat/error.hpp"
+#include "options/by_epoch_text.hpp"
 #include "options/hints.hpp"
 
 namespace dat {
@@ -109,6 +110,61 @@ void assign_all(const std::vector<Value>& sources, const Range& range, const std
   }
 }
 
+constexpr const char* how_by_epoch(const std::string&) { return "none,fgsm@3 (fgsm from epoch 3 on)"; }
+constexpr const char* how_by_epoch(int) { return "1,2@12 (2 from epoch 12 on)"; }
+constexpr const char* how_by_epoch(double) {
+  return "4/255,8/255@5 (8/255 from epoch 5 on) or 4/255..8/255@0-10 (growing from epoch 0 to epoch 10)";
+}
+
+/// A value that changes by epoch. Those before the last one may stand on the edge of the range that it has to pass.
+template <class T>
+ByEpoch<T> read_by_epoch(const std::string& text, const Range& range, const std::string& where) {
+  Range before = range;
+  before.above = range.above && range.automatic;
+  std::vector<typename ByEpoch<T>::Part> parts;
+  const std::vector<WrittenPart> written = read_parts(text).value_or(std::vector<WrittenPart>());
+  bool fits = !written.empty();
+  for (const WrittenPart& one : written) {
+    const bool grows = !one.end.empty(), last = &one == &written.back();
+    typename ByEpoch<T>::Part& part = parts.emplace_back();
+    part.from = one.from;
+    part.until = one.until;
+    fits = fits && convert(Value{one.value}, last && !grows ? range : before, part.value);
+    part.end = part.value;
+    if (grows) fits = fits && std::floating_point<T> && convert(Value{one.end}, last ? range : before, part.end);
+    if (grows && range.automatic) fits = fits && one.value != range.word && one.end != range.word;
+  }
+  require(fits, ExitCode::usage, where, " may change by epoch as in ", how_by_epoch(T{}),
+          ", with epochs that increase, and each value must be ", expectation<T>(range), "; '", text, "' is not so");
+  return ByEpoch<T>(std::move(parts));
+}
+
+template <class T>
+void assign_all(const std::vector<Value>& sources, const Range& range, const std::string& where, ByEpoch<T>& value) {
+  require(sources.size() == 1, ExitCode::usage, where, " takes one value, not ", sources.size());
+  if (changes_by_epoch(sources[0].text)) {
+    require(sources[0].form != Value::Form::bare, ExitCode::usage, where, " must stand in quotes");
+    value = read_by_epoch<T>(sources[0].text, range, where);
+    return;
+  }
+  T plain{};
+  assign_one(sources[0], range, where, plain);
+  value = plain;
+}
+
+template <class T>
+std::string value_text(const T& value, const Range& range, bool toml);
+
+template <class T>
+std::string value_text(const ByEpoch<T>& value, const Range& range, bool toml) {
+  if (!value.changes()) return value_text(value.last(), range, toml);
+  std::vector<WrittenPart> written;
+  for (const auto& part : value.parts())
+    written.push_back({value_text(part.value, range, false),
+                       part.until > part.from ? value_text(part.end, range, false) : "", part.from, part.until});
+  return toml ? quoted(text_of(written)) : text_of(written);
+}
+
 template <class T>
 std::string value_text(const T& value, const Range& range, bool toml) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -138,7 +194,8 @@ bool is_list(const Field& field) {
 std::string label_of(const Field& field, const Range& range) {
   if (!range.label.empty()) return range.label;
   if (!range.choices.empty()) return joined(range.choices, "|");
-  return std::holds_alternative<double*>(field) ? "NUMBER" : std::holds_alternative<std::string*>(field) ? "TEXT" : "N";
+  if (std::holds_alternative<double*>(field) || std::holds_alternative<ByEpoch<double>*>(field)) return "NUMBER";
+  return std::holds_alternative<std::string*>(field) ? "TEXT" : "N";
 }
 
 void assign(const std::vector<Value>& sources, const Range& range, const std::string& where, const Field& field) {

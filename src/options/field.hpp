@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "dat/by_epoch.hpp"
 #include "options/value.hpp"
 
 namespace dat {
@@ -30,7 +31,8 @@ struct Range {
 
 /// Where an option's value is, in the struct of its verb.
 using Field = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::string*, std::vector<int>*,
-                           std::vector<double>*, std::vector<std::string>*>;
+                           std::vector<double>*, std::vector<std::string>*, ByEpoch<int>*, ByEpoch<double>*,
+                           ByEpoch<std::string>*>;
 
 [[nodiscard]] bool is_flag(const Field& field);
 [[nodiscard]] bool is_list(const Field& field);

@@ -34,6 +34,7 @@ void for_each_step_field(Record& record, Field&& field) {
   field("active_elements", record.active_elements, "");
   field("weight_gradients", record.weight_gradients, "");
   field("attack_passes", record.attack_passes, "");
+  field("eps", record.eps, "");
 }
 
 /// The same of a step's generators, in the step's record.

@@ -45,23 +45,33 @@ void append_attacks(const json& record, History& history) {
                                .end = span.at(4).get<double>()});
 }
 
+void append_step(const json& record, History& history) {
+  StepRecord& step = history.steps.emplace_back();
+  if (record.contains("eps")) {
+    for_each_step_field(step, fields_of(record));
+  } else {  // of an earlier version
+    json complete = record;
+    complete.emplace("eps", nullptr);
+    for_each_step_field(step, fields_of(complete));
+  }
+  const std::string& active = record.at("active").get_ref<const std::string&>();
+  require(active.size() == history.layers(), ExitCode::data, active.size(), " marks for ", history.layers(), " layers");
+  for (const char mark : active) history.active.push_back(mark == '1');
+  append_layers(record.at("p"), history.layers(), history.p);
+  append_layers(record.at("norm"), history.layers(), history.norms);
+  GeneratorRecord& generators = history.generators.emplace_back();
+  if (record.contains("t_generators")) {
+    for_each_generator_field(generators, fields_of(record));
+    history.had_generators = true;
+  }
+  std::vector<double>& distances = history.distances.emplace_back();
+  for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
+}
+
 void append(const json& record, History& history) {
   const std::string& kind = record.at("kind").get_ref<const std::string&>();
   if (kind == "step") {
-    for_each_step_field(history.steps.emplace_back(), fields_of(record));
-    const std::string& active = record.at("active").get_ref<const std::string&>();
-    require(active.size() == history.layers(), ExitCode::data, active.size(), " marks for ", history.layers(),
-            " layers");
-    for (const char mark : active) history.active.push_back(mark == '1');
-    append_layers(record.at("p"), history.layers(), history.p);
-    append_layers(record.at("norm"), history.layers(), history.norms);
-    GeneratorRecord& generators = history.generators.emplace_back();
-    if (record.contains("t_generators")) {
-      for_each_generator_field(generators, fields_of(record));
-      history.had_generators = true;
-    }
-    std::vector<double>& distances = history.distances.emplace_back();
-    for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
+    append_step(record, history);
   } else if (kind == "attacks") {
     append_attacks(record, history);
   } else if (kind == "evaluation") {

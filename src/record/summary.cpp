@@ -102,7 +102,9 @@ std::string figures(const RunFacts& facts, const History& history) {
     if (passes > 0) {
       const double all = images * facts.attack_steps, saved = 100 * (1 - passes / all);
       text += fmt::format("{:<16}{:.2f} per image", "attack passes", passes / images);
-      text += saved > 0 ? fmt::format(" of at most {}: {:.1f} % saved\n", facts.attack_steps, saved) : "\n";
+      text += facts.attack_steps > 0 && saved > 0
+                  ? fmt::format(" of at most {}: {:.1f} % saved\n", facts.attack_steps, saved)
+                  : "\n";
     }
     if (bytes > 0 || facts.ranks > 1)
       text += fmt::format("{:<16}{:.4g} MB per step and rank ({:.4g} MB with all layers), other messages {:.4g} kB\n",

@@ -9,6 +9,12 @@
 
 namespace dat {
 
+namespace {
+
+constexpr std::size_t kMostRecorded = 64;
+
+}  // namespace
+
 void attach(Objective& objective, const Images& images) {
   objective.device = images.backend.device();
   objective.layout = images.layout;
@@ -147,6 +153,8 @@ void FrozenObjective::gradient_step(float alpha, float eps) {
     return r.n == n && r.alpha == alpha && r.eps == eps && r.loss == loss;
   });
   if (found == recorded_.end()) {
+    // A training whose radius or step size changes by epoch leaves recordings behind that nobody plays any more.
+    if (recorded_.size() == kMostRecorded) recorded_.erase(recorded_.begin());
     // Not yet: what runs for the first time may still load code.
     recorded_.push_back({n, alpha, eps, loss, nullptr});
     return pass(update);

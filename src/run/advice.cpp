@@ -41,7 +41,7 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
                   " is " + number(part) + ", and lars_sgd moves a layer by no more than this part of its norm in a " +
                   "step: raise --lr");
   if (options.attack == "none" || options.alpha == 0) return all;
-  const int steps = options.attack == "fgsm" ? 1 : options.attack_steps;
+  const int steps = options.attack == "fgsm" ? 1 : options.attack_steps.last();
   const BallNorm norm = norm_from(options.norm);
   const std::string alpha = "--alpha " + radius_text(options.alpha, norm),
                     eps = "--eps " + radius_text(options.eps, norm);

@@ -261,6 +261,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   record_.loss_clean = clean.loss;
   record_.acc_clean = clean.accuracy;
   record_.attack_passes = examples_->attack_passes();
+  record_.eps = method_.in_epoch(record_.epoch).eps;
   record_.generators = examples_->generators();
   // Each micro-batch computes the same ones.
   record_.weight_gradients =

@@ -99,7 +99,7 @@ class Trainer {
   [[nodiscard]] const Splits& splits() const { return splits_; }
   [[nodiscard]] Replica& replica() { return replica_; }
   [[nodiscard]] const Model& model() const { return replica_.model(); }
-  [[nodiscard]] const Attack& attack() const { return *method_.attack; }
+  [[nodiscard]] const Method& method() const { return method_; }
   [[nodiscard]] ExampleSource& examples() { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }

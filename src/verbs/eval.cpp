@@ -133,7 +133,7 @@ void choose_ball(const EvalOptions& options, const TrainOptions& trained, Evalua
           trained.norm, ", whose eps says nothing there; give --eps");
   subject.norm = norm_from(norm);
   subject.eps_given = options.eps > 0;
-  subject.eps = subject.eps_given ? options.eps : trained.eps;
+  subject.eps = subject.eps_given ? options.eps : trained.eps.last();
   require_in_range("--eps", subject.norm, subject.eps);
   require_in_range("--alpha", subject.norm, options.alpha);
 }

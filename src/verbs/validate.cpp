@@ -141,6 +141,21 @@ namespace {
   return "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
 }
 
+/// What an epoch's attack is: "eps 8/255; 10 passes forward and back per image".
+[[nodiscard]] std::string attack_text(const TrainOptions& options, const EpochAttack& one) {
+  return (one.eps > 0 ? ball_text(norm_from(options.norm), one.eps) + "; " : "") +
+         std::to_string(one.attack->gradients_of_run()) + " passes forward and back per image";
+}
+
+/// A line for each epoch from which on the attack is another one.
+[[nodiscard]] std::string attacks_text(const TrainOptions& options, const Method& method) {
+  std::string text = attack_text(options, method.attacks.front());
+  for (std::size_t k = 1; k < method.attacks.size(); ++k)
+    text +=
+        "\n  from epoch " + std::to_string(method.attacks[k].from) + "   " + attack_text(options, method.attacks[k]);
+  return text;
+}
+
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
   const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
@@ -190,11 +205,8 @@ namespace {
                         : "batch " + std::to_string(plan.batch) + " each")
        << ", micro-batch " << plan.micro_batch << "\n"
        << "length           " << plan.text() << "\n"
-       << "attack           "
-       << (options.attack == "none" ? "" : ball_text(norm_from(options.norm), options.eps) + "; ")
-       << trainer.attack().gradients_of_run() << " passes forward and back per image"
-       << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
-       << " images at a time\n"
+       << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
+       << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
        << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))

@@ -71,8 +71,9 @@ class Generators(common.TestCase):
                    splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(2, 2)], parts=[((2, 1), 5), ((1, 1), STEPS)])
 
     def test_other_losses_optimizers_and_weights(self):
-        """The logits of clean images are those of the attack's first weights."""
-        self.check("--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", splits=[(1, 2)])
+        """The logits of clean images are those of the attack's first weights; the ball is that of the attacked step."""
+        self.check("--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps",
+                   "3/255..12/255@0-1", "--alpha", "1/255,3/255@1", splits=[(1, 2)])
 
     def test_images_that_grow(self):
         self.check("--staleness", 2, "--train-size", "8,16@1", splits=[(1, 2)], parts=[((2, 1), 4), ((1, 1), STEPS)])

@@ -118,6 +118,17 @@ class Killed(Restart):
                         break
                 self.assertTrue(hit)
 
+    def test_where_the_attack_changes_by_epoch(self):
+        changes = ["--attack-steps", "2,4@1", "--eps", "4/255..10/255@0-2", "--momentum", 0.9, "--peak-momentum", 0.8,
+                   "--optimizer", "sgd", "--schedule", "cyclic", "--warmup-epochs", 1.5, "--epochs", 1.5]
+        self.straight(*changes)
+        self.assertEqual([round(255 * row["eps"], 6) for row in common.rows("straight", "step")],
+                         [4] * 8 + [7] * 8 + [10] * 8)
+        hits = [self.strike("run", moment, target, *changes) for moment, target in
+                [("before the first checkpoint", "all"), ("in an epoch", "rank 0"), ("late", "all")]]
+        self.assertGreaterEqual(sum(hits), 2, hits)
+        self.finish("run", *changes)
+
     @common.at_night
     def test_again_and_again_with_statistics_of_each_rank(self):
         local = ["--bn-statistics", "local"]

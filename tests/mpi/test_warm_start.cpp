@@ -33,18 +33,14 @@ struct Side {
   Side(Backend& backend, Communicator& ranks, std::int64_t samples, int capacity, std::int64_t reset_steps)
       : stage(backend, backend.image_layout(3, kSize, kSize), capacity),
         warm(ranks, backend,
-             {.samples = samples,
-              .layout = stage.layout,
-              .micro_batch = capacity,
-              .eps = Stage::kEps,
-              .reset_steps = reset_steps}) {}
+             {.samples = samples, .layout = stage.layout, .micro_batch = capacity, .reset_steps = reset_steps}) {}
 
   std::vector<float> attack(const HostBatch& batch, std::uint32_t epoch, std::int64_t step, std::int64_t& sent) {
     stage.show(batch.ids, epoch);
-    sent = warm.load(stage, stage.crops, batch, 0, step);
+    sent = warm.load(stage, Stage::kEps, stage.crops, batch, 0, step);
     auto start = stage.etas();
     stage.attack();
-    warm.keep(stage, stage.crops);
+    warm.keep(stage, Stage::kEps, stage.crops);
     return start;
   }
 
@@ -165,10 +161,10 @@ TEST_CASE("R ranks with a micro-batch each start as one rank with R micro-batche
         for (int first = 0; first < batch.count; first += kBatch) {
           const std::vector<std::int64_t> part(ids.begin() + first, ids.begin() + first + kBatch);
           all.stage.show(part, epoch);
-          (void)all.warm.load(all.stage, all.stage.crops, batch, first, 1);
+          (void)all.warm.load(all.stage, Stage::kEps, all.stage.crops, batch, first, 1);
           const auto start = all.stage.etas();
           all.stage.attack();
-          all.warm.keep(all.stage, all.stage.crops);
+          all.warm.keep(all.stage, Stage::kEps, all.stage.crops);
           const auto image = start.size() / part.size();
           for (std::size_t k = 0; k < part.size(); ++k)
             for (std::size_t i = 0; i < image; ++i) wrong += start[k * image + i] != starts[part[k]][i];

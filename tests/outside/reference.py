@@ -246,10 +246,39 @@ def one_cycle(step, up, steps, first, peak, last):
     return between(peak, last, (step - top) / (steps - 1 - top))
 
 
+LAST = 10**9
+BY_EPOCH = ["attack", "attack-steps", "eps", "alpha"]
+
+
+def in_epoch(value, epoch):
+    """An option that may change by epoch: "1,2@12" is 2 from epoch 12 on, "4/255..8/255@0-10" grows by the epoch."""
+    number = lambda text: float(fraction(text)) if text[0].isdigit() or text[0] == "." else text
+    if not isinstance(value, str) or not ("@" in value or ".." in value):
+        return value
+    now = None
+    for part in value.split(","):
+        values, _, epochs = part.partition("@")
+        low, _, high = values.partition("..")
+        first, _, last = (epochs or "0").partition("-")
+        if now is None or epoch >= int(first):
+            now = number(low)
+            if high:
+                way = min(1.0, max(0.0, (epoch - int(first)) / (int(last) - int(first))))
+                now += (number(high) - now) * way
+    return now
+
+
+def own_alpha(attack, eps, steps, norm):
+    """An attack's own step size."""
+    return 1.25 * eps if attack == "fgsm" else 2.5 * eps / steps if norm == "l2" else 2 / 255
+
+
 def automatic(config, layers):
     """What the help says of options that are not given."""
-    attack, optimizer, eps = config["attack"], config["optimizer"], config["eps"]
-    one_step = 1.25 * eps if attack == "fgsm" else 2.5 * eps / config["attack-steps"] if config["norm"] == "l2" else 2 / 255
+    optimizer, changes = config["optimizer"], any("@" in str(config[option]) for option in BY_EPOCH)
+    attack, steps, eps = (in_epoch(config[option], LAST) for option in BY_EPOCH[:3])
+    one_step = "auto" if changes else own_alpha(attack, eps, steps, config["norm"])
+    fast = {part.split("@")[0] for part in config["attack"].split(",")} == {"fgsm"}
     kinds = {name.rstrip("0123456789") for name in config["eval"]}
     radius = config["eval-eps"]
     of_evaluations = {2.5 * radius / int(name[3:]) if config["eval-norm"] == "l2" else radius / 4
@@ -262,7 +291,7 @@ def automatic(config, layers):
             "start-radius": 1, "project": "on",
             "start-box": "on" if config["start-radius"] != 1 or config["project"] == "off" else "off",
             "awp-gamma": 0, "awp-from": 0, "awp": "global",
-            "attack-bn": "train" if attack == "fgsm" and loss not in ("trades", "kl") else "eval",
+            "attack-bn": "train" if fast and loss not in ("trades", "kl") else "eval",
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
             "norm": "linf", "eval-norm": config["norm"], "eval-eps": eps,
             "eval-alpha": "auto" if "fgsm" in kinds or len(of_evaluations) > 1 else max(of_evaluations, default=eps / 4),
@@ -413,12 +442,9 @@ class Reference:
         if config["max-steps"] > 0:
             self.steps = min(self.steps, config["max-steps"])
 
-        name, self.eps, self.reuse = config["attack"], config["eps"], config["attack-reuse"]
+        self.reuse = config["attack-reuse"]
         self.batch_statistics = config["attack-bn"] == "train"
-        self.attack = Attack(name, self.eps, config["alpha"], config["attack-steps"] - self.reuse,
-                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"],
-                             config["start-radius"], config["start-box"] == "on",
-                             None if config["project"] == "on" else float("inf"))
+        self.take_attack(0)
         self.budget = config["budget"]
         sizes = np.zeros(len(self.layers))
         for name, shape in self.shapes.items():
@@ -528,6 +554,19 @@ class Reference:
         tensor = lambda name: torch.from_numpy(group[name][()].astype(np.float64))
         return ({name: tensor(name) for name in self.shapes},
                 {name: (tensor(f"{name}.running_mean"), tensor(f"{name}.running_var")) for name in self.norms})
+
+    def take_attack(self, epoch):
+        """The attack of an epoch. With a radius of zero it is none, but where its passes count in batch statistics."""
+        config = self.config
+        name, steps, self.eps, alpha = (in_epoch(config[option], epoch) for option in BY_EPOCH)
+        if self.eps == 0 and not self.batch_statistics:
+            name = "none"
+        if alpha == "auto":
+            alpha = own_alpha(name, self.eps, steps, config["norm"])
+        self.attack = Attack(name, self.eps, alpha, int(steps) - self.reuse,
+                             None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"],
+                             config["start-radius"], config["start-box"] == "on",
+                             None if config["project"] == "on" else float("inf"))
 
     # Samples.
 
@@ -1000,7 +1039,8 @@ class Reference:
     def step(self, state, rounding):
         """The state after one step, and its record."""
         t, epoch = state.step, state.step // self.steps_per_epoch
-        record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t)}
+        self.take_attack(epoch)
+        record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t), "eps": self.eps if self.attack.name != "none" else 0.0}
         drawn_p, scale, rates, freezing = state.drawn_p, state.scale, np.ones(len(self.layers)), state.freezing
         p = state.p.copy()
         if self.selector == "freezeout":
@@ -1123,6 +1163,7 @@ class Reference:
         begun = None
         if stale > 0 and t + 1 < self.steps:
             begun, epoch = [], (t + 1) // self.steps_per_epoch
+            self.take_attack(epoch)
             for rank, (ids, *_) in enumerate(self.samples(t + 1)):
                 y, column, inside = self.crops(ids, epoch, self.size_in(epoch))
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "dat/by_epoch.hpp"
 
 namespace dat {
 
@@ -8,11 +11,11 @@ constexpr int kMostVersions = 64;  ///< of the weights of steps before
 
 /// How training images are perturbed. Rows and rules: src/options/train/attack.cpp.
 struct AttackSettings {
-  std::string attack = "pgd";
-  int attack_steps = 10;
+  ByEpoch<std::string> attack{"pgd"};
+  ByEpoch<int> attack_steps = 10;
   std::string norm = "linf";             ///< linf | l2: of the ball of perturbations
-  double eps = 8.0 / 255;                ///< radius, images in [0, 1]
-  double alpha = 0;                      ///< step size; 0: the attack's own
+  ByEpoch<double> eps = 8.0 / 255;       ///< radius, images in [0, 1]; 0 in epochs before the last change alone
+  ByEpoch<double> alpha = 0;             ///< step size; 0: the attack's own
   int attack_stop = -1;                  ///< tau of pgd's early stop; -1: off
   std::string attack_bn = "auto";        ///< auto (the attack's own) | eval | train
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
@@ -26,6 +29,11 @@ struct AttackSettings {
   double start_radius = 1;            ///< the uniform start of pgd and fgsm, in parts of eps
   std::string start_box = "auto";     ///< auto | on: that start is cut to the box of images | off
   std::string project = "on";         ///< on: steps of pgd and fgsm end in the ball | off: in the box alone
+
+  /// These settings as they are in an epoch, which nothing changes any more.
+  [[nodiscard]] AttackSettings in_epoch(int epoch) const;
+  /// The epochs from which on they are others than before; the first is 0.
+  [[nodiscard]] std::vector<int> epochs_of_change() const;
 
   friend bool operator==(const AttackSettings&, const AttackSettings&) = default;
 };

@@ -23,8 +23,12 @@ const std::vector<std::string> kDetachable = {"gat", "nuat", "pgi"};
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
-  require(o.attack == "pgd" || o.attack == "fgsm", ExitCode::usage, "--loss ", o.loss,
-          " compares attacked images with those where the attack began, which --attack pgd and fgsm have; choose one");
+  const auto begins_elsewhere = [](const std::string& attack) { return attack != "pgd" && attack != "fgsm"; };
+  require(
+      !o.attack.any(begins_elsewhere) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage, "--loss ",
+      o.loss,
+      " compares attacked images with those where the attack began, which --attack pgd and fgsm with an --eps above 0 "
+      "have; choose these for all epochs");
   const bool logits = kept == StartKept::logits;
   for (const auto& [given, option] :
        {std::pair(o.generators > 0, "--generators, whose attacks begin on other ranks"),
@@ -48,8 +52,31 @@ void refuse_reuse(const TrainOptions& o) {
 }
 
 void refuse_staleness(const TrainOptions& o) {
-  require(o.stale_attack <= o.attack_steps, ExitCode::usage, "--stale-attack ", o.stale_attack, " is more than the ",
-          o.attack_steps, " iterations of --attack-steps");
+  for (const auto& part : o.attack_steps.parts())
+    require(o.stale_attack <= part.value, ExitCode::usage, "--stale-attack ", o.stale_attack, " is more than the ",
+            part.value, " iterations of --attack-steps");
+}
+
+/// What changes by epoch, where more than the attack of the moment depends on it.
+void refuse_changes(const TrainOptions& o) {
+  require(!o.attack.changes() || o.attack.last() != "none", ExitCode::usage,
+          "--attack may begin with none, but not end with it: evaluations take the last attack; leave that off");
+  for (const auto& part : o.eps.parts()) {
+    require_in_range("--eps", norm_from(o.norm), part.value);
+    require_in_range("--eps", norm_from(o.norm), part.end);
+  }
+  const auto is_none = [](const std::string& attack) { return attack == "none"; };
+  const auto is_zero = [](double eps) { return eps == 0; };
+  const bool rests = (o.attack.changes() && o.attack.any(is_none)) || o.eps.any(is_zero);
+  require(
+      !rests || (o.warm_start == 0 && o.stale_attack == 0 && o.staleness == 0 && o.generators == 0), ExitCode::usage,
+      "an epoch without an attack, or with --eps 0, does not go with --warm-start, which keeps perturbations in parts "
+      "of eps, nor with --stale-attack, --staleness and --generators, which take attacks in parts; begin with a "
+      "small --eps");
+  require((!o.attack.changes() && !o.attack_steps.changes()) || (o.staleness == 0 && o.generators == 0),
+          ExitCode::usage,
+          "--staleness and --generators deal the iterations of an attack, of which there are as many in all epochs: "
+          "--eps and --alpha may change by epoch there, but not --attack and --attack-steps");
 }
 
 void refuse_old_weights(const TrainOptions& o) {
@@ -62,8 +89,6 @@ void refuse_old_weights(const TrainOptions& o) {
       "those, or --refresh attack");
 }
 
-void refuse_radius(const TrainOptions& o) { require_in_range("--eps", norm_from(o.norm), o.eps); }
-
 void add_ball(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
@@ -72,11 +97,15 @@ void add_ball(TrainTable& table) {
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
             one_of(norm_names()));
   table.add("--eps", &O::eps, "radius; pixels are in [0, 1]; l2: e.g. 0.5", kRadius);
-  table.rule(refuse_radius);
+  table.rule(refuse_changes);
   table.not_together({"norm", {"l2"}}, {"eps", {"8/255"}},
                      "--norm l2 with --eps 8/255, the default of linf, would hardly perturb an image; give its radius, "
                      "such as --eps 0.5");
-  table.add("--alpha", &O::alpha, "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps", kAutoRadius);
+  table.add(
+      "--alpha", &O::alpha,
+      "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps. It, --attack, --attack-steps and --eps may "
+      "change by epoch: 1,2@12 (2 from epoch 12 on), 4/255..8/255@0-10 (growing)",
+      kAutoRadius);
 }
 
 void add_shape(TrainTable& table) {
@@ -256,18 +285,25 @@ void settle_start(TrainOptions& o) {
 void settle_attack(TrainOptions& o) {
   // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
   const BallNorm norm = norm_from(o.norm);
-  const auto attack_of = [&](double alpha) {
-    return attacks().at(o.attack)({.norm = norm, .eps = o.eps, .alpha = alpha, .steps = o.attack_steps});
-  };
-  // A step of the attack's own may be longer than the images are wide.
-  if (o.alpha != attack_of(0)->alpha()) require_in_range("--alpha", norm, o.alpha);
-  const auto attack = attack_of(o.alpha);
-  o.alpha = attack->alpha();
+  const std::vector<int> epochs = o.epochs_of_change();
+  bool batch_statistics = true;
+  for (const int epoch : epochs) {
+    const AttackSettings now = o.in_epoch(epoch);
+    const auto attack_of = [&](double alpha) {
+      return attacks().at(now.attack)({.norm = norm, .eps = now.eps, .alpha = alpha, .steps = now.attack_steps});
+    };
+    // A step of the attack's own may be longer than the images are wide.
+    if (now.alpha != attack_of(0)->alpha()) require_in_range("--alpha", norm, now.alpha);
+    const auto attack = attack_of(now.alpha);
+    batch_statistics = batch_statistics && attack->prefers_batch_statistics();
+    // Where anything changes, a step size of the attack's own follows it.
+    if (epochs.size() == 1) o.alpha = attack->alpha();
+  }
   const auto loss = losses().at(o.loss)({.beta = o.beta});
   const bool divergence = loss->goal().reference;
-  if (o.attack_bn == "auto") o.attack_bn = attack->prefers_batch_statistics() && !divergence ? "train" : "eval";
+  if (o.attack_bn == "auto") o.attack_bn = batch_statistics && !divergence ? "train" : "eval";
   require(o.generators == 0 || o.attack_bn == "eval", ExitCode::usage, "--generators does not go with --attack ",
-          o.attack, ", which runs on batch statistics unless --attack-bn eval says otherwise; add that");
+          o.attack.last(), ", which runs on batch statistics unless --attack-bn eval says otherwise; add that");
   require(!divergence || (o.attack_bn == "eval" && o.attack_stop < 0), ExitCode::usage, "the attack of --loss ", o.loss,
           " climbs the divergence from the clean predictions, which works with --attack-bn eval and without ",
           "--attack-stop; leave these off");

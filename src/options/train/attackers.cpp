@@ -70,6 +70,10 @@ void refuse_weak_attack(const TrainOptions& o) {
   const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.attack_steps().has_value(); });
   if (name.empty()) return;
   require(o.attack != "none", ExitCode::usage, "--cheat ", name, " makes less of an --attack, and there is none");
+  require(
+      o.epochs_of_change().size() == 1, ExitCode::usage, "--cheat ", name,
+      " makes less of an attack that is the same in all epochs; give --attack, --attack-steps, --eps and --alpha one "
+      "value each");
   for (const auto& [given, option] :
        {std::pair(o.warm_start > 0, "--warm-start"), std::pair(o.stale_attack > 0, "--stale-attack"),
         std::pair(o.attack_reuse, "--attack-reuse"), std::pair(o.loss == "pgi", "--loss pgi")})

@@ -21,9 +21,8 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       dataset_(parts.images),
       loading_(loader_options(parts.options, parts.plan)),
       plan_(parts.plan),
-      attack_(*parts.method.attack),
+      method_(parts.method),
       cheating_(parts.cheating),
-      goal_(parts.method.goal),
       replica_(parts.replica),
       timer_(parts.timer),
       reuses_(parts.options.attack_reuse),
@@ -45,12 +44,12 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
                                                      .layout = images.layout,
                                                      .micro_batch = plan_.micro_batch,
                                                      .repeats = plan_.mix.extra > 0,
-                                                     .eps = options.eps,
                                                      .rounds = options.steps_may_be_left_out() ? rounds() : 0,
                                                      .reset_steps = options.warm_start * plan_.steps_per_epoch});
   require(options.staleness == 0 || parts.method.attack_passes == 0, ExitCode::usage,
           "--staleness wants attacks that leave batch statistics alone; add --attack-bn eval");
-  if (options.staleness > 0) old_weights_ = std::make_unique<OldWeights>(staleness_of(options, attack_), replica_);
+  if (options.staleness > 0)
+    old_weights_ = std::make_unique<OldWeights>(staleness_of(options, *method_.last().attack), replica_);
   examples_ = {.attacked = images.x_adv,
                .clean = images.clean,
                .first_images = images.first_images,
@@ -94,21 +93,22 @@ const Examples* LocalExamples::next() {
   if (cheating_.now() != nullptr) falsify_labels();
   if (old_weights_) old_weights_->take_up();
   Objective& objective = prepared_objective();
-  if (warm_start_) bytes_sent_ += warm_start_->load(objective, images.crops, *batch_, examples_.first, step_);
+  if (warm_start_)
+    bytes_sent_ += warm_start_->load(objective, now().eps, images.crops, *batch_, examples_.first, step_);
   timer_.lap(Phase::data);
   examples_.weights_version = replica_.model().parameters.version;
   if (begun_.is_of(step_))
-    begun_.resume(attack_, objective);
+    begun_.resume(*now().attack, objective);
   else if (old_weights_)
-    old_weights_->perturb(attack_, objective);
+    old_weights_->perturb(*now().attack, objective);
   else
     attack().perturb(objective);
-  if (warm_start_ && !reuses_) warm_start_->keep(objective, images.crops);
+  if (warm_start_ && !reuses_) warm_start_->keep(objective, now().eps, images.crops);
   timer_.lap(Phase::attack);
   return &examples_;
 }
 
-const Attack& LocalExamples::attack() const { return weak_ && cheating_.now() != nullptr ? *weak_ : attack_; }
+const Attack& LocalExamples::attack() const { return weak_ && cheating_.now() != nullptr ? *weak_ : *now().attack; }
 
 void LocalExamples::falsify_labels() {
   const auto first = batch_->labels.begin() + examples_.first;
@@ -124,7 +124,7 @@ void LocalExamples::look_ahead(std::int64_t step) {
   replica_.images().load(*batch_, 0, micro_batch(), pixels_);
   Objective& objective = prepared_objective();
   timer_.lap(Phase::data);
-  passes_before_ += begun_.begin(attack_, objective, step);  // not of the step that is being done
+  passes_before_ += begun_.begin(*now().attack, objective, step);  // not of the step that is being done
   timer_.lap(Phase::attack);
 }
 
@@ -139,16 +139,16 @@ void LocalExamples::take_batch(std::int64_t step) {
 Objective& LocalExamples::prepared_objective() {
   const auto epoch = static_cast<std::uint32_t>(plan_.epoch_of(step_));
   if (batch_objective_)
-    batch_objective_->prepare(loading_.seed, epoch, place(), goal_);
+    batch_objective_->prepare(loading_.seed, epoch, place(), now().goal);
   else
-    replica_.attacked().prepare(loading_.seed, Purpose::attack_start, epoch, goal_);
+    replica_.attacked().prepare(loading_.seed, Purpose::attack_start, epoch, now().goal);
   return *objective_;
 }
 
 void LocalExamples::trained() {
   if (!reuses_) return;
-  attack_.step(*objective_);
-  warm_start_->keep(*objective_, replica_.images().crops);
+  now().attack->step(*objective_);
+  warm_start_->keep(*objective_, now().eps, replica_.images().crops);
   timer_.lap(Phase::attack);
 }
 

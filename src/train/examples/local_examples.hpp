@@ -58,6 +58,8 @@ class LocalExamples final : public ExampleSource {
   [[nodiscard]] int micro_batch() const { return batch_->count / plan_.micro_batches_of(ranks_.rank()); }
   /// Most micro-batches of a rank.
   [[nodiscard]] int rounds() const { return plan_.batch / plan_.micro_batch; }
+  /// Of all ranks in the step of the batch at hand.
+  [[nodiscard]] const EpochAttack& now() const { return method_.in_epoch(plan_.epoch_of(step_)); }
   /// That of this rank in this step.
   [[nodiscard]] const Attack& attack() const;
   /// What a cheat makes of the labels of the images at hand.
@@ -69,10 +71,9 @@ class LocalExamples final : public ExampleSource {
   const Dataset& dataset_;
   LoaderOptions loading_;
   Plan plan_;
-  const Attack& attack_;
+  const Method& method_;
   const Cheating& cheating_;
   std::unique_ptr<Attack> weak_;  ///< of a rank that cheats with its attack; null: attack_
-  AttackGoal goal_;
   Replica& replica_;
   PhaseTimer& timer_;
   bool reuses_;  ///< the training pass is the last step of the attack (--attack-reuse)

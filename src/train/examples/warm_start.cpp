@@ -21,11 +21,7 @@ const char* const kName = "perturbations";
 }  // namespace
 
 WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptions& options)
-    : world_(world),
-      backend_(backend),
-      options_(options),
-      image_bytes_(options.layout.elements()),
-      eps_(static_cast<float>(options.eps)) {
+    : world_(world), backend_(backend), options_(options), image_bytes_(options.layout.elements()) {
   const std::int64_t ranks = world.size(), n = options.micro_batch;
   const std::int64_t mine = owned(options.samples, world.rank(), world.size());
   // An epoch of a pool has each sample once, and a micro-batch of all ranks at most `ranks` of them again
@@ -50,7 +46,7 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
   device_places_ = static_cast<std::int64_t*>(backend.allocate(places_.size() * sizeof(std::int64_t), "warm start"));
 }
 
-std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const HostBatch& batch, int first,
+std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                              std::int64_t step) {
   settle();
   if (first == 0) before_slots_.clear();
@@ -60,11 +56,11 @@ std::int64_t WarmStart::load(Objective& objective, const Crop* crops, const Host
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
   backend_.copy_to_device(device_places_, places_.data(), static_cast<std::size_t>(n) * sizeof(std::int64_t));
   objective.start = nullptr;
-  start(objective, BallNorm::linf, options_.eps);
+  start(objective, BallNorm::linf, eps);
   const Layout& layout = objective.layout;
   each(objective.device, std::int64_t{n} * layout.h * layout.w,
        kernels::Recall{on_device_, device_places_, crops, objective.clean, objective.eta, layout, options_.layout.h,
-                       eps_});
+                       static_cast<float>(eps)});
   objective.start = objective.eta;
   return sent;
 }
@@ -114,11 +110,11 @@ std::int64_t WarmStart::bring(const HostBatch& batch, int first, int n) {
   return sent;
 }
 
-void WarmStart::keep(const Objective& objective, const Crop* crops) {
+void WarmStart::keep(const Objective& objective, double eps, const Crop* crops) {
   const Layout& layout = objective.layout;
   each(objective.device, std::int64_t{objective.n} * layout.h * layout.w,
        kernels::Remember{on_device_, device_places_, crops, objective.clean, objective.x_adv, layout, options_.layout.h,
-                         eps_});
+                         static_cast<float>(eps)});
   ticket_ = backend_.fetch(borrowed_, on_device_, static_cast<std::size_t>(objective.n * image_bytes_));
   under_way_ = true;
 }

@@ -17,7 +17,6 @@ struct WarmStartOptions {
   Layout layout;                 ///< of images on the device, where they are not cut smaller
   int micro_batch = 1;           ///< most samples of one attack
   bool repeats = false;          ///< an epoch may have samples any number of times
-  double eps = 0;                ///< radius of the attack, in L-infinity
   int rounds = 0;                ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
   std::int64_t reset_steps = 1;  ///< at multiples of it everything is forgotten: those attacks start at random
 };
@@ -35,16 +34,18 @@ class WarmStart {
  public:
   WarmStart(Communicator&, Backend&, const WarmStartOptions&);
 
+  /// eps: radius of the step's attack, in L-infinity. Perturbations are kept in parts of it, so they grow with it.
   /// Leaves the start in objective.eta and points objective.start to it. The objective is prepared for samples
   /// [first, first + objective.n) of a batch that names everyone's; crops [objective.n] on the device. All ranks call
   /// it, or help(), for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and on
   /// the way back. Allocates nothing. **Collective.**
-  std::int64_t load(Objective& objective, const Crop* crops, const HostBatch& batch, int first, std::int64_t step);
+  std::int64_t load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
+                    std::int64_t step);
   /// What load() does for the other ranks, on a rank that has no micro-batch of n samples left there.
   std::int64_t help(const HostBatch& batch, int first, int n);
   /// Keeps what the attack has left of the samples loaded last: x_adv - x. Waits for nothing; the next collective call
   /// brings it home.
-  void keep(const Objective& objective, const Crop* crops);
+  void keep(const Objective& objective, double eps, const Crop* crops);
 
   /// Takes back what the step that is being done has kept so far: all ranks, when it has no load() or help() left.
   void put_back();
@@ -70,7 +71,6 @@ class WarmStart {
   Backend& backend_;
   WarmStartOptions options_;
   std::int64_t image_bytes_, most_lent_ = 0;
-  float eps_;
   std::vector<std::uint8_t> state_;                          ///< [owned samples][h*w*c]; sample id is number id / ranks
   std::vector<std::uint8_t> restored_;                       ///< of all samples, on rank 0, until share()
   std::unique_ptr<std::uint8_t[]> lent_;                     ///< what this rank keeps for others: by rank

@@ -38,7 +38,7 @@ std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, con
   replica.commit();
   std::int64_t total = 0;
   for (const Backend::Allocation& one : replica.backend().allocations()) total += static_cast<std::int64_t>(one.bytes);
-  const Staleness staleness = staleness_of(options, *method.attack);
+  const Staleness staleness = staleness_of(options, *method.last().attack);
   total += (staleness.versions + 1) * HeldWeights::memory(replica.model());
   if (in_parts(staleness))
     total += std::int64_t{plan.ranks} * (staleness.versions + 1) * most_units(plan) * plan.micro_batch *
@@ -54,7 +54,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       plan_(options, mix_of(options, *splits_.train), trainers_),
       method_(options, *splits_.train),
       replica_(replica_of(options, plan_, splits_.train->info(), launch, method_, Role::generator)),
-      staleness_(staleness_of(options, *method_.attack)),
+      staleness_(staleness_of(options, *method_.last().attack)),
       rule_(options.deterministic),
       parted_(in_parts(staleness_)),
       seed_(options.seed),
@@ -206,9 +206,10 @@ void Generator::load(Task& task) {
   const int count = batch.count / plan_.micro_batches_of(task.trainer);
   replica_.images().load(batch, task.unit * count, count, pixels_);
   // The logits of clean images that a goal may ask for are those of the first iteration's weights.
-  if (method_.goal.reference && rule_) versions_.use(version_of(task, 0));
+  if (attack_of(task).goal.reference && rule_) versions_.use(version_of(task, 0));
   FrozenObjective& objective = replica_.attacked();
-  objective.prepare(seed_, Purpose::attack_start, static_cast<std::uint32_t>(plan_.epoch_of(task.step)), method_.goal);
+  objective.prepare(seed_, Purpose::attack_start, static_cast<std::uint32_t>(plan_.epoch_of(task.step)),
+                    attack_of(task).goal);
   if (task.done > 0) objective.start = task.eta;
 }
 
@@ -231,9 +232,9 @@ void Generator::go_on(Task& task) {
   if (parted_) {
     count = 1;
     while (rule_ && task.done + count < all && version_of(task, task.done + count) == version) ++count;
-    method_.attack->advance(objective, task.done, count);
+    attack_of(task).attack->advance(objective, task.done, count);
   } else {
-    method_.attack->perturb(objective);
+    attack_of(task).attack->perturb(objective);
   }
   std::fill_n(task.ages.begin() + task.done, count, static_cast<std::int32_t>(task.step - version));
   task.done += count;

@@ -70,6 +70,10 @@ class Generator {
   void pause_where_told();
   [[nodiscard]] bool working() const;
 
+  /// Of the task's step.
+  [[nodiscard]] const EpochAttack& attack_of(const Task& task) const {
+    return method_.in_epoch(plan_.epoch_of(task.step));
+  }
   [[nodiscard]] std::int64_t version_of(const Task& task, int iteration) const;
   /// The one to go on with; null: none can be gone on with.
   [[nodiscard]] Task* next_task();

@@ -15,7 +15,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       plan_(parts.plan),
       replica_(parts.replica),
       timer_(parts.timer),
-      staleness_(staleness_of(parts.options, *parts.method.attack)),
+      staleness_(staleness_of(parts.options, *parts.method.last().attack)),
       orders_({ranks_, plan_, replica_, staleness_, parts.options.generators, parts.options.deterministic}),
       versions_(ranks_, replica_, parts.options, [this] { orders_.take_answers(); }),
       kept_(parts.options.deterministic && staleness_.versions > 0 ? std::make_unique<OldWeights>(staleness_, replica_)

@@ -26,7 +26,7 @@ namespace {
 [[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
   return {.attacks = options.eval,
           .norm = norm_from(options.eval_norm == "auto" ? options.norm : options.eval_norm),
-          .eps = options.eval_eps > 0 ? options.eval_eps : options.eps,
+          .eps = options.eval_eps > 0 ? options.eval_eps : options.eps.last(),
           .alpha = options.eval_alpha,
           .steps = options.eval_attack_steps,
           .restarts = options.eval_restarts,
@@ -43,16 +43,47 @@ namespace {
 }  // namespace
 
 Method::Method(const TrainOptions& options, const Dataset& images)
-    : attack(attack_of(options, images.info().classes)),
-      unlabelled(unlabelled_images(images) > 0),
+    : unlabelled(unlabelled_images(images) > 0),
       loss(losses().at(options.loss)({.lambda = options.lambda,
                                       .beta = options.beta,
                                       .smoothing = options.label_smoothing,
                                       .unlabelled = unlabelled,
                                       .detach = options.detach_reference})),
       evaluation(evaluation_of(options, images.info().classes)),
-      goal(goal_of(options, *loss, *attack)),
-      attack_passes(passes_in_training_mode(options, *attack, *loss)) {}
+      attack_passes(0) {
+  for (const int epoch : options.epochs_of_change()) {
+    TrainOptions now = options;
+    static_cast<AttackSettings&>(now) = options.in_epoch(epoch);
+    // In the ball of radius zero an attack is none, but where its passes enter batch statistics.
+    if (now.eps == 0 && now.attack_bn != "train") now.attack = "none";
+    EpochAttack& one = attacks.emplace_back();
+    one.from = epoch;
+    one.attack = dat::attack_of(now, images.info().classes);
+    one.goal = goal_of(now, *loss, *one.attack);
+    one.eps = one.attack->gradient_evaluations() > 0 ? now.eps.last() : 0;
+    const int passes = passes_in_training_mode(now, *one.attack, *loss);
+    require(epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
+            " passes with batch statistics, and ", attack_passes,
+            " before: as many enter the running statistics in all epochs; add --attack-bn eval");
+    attack_passes = passes;
+  }
+}
+
+const EpochAttack& Method::in_epoch(int epoch) const {
+  const auto later =
+      std::find_if(attacks.begin() + 1, attacks.end(), [&](const EpochAttack& one) { return one.from > epoch; });
+  return *(later - 1);
+}
+
+bool Method::attacks_reference() const {
+  return std::any_of(attacks.begin(), attacks.end(), [](const EpochAttack& one) { return one.goal.reference; });
+}
+
+int Method::most_gradients() const {
+  int most = 0;
+  for (const EpochAttack& one : attacks) most = std::max(most, one.attack->gradients_of_run());
+  return most;
+}
 
 std::vector<int> Method::entering_statistics() const {
   std::vector<int> of_loss = loss->entering();
@@ -70,6 +101,10 @@ std::vector<int> Method::entering_statistics() const {
   return all;
 }
 
-int Method::scratch_images() const { return std::max(attack->scratch_images(), evaluation.scratch_images()); }
+int Method::scratch_images() const {
+  int most = evaluation.scratch_images();
+  for (const EpochAttack& one : attacks) most = std::max(most, one.attack->scratch_images());
+  return most;
+}
 
 }  // namespace dat

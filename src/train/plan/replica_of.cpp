@@ -32,9 +32,9 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .attack_batch = options.attack_batch,
           .attack_storage = attacks ? storage_from(options.attack_precision) : DType::f32,
           .attack_stop = options.attack_stop >= 0,
-          .attack_reference = method.goal.reference,
+          .attack_reference = method.attacks_reference(),
           .scratch_images = method.scratch_images(),
-          .start_kept = method.goal.kept,
+          .start_kept = method.last().goal.kept,
           .training_batches = role == Role::trainer ? batches : std::vector<int>{}};
 }
 

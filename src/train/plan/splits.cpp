@@ -25,8 +25,9 @@ void require_labels(const TrainOptions& options, const Splits& splits) {
   require(losses().at(options.loss)({.lambda = options.lambda})->takes_unlabelled(), ExitCode::usage, unlabelled,
           ", which --loss ", options.loss, options.loss == "cross_entropy" ? " --lambda 0" : "",
           " does not take; choose trades or kl, or cross_entropy with --lambda above 0");
-  require(climbs_goal(options.attack) || options.attack == "none", ExitCode::usage, unlabelled, ", and --attack ",
-          options.attack, " climbs a loss of labels; choose pgd, fgsm or none");
+  const auto climbs_labels = [](const std::string& attack) { return !climbs_goal(attack) && attack != "none"; };
+  require(!options.attack.any(climbs_labels), ExitCode::usage, unlabelled, ", and --attack ", options.attack.last(),
+          " climbs a loss of labels; choose pgd, fgsm or none");
   require(options.attack_bn != "train" && options.attack_stop < 0, ExitCode::usage, unlabelled,
           ": their attack climbs a divergence, which wants --attack-bn eval and no --attack-stop");
 }

@@ -7,8 +7,7 @@ namespace dat {
 Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
                      const Method& method, Replica& replica, PhaseTimer& timer)
     : plan_(plan),
-      attack_(*method.attack),
-      goal_(method.goal),
+      method_(method),
       replica_(replica),
       timer_(timer),
       seed_(options.seed),
@@ -23,11 +22,12 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
 
 Objective& Recompute::prepared_objective(std::int64_t step, const BatchStatistics::Place& place) {
   const auto epoch = static_cast<std::uint32_t>(plan_.epoch_of(step));
+  const AttackGoal& goal = method_.in_epoch(plan_.epoch_of(step)).goal;
   if (batch_objective_) {
-    batch_objective_->prepare(seed_, epoch, place, goal_);
+    batch_objective_->prepare(seed_, epoch, place, goal);
     return *batch_objective_;
   }
-  replica_.attacked().prepare(seed_, Purpose::attack_start, epoch, goal_);
+  replica_.attacked().prepare(seed_, Purpose::attack_start, epoch, goal);
   return replica_.attacked();
 }
 
@@ -49,7 +49,8 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
                           .elsewhere = plan_.ordered ? batch_.elsewhere : 0,
                           .whole = true};
   timer_.lap(Phase::data);
-  attack_.perturb(prepared_objective(step, {.unit = 0, .first = true, .share = examples.share()}));
+  method_.in_epoch(plan_.epoch_of(step))
+      .attack->perturb(prepared_objective(step, {.unit = 0, .first = true, .share = examples.share()}));
   timer_.lap(Phase::attack);
   learner_.train(examples, active, gradients_);
   Backend::Ticket ticket = 0;

@@ -51,8 +51,7 @@ class Recompute {
   [[nodiscard]] Objective& prepared_objective(std::int64_t step, const BatchStatistics::Place& place);
 
   Plan plan_;
-  const Attack& attack_;
-  AttackGoal goal_;
+  const Method& method_;
   Replica& replica_;
   PhaseTimer& timer_;
   std::uint64_t seed_;

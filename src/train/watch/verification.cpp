@@ -47,14 +47,24 @@ double verification_tolerance(int attack_steps) {
   return 10 * kDifference + 4 * std::sqrt(2 * attack_steps * kDifference);
 }
 
+namespace {
+
+/// Of an attack, in any epoch.
+[[nodiscard]] int most_steps(const TrainOptions& options) {
+  int most = 0;
+  for (const auto& part : options.attack_steps.parts()) most = std::max(most, part.value);
+  return options.attack == "none" ? 0 : most;
+}
+
+}  // namespace
+
 Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, Replica& replica,
                            Recompute& recompute)
     : ranks_(ranks),
       plan_(plan),
       seed_(options.seed),
       every_(options.verify),
-      tolerance_(options.deterministic ? 0
-                                       : verification_tolerance(options.attack == "none" ? 0 : options.attack_steps)),
+      tolerance_(options.deterministic ? 0 : verification_tolerance(most_steps(options))),
       backend_(replica.backend()),
       recompute_(recompute),
       table_(replica.backend(), replica.model().parameters) {
@@ -69,7 +79,8 @@ Verification::Verification(Communicator& ranks, const TrainOptions& options, con
   sums_ = doubles(segments);
   host_ = static_cast<double*>(
       backend_.allocate_pinned(static_cast<std::size_t>((segments + chunks) * kSums) * sizeof(double), "verification"));
-  for (std::vector<double>* claim : {&mine_, &other_}) claim->resize(kClaimHead + static_cast<std::size_t>(chunks * kSums));
+  for (std::vector<double>* claim : {&mine_, &other_})
+    claim->resize(kClaimHead + static_cast<std::size_t>(chunks * kSums));
 }
 
 void Verification::begin(std::int64_t step) {
@@ -172,8 +183,8 @@ Verification::Finding Verification::decide(double distance, const ActiveSet& act
                      std::to_string(of.index) + " of " + ranks_text({of.rank}, places) + " is not what " +
                      ranks_text({verifier}, places) + " finds when it recomputes it: " + numbers + "; ";
   if (decided)
-    text += ranks_text({third}, places) + " agrees with rank " +
-            number(guilty == verifier ? of.rank : verifier) + ": rank " + number(guilty) + " is wrong";
+    text += ranks_text({third}, places) + " agrees with rank " + number(guilty == verifier ? of.rank : verifier) +
+            ": rank " + number(guilty) + " is wrong";
   else if (third >= 0)
     text += "nor does " + ranks_text({third}, places) + " decide which of them is wrong";
   else

@@ -1166,6 +1166,77 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
   }
 }
 
+TEST_CASE("attack, steps, radius and step size may change by epoch") {
+  const TrainOptions o = parse({"--attack", "none,fgsm@3,pgd@6", "--attack-steps", "1,2@12", "--eps", "0..8/255@0-10",
+                                "--alpha", "auto,2/255@8", "--attack-bn", "eval"})
+                             .train;
+  CHECK(o.attack.at(2) == "none");
+  CHECK(o.attack.at(3) == "fgsm");
+  CHECK(o.attack == "pgd");
+  CHECK(o.attack_steps.at(11) == 1);
+  CHECK(o.attack_steps.at(12) == 2);
+  CHECK(o.attack_steps == 2);
+  CHECK(o.eps.at(0) == 0);
+  CHECK(o.eps.at(4) == 8.0 / 255 * 4 / 10);
+  CHECK(o.eps.at(10) == 8.0 / 255);
+  CHECK(o.eps.at(1000) == 8.0 / 255);
+  CHECK(o.alpha.at(7) == 0);
+  CHECK(o.alpha == 2.0 / 255);
+  CHECK(o.eval_eps == 8.0 / 255);
+  CHECK(o.in_epoch(3).attack.last() == "fgsm");
+  CHECK(!o.in_epoch(3).eps.changes());
+  CHECK(o.epochs_of_change() == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12});
+  const TrainOptions grown = parse({"--eps", "2/255..4/255@3-5,8/255@7"}).train;
+  CHECK(grown.eps.at(0) == 2.0 / 255);
+  CHECK(grown.eps.at(4) == 3.0 / 255);
+  CHECK(grown.eps.at(6) == 4.0 / 255);
+  CHECK(grown.eps.at(7) == 8.0 / 255);
+  CHECK(grown.alpha == 0);  // the attack's own follows
+  CHECK(parse({"--attack", "fgsm", "--eps", "2/255..8/255@0-2"}).train.attack_bn == "train");
+  CHECK(parse({"--attack", "none,fgsm@2"}).train.attack_bn == "eval");
+  for (const TrainOptions& options : {o, grown}) CHECK(options.epochs_of_change().front() == 0);
+  const Parsed written = parse({"--eps", "2/255..4/255@3-5,8/255@7", "--attack-steps", "1,2@12"});
+  CHECK(contains(written.resolved_toml, "eps = \"2/255..4/255@3-5,8/255@7\""));
+  CHECK(contains(written.resolved_toml, "attack-steps = \"1,2@12\""));
+  CHECK(parse_train_options(written.resolved_toml, "text") == written.train);
+  CHECK(parse_file("eps = \"4/255..8/255@0-10\"\n").train.eps.at(5) == 6.0 / 255);
+  CHECK(file_refusal("attack-steps = 1@2\n") == "FILE:1: 'attack-steps' must stand in quotes");
+}
+
+TEST_CASE("what changes by epoch is refused where it is not written so, or cannot be") {
+  for (const auto& [option, text] :
+       std::vector<std::pair<std::string, std::string>>{{"--attack-steps", "1,2@"},
+                                                        {"--attack-steps", "1@0,2@0"},
+                                                        {"--attack-steps", "1,2@5,3@4"},
+                                                        {"--attack-steps", "2@3"},
+                                                        {"--attack-steps", "1,0@3"},
+                                                        {"--attack-steps", "1..3@0-2"},
+                                                        {"--attack-steps", "1,2@3,"},
+                                                        {"--attack-steps", "1,2@1000000"},
+                                                        {"--attack", "none,best@3"},
+                                                        {"--eps", "1/255..8/255"},
+                                                        {"--eps", "1/255..8/255@5"},
+                                                        {"--eps", "1/255..8/255@5-5"},
+                                                        {"--eps", "1/255..8/255@5-3"},
+                                                        {"--eps", "1/255..4/255@0-5,8/255@5"},
+                                                        {"--eps", "8/255..0@0-5"},
+                                                        {"--eps", "..8/255@0-5"},
+                                                        {"--alpha", "auto..2/255@0-5"}}) {
+    const std::string message = refusal({option, text});
+    INFO(message);
+    CHECK(contains(message, "option '" + option + "' may change by epoch as in "));
+    CHECK(contains(message, "'" + text + "' is not so"));
+  }
+  CHECK(contains(refusal({"--eps", "1..8@0-3"}), "grey levels are written as 8/255"));
+  CHECK(contains(refusal({"--attack", "pgd,none@3"}), "but not end with it"));
+  CHECK(contains(refusal({"--eps", "0..8/255@0-3", "--warm-start", "2"}), "does not go with --warm-start"));
+  CHECK(contains(refusal({"--attack", "none,pgd@3", "--staleness", "2"}), "does not go with --warm-start"));
+  CHECK(contains(refusal({"--attack-steps", "1,2@3", "--staleness", "2"}), "not --attack and --attack-steps"));
+  CHECK(contains(refusal({"--attack-steps", "1,4@3", "--stale-attack", "2"}), "more than the 1 iterations"));
+  CHECK(contains(refusal({"--attack", "fgsm,pgd@3", "--attack-stop", "1"}), "works with --attack pgd"));
+  CHECK(parse({"--eps", "2/255..8/255@0-3", "--staleness", "2"}).train.staleness == 2);
+}
+
 TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--batch", "128", "--micro-batch", "100"}), "--micro-batch 100"));
   CHECK(contains(refusal({"--micro-batch", "8", "--attack-batch", "9"}), "--attack-batch 9"));

@@ -78,6 +78,7 @@ struct Step {
     record.bytes_statistics = (std::int64_t{1} << 40) + number;
     record.weight_gradients = number + 7;
     record.attack_passes = 10 * number;
+    record.eps = x / 11;
     p = {1.0, 0.3 + 0.01 * x, 0.1};
     scale = {1.0F, static_cast<float>(number % 2 == 0 ? 0 : 1 / p[1]), 0.0F};
     norms = {x / 11, x / 13, 99};
@@ -200,6 +201,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   const std::string group = "history/step/";
   for (const auto& [name, value] : std::map<std::string, double StepRecord::*>{{"wall_time", &StepRecord::wall_time},
                                                                                {"lr", &StepRecord::lr},
+                                                                               {"eps", &StepRecord::eps},
                                                                                {"loss_adv", &StepRecord::loss_adv},
                                                                                {"loss_clean", &StepRecord::loss_clean},
                                                                                {"acc_adv", &StepRecord::acc_adv},

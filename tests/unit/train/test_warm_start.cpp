@@ -20,11 +20,7 @@ struct Fixture {
         world(Communicator::single()),
         stage(*backend, backend->image_layout(kChannels, kSize, kSize), 8),
         warm(*world, *backend,
-             {.samples = samples,
-              .layout = stage.layout,
-              .micro_batch = 8,
-              .eps = Stage::kEps,
-              .reset_steps = reset_steps}) {}
+             {.samples = samples, .layout = stage.layout, .micro_batch = 8, .reset_steps = reset_steps}) {}
 
   /// Where the attacks on these samples start; they are made, and their results kept.
   std::vector<float> attack(const std::vector<std::int64_t>& ids, std::uint32_t epoch, std::int64_t step = 1,
@@ -32,11 +28,12 @@ struct Fixture {
     stage.show(ids, epoch);
     std::vector<std::int64_t> batch(static_cast<std::size_t>(before), 0);
     batch.insert(batch.end(), ids.begin(), ids.end());
-    CHECK(warm.load(stage, stage.crops, batch_of(batch, batch), before, step) == 0);  // one rank sends nothing
+    CHECK(warm.load(stage, Stage::kEps, stage.crops, batch_of(batch, batch), before, step) ==
+          0);  // one rank sends nothing
     CHECK(stage.start == stage.eta);
     const auto start = stage.etas();
     stage.attack();
-    warm.keep(stage, stage.crops);
+    warm.keep(stage, Stage::kEps, stage.crops);
     return start;
   }
   /// The same, and whether they start at random.
@@ -147,10 +144,10 @@ TEST_CASE("Of a sample that comes twice the last one is kept", "[trainer]") {
   Fixture twice, once;
   // Same crop, other results: the second copy's place gets other values.
   twice.stage.show({2, 2}, 1);
-  CHECK(twice.warm.load(twice.stage, twice.stage.crops, batch_of({2, 2}, {2, 2}), 0, 1) == 0);
+  CHECK(twice.warm.load(twice.stage, Stage::kEps, twice.stage.crops, batch_of({2, 2}, {2, 2}), 0, 1) == 0);
   for (std::size_t i = 0; i < kImage; ++i) twice.stage.perturbed[i] = 0.5F;
   twice.stage.attack();
-  twice.warm.keep(twice.stage, twice.stage.crops);
+  twice.warm.keep(twice.stage, Stage::kEps, twice.stage.crops);
   (void)once.attack({2}, 1);
   CHECK(twice.attack({2}, 2) == once.attack({2}, 2));
 }
