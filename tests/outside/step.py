@@ -283,6 +283,11 @@ TABLE = [
     ("growing images", 1, "4 7", "--data 12.h5 --train-size 8,11@1,12@2 --lambda 1 --optimizer sgd --lr 0.5 --holdout 3"),
     ("growing images, two ranks", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --warm-start 3 --attack-reuse --attack-bn train "
                                             "--batch 4 --micro-batch 2"),
+    ("growing everything, pgi", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --loss pgi --attack-steps 1,2@1 "
+     "--eps 2/255..0.1@0-2 --batch 4 --micro-batch 2 --optimizer sgd --lr 0.1 --no-decay norms"),
+    ("growing n-fgsm", 1, "4", "--data 12.h5 --train-size 8,12@1 --attack fgsm --start-radius 2 "
+     "--project off --loss pgi --detach-reference --eps 2/255..0.1@0-2 --optimizer sgd --lr 0.1 --schedule one_cycle --momentum 0.95 "
+     "--peak-momentum 0.85 --warmup-epochs 0.5 --epochs 2.5"),
     ("growing images, average", 1, "4", "--data 12.h5 --train-size 9,12@1 --no-augment --attack-stop 1 --awp-gamma 0.01 "
                                         "--average ema --average-decay 0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
