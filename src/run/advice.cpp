@@ -32,6 +32,10 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("--train-size " + options.train_size + " never comes to images of " +
                   std::to_string(sizes.back().size) + " pixels, in which the network is evaluated: the run has " +
                   number(options.warmup_epochs + options.epochs) + " epochs; take earlier ones");
+  if (const int last = options.epochs_of_change().back(); last > 0 && last >= options.warmup_epochs + options.epochs)
+    all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " +
+                  number(options.warmup_epochs + options.epochs) + " epochs: evaluations attack as it never trained; " +
+                  "take earlier epochs in --attack, --attack-steps, --eps or --alpha");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");

@@ -133,6 +133,8 @@ MUTATIONS = [
     ("generators: the batch of a step before", GENERATORS + "generator.cpp", "  if (batch_steps_[at] != task.step) reader_", "  if (batch_steps_[at] < 0) reader_", "mpi:2"),
     ("generators: a version's hash counts for nothing", GENERATORS + "received_versions.cpp", "  require_sound(packet.whole(VersionPacket::bytes(numbers_.bytes())), from_, \"its hash\");\n", "", "mpi:2"),
     ("generators: any version will do", GENERATORS + "received_versions.cpp", "version == newest_ + 1, from_", "version >= 0, from_", "mpi:2"),
+    ("attacks that never come are not named", "src/run/advice.cpp", "last >= options.warmup_epochs + options.epochs)", "last > options.warmup_epochs + options.epochs)",
+     "unit:[advice]"),
     ("generators: both receives into one place", GENERATORS + "received_versions.cpp", "  next_ = 1 - next_;\n", "", "mpi:2"),
     ("generators: what nobody sends is waited for at the end", GENERATORS + "received_versions.cpp", "arrival.request.cancel();", "arrival.request.wait();",
      "mpi:2"),

@@ -39,6 +39,18 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
 }
 
+TEST_CASE("Attacks that never come are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.warmup_epochs = 1;
+  options.epochs = 3;
+  using Steps = ByEpoch<int>;
+  options.attack_steps = Steps({Steps::Part{0, 4, 0, 4}, Steps::Part{3, 8, 3, 8}});
+  CHECK(advised(options).empty());
+  options.epochs = 2;
+  CHECK(advised(options)[0].starts_with("the attack changes from epoch 3 on, and the run has 3 epochs:"));
+}
+
 TEST_CASE("Images that never grow to their own size are named", "[advice]") {
   TrainOptions options = sensible();
   options.batch = 100;
