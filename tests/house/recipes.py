@@ -16,7 +16,6 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
     "dat_fgsm": {"attack": '"fgsm"', "alpha": '"10/255"', "lambda": "0", "attack-bn": '"train"', "optimizer": '"lamb"'},
     "tudelft_jointspar": {"selector": '"exp3"', "budget": '"auto"', "p-min": "0.5", "resample": '"epoch"', "lambda": "1"},
     "madry": {"attack-steps": "10", "optimizer": '"sgd"', "weight-decay": "2e-04", "lambda": "0", "max-steps": "80000"},
-    "fast": {"attack": '"fgsm"', "lr": "0.2", "schedule": '"linear"', "warmup-epochs": "7", "epochs": "8", "lambda": "0"},
     "friendly": {"attack-stop": "0", "alpha": "0.007", "epochs": "120", "lambda": "0"},
     "trades": {"loss": '"trades"', "beta": "6", "eps": "0.031", "alpha": "0.007", "attack-start": '"gaussian"', "weight-decay": "2e-04",
                "epochs": "76", "attack-bn": '"eval"', "awp-gamma": "0"},

@@ -1484,9 +1484,9 @@ TEST_CASE("recipes are options between the defaults and the file") {
   CHECK(all.selector == "oracle");  // the command line over both
   CHECK(all.weight_decay == 2e-4);
   CHECK(parse_file(parse({"--recipe", "trades"}).resolved_toml).train == parse({"--recipe", "trades"}).train);
-  CHECK(parse({"validate", "--recipe", "fast"}).train.lr == 0.2);
-  CHECK(parse({"slurm", "--recipe", "fast", "--lr", "0.1"}).slurm.train ==
-        std::vector<std::string>{"--recipe", "fast", "--lr", "0.1"});
+  CHECK(parse({"validate", "--recipe", "fast_adversarial"}).train.lr == 0.2);
+  CHECK(parse({"slurm", "--recipe", "fast_adversarial", "--lr", "0.1"}).slurm.train ==
+        std::vector<std::string>{"--recipe", "fast_adversarial", "--lr", "0.1"});
   CHECK(refusal({"--recipe", "madri"}) == "there is no recipe 'madri'; did you mean 'madry'?");
   CHECK(contains(refusal({"--recipe", "jobs/madry.toml"}),
                  "--config takes a file, --recipe a name; did you mean 'madry'?"));
