@@ -229,6 +229,7 @@ class Sequence(common.TestCase):
         self.assertRegex(ended.text, "Square beats APGD: not tested; zero gradients: no; more steps of PGD: ")
         self.assertRegex(ended.final, r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
 
+    @common.at_night
     def test_l2(self):
         """Another norm than the training's: the same flags on any number of ranks; what is left is in the ball, and is
         misclassified by a network in NumPy."""

@@ -214,6 +214,7 @@ class Stopped(Restart):
             with self.subTest(moment):
                 self.check(signal.SIGTERM, 0, moment)
 
+    @common.at_night
     def test_before_an_evaluation(self):
         """The checkpoint comes first; the evaluation is made up for."""
         # Steps so long that a signal in the one before comes before the last step of the epoch begins.
