@@ -87,7 +87,7 @@ class Study:
         attacks = [("pgd50+fgsm", 0 if a.all else a.images), ("aa-quick", a.images), *([("aa-standard", a.images)] if a.standard else [])]
         for attack, limit in attacks:
             told = self.attacked(folder, attack, limit)
-            found[attack] = told["sequence"]["robust_accuracy"], told["images"]
+            found[attack] = told["sequence"]["accuracy"], told["images"]
             print(f"{recipe}, seed {seed}: {attack} {100 * found[attack][0]:.2f} %", flush=True)
         last = [row for row in rows(folder, "evaluation") if row["split"] == "test" and row.get("weights", "raw") == told["weights"]][-1]
         found["clean"] = last["clean_acc"], last["images"]
