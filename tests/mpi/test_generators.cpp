@@ -279,3 +279,42 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
     clear();
   }
 }
+
+TEST_CASE("A trainer orders what the steps to come need, as far ahead as weights may be old", "[generators]") {
+  if (world().size() != 2) return;
+  for (const int staleness : {0, 2}) {
+    INFO("staleness " << staleness);
+    const TrainOptions options = with_generator(staleness);
+    const auto group = world().split(world().root() ? 0 : 1, world().rank());
+    if (world().root()) {
+      const std::string told = error_of([&] {
+        Trainer trainer(*group, options);
+        trainer.share_state();
+        trainer.start();
+        (void)trainer.step(false);
+      });
+      CHECK(told.find("its kind") == std::string::npos);
+      CHECK(told.find("a message of rank 1 is wrong: its hash") != std::string::npos);
+    } else {
+      std::vector<std::pair<std::int64_t, std::int32_t>> ordered;
+      const double began = seconds_now();
+      const auto wanted = static_cast<std::size_t>(staleness + 1) * 4;
+      while (ordered.size() < wanted && seconds_now() - began < 20) {
+        if (!world().probe(0, kOrderTag)) continue;
+        Order order;
+        world().receive(&order, sizeof order, 0, kOrderTag);
+        if (order.kind == Order::Kind::attack) ordered.emplace_back(order.step, order.unit);
+      }
+      CHECK(ordered.size() == wanted);
+      CHECK((!ordered.empty() && ordered.back() == std::pair(std::int64_t{staleness}, 3)));
+      // What is no answer ends the trainer's step.
+      const auto backend = make_backend({.device = "cpu"});
+      AnswerPacket answer(*backend, 0, "images");
+      answer.header() = {};
+      answer.seal(0);
+      answer.header().step = 1;
+      world().send(answer.data(), AnswerPacket::bytes(0), 0, kAnswerTag);
+    }
+    clear();
+  }
+}
