@@ -5,25 +5,15 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
+#include "dat/by_epoch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/sampler.hpp"
 #include "dat/tensor.hpp"
 
 namespace dat {
-
-/// A height = width of training images, and the epoch from which on they have it, counted from 0.
-struct SizeFrom {
-  int epoch = 0, size = 0;
-};
-/// Sizes by epoch, such as "24,32@6": 24 x 24 pixels up to epoch 6, then 32 x 32. Empty: the size of the images
-/// throughout. Error(usage): the text says nothing of the kind, or sizes too small for any network.
-[[nodiscard]] std::vector<SizeFrom> read_sizes(const std::string& text);
-/// The size in an epoch. sizes: as read_sizes() gives them, and not empty.
-[[nodiscard]] int size_in(const std::vector<SizeFrom>& sizes, std::int64_t epoch);
 
 /// One rank's samples of one step, on the host.
 struct HostBatch {
@@ -54,10 +44,10 @@ struct LoaderOptions {
   std::optional<Mix> mix{};  ///< how the dataset is mixed; none: one pool
   /// Random cut from the image zero-padded by 4, mirrored with probability 1/2; else a smaller cut is of the middle.
   bool augment = true;
-  std::vector<SizeFrom> sizes{};  ///< of the cuts; empty: that of the images
-  bool pixels = true;             ///< read the pixels; false: the ids say enough
-  bool everyone = false;          ///< name the samples of all ranks
-  int warmup_epochs = 0;          ///< whole ones, which share the shuffle of the first one after them, as in DAT
+  ByEpoch<int> sizes = 0;  ///< height = width of the cuts; 0: that of the images
+  bool pixels = true;      ///< read the pixels; false: the ids say enough
+  bool everyone = false;   ///< name the samples of all ranks
+  int warmup_epochs = 0;   ///< whole ones, which share the shuffle of the first one after them, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
 };

@@ -56,7 +56,8 @@ void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks)
   choose(batch, step % steps, rank, ranks);
   if (options_.pixels) read(batch);
   const int whole = dataset_.info().size;
-  batch.size = options_.sizes.empty() ? whole : size_in(options_.sizes, epoch);
+  const int cut = options_.sizes.at(static_cast<int>(epoch));
+  batch.size = cut > 0 ? cut : whole;
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];

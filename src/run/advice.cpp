@@ -27,11 +27,11 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
                   ", one step an epoch");
-  if (const std::vector<SizeFrom> sizes = read_sizes(options.train_size);
-      !sizes.empty() && sizes.back().epoch >= options.warmup_epochs + options.epochs)
-    all.push_back("--train-size " + options.train_size + " never comes to images of " +
-                  std::to_string(sizes.back().size) + " pixels, in which the network is evaluated: the run has " +
-                  number(options.warmup_epochs + options.epochs) + " epochs; take earlier ones");
+  if (const int last = options.train_size.parts().back().from;
+      last > 0 && last >= options.warmup_epochs + options.epochs)
+    all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +
+                  std::to_string(last) + " on, and the run has " + number(options.warmup_epochs + options.epochs) +
+                  " epochs; take earlier ones");
   if (const int last = options.epochs_of_change().back(); last > 0 && last >= options.warmup_epochs + options.epochs)
     all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " +
                   number(options.warmup_epochs + options.epochs) + " epochs: evaluations attack as it never trained; " +

@@ -85,18 +85,20 @@ namespace {
 
 /// Sizes of training images by epoch, and what they cost; empty: they are those of the data.
 [[nodiscard]] std::string sizes_by_epoch(Trainer& trainer, const Plan& plan) {
-  if (plan.sizes.empty()) return "";
+  const auto& parts = plan.sizes.parts();
+  if (parts.size() == 1) return "";
+  const auto pixels = [&](int size) { return size > 0 ? size : trainer.splits().train->info().size; };
   const double whole = trainer.model().graph.macs();
   std::ostringstream text;
   text << "training images  " << std::setprecision(2);
-  for (std::size_t k = 0; k < plan.sizes.size(); ++k) {
-    const int size = plan.sizes[k].size;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const int size = pixels(parts[k].value);
     text << (k == 0 ? "" : ", then ") << size << "x" << size << " (" << trainer.replica().macs(size) / whole
          << " of the multiply-adds)";
-    if (k + 1 < plan.sizes.size()) text << " up to epoch " << plan.sizes[k + 1].epoch;
+    if (k + 1 < parts.size()) text << " up to epoch " << parts[k + 1].from;
   }
   double sum = 0;
-  for (std::int64_t step = 0; step < plan.steps; ++step) sum += trainer.replica().macs(plan.size_of(step));
+  for (std::int64_t step = 0; step < plan.steps; ++step) sum += trainer.replica().macs(pixels(plan.size_of(step)));
   text << "; of the whole run " << sum / (whole * static_cast<double>(std::max<std::int64_t>(1, plan.steps))) << "\n";
   return text.str();
 }

@@ -307,7 +307,7 @@ def automatic(config, layers):
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
-            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": 10, "aggregator-iterations": 500, "augment": True, "train-size": "", "warm-start": 0, "attack-stop": "off",
+            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": 10, "aggregator-iterations": 500, "augment": True, "train-size": "auto", "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
@@ -600,11 +600,8 @@ class Reference:
     def size_in(self, epoch):
         """Height = width of the images that are trained on in an epoch."""
         size = self.train.images.shape[1]
-        for entry in filter(None, self.config["train-size"].split(",")):
-            value, _, begin = entry.partition("@")
-            if int(begin or 0) <= epoch:
-                size = int(value)
-        return size
+        cut = in_epoch(self.config["train-size"], epoch)
+        return size if cut == "auto" else int(cut)
 
     def crops(self, samples, epoch, cut):
         """Of each sample, cut to `cut` x `cut` pixels: where each pixel comes from, y and x [n, s, s], and whether it is

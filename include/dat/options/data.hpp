@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "dat/by_epoch.hpp"
+
 namespace dat {
 
 /// The images of a training. Rows and rules: src/options/train/data.cpp.
@@ -14,7 +16,7 @@ struct DataSettings {
   std::int64_t limit_test = 0;
   std::int64_t holdout = 0;  ///< training images that are kept aside to choose the best checkpoint by
   bool augment = true;
-  std::string train_size;  ///< height = width of training images by epoch, as read_sizes takes it; empty: the data's
+  ByEpoch<int> train_size = 0;  ///< height = width of training images; 0: the data's
 
   friend bool operator==(const DataSettings&, const DataSettings&) = default;
 };

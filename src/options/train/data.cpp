@@ -5,12 +5,6 @@
 
 namespace dat {
 
-namespace {
-
-void refuse_sizes(const TrainOptions& o) { (void)read_sizes(o.train_size); }
-
-}  // namespace
-
 void add_data(TrainTable& table) {
   using O = TrainOptions;
   table.group("Data");
@@ -28,11 +22,11 @@ void add_data(TrainTable& table) {
   table.add("--holdout", &O::holdout,
             "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
   table.add("--augment,!--no-augment", &O::augment, "random crops and flips (on unless --no-augment)");
-  table.add("--train-size", &O::train_size,
-            "height = width of training images by epoch, e.g. 24,32@6: crops of 24 x 24 pixels up to epoch 6, counted "
-            "from 0, the warm-up included, then of 32 x 32; none: the images'",
-            {.label = "SIZE,SIZE@EPOCH,..."});
-  table.rule(refuse_sizes);
+  table.add(
+      "--train-size", &O::train_size,
+      "height = width of training images, e.g. 24,32@6: crops of 24 x 24 pixels up to epoch 6, counted from 0, the "
+      "warm-up included, then of 32 x 32; auto: the images'",
+      {.label = "SIZE,SIZE@EPOCH,...", .low = 8, .high = 4096, .automatic = 0});
   table.not_with("train-size", {{{"stale-attack"}, "--stale-attack, which attacks images of the step to come"}});
 }
 

@@ -46,7 +46,7 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)),
-      sizes(read_sizes(options.train_size)) {
+      sizes(options.train_size) {
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
   images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;
   require(!ordered || micro_batches >= ranks, ExitCode::usage, "with --deterministic, ", micro_batches,

@@ -31,10 +31,10 @@ class Plan {
   std::int64_t steps_per_epoch;
   int epochs;  ///< those of the warm-up included
   double warmup_epochs;
-  std::int64_t warmup_steps;    ///< that begin before the warm-up is over
-  std::int64_t steps;           ///< steps of the run: those of its epochs, or --max-steps where that is less
-  std::int64_t draw_period;     ///< steps between draws of layers (--resample)
-  std::vector<SizeFrom> sizes;  ///< of the cuts that are trained on; empty: that of the images
+  std::int64_t warmup_steps;  ///< that begin before the warm-up is over
+  std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
+  std::int64_t draw_period;   ///< steps between draws of layers (--resample)
+  ByEpoch<int> sizes;         ///< height = width of the cuts that are trained on; 0: that of the images
 
   /// Micro-batches of a rank in a step.
   [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }
@@ -45,7 +45,7 @@ class Plan {
     return (step + 1) % steps_per_epoch == 0 ? last_micro_batch : micro_batch;
   }
   /// Height = width of the images of a step; 0: that of the dataset.
-  [[nodiscard]] int size_of(std::int64_t step) const { return sizes.empty() ? 0 : size_in(sizes, epoch_of(step)); }
+  [[nodiscard]] int size_of(std::int64_t step) const { return sizes.at(epoch_of(step)); }
   /// Whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
   [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }

@@ -27,7 +27,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .normalize = options.normalize,
           .granularity = granularity_from(options.granularity),
           .images = images,
-          .smaller = smaller_sizes(options, plan, images),
+          .smaller = smaller_sizes(plan, images),
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = attacks ? storage_from(options.attack_precision) : DType::f32,
@@ -38,17 +38,18 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .training_batches = role == Role::trainer ? batches : std::vector<int>{}};
 }
 
-std::vector<int> smaller_sizes(const TrainOptions& options, const Plan& plan, const DatasetInfo& images) {
+std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images) {
   std::vector<int> smaller;
-  for (const SizeFrom& one : plan.sizes) {
-    require(one.size <= images.size, ExitCode::usage, "--train-size ", options.train_size, " cuts ", one.size, " x ",
-            one.size, " pixels out of images of ", images.size, " x ", images.size, "; choose at most ", images.size);
-    if (one.size < images.size && std::find(smaller.begin(), smaller.end(), one.size) == smaller.end())
-      smaller.push_back(one.size);
+  for (const auto& part : plan.sizes.parts()) {
+    const int size = part.value;
+    require(size <= images.size, ExitCode::usage, "--train-size cuts ", size, " x ", size, " pixels out of images of ",
+            images.size, " x ", images.size, "; choose at most ", images.size);
+    if (size > 0 && size < images.size && std::find(smaller.begin(), smaller.end(), size) == smaller.end())
+      smaller.push_back(size);
   }
-  require(plan.sizes.empty() || plan.sizes.back().size == images.size, ExitCode::usage, "--train-size ",
-          options.train_size, " does not end with the size of the images, in which the network is evaluated; add ,",
-          images.size, "@EPOCH to it");
+  const int last = plan.sizes.last();
+  require(last == 0 || last == images.size, ExitCode::usage, "--train-size ends with ", last,
+          " pixels, and the network is evaluated on images of ", images.size, "; add ,", images.size, "@EPOCH to it");
   return smaller;
 }
 

@@ -15,7 +15,7 @@ namespace dat {
 
 /// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
 /// it.
-[[nodiscard]] std::vector<int> smaller_sizes(const TrainOptions& options, const Plan& plan, const DatasetInfo& images);
+[[nodiscard]] std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images);
 
 /// The network of a rank, on its device: of a trainer, or of a generator, which has no training programs.
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,

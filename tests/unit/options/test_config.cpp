@@ -821,10 +821,11 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
     std::istringstream lines(parse(arguments).resolved_toml);
     for (std::string line; std::getline(lines, line);) {
       INFO(line);
-      // The rest depends on the machine, the network or the codec, or is a mode.
+      // The rest depends on the machine, the images, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume", "device",     "threads",         "resident",    "budget",
-                                              "bucket", "codec-rank", "codec-transport", "total-batch", "faults"};
+      const std::vector<std::string> later = {"resume",      "device", "threads",    "resident",
+                                              "budget",      "bucket", "codec-rank", "codec-transport",
+                                              "total-batch", "faults", "train-size"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
@@ -1199,29 +1200,25 @@ TEST_CASE("attack, steps, radius and step size may change by epoch") {
   CHECK(contains(written.resolved_toml, "eps = \"2/255..4/255@3-5,8/255@7\""));
   CHECK(contains(written.resolved_toml, "attack-steps = \"1,2@12\""));
   CHECK(parse_train_options(written.resolved_toml, "text") == written.train);
+  const ByEpoch<int> sizes = parse({"--train-size", "24,28@2,auto@6"}).train.train_size;
+  std::vector<int> by_epoch;
+  for (int epoch = 0; epoch < 8; ++epoch) by_epoch.push_back(sizes.at(epoch));
+  CHECK(by_epoch == std::vector{24, 24, 28, 28, 28, 28, 0, 0});
+  CHECK(parse({}).train.train_size == 0);
+  CHECK(parse({"--train-size", "auto"}).train.train_size == 0);
   CHECK(parse_file("eps = \"4/255..8/255@0-10\"\n").train.eps.at(5) == 6.0 / 255);
   CHECK(file_refusal("attack-steps = 1@2\n") == "FILE:1: 'attack-steps' must stand in quotes");
 }
 
 TEST_CASE("what changes by epoch is refused where it is not written so, or cannot be") {
-  for (const auto& [option, text] :
-       std::vector<std::pair<std::string, std::string>>{{"--attack-steps", "1,2@"},
-                                                        {"--attack-steps", "1@0,2@0"},
-                                                        {"--attack-steps", "1,2@5,3@4"},
-                                                        {"--attack-steps", "2@3"},
-                                                        {"--attack-steps", "1,0@3"},
-                                                        {"--attack-steps", "1..3@0-2"},
-                                                        {"--attack-steps", "1,2@3,"},
-                                                        {"--attack-steps", "1,2@1000000"},
-                                                        {"--attack", "none,best@3"},
-                                                        {"--eps", "1/255..8/255"},
-                                                        {"--eps", "1/255..8/255@5"},
-                                                        {"--eps", "1/255..8/255@5-5"},
-                                                        {"--eps", "1/255..8/255@5-3"},
-                                                        {"--eps", "1/255..4/255@0-5,8/255@5"},
-                                                        {"--eps", "8/255..0@0-5"},
-                                                        {"--eps", "..8/255@0-5"},
-                                                        {"--alpha", "auto..2/255@0-5"}}) {
+  for (const auto& [option, text] : std::vector<std::pair<std::string, std::string>>{
+           {"--attack-steps", "1,2@"},    {"--attack-steps", "1@0,2@0"},     {"--attack-steps", "1,2@5,3@4"},
+           {"--attack-steps", "2@3"},     {"--attack-steps", "1,0@3"},       {"--attack-steps", "1..3@0-2"},
+           {"--attack-steps", "1,2@3,"},  {"--attack-steps", "1,2@1000000"}, {"--train-size", "7,32@1"},
+           {"--train-size", "24,5000@1"}, {"--train-size", "24,@6"},         {"--train-size", "24,32@-1"},
+           {"--attack", "none,best@3"},   {"--eps", "1/255..8/255"},         {"--eps", "1/255..8/255@5"},
+           {"--eps", "1/255..8/255@5-5"}, {"--eps", "1/255..8/255@5-3"},     {"--eps", "1/255..4/255@0-5,8/255@5"},
+           {"--eps", "8/255..0@0-5"},     {"--eps", "..8/255@0-5"},          {"--alpha", "auto..2/255@0-5"}}) {
     const std::string message = refusal({option, text});
     INFO(message);
     CHECK(contains(message, "option '" + option + "' may change by epoch as in "));

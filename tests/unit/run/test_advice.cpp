@@ -1,3 +1,4 @@
+#include "by_epoch.hpp"
 #include "catch.hpp"
 #include "run/advice.hpp"
 
@@ -44,8 +45,7 @@ TEST_CASE("Attacks that never come are named", "[advice]") {
   options.batch = 100;
   options.warmup_epochs = 1;
   options.epochs = 3;
-  using Steps = ByEpoch<int>;
-  options.attack_steps = Steps({Steps::Part{0, 4, 0, 4}, Steps::Part{3, 8, 3, 8}});
+  options.attack_steps = test::by_epoch({{4, 0}, {8, 3}});
   CHECK(advised(options).empty());
   options.epochs = 2;
   CHECK(advised(options)[0].starts_with("the attack changes from epoch 3 on, and the run has 3 epochs:"));
@@ -56,11 +56,11 @@ TEST_CASE("Images that never grow to their own size are named", "[advice]") {
   options.batch = 100;
   options.warmup_epochs = 1;
   options.epochs = 5;
-  options.train_size = "24,32@5";
+  options.train_size = test::by_epoch({{24, 0}, {32, 5}});
   CHECK(advised(options).empty());
-  options.train_size = "24,32@6";
+  options.train_size = test::by_epoch({{24, 0}, {32, 6}});
   REQUIRE(advised(options).size() == 1);
-  CHECK(advised(options)[0].starts_with("--train-size 24,32@6 never comes to images of 32 pixels,"));
+  CHECK(advised(options)[0].starts_with("--train-size grows to the size of the images, in which"));
 }
 
 TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, are named", "[advice]") {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "allocations.hpp"
+#include "by_epoch.hpp"
 #include "catch.hpp"
 #include "device.hpp"
 #include "errors.hpp"
@@ -43,7 +44,7 @@ class MiddleOfImages final : public Dataset {
   options.limit_train = 44;
   options.limit_test = 16;
   options.epochs = 3;
-  options.train_size = "8,11@1,16@2";
+  options.train_size = test::by_epoch({{8, 0}, {11, 1}, {16, 2}});
   return options;
 }
 
@@ -70,11 +71,11 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   options.attack_bn = options.attack == "pgd" ? "eval" : "train";
   options.attack_stop = options.attack == "pgd" ? GENERATE(-1, 1) : -1;
   const int size = GENERATE(8, 11);
-  options.train_size = std::to_string(size) + ",16@1";
+  options.train_size = test::by_epoch({{size, 0}, {16, 1}});
   const auto world = Communicator::single();
   Trainer cut(*world, options);
   TrainOptions plain = options;
-  plain.train_size = "";
+  plain.train_size = 0;
   Splits splits = open_splits(plain);
   splits.train = std::make_unique<MiddleOfImages>(std::move(splits.train), size);
   splits.test = std::make_unique<MiddleOfImages>(std::move(splits.test), size);
@@ -139,7 +140,7 @@ TEST_CASE("the statistics of averaged weights are those of whole images", "[trai
   options.weight_decay = 0;
   const auto world = Communicator::single();
   Trainer growing(*world, options);
-  options.train_size = "";
+  options.train_size = 0;
   Trainer whole(*world, options);
   std::vector<Checkpoint> states;
   for (Trainer* one : {&growing, &whole}) {
@@ -161,7 +162,7 @@ TEST_CASE("a steady step allocates nothing where the size of images has just cha
   TrainOptions options = test::small_run();
   options.limit_train = 64;  // of 4 steps
   options.epochs = 4;
-  options.train_size = "8,16@1,8@2,16@3";
+  options.train_size = test::by_epoch({{8, 0}, {16, 1}, {8, 2}, {0, 3}});
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   (void)hash_after(trainer, 8);
@@ -170,17 +171,20 @@ TEST_CASE("a steady step allocates nothing where the size of images has just cha
 
 TEST_CASE("sizes that the images do not have are refused, and a network is evaluated in theirs", "[trainer][sizes]") {
   const auto world = Communicator::single();
-  const auto refused = [&](const std::string& sizes) {
+  const auto refused = [&](const ByEpoch<int>& sizes) {
     TrainOptions options = growing_run();
     options.train_size = sizes;
     return error_of([&] { Trainer(*world, options); });
   };
-  CHECK(contains(refused("8,17@1"), "2: --train-size 8,17@1 cuts 17 x 17 pixels out of images of 16 x 16; choose at"));
-  for (const char* sizes : {"8,15@1", "8", "16,8@1"}) CHECK(contains(refused(sizes), "add ,16@EPOCH"));
+  CHECK(contains(refused(test::by_epoch({{8, 0}, {17, 1}})),
+                 "2: --train-size cuts 17 x 17 pixels out of images of 16 x 16; choose at most 16"));
+  for (const ByEpoch<int>& sizes :
+       {test::by_epoch({{8, 0}, {15, 1}}), test::by_epoch({{8, 0}}), test::by_epoch({{16, 0}, {8, 1}})})
+    CHECK(contains(refused(sizes), "add ,16@EPOCH"));
   TrainOptions options = growing_run();
-  options.train_size = "16";
+  options.train_size = 16;
   Trainer same(*world, options);
-  options.train_size = "";
+  options.train_size = 0;
   Trainer plain(*world, options);
   CHECK(hash_after(same, 2) == hash_after(plain, 2));
   CHECK(bytes_on_device(same) == bytes_on_device(plain));
