@@ -19,27 +19,14 @@ import pathlib
 import re
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
+from launch import output_of, rows
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = 550  # GFLOP/s of multiply-adds, of two cores with AVX-512: what published minutes are counted in
-
-
-def call(words, **more):
-    """Its output; ends with what it said where it failed."""
-    ended = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, check=False, **more)
-    if ended.returncode != 0:
-        sys.exit(f"{shlex.join(map(str, words))}: exit code {ended.returncode}\n{ended.stdout[-4000:]}")
-    return ended.stdout
-
-
-def rows(folder, kind):
-    with open(folder / "metrics.jsonl") as file:
-        return [row for row in map(json.loads, file) if row["kind"] == kind]
 
 
 def wilson(part, count):
@@ -55,7 +42,7 @@ class Study:
         self.arguments = arguments
         self.program = os.path.abspath(arguments.program)
         self.launch = shlex.split(arguments.launch.format(ranks=arguments.ranks)) if arguments.ranks > 1 else []
-        version = call([self.program, "--version"])
+        version = output_of([self.program, "--version"])
         self.commit = re.search(r"commit +(\w+)", version)[1][:7] + ("+" if "local changes" in version else "")
 
     def training(self, recipe, folder, seed, *more):
@@ -70,7 +57,7 @@ class Study:
         done = out / "eval.json"
         if not done.exists():
             options = ["--restarts", 10, "--alpha", "2/255"] if "pgd" in attack else []
-            call([*self.launch, self.program, "eval", "--checkpoint", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
+            output_of([*self.launch, self.program, "eval", "--checkpoint", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
                   *options])
         return json.loads(done.read_text())
 
@@ -80,7 +67,7 @@ class Study:
         finished = folder / "row.json"
         if finished.exists():
             return json.loads(finished.read_text())
-        call(self.training(recipe, folder, seed))
+        output_of(self.training(recipe, folder, seed))
         steps = rows(folder, "step")
         print(f"{recipe}, seed {seed}: trained, {steps[-1]['wall_time'] / 60:.0f} minutes", flush=True)
         found = {}
@@ -105,14 +92,14 @@ class Study:
     def idle(self, recipe):
         """Minutes of a training on an idle machine, and its GFLOP/s."""
         a = self.arguments
-        ceiling = call([self.program, "bench", "--network", "small_cnn", "--width", 16, "--batch", 16, "--seconds", 8])
+        ceiling = output_of([self.program, "bench", "--network", "small_cnn", "--width", 16, "--batch", 16, "--seconds", 8])
         gflops = float(re.search(r"FMA in registers +\S+ +(\S+) GFLOP/s", ceiling)[1])
         with tempfile.TemporaryDirectory() as folder:
-            plan = call([*self.training(recipe, folder, 1, "--max-steps", a.idle_steps, "--eval-every", 0, "--limit-test", 16)])
+            plan = output_of([*self.training(recipe, folder, 1, "--max-steps", a.idle_steps, "--eval-every", 0, "--limit-test", 16)])
             steps = rows(pathlib.Path(folder), "step")
         times = [step["wall_time"] for step in steps]
         second = statistics.median(b - a for a, b in zip(times[len(times) // 3:], times[len(times) // 3 + 1:]))
-        all_steps = int(re.search(r"(\d+) of (\d+) steps|run folder \S+ (\d+) steps", plan)[2])
+        all_steps = int(re.search(r"\d+ of (\d+) steps", plan)[1])
         minutes = all_steps * second / 60
         print(f"{recipe}, width {a.width or 'own'}: a step {second:.3f} s, {all_steps} steps: {minutes:.1f} minutes on an idle machine with "
               f"{gflops:.0f} GFLOP/s of multiply-adds, {minutes * gflops / CORES:.1f} on one with {CORES}; {machine()}, {self.commit}", flush=True)

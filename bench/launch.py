@@ -47,6 +47,22 @@ def add_launcher_options(parser):
                         "than before: what makes nodes and shapes their links")
 
 
+def output_of(words):
+    """Of a program; ends with what it said where it failed."""
+    words = [str(word) for word in words]
+    ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           check=False)
+    if ended.returncode != 0:
+        sys.exit(f"{shlex.join(words)}: exit code {ended.returncode}\n{ended.stdout}")
+    return ended.stdout
+
+
+def rows(folder, kind):
+    """Of a run's record."""
+    with open(folder / "metrics.jsonl") as file:
+        return [row for row in map(json.loads, file) if row["kind"] == kind]
+
+
 class Clock:
     """What has passed of the minutes that a study may take."""
 

@@ -19,17 +19,16 @@ interrupted goes on. Options after `--` go to every training run.
 
 import argparse
 import collections
-import json
 import math
 import os
 import pathlib
 import re
 import shlex
 import statistics
-import subprocess
 import sys
 
 import student
+from launch import output_of, rows
 
 IMAGES = 50_000  # of an epoch of CIFAR-10
 COLUMNS = ["clean", "PGD-20", "AA"]
@@ -92,15 +91,6 @@ FAST = Table(["--attack", "fgsm", "--attack-bn", "train", "--lr", 0.2, "--schedu
 TABLES = {"losses": LOSSES, "fast": FAST}
 
 
-def run(words):
-    """Its output; ends with what it said where it failed."""
-    ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           check=False)
-    if ended.returncode != 0:
-        sys.exit(f"{shlex.join(words)}: exit code {ended.returncode}\n{ended.stdout}")
-    return ended.stdout
-
-
 def merged(*lists):
     """Options of all lists; of those that are given twice, the last."""
     found = {}
@@ -113,17 +103,12 @@ def merged(*lists):
     return [word for name, values in found.items() for word in (name, *values)]
 
 
-def rows(folder, kind):
-    with open(folder / "metrics.jsonl") as file:
-        return [row for row in map(json.loads, file) if row["kind"] == kind]
-
-
 class Study:
     def __init__(self, arguments):
         self.arguments = arguments
         self.images = arguments.ranks * arguments.batch  # of a step
         self.launch = [*shlex.split(arguments.launch.format(ranks=arguments.ranks)), os.path.abspath(arguments.program)]
-        help_of = {verb: run([os.path.abspath(arguments.program), verb, "--help", "all"]) for verb in ("train", "eval")}
+        help_of = {verb: output_of([os.path.abspath(arguments.program), verb, "--help", "all"]) for verb in ("train", "eval")}
         self.methods = []
         self.of = TABLES[arguments.table]
         for method in self.of.methods:
@@ -144,7 +129,7 @@ class Study:
         options = merged(["--alpha", arguments.alpha] if arguments.table == "losses" else [], self.of.options,
                          ["--attack-steps", method.steps(arguments.steps)] if arguments.table == "losses" else [], method.options)
         options = [word.replace("{HALF}", str(max(1, epochs // 2))) for word in options]
-        run([*self.launch, *map(str, [
+        output_of([*self.launch, *map(str, [
             "train", "--out", folder, "--data", arguments.data, "--network", "preact_resnet18", "--width", arguments.width,
             "--batch", arguments.batch, "--optimizer", "sgd", "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6),
             "--max-steps", steps, "--selector", "all", "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images,
@@ -175,7 +160,7 @@ class Study:
                 if row["split"] == "test" and row.get("weights", "raw") == weights][-1]
         found = {"clean": 100 * last["clean_acc"], "PGD-20": 100 * last["adv_acc"], "passes": self.attack_passes(folder)}
         if self.autoattack:
-            text = run([*self.launch, *map(str, ["eval", "--checkpoint", folder, "--eval", self.arguments.aa, "--limit",
+            text = output_of([*self.launch, *map(str, ["eval", "--checkpoint", folder, "--eval", self.arguments.aa, "--limit",
                                                  self.arguments.aa_images, "--out", f"{folder}-aa", "--quiet"])])
             found["AA"] = 100 * float(re.search(rf" {self.arguments.aa}_acc=(\S+)", text)[1])
         return found

@@ -15,6 +15,13 @@ constexpr std::size_t kMostRecorded = 64;
 
 }  // namespace
 
+void take_goal(Objective& objective, const Images& images, const AttackGoal& goal) {
+  objective.loss = goal.loss;
+  objective.spread = goal.spread;
+  objective.first_images = goal.kept == StartKept::images ? images.first_images : nullptr;
+  objective.first_logits = goal.kept == StartKept::logits ? images.first_logits : nullptr;
+}
+
 void attach(Objective& objective, const Images& images) {
   objective.device = images.backend.device();
   objective.layout = images.layout;
@@ -75,10 +82,7 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   time = when;
   run = 0;
   gathered_ = 0;
-  loss = goal.loss;
-  spread = goal.spread;
-  first_images = goal.kept == StartKept::images ? images_.first_images : nullptr;
-  first_logits = goal.kept == StartKept::logits ? images_.first_logits : nullptr;
+  take_goal(*this, images_, goal);
   for (int first = 0; first < n && goal.reference; first += program_.n()) {
     program_.forward(clean + first * layout.elements(), wanted(first, n));
     copy_logits(reference_, first);

@@ -74,5 +74,7 @@ class FrozenObjective : public Objective {
 
 /// What all objectives on these images have in common.
 void attach(Objective& objective, const Images& images);
+/// What is climbed, where attacks start, and where they leave what `goal` wants kept of their beginning.
+void take_goal(Objective& objective, const Images& images, const AttackGoal& goal);
 
 }  // namespace dat

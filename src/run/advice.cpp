@@ -27,14 +27,14 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
                   ", one step an epoch");
-  if (const int last = options.train_size.parts().back().from;
-      last > 0 && last >= options.warmup_epochs + options.epochs)
+  const double epochs = options.warmup_epochs + options.epochs;
+  const auto never = [epochs](int from) { return from > 0 && from >= epochs; };
+  if (const int last = options.train_size.parts().back().from; never(last))
     all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +
-                  std::to_string(last) + " on, and the run has " + number(options.warmup_epochs + options.epochs) +
-                  " epochs; take earlier ones");
-  if (const int last = options.epochs_of_change().back(); last > 0 && last >= options.warmup_epochs + options.epochs)
-    all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " +
-                  number(options.warmup_epochs + options.epochs) + " epochs: evaluations attack as it never trained; " +
+                  std::to_string(last) + " on, and the run has " + number(epochs) + " epochs; take earlier ones");
+  if (const int last = options.epochs_of_change().back(); never(last))
+    all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " + number(epochs) +
+                  " epochs: evaluations attack as it never trained; " +
                   "take earlier epochs in --attack, --attack-steps, --eps or --alpha");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +

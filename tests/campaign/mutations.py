@@ -356,7 +356,7 @@ MUTATIONS = [
     ("frozen weights are not transformed", "src/backend/cpu/winograd_simd.hpp", "    if (!transformed()) return;\n", "    return;\n", "unit:[backend]"),
     ("convolutions leave out one tile too many", "src/backend/cpu/winograd_simd.hpp", "const int tiles = x.samples * tiles_high_ * tiles_wide_;",
      "const int tiles = x.samples * tiles_high_ * tiles_wide_ - 1;", "unit:[network]"),
-    ("the goal of the training is that of evaluations", "src/replica/frozen_objective.cpp", "  spread = goal.spread;", "  spread = spread > 0 ? spread : goal.spread;",
+    ("the goal of the training is that of evaluations", "src/replica/frozen_objective.cpp", "  objective.spread = goal.spread;", "  objective.spread = objective.spread > 0 ? objective.spread : goal.spread;",
      "unit:[trainer]"),
     ("beside the image: ten times as far", "include/dat/loss.hpp", "kNearStart = 0.001F", "kNearStart = 0.01F", "step:trades, beside the image"),
     ("beside the image: sine first", PERTURB, "j % 2 == 0 ? std::cos(angle)", "j % 2 == 1 ? std::cos(angle)",

@@ -79,6 +79,16 @@ void clear() {
   return "";
 }
 
+/// What is told where a trainer's first step fails.
+[[nodiscard]] std::string error_of_first_step(Communicator& group, const TrainOptions& options) {
+  return error_of([&] {
+    Trainer trainer(group, options);
+    trainer.share_state();
+    trainer.start();
+    (void)trainer.step(false);
+  });
+}
+
 [[nodiscard]] std::string hash_of_one_rank(TrainOptions options, int steps) {
   options.generators = 0;
   const auto alone = Communicator::single();
@@ -257,12 +267,7 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
   for (const Case& one : cases) {
     INFO(one.text);
     if (world().root()) {
-      const std::string told = error_of([&] {
-        Trainer trainer(*group, options);
-        trainer.share_state();
-        trainer.start();
-        (void)trainer.step(false);
-      });
+      const std::string told = error_of_first_step(*group, options);
       CHECK(told.find("a message of rank 1 is wrong: " + one.text) != std::string::npos);
     } else {
       std::vector<char> version(version_bytes);
@@ -287,12 +292,7 @@ TEST_CASE("A trainer orders what the steps to come need, as far ahead as weights
     const TrainOptions options = with_generator(staleness);
     const auto group = world().split(world().root() ? 0 : 1, world().rank());
     if (world().root()) {
-      const std::string told = error_of([&] {
-        Trainer trainer(*group, options);
-        trainer.share_state();
-        trainer.start();
-        (void)trainer.step(false);
-      });
+      const std::string told = error_of_first_step(*group, options);
       CHECK(told.find("its kind") == std::string::npos);
       CHECK(told.find("a message of rank 1 is wrong: its hash") != std::string::npos);
     } else {

@@ -19,10 +19,7 @@ void BatchObjective::prepare(std::uint64_t key, std::uint32_t when, const BatchS
   start = nullptr;
   seed = key;
   time = when;
-  loss = goal.loss;
-  spread = goal.spread;
-  first_images = goal.kept == StartKept::images ? replica_.images().first_images : nullptr;
-  first_logits = goal.kept == StartKept::logits ? replica_.images().first_logits : nullptr;
+  take_goal(*this, replica_.images(), goal);
   pass_ = 0;
   place_ = place;
 }
