@@ -156,8 +156,18 @@ template <int N>
   }
   if (layout.block == layout.c && layout.c % N == 0)
     return Piece<N>::load(values + static_cast<std::uint32_t>(k) % static_cast<std::uint32_t>(layout.c / N) * N, N);
-  const std::int64_t first = k * N;
   Piece<N> a;
+  if (N == kGroup && layout.block == kGroup / 2) {  // eight channels of two pixels each
+    const auto pixels = static_cast<std::uint32_t>(layout.h * layout.w),
+               blocks = static_cast<std::uint32_t>(layout.c / layout.block);
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      const float* const from = values + (static_cast<std::uint32_t>(2 * k) + half) / pixels % blocks * (kGroup / 2);
+      DAT_UNROLL
+      for (int j = 0; j < N / 2; ++j) a.v[static_cast<int>(half) * (N / 2) + j] = from[j];
+    }
+    return a;
+  }
+  const std::int64_t first = k * N;
   DAT_UNROLL
   for (int j = 0; j < N; ++j) a.v[j] = j < count ? values[layout.channel(first + j)] : 0.0F;
   return a;
@@ -422,13 +432,22 @@ struct PoolBackward {
     const int count = piece_size<N>(k, n);
     const auto pixels = static_cast<std::uint32_t>(layout.h * layout.w);
     const auto part = static_cast<float>(pixels);
-    Piece<N> a;
+    Piece<N> a{};
     if (layout.c % kGroup == 0 && (layout.block == kGroup || layout.block == layout.c)) {
       // The group is 16 channels of one pixel. In 32 bits: 64-bit divisions would take longer than the rest.
       const auto row = static_cast<std::uint32_t>(k / kPieces), blocks = static_cast<std::uint32_t>(layout.c / kGroup);
       const std::uint32_t sample = row / (pixels * blocks);
       const std::uint32_t block = layout.block == kGroup ? row / pixels % blocks : row % blocks;
       a = Piece<N>::load(dy + (std::int64_t{sample} * blocks + block) * kGroup + static_cast<int>(k % kPieces) * N, N);
+    } else if (N == kGroup && layout.block == kGroup / 2) {  // eight channels of two pixels each
+      const std::uint32_t all = pixels * static_cast<std::uint32_t>(layout.c / layout.block);
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        const std::uint32_t row = static_cast<std::uint32_t>(2 * k) + half;
+        if (row * (kGroup / 2) >= n) continue;
+        const float* const from = dy + std::int64_t{row / all} * layout.c + row % all / pixels * (kGroup / 2);
+        DAT_UNROLL
+        for (int j = 0; j < N / 2; ++j) a.v[static_cast<int>(half) * (N / 2) + j] = from[j];
+      }
     } else {
       const std::int64_t first = k * N;
       DAT_UNROLL
