@@ -163,7 +163,8 @@ template <int N>
     for (std::uint32_t half = 0; half < 2; ++half) {
       const float* const from = values + (static_cast<std::uint32_t>(2 * k) + half) / pixels % blocks * (kGroup / 2);
       DAT_UNROLL
-      for (int j = 0; j < N / 2; ++j) a.v[static_cast<int>(half) * (N / 2) + j] = from[j];
+      for (int j = 0; j < N / 2; ++j)
+        a.v[static_cast<int>(half) * (N / 2) + j] = static_cast<int>(half) * (N / 2) < count ? from[j] : 0.0F;
     }
     return a;
   }
