@@ -229,7 +229,7 @@ class Certification(common.TestCase):
         entry = json.loads(journal[1])
         impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
-        for line, pattern in (["damage\n", "line 2 is damaged"],
+        for line, pattern in (["damage\n" + journal[1], "line 2 is damaged"],
                               *[(json.dumps(one) + "\n", "the journal tells of image .* what cannot be") for one in impossible]):
             with open("one/certify.journal", "w") as file:
                 file.write(journal[0] + line)
