@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "assess/certification/certification.hpp"
+#include "communicate/together.hpp"
 #include "dat/error.hpp"
 #include "noisy_image.hpp"
 
@@ -39,7 +40,9 @@ Certifier::Certifier(Communicator& ranks, const Dataset& dataset, Replica& repli
 
 CertificationResult Certifier::run(const Options& options) {
   std::vector<ImageVotes> all(images_.size(), ImageVotes(plan_, replica_.classes()));
-  for (const CertificationEntry& entry : options.found) enter(entry, all);
+  together(ranks_, [&] {
+    for (const CertificationEntry& entry : options.found) enter(entry, all);
+  });
   const auto width = static_cast<std::size_t>(replica_.classes()) + 1;
   Progress progress{.images = images_.size()};
   for (;;) {
