@@ -51,6 +51,7 @@ for file in restart record same_weights; do
   part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
 done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
+part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double

@@ -19,11 +19,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kJournalKind = "attack sequence";
 constexpr int kJournalFormat = 1;
 
-[[nodiscard]] std::string header_of(const Facts& facts) {
-  Json json = {{"kind", kJournalKind}, {"format_version", kJournalFormat}};
+[[nodiscard]] std::string header_of(const std::string& kind, const Facts& facts) {
+  Json json = {{"kind", kind}, {"format_version", kJournalFormat}};
   for (const auto& [name, value] : facts) json["facts"][name] = value;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -32,7 +31,7 @@ constexpr int kJournalFormat = 1;
 [[nodiscard]] std::string difference(const std::string& there, const std::string& here) {
   if (there == here) return {};
   const Json old = Json::parse(there, nullptr, false), now = Json::parse(here);
-  if (!old.is_object() || old.value("kind", Json()) != kJournalKind ||
+  if (!old.is_object() || old.value("kind", Json()) != now["kind"] ||
       old.value("format_version", Json()) != kJournalFormat || !old.contains("facts") || !old["facts"].is_object())
     return "it is no journal that this program reads";
   const Json& facts = old["facts"];
@@ -48,8 +47,8 @@ constexpr int kJournalFormat = 1;
 
 }  // namespace
 
-Journal::Journal(std::string path, const Facts& facts) : path_(std::move(path)) {
-  const std::string header = header_of(facts);
+Journal::Journal(std::string path, const std::string& kind, const Facts& facts) : path_(std::move(path)) {
+  const std::string header = header_of(kind, facts);
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
   std::string text = read_all();
@@ -90,7 +89,9 @@ std::string Journal::read_all() const {
   }
 }
 
-void Journal::append(const JournalEntry& entry) {
+void Journal::append(const std::string& line) { write(line + "\n"); }
+
+std::string line_of(const JournalEntry& entry) {
   std::vector<std::int32_t> predictions, flags;
   std::vector<double> distances;
   for (const ImageOutcome& outcome : entry.outcomes) {
@@ -100,7 +101,7 @@ void Journal::append(const JournalEntry& entry) {
   }
   const Json json = {{"stage", entry.stage},      {"seconds", entry.seconds}, {"images", entry.images},
                      {"prediction", predictions}, {"distance", distances},    {"flags", flags}};
-  write(json.dump() + "\n");
+  return json.dump();
 }
 
 void Journal::write(const std::string& text) {
@@ -114,31 +115,37 @@ void Journal::write(const std::string& text) {
   tick();
 }
 
-std::vector<JournalEntry> read_journal(const std::string& lines) {
-  std::vector<JournalEntry> all;
+void read_lines(const std::string& lines, const std::string& name,
+                const std::function<void(const std::string&)>& read) {
   std::istringstream text(lines);
   int number = 1;  // the first one stands before them
   for (std::string line; std::getline(text, line);) {
     ++number;
     try {
-      const Json json = Json::parse(line);
-      JournalEntry& entry = all.emplace_back();
-      json.at("stage").get_to(entry.stage);
-      json.at("seconds").get_to(entry.seconds);
-      json.at("images").get_to(entry.images);
-      const auto predictions = json.at("prediction").get<std::vector<std::int32_t>>();
-      const auto distances = json.at("distance").get<std::vector<double>>();
-      const auto flags = json.at("flags").get<std::vector<std::int32_t>>();
-      const std::size_t n = entry.images.size();
-      require(predictions.size() == n && distances.size() == n && flags.size() == n, ExitCode::data,
-              "its lists are not of one length");
-      for (std::size_t i = 0; i < n; ++i)
-        entry.outcomes.push_back({predictions[i], static_cast<float>(distances[i]), flags[i]});
+      read(line);
     } catch (const std::exception& error) {
-      fail(ExitCode::data, "sequence.journal: line ", number, " is damaged: ", error.what(),
-           "; remove it and all behind it");
+      fail(ExitCode::data, name, ": line ", number, " is damaged: ", error.what(), "; remove it and all behind it");
     }
   }
+}
+
+std::vector<JournalEntry> read_journal(const std::string& lines) {
+  std::vector<JournalEntry> all;
+  read_lines(lines, "sequence.journal", [&](const std::string& line) {
+    const Json json = Json::parse(line);
+    JournalEntry& entry = all.emplace_back();
+    json.at("stage").get_to(entry.stage);
+    json.at("seconds").get_to(entry.seconds);
+    json.at("images").get_to(entry.images);
+    const auto predictions = json.at("prediction").get<std::vector<std::int32_t>>();
+    const auto distances = json.at("distance").get<std::vector<double>>();
+    const auto flags = json.at("flags").get<std::vector<std::int32_t>>();
+    const std::size_t n = entry.images.size();
+    require(predictions.size() == n && distances.size() == n && flags.size() == n, ExitCode::data,
+            "its lists are not of one length");
+    for (std::size_t i = 0; i < n; ++i)
+      entry.outcomes.push_back({predictions[i], static_cast<float>(distances[i]), flags[i]});
+  });
   return all;
 }
 

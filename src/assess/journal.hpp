@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,16 +40,17 @@ class Journal {
   /// Begins a journal, or goes on in one. A last line that is not whole is cut off. Error(usage): the journal is that
   /// of another evaluation; the message names the first thing in which the two differ. Error(io).
   ///
+  /// @param kind   What the journal is of: "attack sequence".
   /// @param facts  Everything that decides about the results, by name.
-  Journal(std::string path, const Facts& facts);
+  Journal(std::string path, const std::string& kind, const Facts& facts);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
   /// The lines behind the first one, as they were found.
   [[nodiscard]] const std::string& found() const { return found_; }
-  /// Adds a line, which is on disk when this returns. Error(io).
-  void append(const JournalEntry& entry);
+  /// Adds a line, a JSON value without its line break, which is on disk when this returns. Error(io).
+  void append(const std::string& line);
 
  private:
   [[nodiscard]] std::string read_all() const;
@@ -58,7 +60,11 @@ class Journal {
   int file_ = -1;
 };
 
-/// The entries in Journal::found(). Error(data): an entry is damaged.
+/// Calls `read` with each line of Journal::found(). Error(data): it has thrown; `name` is the file's.
+void read_lines(const std::string& lines, const std::string& name, const std::function<void(const std::string&)>& read);
+
+/// An entry as a line, and the entries in Journal::found(). Error(data): an entry is damaged.
+[[nodiscard]] std::string line_of(const JournalEntry& entry);
 [[nodiscard]] std::vector<JournalEntry> read_journal(const std::string& lines);
 
 }  // namespace dat

@@ -22,6 +22,11 @@ void ProgressLines::operator()(std::int64_t done) {
   print(fmt::format("{:.0f} % of the images", 100 * part), last_ * (1 - part) / part);
 }
 
+void ProgressLines::operator()(const std::string& what, double part) {
+  if (first_part_ < 0) first_part_ = part;
+  if (due() && part < 1 && part > first_part_) print(what, last_ * (1 - part) / (part - first_part_));
+}
+
 void ProgressLines::operator()(const SequenceEvaluator::Progress& now) {
   if (!due() || now.part >= 1) return;
   print(fmt::format("{}{}: {} of {} images, {} right", now.attack,

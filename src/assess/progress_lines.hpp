@@ -16,6 +16,8 @@ class ProgressLines {
 
   /// So many images are done.
   void operator()(std::int64_t done);
+  /// So much is done, in words, and as a part of all; what was done before the first call took no time.
+  void operator()(const std::string& what, double part);
   /// Of an attack of a sequence, as if it broke no more images.
   void operator()(const SequenceEvaluator::Progress& now);
 
@@ -25,6 +27,7 @@ class ProgressLines {
 
   std::int64_t images_;
   double interval_, last_ = 0;  ///< seconds
+  double first_part_ = -1;      ///< that was done at the first call; -1: there was none
   Clock::time_point begin_;
 };
 

@@ -10,27 +10,12 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/tick.hpp"
-#include "hdf5/hdf5.hpp"
 
 namespace dat {
 
 namespace {
 
 constexpr int kSequenceFormat = 1;
-
-void write_facts(Hdf5File& file, const std::string& filetype, const FileFacts& facts) {
-  file.set_text("/", "filetype", filetype);
-  file.set_integer("/", "format_version", kSequenceFormat);
-  for (const auto& [name, value] : facts) file.set_text("/", name, value);
-}
-
-/// One 1-D dataset: of(i) for i in [0, n).
-template <class T, class Of>
-void write_column(Hdf5File& file, const std::string& name, std::size_t n, const Of& of) {
-  std::vector<T> values;
-  for (std::size_t i = 0; i < n; ++i) values.push_back(static_cast<T>(of(i)));
-  file.write(name, {static_cast<std::int64_t>(n)}, values);
-}
 
 void write_labels(Hdf5File& file, const std::string& group, const Dataset& images, const SequenceResult& result) {
   const std::size_t n = result.images.size();
@@ -45,7 +30,7 @@ void write_sequence_results(const std::string& path, const Dataset& images, cons
                             const FileFacts& facts) {
   write_sealed(path, [&](const std::string& temporary) {
     Hdf5File file = Hdf5File::create(temporary);
-    write_facts(file, "evaluation", facts);
+    write_facts(file, "evaluation", kSequenceFormat, facts);
     write_labels(file, "image/", images, result);
     const std::size_t n = result.images.size(), attacks = result.rows.size();
     const auto image = [&](std::size_t i) -> const SequenceResult::Image& { return result.images[i]; };
@@ -108,7 +93,7 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
   const DatasetInfo& info = images_.info();
   write_sealed(whole_, [&](const std::string& temporary) {
     Hdf5File file = Hdf5File::create(temporary);
-    write_facts(file, "adversarial images", facts);
+    write_facts(file, "adversarial images", kSequenceFormat, facts);
     write_labels(file, "", images_, result);
     file.declare<float>("images", {images_.size(), info.size, info.size, info.channels});
     file.declare<std::uint8_t>("clean", {images_.size(), info.size, info.size, info.channels});

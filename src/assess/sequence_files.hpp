@@ -4,12 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "assess/columns.hpp"
 #include "assess/sequence.hpp"
 
 namespace dat {
-
-/// Attributes of the root of a file.
-using FileFacts = std::vector<std::pair<std::string, std::string>>;
 
 /// Writes what a sequence has found out, sealed, readable with h5py (docs/manual/evaluation.md): image/{label,
 /// clean_correct, robust, broken_by, run, prediction, distance}, attack/{name, runs, images, broken, accuracy,

@@ -66,7 +66,7 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
             "results.h5 this evaluation would overwrite; take another one, such as ", (path / sequence_.name).string());
   folder_.reset(new Folder{
       path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
-      Journal((path / "sequence.journal").string(), facts(training))});
+      Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
   if (!options_.save_adversarial) return;
   bool begun = false;
   for (const JournalEntry& entry : read_journal(folder_->journal.found()))
@@ -99,7 +99,7 @@ SequenceResult SequenceRun::run() {
     if (folder_)
       run.entry = [folder = folder_.get()](const JournalEntry& entry) {
         if (folder->adversarial) folder->adversarial->sync();
-        folder->journal.append(entry);
+        folder->journal.append(line_of(entry));
       };
     if (folder_ && folder_->adversarial)
       run.broken = [folder = folder_.get()](std::int64_t image, const float* pixels) {

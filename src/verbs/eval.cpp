@@ -18,6 +18,7 @@
 #include "replica/device_notices.hpp"
 #include "replica/model_state.hpp"
 #include "replica/replica.hpp"
+#include "run/trained.hpp"
 #include "train/plan/splits.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -104,28 +105,6 @@ struct Setting {
 
 void warn(const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; }
 
-/// The images of the split, and how many there are without --limit.
-void open_images(const EvalOptions& options, const TrainOptions& trained, Setting& s) {
-  const std::string& path = options.checkpoint;
-  TrainOptions wanted = trained;
-  if (!options.data.empty()) {  // what the training kept aside, or left out, is not in there
-    wanted.data = options.data;
-    wanted.holdout = wanted.limit_train = 0;
-    wanted.mix = "pool";
-  }
-  require(options.split != "holdout" || wanted.holdout > 0, ExitCode::usage, path,
-          options.data.empty() ? " kept nothing aside in its training; take --split test"
-                               : " kept images of its own data aside; leave --data off");
-  wanted.limit_test = 0;
-  auto whole = open_split(wanted, options.split);
-  s.subject.split_images = whole->size();
-  s.data = first_of(std::move(whole), options.limit);
-  const std::int64_t unlabelled = unlabelled_images(*s.data);
-  require(unlabelled == 0, ExitCode::usage, unlabelled, " of the ", s.data->size(), " ", images_text(options.split),
-          " have no label (-1), so that nobody knows whether they are classified right; take --split test, or --data "
-          "with labels");
-}
-
 /// The ball that is attacked in.
 void choose_ball(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
   const std::string norm = options.norm == "auto" ? trained.norm : options.norm;
@@ -201,33 +180,24 @@ void choose_attacks(const EvalOptions& options, bool gpu, Setting& s) {
 [[nodiscard]] Setting prepare(Communicator& world, const EvalOptions& options) {
   Setting s;
   EvaluationSubject& subject = s.subject;
-  const std::string& path = options.checkpoint;
-  Checkpoint checkpoint = find_checkpoint(path, [&](const std::string& warning) {
-    if (world.root()) warn(warning);
-  });
-  require(!options.data.empty() || !checkpoint.texts.contains("imported_from"), ExitCode::usage, path,
-          " was imported and has no data of its own; give --data");
-  const std::string& toml = checkpoint.texts["config_toml"];
-  const TrainOptions trained = parse_train_options(toml, path);
-  open_images(options, trained, s);
-  subject.classes = classes_of(checkpoint, path);
-  require_fitting_images(s.data->info(), checkpoint, subject.classes, path);
-  subject.checkpoint = path;
-  subject.step = checkpoint.integers["step"];
+  const Trained from = read_trained(world, options.checkpoint, options.data);
+  const TrainOptions& trained = from.options;
+  ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit);
+  s.data = std::move(chosen.images);
+  subject.split_images = chosen.size;
+  subject.classes = from.classes;
+  subject.checkpoint = options.checkpoint;
+  subject.step = from.step();
   subject.data = options.data;
   subject.split = options.split;
   subject.seed = options.seed;
-  s.training = sha256_hex(toml.data(), toml.size());
+  s.training = from.options_hash;
   choose_ball(options, trained, subject);
   const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
   choose_attacks(options, gpu, s);
   s.replica = make_replica(world, options, trained, gpu, s);
   Model& model = s.replica->model();
-  load_network(checkpoint, model);
-  if (takes_average(checkpoint, options.weights, trained.average_bn == "rebuild", path)) {
-    load_average(checkpoint, model);
-    subject.weights = "average";
-  }
+  subject.weights = load_weights(from, options.weights, model);
   subject.weights_hash = weights_hash(model);
   s.evaluator =
       std::make_unique<Evaluator>(world, *s.data, nullptr, s.replica->images(), s.replica->evaluated(),

@@ -39,6 +39,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "data": {"dataset", "loader", "sampler"},
     "checkpoint": {"checkpoint"},
     "record": {"report"},
+    "smoothing": set(),
 }
 KNOWS = {  # what stands on what, among families
     "reduce": {"communicate", "reduce/aggregator", "reduce/codec", "reduce/transport"},

@@ -121,15 +121,15 @@ TEST_CASE("A journal gives back what was written, and goes on behind it", "[sequ
   const std::string path = folder / "sequence.journal";
   const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
   {
-    Journal journal(path, facts);
+    Journal journal(path, "attack sequence", facts);
     CHECK(journal.found().empty());
-    journal.append(entry(0, {0, 1, 2}));
-    journal.append(entry(1, {1}));
+    journal.append(line_of(entry(0, {0, 1, 2})));
+    journal.append(line_of(entry(1, {1})));
   }
-  Journal journal(path, facts);
+  Journal journal(path, "attack sequence", facts);
   CHECK(read_journal(journal.found()) == std::vector<JournalEntry>{entry(0, {0, 1, 2}), entry(1, {1})});
-  journal.append(entry(1, {2}));
-  CHECK(read_journal(Journal(path, facts).found()).size() == 3);
+  journal.append(line_of(entry(1, {2})));
+  CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 3);
 }
 
 TEST_CASE("A journal that was cut anywhere loses its last line at most", "[sequence]") {
@@ -137,9 +137,9 @@ TEST_CASE("A journal that was cut anywhere loses its last line at most", "[seque
   const std::string path = folder / "sequence.journal";
   const Facts facts = {{"seed", "1"}};
   {
-    Journal journal(path, facts);
-    journal.append(entry(0, {0}));
-    journal.append(entry(0, {1}));
+    Journal journal(path, "attack sequence", facts);
+    journal.append(line_of(entry(0, {0})));
+    journal.append(line_of(entry(0, {1})));
   }
   const std::string bytes = read_bytes(path);
   std::vector<std::size_t> ends;  // of its lines
@@ -150,17 +150,17 @@ TEST_CASE("A journal that was cut anywhere loses its last line at most", "[seque
     write_bytes(path, bytes.substr(0, cut));
     const std::size_t whole = (cut >= ends[1] ? 1U : 0U) + (cut >= ends[2] ? 1U : 0U);
     {
-      Journal journal(path, facts);
+      Journal journal(path, "attack sequence", facts);
       CHECK(read_journal(journal.found()).size() == whole);
-      journal.append(entry(0, {7}));
+      journal.append(line_of(entry(0, {7})));
     }
-    CHECK(read_journal(Journal(path, facts).found()).back() == entry(0, {7}));
+    CHECK(read_journal(Journal(path, "attack sequence", facts).found()).back() == entry(0, {7}));
   }
   // A last line of zeros, which a file system may leave behind, is none either; one in the middle is damage.
   write_bytes(path, bytes + std::string(9, '\0') + "\n");
-  CHECK(read_journal(Journal(path, facts).found()).size() == 2);
+  CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 2);
   write_bytes(path, bytes.substr(0, ends[0]) + "damage\n" + bytes.substr(ends[0]));
-  CHECK(contains(refusal([&] { (void)read_journal(Journal(path, facts).found()); }, ExitCode::data),
+  CHECK(contains(refusal([&] { (void)read_journal(Journal(path, "attack sequence", facts).found()); }, ExitCode::data),
                  "line 2 is damaged"));
   CHECK(contains(refusal(
                      [] {
@@ -175,10 +175,10 @@ TEST_CASE("A journal that was cut anywhere loses its last line at most", "[seque
 TEST_CASE("A journal of other settings is refused, and the first difference is named", "[sequence]") {
   const TemporaryFolder folder;
   const std::string path = folder / "sequence.journal";
-  { const Journal journal(path, {{"seed", "1"}, {"eps", "0.031"}}); }
+  { const Journal journal(path, "attack sequence", {{"seed", "1"}, {"eps", "0.031"}}); }
   const std::string before = read_bytes(path);
   const auto usage = [&](const Facts& facts) {
-    return refusal([&] { const Journal j(path, facts); }, ExitCode::usage);
+    return refusal([&] { const Journal j(path, "attack sequence", facts); }, ExitCode::usage);
   };
   CHECK(contains(usage({{"seed", "1"}, {"eps", "0.062"}}), "eps is 0.031 there and 0.062 here"));
   CHECK(contains(usage({{"seed", "2"}, {"eps", "0.062"}}), "seed is 1 there and 2 here"));

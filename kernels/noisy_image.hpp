@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+
+#include "dat/random.hpp"
+#include "perturb.hpp"
+
+namespace dat::kernels {
+
+/// Samples of one image with noise, number first_sample and the following ones. A sample's noise depends on seed,
+/// purpose, image and the sample's number alone. Both functors run over n * ceil(pixels/4), as RandomStart does.
+struct NoisySamples {
+  const float* image;  ///< in [0, 1], in `layout`
+  float* x;            ///< [n] images
+  Layout layout;
+  std::uint64_t seed;
+  Purpose purpose;
+  std::uint64_t id;  ///< of the image
+  std::uint32_t first_sample;
+
+  [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
+  /// Four random words of group k of sample n. `more`: the next 32 bits of each of them.
+  [[nodiscard]] DAT_HD Philox4 words(std::int64_t n, std::int64_t k, bool more) const {
+    return random_words(seed, purpose, first_sample + static_cast<std::uint32_t>(n), id,
+                        static_cast<std::uint32_t>(k) | (more ? 0x80000000U : 0U));
+  }
+  /// Where pixel p, counted in CHW order, of sample n lies in x.
+  [[nodiscard]] DAT_HD std::int64_t place(std::int64_t n, std::int64_t p) const {
+    const int pixel = static_cast<int>(p), hw = layout.h * layout.w;
+    return layout.offset(n, pixel / hw, pixel % hw / layout.w, pixel % layout.w);
+  }
+};
+
+/// x = image + N(0, sigma^2), not clamped.
+struct NormalNoise {
+  NoisySamples samples;
+  float sigma;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t n = i / samples.fours(), first = i % samples.fours() * 4;
+    const Philox4 words = samples.words(n, first / 4, false);
+    for (int j = 0; j < 4 && first + j < samples.layout.elements(); ++j)
+      samples.x[samples.place(n, first + j)] =
+          samples.image[samples.place(0, first + j)] + sigma * normal_number<float>(words, j);
+  }
+};
+
+/// The same on the grid of pixels, i/255: the image, whose pixels are on it, and noise from a table (GridNoise), of
+/// which only integers decide. The sum is cut at low/255 and high/255.
+struct TableNoise {
+  NoisySamples samples;
+  const std::uint64_t* entries;  ///< [2 half]
+  const std::int32_t* guide;     ///< [1024]
+  int half;
+  std::int32_t low, high;
+  std::uint8_t* unknown;  ///< [n][groups of 4 pixels]: 1 where a draw of the group equals an entry, so that its noise
+                          ///< is not known
+
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t n = i / samples.fours(), k = i % samples.fours();
+    const Philox4 words = samples.words(n, k, false);
+    bool not_known = false;
+    for (int j = 0; j < 4 && 4 * k + j < samples.layout.elements(); ++j) {
+      const std::int32_t pixel = static_cast<std::int32_t>(samples.image[samples.place(0, 4 * k + j)] * 255.0F + 0.5F);
+      const std::int32_t sum = pixel + noise(words.v[j], n, k, j, not_known);
+      samples.x[samples.place(n, 4 * k + j)] = static_cast<float>(clamp(sum, low, high)) / 255.0F;
+    }
+    unknown[i] = not_known ? 1 : 0;
+  }
+
+  /// The noise in units of 1/255, of which `word` is the upper half of the 64 bits.
+  [[nodiscard]] DAT_HD std::int32_t noise(std::uint32_t word, std::int64_t n, std::int64_t k, int j,
+                                          bool& not_known) const {
+    const std::int32_t all = 2 * half;
+    std::int32_t below = guide[word >> 22];
+    while (below < all && static_cast<std::uint32_t>(entries[below] >> 32) < word) ++below;
+    if (below < all && static_cast<std::uint32_t>(entries[below] >> 32) == word) {  // the lower half decides
+      const std::uint64_t draw = std::uint64_t{word} << 32 | samples.words(n, k, true).v[j];
+      while (below < all && entries[below] < draw) ++below;
+      not_known = not_known || (below < all && entries[below] == draw);
+    }
+    return below - half;
+  }
+};
+
+}  // namespace dat::kernels

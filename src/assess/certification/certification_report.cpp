@@ -1,0 +1,213 @@
+#include "assess/certification/certification_report.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/report.hpp"
+#include "smoothing/bounds.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kCertificationFormat = 1;
+/// Where published tables look: DAT's, Cohen's, Salman's.
+constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
+                             1.25, 1.5, 1.75, 2,   2.25, 2.5, 3,   3.5, 4};
+
+[[nodiscard]] std::string all_digits(double value) { return fmt::format("{:.17g}", value); }
+
+[[nodiscard]] std::string procedure_of(const CertificationPlan& plan) {
+  return plan.predicts ? "predict" : plan.sequential() ? "certify, sequential" : "certify";
+}
+
+[[nodiscard]] std::string list_of(const std::vector<double>& values) {
+  return fmt::format("{}", fmt::join(values, ","));
+}
+
+/// As Python writes a timedelta.
+[[nodiscard]] std::string time_text(double seconds) {
+  const auto micros = static_cast<std::int64_t>(std::llround(seconds * 1e6)), whole = micros / 1'000'000;
+  return fmt::format("{}:{:02}:{:02}.{:06}", whole / 3600, whole / 60 % 60, whole % 60, micros % 1'000'000);
+}
+
+}  // namespace
+
+std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts) {
+  const fs::path path = folder;
+  for (const char* sign : {"metrics.jsonl", "ckpt"})
+    require(!fs::exists(path / sign), ExitCode::usage, "--out ", folder, " is the folder of a training, whose ",
+            "results.h5 this certification would overwrite; take another one, such as ", (path / "certified").string());
+  require(path.extension() != ".json", ExitCode::usage, "--out ", folder, " must be a folder: a certification writes ",
+          "several files");
+  std::error_code error;
+  fs::create_directories(path, error);
+  require(!error, ExitCode::io, "cannot make the folder ", folder, ": ", error.message());
+  return std::unique_ptr<CertificationFolder>(new CertificationFolder{
+      folder, RunLock(folder, [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
+      Journal((path / "certify.journal").string(), "certification", facts)});
+}
+
+Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64_t>& images) {
+  const CertificationPlan& plan = subject.plan;
+  return {{"procedure", procedure_of(plan)},
+          {"sigma", all_digits(plan.sigma)},
+          {"noise", plan.grid ? "grid" : "float"},
+          {"n0", std::to_string(plan.predicts ? 0 : plan.n0)},
+          {"n", std::to_string(plan.n)},
+          {"alpha", all_digits(plan.alpha)},
+          {"radii", list_of(plan.radii)},
+          {"seed", std::to_string(plan.seed)},
+          {"precision of the network", subject.precision},
+          {"hash of the weights", subject.weights_hash},
+          {"split", subject.split},
+          {"every", std::to_string(subject.every)},
+          {"number of images", std::to_string(images.size())}};
+}
+
+CertificationReport::Share CertificationReport::share(std::int64_t count) const {
+  const auto all = std::ssize(result_.images);
+  return {count, static_cast<double>(count) / static_cast<double>(all), clopper_pearson_lower(count, all, 0.025),
+          clopper_pearson_upper(count, all, 0.025)};
+}
+
+std::vector<double> CertificationReport::radii() const {
+  const CertificationPlan& plan = subject_.plan;
+  if (plan.sequential()) return plan.radii;
+  std::vector<double> all;
+  const double most = certified_radius(clopper_pearson_lower(plan.n, plan.n, plan.alpha), plan.sigma);
+  for (const double radius : kRadii)
+    if (radius <= most && !plan.predicts) all.push_back(radius);
+  return all;
+}
+
+std::string CertificationReport::json(const std::string& provenance) const {
+  const CertificationPlan& plan = subject_.plan;
+  const auto shown = [](const Share& s) {
+    return Json{{"images", s.count}, {"accuracy", s.part}, {"low", s.low}, {"high", s.high}};
+  };
+  Json all = {{"filetype", "certification"},
+              {"format_version", kCertificationFormat},
+              {"settings",
+               {{"procedure", procedure_of(plan)},
+                {"sigma", plan.sigma},
+                {"noise_kind", plan.grid ? "grid" : "float"},
+                {"n0", plan.predicts ? 0 : plan.n0},
+                {"n", plan.n},
+                {"alpha", plan.alpha},
+                {"seed", plan.seed},
+                {"precision", subject_.precision},
+                {"checkpoint", subject_.checkpoint},
+                {"step", subject_.step},
+                {"weights", subject_.weights},
+                {"weights_hash", subject_.weights_hash},
+                {"data", subject_.data},
+                {"split", subject_.split},
+                {"split_images", subject_.split_images},
+                {"every", subject_.every}}},
+              {"images", Json::array()},
+              {"radii", Json::array()},
+              {"acr", result_.average_radius()},
+              {"abstained", shown(share(result_.abstained()))},
+              {"correct", shown(share(right()))},
+              {"samples", result_.samples()}};
+  for (std::size_t i = 0; i < result_.images.size(); ++i) {
+    const Certificate& c = result_.certificates[i];
+    Json one = {{"index", result_.images[i]},
+                {"label", result_.labels[i]},
+                {"prediction", c.prediction},
+                {"radius", c.radius},
+                {"votes", c.votes},
+                {"samples", c.samples},
+                {plan.predicts ? "p_value" : "lower", c.lower}};
+    if (plan.sequential()) one["decided"] = c.decided;
+    one["seconds"] = c.seconds;
+    all["images"].push_back(one);
+  }
+  for (const double radius : radii()) {
+    Json row = shown(share(result_.certified(radius)));
+    row["radius"] = radius;
+    all["radii"].push_back(row);
+  }
+  if (plan.predicts) all.erase("acr");
+  all["provenance"] = Json::parse(provenance);
+  return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string CertificationReport::tsv() const {
+  std::string text = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n";
+  for (std::size_t i = 0; i < result_.images.size(); ++i) {
+    const Certificate& c = result_.certificates[i];
+    text += fmt::format("{}\t{}\t{}\t{}\t{}\t{}\n", result_.images[i], result_.labels[i], c.prediction, c.radius,
+                        result_.correct(i) ? 1 : 0, time_text(c.seconds));
+  }
+  return text;
+}
+
+void CertificationReport::write_hdf5(const std::string& path, const std::string& provenance) const {
+  FileFacts facts = facts_of(subject_, result_.images);
+  facts.insert(facts.end(), {{"checkpoint", subject_.checkpoint}, {"provenance", provenance}});
+  write_sealed(path, [&](const std::string& temporary) {
+    Hdf5File file = Hdf5File::create(temporary);
+    write_facts(file, "certification", kCertificationFormat, facts);
+    const std::size_t n = result_.images.size();
+    const auto of = [&](std::size_t i) -> const Certificate& { return result_.certificates[i]; };
+    write_column<std::int64_t>(file, "image/index", n, [&](std::size_t i) { return result_.images[i]; });
+    write_column<std::int64_t>(file, "image/label", n, [&](std::size_t i) { return result_.labels[i]; });
+    write_column<std::int64_t>(file, "image/prediction", n, [&](std::size_t i) { return of(i).prediction; });
+    write_column<double>(file, "image/radius", n, [&](std::size_t i) { return of(i).radius; });
+    write_column<std::int64_t>(file, "image/votes", n, [&](std::size_t i) { return of(i).votes; });
+    write_column<std::int64_t>(file, "image/samples", n, [&](std::size_t i) { return of(i).samples; });
+    write_column<double>(file, "image/seconds", n, [&](std::size_t i) { return of(i).seconds; });
+    const std::vector<double> looked_at = radii();
+    if (!looked_at.empty()) {
+      write_column<double>(file, "radii/radius", looked_at.size(), [&](std::size_t r) { return looked_at[r]; });
+      write_column<double>(file, "radii/accuracy", looked_at.size(),
+                           [&](std::size_t r) { return share(result_.certified(looked_at[r])).part; });
+    }
+    file.close();
+  });
+}
+
+void CertificationReport::write(const std::string& folder, const std::string& provenance) const {
+  const fs::path path = folder;
+  write_hdf5((path / "results.h5").string(), provenance);
+  write_text_atomically((path / "certify.tsv").string(), tsv());
+  write_text_atomically((path / "certify.json").string(), json(provenance));
+}
+
+std::string CertificationReport::text() const {
+  const CertificationPlan& plan = subject_.plan;
+  const auto line = [&](const std::string& name, std::int64_t count) {
+    const Share s = share(count);
+    return fmt::format("  {:<14} {:>6} of {}  {:.4f}  ({:.4f} to {:.4f})\n", name, s.count, result_.images.size(),
+                       s.part, s.low, s.high);
+  };
+  std::string text =
+      fmt::format("{}: step {}, {} {}{}, smoothed with sigma {}{}\n", subject_.checkpoint, subject_.step,
+                  result_.images.size(), images_text(subject_.split), weights_text(subject_.weights), plan.sigma,
+                  subject_.precision == "f32" ? "" : ", the network in " + subject_.precision);
+  text += line("right", right()) + line("abstained", result_.abstained());
+  for (const double radius : radii()) text += line(fmt::format("radius {}", radius), result_.certified(radius));
+  return text + fmt::format("  {} samples, {:.1f} an image\n", result_.samples(),
+                            static_cast<double>(result_.samples()) / static_cast<double>(result_.images.size()));
+}
+
+std::string CertificationReport::final_line() const {
+  const bool whole = subject_.every == 1 && std::ssize(result_.images) == subject_.split_images;
+  std::string text = fmt::format("Final: right={:.4f}", share(right()).part);
+  if (!subject_.plan.predicts) text += fmt::format(" acr={:.4f}", result_.average_radius());
+  return text + fmt::format(" abstained={:.4f} images={} {}", share(result_.abstained()).part, result_.images.size(),
+                            verdict_text(whole ? Validity::valid : Validity::partial));
+}
+
+}  // namespace dat

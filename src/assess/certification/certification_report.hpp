@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assess/certification/certification.hpp"
+#include "assess/columns.hpp"
+#include "assess/journal.hpp"
+#include "dat/run_lock.hpp"
+
+namespace dat {
+
+/// What a certification was of.
+struct CertificationSubject {
+  CertificationPlan plan;
+  std::string checkpoint;  ///< as it was named
+  std::int64_t step = 0;   ///< of the checkpoint
+  std::string weights = "raw", weights_hash{};
+  std::string precision = "f32";  ///< of the network's activations and weights
+  std::vector<std::string> data{};
+  std::string split{};
+  std::int64_t split_images = 0, every = 1;
+};
+
+/// The folder of a certification: its lock and its journal. On rank 0.
+struct CertificationFolder {
+  std::string path;
+  RunLock lock;
+  Journal journal;
+};
+/// Opens the folder, or goes on in it. facts: everything that decides about the votes. Error(usage): it is a training's
+/// folder, or its journal is another certification's. Error(io).
+[[nodiscard]] std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts);
+
+/// Everything that decides about the votes of a certification but the build (build_facts).
+[[nodiscard]] Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64_t>& images);
+
+/// What a certification has found out, for its files and for a person.
+class CertificationReport {
+ public:
+  /// Both must outlive the report.
+  CertificationReport(const CertificationSubject& subject, const CertificationResult& result)
+      : subject_(subject), result_(result) {}
+
+  /// Writes certify.json, certify.tsv and results.h5 into a folder. provenance: a JSON object. Error(io).
+  void write(const std::string& folder, const std::string& provenance) const;
+  /// Lines for a person.
+  [[nodiscard]] std::string text() const;
+  /// "Final: acr=... VALID".
+  [[nodiscard]] std::string final_line() const;
+
+ private:
+  /// A part of all images, with the 95 % interval of Clopper and Pearson.
+  struct Share {
+    std::int64_t count;
+    double part, low, high;
+  };
+  [[nodiscard]] Share share(std::int64_t count) const;
+  /// The radii that the tables have: those of a sequence; else usual ones that these samples can certify.
+  [[nodiscard]] std::vector<double> radii() const;
+  [[nodiscard]] std::int64_t right() const { return result_.certified(0); }
+  [[nodiscard]] std::string json(const std::string& provenance) const;
+  [[nodiscard]] std::string tsv() const;
+  void write_hdf5(const std::string& path, const std::string& provenance) const;
+
+  const CertificationSubject& subject_;
+  const CertificationResult& result_;
+};
+
+}  // namespace dat

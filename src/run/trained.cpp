@@ -1,0 +1,59 @@
+#include "run/trained.hpp"
+
+#include <iostream>
+#include <utility>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/report.hpp"
+#include "replica/model_state.hpp"
+#include "train/plan/splits.hpp"
+
+namespace dat {
+
+Trained read_trained(const Communicator& world, const std::string& path, const std::vector<std::string>& data) {
+  Trained trained{path, find_checkpoint(path, [&](const std::string& warning) {
+                    if (world.root()) std::cerr << "dat_hpc: warning: " + warning + "\n";
+                  })};
+  Checkpoint& checkpoint = trained.checkpoint;
+  require(!data.empty() || !checkpoint.texts.contains("imported_from"), ExitCode::usage, path,
+          " was imported and has no data of its own; give --data");
+  const std::string& toml = checkpoint.texts["config_toml"];
+  trained.options = parse_train_options(toml, path);
+  trained.classes = classes_of(checkpoint, path);
+  trained.options_hash = sha256_hex(toml.data(), toml.size());
+  return trained;
+}
+
+ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data, const std::string& split,
+                        std::int64_t limit) {
+  TrainOptions wanted = trained.options;
+  if (!data.empty()) {  // what the training kept aside, or left out, is not in there
+    wanted.data = data;
+    wanted.holdout = wanted.limit_train = 0;
+    wanted.mix = "pool";
+  }
+  require(split != "holdout" || wanted.holdout > 0, ExitCode::usage, trained.path,
+          data.empty() ? " kept nothing aside in its training; take --split test"
+                       : " kept images of its own data aside; leave --data off");
+  wanted.limit_test = 0;
+  ChosenSplit chosen;
+  auto whole = open_split(wanted, split);
+  chosen.size = whole->size();
+  chosen.images = first_of(std::move(whole), limit);
+  const std::int64_t unlabelled = unlabelled_images(*chosen.images);
+  require(unlabelled == 0, ExitCode::usage, unlabelled, " of the ", chosen.images->size(), " ", images_text(split),
+          " have no label (-1), so that nobody knows whether they are classified right; take --split test, or --data "
+          "with labels");
+  require_fitting_images(chosen.images->info(), trained.checkpoint, trained.classes, trained.path);
+  return chosen;
+}
+
+std::string load_weights(const Trained& trained, const std::string& wanted, Model& model) {
+  load_network(trained.checkpoint, model);
+  if (!takes_average(trained.checkpoint, wanted, trained.options.average_bn == "rebuild", trained.path)) return "raw";
+  load_average(trained.checkpoint, model);
+  return "average";
+}
+
+}  // namespace dat

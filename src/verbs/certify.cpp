@@ -1,0 +1,239 @@
+// The verb certify: within which radius no perturbation changes what the smoothed network of a checkpoint says.
+
+#include "verbs/certify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "assess/certification/certification_report.hpp"
+#include "assess/progress_lines.hpp"
+#include "assess/sequence.hpp"
+#include "dat/error.hpp"
+#include "dat/provenance.hpp"
+#include "options/machine.hpp"
+#include "replica/device_notices.hpp"
+#include "replica/model_state.hpp"
+#include "replica/replica.hpp"
+#include "run/trained.hpp"
+#include "train/plan/splits.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+void add_certified_images(TableOf<CertifyOptions>& table) {
+  using O = CertifyOptions;
+  table.group("Data");
+  table.add("RUN,--checkpoint", &O::checkpoint, "the folder of a run: its newest checkpoint; or a checkpoint", kPath);
+  table.add("--data", &O::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
+  table.add("--split", &O::split, "which images; holdout: what the training kept aside",
+            one_of({"test", "train", "holdout"}));
+  table.add("--every", &O::every, "takes images 0, N, 2 N, ... of the split", kPositive);
+  table.add("--limit", &O::limit, "of these the first N only; 0: all", kCount);
+  table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
+            one_of({"auto", "raw", "average"}));
+}
+
+void add_smoothing(TableOf<CertifyOptions>& table) {
+  using O = CertifyOptions;
+  table.group("Smoothing");
+  table.add("--sigma", &O::sigma, "deviation of the noise in each pixel; pixels are in [0, 1]", kAbove);
+  table.add("--noise-kind", &O::noise_kind,
+            "grid: on the grid of pixels, with exact probabilities, the same on every machine; float: 32-bit numbers",
+            one_of({"grid", "float"}));
+  table.add("--n0", &O::n0, "samples that choose the class", kPositive);
+  table.add("--n", &O::n, "samples that bound its probability; with --radii the most of them", kPositive);
+  table.add("--alpha", &O::alpha, "the chance that an answer is wrong",
+            {.low = 0, .high = 1, .above = true, .below = true});
+  table.add("--radii", &O::radii,
+            "decides for each of these L2 radii, and takes no more samples than that needs; none: takes all --n",
+            {.label = "R,...", .low = 0, .above = true, .commas = true});
+  table.add("--predict", &O::predict, "says the class alone, or abstains, by --n samples");
+  table.add("--precision", &O::precision,
+            "how the network keeps activations and weights; 16 bits need a GPU, and certify that network",
+            one_of({"f32", "f16", "bf16"}));
+}
+
+const TableOf<CertifyOptions>& certify_table() {
+  static const auto all = [] {
+    using O = CertifyOptions;
+    TableOf<O> table;
+    add_certified_images(table);
+    add_smoothing(table);
+    table.group("Run");
+    table.add("--out", &O::out, "folder for certify.json, certify.tsv and results.h5; none: not written", kFolder);
+    table.add("--batch", &O::batch, "samples per rank between two exchanges of votes", kPositive).may_change();
+    table.add("--progress", &O::progress, "seconds between progress lines", kAbove).may_change();
+    add_machine(table);
+    return table;
+  }();
+  return all;
+}
+
+[[nodiscard]] CertificationPlan plan_of(const CertifyOptions& options) {
+  return {.sigma = options.sigma,
+          .grid = options.noise_kind == "grid",
+          .predicts = options.predict,
+          .n0 = options.n0,
+          .n = options.n,
+          .alpha = options.alpha,
+          .radii = options.radii,
+          .seed = options.seed};
+}
+
+/// Everything that is needed on every rank, in the order in which it is made.
+struct CertificationSetting {
+  CertificationSubject subject;
+  std::unique_ptr<Dataset> data;
+  std::vector<std::int64_t> images;
+  std::unique_ptr<Replica> replica;
+  std::unique_ptr<Certifier> certifier;
+  Facts facts;  ///< everything that decides about the votes
+};
+
+[[nodiscard]] std::vector<std::int64_t> chosen_images(const CertifyOptions& options, std::int64_t all) {
+  std::vector<std::int64_t> images;
+  for (std::int64_t image = 0; image < all && (options.limit == 0 || std::ssize(images) < options.limit);
+       image += options.every)
+    images.push_back(image);
+  return images;
+}
+
+[[nodiscard]] std::unique_ptr<Replica> certified_replica(const Communicator& world, const CertifyOptions& options,
+                                                         const Trained& from, const DatasetInfo& of) {
+  const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
+  DatasetInfo images = of;
+  images.classes = from.classes.count;
+  return std::make_unique<Replica>(
+      ReplicaOptions{.backend = {.device = options.device,
+                                 .threads = choose_threads(options.threads, world.node_size()),
+                                 .node_rank = world.node_rank(),
+                                 .math = options.math,
+                                 .deterministic = true},
+                     .network = from.options.network,
+                     .width = from.options.width,
+                     .activation = from.options.activation,
+                     .normalize = from.options.normalize,
+                     .images = images,
+                     .micro_batch = sequence_micro_batch(gpu),
+                     .attack_storage = storage_from(options.precision),
+                     .training_batches = {}});
+}
+
+[[nodiscard]] CertificationSetting prepare_certification(Communicator& world, const CertifyOptions& options) {
+  CertificationSetting s;
+  const Trained from = read_trained(world, options.checkpoint, options.data);
+  ChosenSplit chosen = open_chosen(from, options.data, options.split, 0);
+  s.data = std::move(chosen.images);
+  s.images = chosen_images(options, s.data->size());
+  s.subject = {.plan = plan_of(options),
+               .checkpoint = options.checkpoint,
+               .step = from.step(),
+               .precision = options.precision,
+               .data = options.data,
+               .split = options.split,
+               .split_images = chosen.size,
+               .every = options.every};
+  s.replica = certified_replica(world, options, from, s.data->info());
+  Model& model = s.replica->model();
+  s.subject.weights = load_weights(from, options.weights, model);
+  s.subject.weights_hash = weights_hash(model);
+  const int blocks = std::max(1, static_cast<int>(options.batch / CertificationPlan::kBlock));
+  s.certifier = std::make_unique<Certifier>(world, *s.data, *s.replica, s.images, s.subject.plan, blocks);
+  s.replica->commit();
+  const std::vector<float> statistics = running_statistics(model);
+  s.facts = build_facts();
+  const Facts own = facts_of(s.subject, s.images);
+  s.facts.insert(s.facts.end(), own.begin(), own.end());
+  for (const auto& fact :
+       Facts{{"arithmetic", s.replica->backend().arithmetic()},
+             {"samples in a pass", std::to_string(s.replica->frozen().n())},
+             {"hash of the training's options", from.options_hash},
+             {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+             {"hash of the images", content_hash(*s.data)}})
+    s.facts.push_back(fact);
+  return s;
+}
+
+/// What a folder knows already, on all ranks, and who is told of what is found out.
+[[nodiscard]] Certifier::Options options_of(Communicator& world, const CertifyOptions& options,
+                                            CertificationFolder* folder) {
+  Certifier::Options run;
+  std::string found = folder != nullptr ? folder->journal.found() : "";
+  world.broadcast(found);
+  together(world, [&] { run.found = read_certification_journal(found); });
+  if (!world.root()) return run;
+  if (folder != nullptr)
+    run.entry = [folder](const CertificationEntry& entry) { folder->journal.append(line_of(entry)); };
+  if (options.quiet) return run;
+  if (!run.found.empty())
+    std::cerr << "dat_hpc: goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " +
+                     folder->path + "/certify.journal\n";
+  run.progress = [lines = ProgressLines(0, options.progress)](const Certifier::Progress& now) mutable {
+    lines(fmt::format("{} of {} images, {} samples", now.finished, now.images, now.samples), now.part);
+  };
+  return run;
+}
+
+int certify(Communicator& world, const CertifyOptions& options, int argc, char** argv) {
+  shake_hands(world, facts_of(Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings(), argc, argv));
+  if (options.comm_timeout > 0) world.watch(options.comm_timeout);
+  CertificationSetting s;
+  together(world, [&] { s = prepare_certification(world, options); });
+  shake_hands(world, s.facts);
+  std::unique_ptr<CertificationFolder> folder;
+  together(world, [&] {
+    if (world.root() && !options.out.empty()) folder = open_certification(options.out, s.facts);
+  });
+  for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
+    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
+  const CertificationResult result = s.certifier->run(options_of(world, options, folder.get()));
+  const CertificationReport report(s.subject, result);
+  const std::vector<std::string> hosts = world.gather(host_name());
+  together(world, [&] {
+    if (folder) report.write(folder->path, provenance_json(hosts, argc, argv, s.replica->backend().description()));
+  });
+  if (!world.root()) return static_cast<int>(ExitCode::done);
+  std::cout << report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "")
+            << report.final_line() << "\n"
+            << std::flush;
+  require_printed();
+  return static_cast<int>(ExitCode::done);
+}
+
+int run_certification(const CertifyOptions& options, int argc, char** argv) {
+  return with_ranks([&](Communicator& world) { return certify(world, options, argc, argv); });
+}
+
+}  // namespace
+
+std::optional<CertifyOptions> parse_certify(CommandLine& line) {
+  CertifyOptions o;
+  Bound bound(certify_table(), o);
+  line.describe("L2 radii within which no perturbation changes what a network says, smoothed with normal noise.");
+  line.add_configurable(bound, false);
+  if (!line.read()) return {};
+  bound.check(true);
+  const bool runs = line.finish();
+  require(!runs || !o.checkpoint.empty(), ExitCode::usage,
+          "certify needs a network, a run or a checkpoint: dat_hpc certify RUN --sigma 0.25",
+          o.data.size() > 1 ? "; give RUN in front of --data, which takes all words behind it" : "");
+  require(!runs || o.sigma > 0, ExitCode::usage,
+          "certify needs the deviation of the noise that the network was trained ", "with, such as --sigma 0.25");
+  require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
+  std::sort(o.radii.begin(), o.radii.end());
+  if (!runs) return {};
+  return o;
+}
+
+Verb certify_verb() {
+  return make_verb<CertifyOptions>("certify", "certified radii of a smoothed network", parse_certify,
+                                   run_certification);
+}
+
+}  // namespace dat

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <optional>
+
+#include "dat/options/certify.hpp"
+#include "options/command_line.hpp"
+
+namespace dat {
+
+/// As make_verb takes it.
+[[nodiscard]] std::optional<CertifyOptions> parse_certify(CommandLine& line);
+
+}  // namespace dat

@@ -1,0 +1,241 @@
+"""Certificates are the same on any number of ranks, in batches of any size, and however often a certification was killed;
+votes and radii are those of an independent program."""
+
+import json
+import math
+import os
+import random
+import signal
+import time
+from fractions import Fraction
+from statistics import NormalDist
+
+import h5py
+import numpy as np
+
+import common
+from numpy_network import logits_of, sure_classes
+
+IMAGES, EVERY, SIGMA, N0, N, ALPHA = 60, 5, 0.1, 300, 700, 0.001
+TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--epochs", 4, "--lr", 0.05,
+         "--attack", "none", "--lambda", 0, "--eval-every", 0, "--eval", "fgsm"]
+KILLS = 10 if common.NIGHT else 4
+CANDIDATE, CERTIFICATION = 14, 13  # purposes of random numbers
+
+
+def options(**changes):
+    chosen = {"checkpoint": "run", "sigma": SIGMA, "every": EVERY, "n0": N0, "n": N, "threads": 1, **changes}
+    return ["certify", "--quiet", *[word for name, value in chosen.items() if value is not None
+                                    for word in ("--" + name.replace("_", "-"), value)]]
+
+
+def told(folder):
+    """certify.json without what may differ: times, and where it ran."""
+    with open(f"{folder}/certify.json") as file:
+        found = json.load(file)
+    del found["provenance"]
+    for image in found["images"]:
+        del image["seconds"]
+    return found
+
+
+def tsv(folder):
+    with open(f"{folder}/certify.tsv") as file:
+        return [line.split("\t")[:5] for line in file]
+
+
+def lines(folder):
+    try:
+        with open(f"{folder}/certify.journal", "rb") as file:
+            return file.read().count(b"\n")
+    except OSError:
+        return 0
+
+
+def philox(counter, key):
+    """Philox4x32-10 of counters [4][n]."""
+    c = [np.asarray(word, np.uint64) for word in counter]
+    low, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    key = list(key)
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(b >> low) ^ c[1] ^ np.uint64(key[0]), b & mask, (a >> low) ^ c[3] ^ np.uint64(key[1]), a & mask]
+        key = [(key[0] + 0x9E3779B9) % 2**32, (key[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
+def noise_of(seed, purpose, image, samples, pixels):
+    """Normal numbers [samples][pixels], by Box and Muller, of groups of four pixels."""
+    groups = -(-pixels // 4)
+    index = np.tile(np.arange(groups), samples)
+    number = np.repeat(np.arange(samples), groups)
+    full = np.full(index.shape, image)
+    words = philox([index, full % 2**32, number, (full >> 32) ^ (purpose << 24)], (seed % 2**32, seed >> 32))
+    u = [(word >> np.uint64(8)).astype(float) * 2.0**-24 for word in words]
+    numbers = []
+    for pair in 0, 2:
+        radius, angle = np.sqrt(-2 * np.log(u[pair] + 2.0**-24)), 2 * np.pi * u[pair + 1]
+        numbers += [radius * np.cos(angle), radius * np.sin(angle)]
+    return np.stack(numbers, 1).reshape(samples, groups * 4)[:, :pixels]
+
+
+def lower_bound(k, n, alpha):
+    """Clopper and Pearson's: where the upper tail, term by term, is alpha."""
+    low, high = Fraction(0), Fraction(1)
+    for _ in range(45):
+        p = Fraction(round((low + high) / 2 * 2**45), 2**45)
+        logs = [math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1) + j * math.log(p) + (n - j) * math.log1p(-p)
+                for j in range(k, n + 1)]
+        total = math.fsum(math.exp(one) for one in logs)
+        low, high = (p, high) if total < alpha else (low, p)
+    return float(low)
+
+
+class Certification(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", train=96, test=IMAGES, size=16, classes=4)
+        self.train("run", *TRAIN)
+
+    def certify(self, folder, *flags, ranks=1, **changes):
+        ended = common.run(*options(out=folder, **changes), *flags, ranks=ranks)
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended
+
+    def test_ranks_batches_and_kills(self):
+        for radii in None, "0.02,0.1,0.2":
+            kind = "fixed" if radii is None else "sequence"
+            # A sequence may take many more samples than it needs.
+            more = {"n": 700 if radii is None else 20_000, "radii": radii}
+            self.certify(kind, **more)
+            whole = told(kind)
+            self.assertEqual([image["index"] for image in whole["images"]], list(range(0, IMAGES, EVERY)))
+            for ranks, batch in ((2, 256), (3, 1000)):
+                self.certify(f"{kind}-on{ranks}", ranks=ranks, batch=batch, **more)
+                self.assertEqual(told(f"{kind}-on{ranks}"), whole)
+                self.assertEqual(tsv(f"{kind}-on{ranks}"), tsv(kind))
+            if radii is not None:
+                taken = [image["samples"] for image in whole["images"]]
+                self.assertLess(min(taken), 3000)
+                self.assertTrue(all(0 not in image["decided"] for image in whole["images"] if image["samples"] < 20_000))
+                continue
+            drawn = random.Random(2)
+            for kill in range(KILLS):
+                before = lines("killed")
+                running = common.Running(options(out="killed", batch=256, **more), drawn.choice([1, 2, 3]))
+                if kill > 0:
+                    self.assertTrue(running.wait_for(lambda: lines("killed") > max(before, 1)), running.text())
+                else:
+                    time.sleep(drawn.uniform(0, 0.5))
+                for pid in list(running.ranks().values()) or [running.process.pid]:
+                    common.kill(pid, signal.SIGKILL)
+                time.sleep(0.2)
+                running.end()
+                self.assertFalse(os.path.exists("killed/certify.json"), "it had ended before it was killed")
+                if kill == 2:  # a write that was cut
+                    with open("killed/certify.journal", "ab") as file:
+                        file.write(b'{"seconds":0.1,"images":[0,')
+            self.certify("killed", ranks=2, batch=1000, **more)
+            self.assertEqual(told("killed"), whole)
+            self.assertEqual(tsv("killed"), tsv(kind))
+            before = lines("killed")
+            self.certify("killed", **more)  # computes nothing
+            self.assertEqual(lines("killed"), before)
+
+    def test_votes_and_radii_from_outside(self):
+        self.certify("float", noise_kind="float", ranks=2)
+        found = told("float")
+        with h5py.File("set.h5") as file:
+            images, labels = file["test/images"][:IMAGES].astype(float) / 255, file["test/labels"][:IMAGES]
+        checkpoint = common.checkpoints("run")[-1]
+        radii = []
+        for one in found["images"]:
+            image = images[one["index"]]
+            self.assertEqual(one["label"], labels[one["index"]])
+            votes, unsure = {}, {}
+            for purpose, samples in (CANDIDATE, N0), (CERTIFICATION, N):
+                noise = noise_of(1, purpose, one["index"], samples, image.size)
+                noisy = image + SIGMA * noise.reshape(samples, 3, 16, 16).transpose(0, 2, 3, 1)
+                classes, sure = sure_classes(logits_of(noisy, checkpoint))
+                votes[purpose], unsure[purpose] = np.bincount(classes, minlength=4), np.count_nonzero(~sure)
+            chosen = int(votes[CANDIDATE].argmax())
+            second = np.sort(votes[CANDIDATE])[-2]
+            self.assertGreater(votes[CANDIDATE].max() - second, unsure[CANDIDATE])
+            self.assertLessEqual(abs(int(votes[CERTIFICATION][chosen]) - one["votes"]), unsure[CERTIFICATION])
+            bound = lower_bound(one["votes"], N, ALPHA)
+            self.assertAlmostEqual(one["lower"], bound, delta=1e-10)
+            self.assertEqual(one["prediction"], chosen if bound > 0.5 else -1)
+            radius = SIGMA * NormalDist().inv_cdf(bound) if bound > 0.5 else 0
+            self.assertAlmostEqual(one["radius"], radius, delta=1e-9)
+            radii.append(radius if one["prediction"] == one["label"] else 0)
+        self.assertGreater(sum(radii), 0)
+        self.assertAlmostEqual(found["acr"], np.mean(radii), delta=1e-9)
+        for row in found["radii"]:
+            right = sum(one["radius"] >= row["radius"] and one["prediction"] == one["label"] for one in found["images"])
+            self.assertEqual((row["images"], row["accuracy"]), (right, right / len(radii)))
+            self.assertTrue(row["low"] <= row["accuracy"] <= row["high"])
+        tables = common.datasets("float/results.h5")
+        for name in "index", "label", "prediction", "radius", "votes", "samples":
+            self.assertEqual(tables[f"image/{name}"].tolist(), [one[name] for one in found["images"]])
+        rows = tsv("float")
+        self.assertEqual(rows[0], ["idx", "label", "predict", "radius", "correct"])
+        self.assertEqual([(int(row[0]), int(row[2]), float(row[3]), int(row[4])) for row in rows[1:]],
+                         [(one["index"], one["prediction"], one["radius"], int(one["prediction"] == one["label"]))
+                          for one in found["images"]])
+
+        # Noise on the grid: other draws of nearly the same law.
+        self.certify("grid")
+        grid = told("grid")
+        self.assertNotEqual([one["votes"] for one in grid["images"]], [one["votes"] for one in found["images"]])
+        for one, other in zip(grid["images"], found["images"]):
+            p = (one["votes"] + other["votes"]) / (2 * N)
+            if one["prediction"] == other["prediction"]:
+                self.assertLess(abs(one["votes"] - other["votes"]), 6 * (2 * N * p * (1 - p)) ** 0.5 + 3)
+
+        # PREDICT.
+        ended = self.certify("predicted", "--predict", noise_kind="float")
+        for one in told("predicted")["images"]:
+            self.assertEqual(one["samples"], N)
+            if one["prediction"] >= 0:
+                self.assertLessEqual(one["p_value"], ALPHA)
+        self.assertRegex(ended.final, r"^Final: right=0\.\d+ abstained=0\.\d+ images=12 PARTIAL$")
+
+    def test_what_is_refused(self):
+        small = {"n": 100, "n0": 10, "limit": 2}
+        self.certify("one", **small)
+
+        def refuse(code, pattern, *flags, ranks=0, **changes):
+            self.refuse(code, pattern, *options(**{**small, **changes}), *flags, ranks=ranks)
+
+        for ranks in 0, 2:
+            refuse(2, "certify.journal is the journal of another evaluation: seed is 1 there and 2 here", out="one", seed=2,
+                   ranks=ranks)
+        refuse(2, "sigma is 0.1.* there and 0.2.* here", out="one", sigma=0.2)
+        refuse(2, "n is 100 there and 200 here", out="one", n=200)
+        refuse(2, "number of images is 2 there and 3 here", out="one", limit=3)
+        refuse(2, "noise is grid there and float here", out="one", noise_kind="float")
+        refuse(2, "procedure is certify there and predict here", "--predict", out="one")
+        refuse(2, "procedure is certify there and certify, sequential here", out="one", radii="0.1")
+        self.train("second", *TRAIN, "--seed", 2)
+        refuse(2, "hash of the weights is", checkpoint="second", out="one")
+        refuse(2, "run is the folder of a training", out="run")
+        refuse(2, "must be a folder", out="one.json")
+        refuse(2, "certify needs the deviation of the noise", sigma=None)
+        refuse(2, "--radii is for certificates", "--predict", radii="0.1")
+        refuse(2, "from 1/1024 to 16", sigma=0.0001)
+        refuse(2, "kept nothing aside", split="holdout")
+        with open("one/certify.journal") as file:
+            journal = file.read().splitlines(keepends=True)
+        entry = json.loads(journal[1])
+        impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
+                      {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
+        for line, pattern in (["damage\n" + journal[1], "line 2 is damaged"],
+                              *[(json.dumps(one) + "\n", "the journal tells of image .* what cannot be") for one in impossible]):
+            with open("one/certify.journal", "w") as file:
+                file.write(journal[0] + line)
+            for ranks in 0, 2:
+                refuse(3, pattern, out="one", ranks=ranks)
+
+
+if __name__ == "__main__":
+    common.main()

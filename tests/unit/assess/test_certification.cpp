@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "assess/certification/certification.hpp"
+#include "catch.hpp"
+#include "errors.hpp"
+#include "smoothing/bounds.hpp"
+
+using namespace dat;
+
+namespace {
+
+constexpr std::int64_t kBlock = CertificationPlan::kBlock;
+
+[[nodiscard]] CertificationPlan plan_with(std::int64_t n0, std::int64_t n, std::vector<double> radii = {}) {
+  CertificationPlan plan;
+  plan.sigma = 0.5;
+  plan.n0 = n0;
+  plan.n = n;
+  plan.radii = std::move(radii);
+  return plan;
+}
+
+/// Enters all blocks in this order; each of them votes by `votes_of`.
+template <class Votes>
+[[nodiscard]] Certificate answer(const CertificationPlan& plan, const Votes& votes_of,
+                                 std::vector<std::int64_t> order = {}) {
+  ImageVotes image(plan, 3);
+  if (order.empty())
+    for (std::int64_t block = 0; block < plan.blocks(); ++block) order.push_back(block);
+  for (const std::int64_t block : order)
+    if (!image.finished() && !image.knows(block)) image.enter(block, votes_of(block));
+  CHECK(image.finished());
+  return image.certificate();
+}
+
+}  // namespace
+
+TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
+  const CertificationPlan plan = plan_with(300, 1000);
+  CHECK(plan.candidate_blocks() == 2);
+  CHECK(plan.blocks() == 6);
+  std::vector<std::int64_t> sizes, firsts;
+  for (std::int64_t block = 0; block < plan.blocks(); ++block) {
+    sizes.push_back(plan.samples_of(block));
+    firsts.push_back(plan.first_of(block));
+  }
+  CHECK(sizes == std::vector<std::int64_t>{256, 44, 256, 256, 256, 232});
+  CHECK(firsts == std::vector<std::int64_t>{0, 256, 0, 256, 512, 768});
+  CertificationPlan predicts = plan;
+  predicts.predicts = true;
+  CHECK(predicts.candidate_blocks() == 0);
+  CHECK(predicts.blocks() == 4);
+}
+
+TEST_CASE("The first samples choose the class, the others bound its probability", "[certification]") {
+  const CertificationPlan plan = plan_with(100, 1000);
+  // Class 2 is chosen; behind that, class 1 has more votes.
+  const Certificate c = answer(plan, [&](std::int64_t block) {
+    return block == 0 ? Votes{30, 34, 36} : block < 4 ? Votes{0, 6, 250} : Votes{0, 232, 0};
+  });
+  CHECK(c.votes == 750);
+  CHECK(c.samples == 1000);
+  CHECK(c.prediction == 2);
+  CHECK(c.lower == clopper_pearson_lower(750, 1000, 0.001));
+  CHECK(c.radius == certified_radius(c.lower, 0.5));
+}
+
+TEST_CASE("Of equal votes the lowest class counts, and half of the votes is not enough", "[certification]") {
+  const CertificationPlan plan = plan_with(100, 256);
+  const auto with = [&](Votes first, Votes others) {
+    return answer(plan, [&](std::int64_t block) { return block == 0 ? first : others; });
+  };
+  CHECK(with({20, 40, 40}, {0, 250, 6}).prediction == 1);
+  const Certificate abstains = with({0, 100, 0}, {100, 130, 26});
+  CHECK(abstains.prediction == Certificate::kAbstains);
+  CHECK(abstains.radius == 0);
+  CHECK(abstains.votes == 130);
+}
+
+TEST_CASE("A prediction needs more votes than a fair coin gives", "[certification]") {
+  CertificationPlan plan = plan_with(100, 100);
+  plan.predicts = true;
+  const auto with = [&](const Votes& votes) { return answer(plan, [&](std::int64_t) { return votes; }); };
+  CHECK(with({33, 67, 0}).prediction == 1);
+  CHECK(with({34, 66, 0}).prediction == Certificate::kAbstains);
+  CHECK(with({10, 0, 0}).prediction == Certificate::kAbstains);  // 90 samples are not known
+  CHECK(with({0, 0, 11}).prediction == 2);
+}
+
+TEST_CASE("A sequence ends once each radius is decided, wherever further blocks come from", "[certification]") {
+  const CertificationPlan plan = plan_with(100, 100'000, {0.1, 0.3, 0.9});
+  std::mt19937_64 words(3);
+  std::vector<Votes> votes;
+  for (std::int64_t block = 0; block < plan.blocks(); ++block) {
+    std::binomial_distribution<std::int64_t> right(plan.samples_of(block), 0.9);
+    const std::int64_t count = right(words);
+    votes.push_back({plan.samples_of(block) - count, 0, count});
+  }
+  const auto of = [&](std::int64_t block) { return votes[static_cast<std::size_t>(block)]; };
+  const Certificate straight = answer(plan, of);
+  CHECK(straight.samples < 10'000);
+  CHECK(straight.samples % kBlock == 0);
+  CHECK(straight.prediction == 2);
+  CHECK(straight.decided == std::vector<int>{1, 1, -1});  // Phi(r / .5): .579, .726, .964
+  CHECK(straight.radius >= 0.3);
+  CHECK(straight.radius < 0.9);
+  for (int shuffle = 0; shuffle < 20; ++shuffle) {
+    std::vector<std::int64_t> order;
+    for (std::int64_t block = 0; block < plan.blocks(); ++block) order.push_back(block);
+    std::shuffle(order.begin(), order.end(), words);
+    CHECK(answer(plan, of, order) == straight);
+  }
+}
+
+TEST_CASE("A sequence that decides nothing ends with its samples", "[certification]") {
+  const double p = 0.9;
+  const CertificationPlan plan = plan_with(100, 2000, {0.5 * normal_quantile(p)});
+  const Certificate c = answer(plan, [&](std::int64_t block) {
+    const std::int64_t all = plan.samples_of(block), right = std::llround(p * static_cast<double>(all));
+    return Votes{right, all - right, 0};
+  });
+  CHECK(c.samples == 2000);
+  CHECK(c.decided == std::vector<int>{0});
+  CHECK(c.prediction == 0);
+  CHECK(c.radius > 0);
+  CHECK(c.radius < plan.radii[0]);
+}
+
+TEST_CASE("A table counts what is right within a radius, and abstentions as wrong", "[certification]") {
+  CertificationResult result;
+  result.images = {0, 20, 40, 60, 80};
+  result.labels = {1, 2, 3, 4, 5};
+  const std::vector<double> radii = {0.5, 0.3, 0, 0.7, 0.2};
+  const std::vector<int> predictions = {1, 0, Certificate::kAbstains, 4, 5};
+  for (std::size_t i = 0; i < radii.size(); ++i) {
+    Certificate c;
+    c.prediction = predictions[i];
+    c.radius = radii[i];
+    c.samples = 10;
+    result.certificates.push_back(c);
+  }
+  CHECK(std::abs(result.average_radius() - 0.28) < 1e-15);
+  CHECK(result.certified(0) == 3);
+  CHECK(result.certified(0.2) == 3);
+  CHECK(result.certified(0.5) == 2);
+  CHECK(result.certified(0.71) == 0);
+  CHECK(result.abstained() == 1);
+  CHECK(result.samples() == 50);
+}
+
+TEST_CASE("An entry of the journal is read as it was written, a damaged one refused", "[certification]") {
+  const CertificationEntry entry{.seconds = 1.5, .images = {0, 20}, .blocks = {3, 0}, .votes = {{1, 2}, {3, 4}}};
+  const auto read = read_certification_journal(line_of(entry) + "\n" + line_of(entry) + "\n");
+  REQUIRE(read.size() == 2);
+  CHECK(read[1].images == entry.images);
+  CHECK(read[1].blocks == entry.blocks);
+  CHECK(read[1].votes == entry.votes);
+  for (const char* line : {"{}", "{\"seconds\":1,\"images\":[0],\"blocks\":[],\"votes\":[]}", "[1"}) {
+    try {
+      (void)read_certification_journal(std::string(line) + "\n");
+      FAIL("was read");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::data);
+      CHECK(std::string(error.what()).find("certify.journal: line 2 is damaged") == 0);
+    }
+  }
+}

@@ -1,0 +1,261 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "all.hpp"
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "data_path.hpp"
+#include "device.hpp"
+#include "smoothing/bounds.hpp"
+#include "smoothing/grid_noise.hpp"
+
+using namespace dat;
+using namespace dat::test;
+using namespace dat::kernels;
+
+namespace {
+
+constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+
+/// What a kernel is given and leaves.
+struct Noisy {
+  Noisy(const Layout& of, int samples, std::uint64_t id = 3, Purpose purpose = Purpose::certification,
+        std::uint32_t first = 0)
+      : layout(of),
+        n(samples),
+        image(static_cast<std::size_t>(of.elements()), 0.4F),
+        x(static_cast<std::size_t>(samples * of.elements())),
+        unknown(static_cast<std::size_t>(groups())) {
+    what = {.image = image.data(),
+            .x = x.data(),
+            .layout = layout,
+            .seed = 11,
+            .purpose = purpose,
+            .id = id,
+            .first_sample = first};
+  }
+  [[nodiscard]] std::int64_t groups() const { return n * ((layout.elements() + 3) / 4); }
+  void normal(float sigma) {
+    what.image = image.data();
+    each(kernel_backend().device(), groups(), NormalNoise{what, sigma});
+    kernel_backend().wait();
+  }
+  void table(const GridNoise& noise) {
+    const Shared<std::uint64_t> entries = shared(noise.entries);
+    const Shared<std::int32_t> guide = shared(noise.guide);
+    each(kernel_backend().device(), groups(),
+         TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
+    kernel_backend().wait();
+  }
+
+  Layout layout;
+  int n;
+  Shared<float> image, x;
+  Shared<std::uint8_t> unknown;
+  NoisySamples what;
+};
+
+/// A table with these entries.
+[[nodiscard]] GridNoise table_of(std::vector<std::uint64_t> entries) {
+  GridNoise noise;
+  noise.half = static_cast<int>(entries.size() / 2);
+  noise.entries = std::move(entries);
+  for (std::uint64_t place = 0; place < 1024; ++place)
+    noise.guide.push_back(static_cast<std::int32_t>(
+        std::lower_bound(noise.entries.begin(), noise.entries.end(), place << 54) - noise.entries.begin()));
+  noise.low = -255;
+  noise.high = 510;
+  return noise;
+}
+
+/// 64 bits of pixel p of sample 0, as the keys say.
+[[nodiscard]] std::uint64_t draw_of(const NoisySamples& what, std::uint32_t p) {
+  const auto word = [&](std::uint32_t more) {
+    return random_words(what.seed, what.purpose, what.first_sample, what.id, p / 4 | more).v[p % 4];
+  };
+  return std::uint64_t{word(0)} << 32 | word(0x80000000U);
+}
+
+}  // namespace
+
+TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
+  std::ifstream file(data_path("golden/noise_table.txt"));
+  REQUIRE(file.is_open());
+  std::map<double, GridNoise> tables;
+  double sigma = 0;
+  int half = 0, lines = 0;
+  std::size_t place = 0;
+  for (std::uint64_t entry = 0; file >> sigma >> half >> place >> entry; ++lines) {
+    if (!tables.contains(sigma)) tables[sigma] = grid_noise(sigma);
+    const GridNoise& noise = tables[sigma];
+    INFO("sigma " << sigma << ", entry " << place);
+    REQUIRE(noise.half == half);
+    REQUIRE(noise.entries.size() == 2 * static_cast<std::size_t>(half));
+    REQUIRE(noise.entries[place] == entry);
+    REQUIRE(noise.entries[noise.entries.size() - 1 - place] == kMost - entry);
+  }
+  CHECK(lines > 500);
+  for (const auto& [of, noise] : tables) {
+    CHECK(std::is_sorted(noise.entries.begin(), noise.entries.end()));
+    CHECK(noise.entries.front() == 0);
+    CHECK(noise.entries.back() == kMost);
+  }
+  CHECK(tables.at(0.12).low == -255);
+  CHECK(tables.at(0.12).high == 510);
+  CHECK(tables.at(0.5).low == -3 * 255);
+  CHECK(tables.at(0.5).high == 4 * 255);
+}
+
+TEST_CASE("A deviation that the grid has no room for is refused", "[smoothing]") {
+  for (const double sigma : {0.0, 0.0009, 16.5, std::nan("")}) {
+    try {
+      (void)grid_noise(sigma);
+      FAIL("was taken");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+    }
+  }
+}
+
+TEST_CASE("Noise of either kind has the moments of the normal distribution", "[smoothing]") {
+  Noisy noisy({3, 16, 16, 1}, 200);
+  const double sigma = 0.25;
+  for (const bool grid : {false, true}) {
+    grid ? noisy.table(grid_noise(sigma)) : noisy.normal(static_cast<float>(sigma));
+    double sums[4] = {};
+    for (const float x : noisy.x) {
+      const double z = (double{x} - double{0.4F}) / sigma;
+      double power = 1;
+      for (double& sum : sums) sum += power *= z;
+    }
+    const auto count = static_cast<double>(noisy.x.size());
+    // Rounding to the grid adds 1/12 of its square to the variance, and 3 times that, and a little, to the fourth.
+    const double rounding = grid ? 1 / (12 * std::pow(255 * sigma, 2)) : 0;
+    INFO("grid " << grid);
+    CHECK(std::abs(sums[0] / count) < 5 / std::sqrt(count));
+    CHECK(std::abs(sums[1] / count - 1 - rounding) < 5 * std::sqrt(2 / count));
+    CHECK(std::abs(sums[2] / count) < 5 * std::sqrt(15 / count));
+    CHECK(std::abs(sums[3] / count - 3 - 6 * rounding) < 5 * std::sqrt(96 / count));
+  }
+}
+
+TEST_CASE("Noise on the grid has the probabilities of the normal distribution's parts", "[smoothing]") {
+  Noisy noisy({3, 32, 32, 1}, 400);
+  std::fill(noisy.image.begin(), noisy.image.end(), 100 / 255.0F);
+  for (const double sigma : {0.02, 0.12}) {
+    const GridNoise noise = grid_noise(sigma);
+    noisy.table(noise);
+    std::map<int, double> seen;
+    for (const float x : noisy.x) {
+      const float whole = x * 255;
+      REQUIRE(std::abs(whole - std::round(whole)) < 1e-3F);
+      ++seen[static_cast<int>(std::lround(whole)) - 100];
+    }
+    // Parts of few draws are taken together.
+    const auto count = static_cast<double>(noisy.x.size());
+    double square = 0, expected = 0, found = 0;
+    int parts = 0;
+    for (int j = -noise.half; j <= noise.half; ++j) {
+      expected += count * (normal_cdf((j + 0.5) / (255 * sigma)) - normal_cdf((j - 0.5) / (255 * sigma)));
+      found += seen.contains(j) ? seen.at(j) : 0;
+      if (expected < 20 && j < noise.half) continue;
+      square += (found - expected) * (found - expected) / std::max(expected, 1.0);
+      expected = found = 0;
+      ++parts;
+    }
+    INFO("sigma " << sigma << ": chi-square " << square << " of " << parts << " parts");
+    CHECK(parts > 20);
+    CHECK(std::abs(square - (parts - 1)) < 5 * std::sqrt(2.0 * parts));
+    CHECK(std::all_of(noisy.unknown.begin(), noisy.unknown.end(), [](std::uint8_t flag) { return flag == 0; }));
+  }
+}
+
+TEST_CASE("All 64 bits of a draw decide, and a draw that equals an entry is not known", "[smoothing]") {
+  Noisy noisy({1, 2, 2, 1}, 1);
+  std::fill(noisy.image.begin(), noisy.image.end(), 0.0F);
+  for (std::uint32_t p = 0; p < 4; ++p) {
+    const std::uint64_t draw = draw_of(noisy.what, p);
+    const auto noise_with = [&](std::uint64_t entry) {
+      noisy.table(table_of({0, entry, entry, kMost}));
+      return std::lround(noisy.x[p] * 255);
+    };
+    CHECK(noise_with(draw - 1) == 1);
+    CHECK(noisy.unknown[0] == 0);
+    CHECK(noise_with(draw + 1) == -1);
+    CHECK(noisy.unknown[0] == 0);
+    (void)noise_with(draw);
+    CHECK(noisy.unknown[0] == 1);
+  }
+}
+
+TEST_CASE("The sum of pixel and noise is cut", "[smoothing]") {
+  Noisy noisy({3, 32, 32, 1}, 50);
+  std::fill(noisy.image.begin(), noisy.image.end(), 1.0F);
+  noisy.table(grid_noise(0.9));  // cut at -5 and 6
+  const auto [least, most] = std::minmax_element(noisy.x.begin(), noisy.x.end());
+  CHECK(*least >= -5);
+  CHECK(*most <= 6);
+  GridNoise narrow = grid_noise(0.9);
+  narrow.low = -255;
+  narrow.high = 510;
+  noisy.table(narrow);
+  CHECK(*std::min_element(noisy.x.begin(), noisy.x.end()) == -1);
+  CHECK(*std::max_element(noisy.x.begin(), noisy.x.end()) == 2);
+}
+
+TEST_CASE("A sample's noise depends on seed, image, number and purpose, not on its neighbours or the layout",
+          "[smoothing]") {
+  const Layout plain{16, 4, 4, 1}, blocked{16, 4, 4, 8};
+  for (const bool grid : {false, true}) {
+    const auto samples_of = [&](const Layout& layout, int n, std::uint64_t id, Purpose purpose, std::uint32_t first) {
+      Noisy noisy(layout, n, id, purpose, first);
+      grid ? noisy.table(grid_noise(0.25)) : noisy.normal(0.25F);
+      std::vector<float> values;
+      for (int s = 0; s < n; ++s)
+        for (int c = 0; c < layout.c; ++c)
+          for (int y = 0; y < layout.h; ++y)
+            for (int x = 0; x < layout.w; ++x)
+              values.push_back(noisy.x[static_cast<std::size_t>(layout.offset(s, c, y, x))]);
+      return values;
+    };
+    const auto all = samples_of(plain, 3, 5, Purpose::certification, 10);
+    CHECK(all == samples_of(blocked, 3, 5, Purpose::certification, 10));
+    const auto last = samples_of(plain, 1, 5, Purpose::certification, 12);
+    CHECK(std::equal(last.begin(), last.end(), all.end() - 256));
+    CHECK(last != samples_of(plain, 1, 6, Purpose::certification, 12));
+    CHECK(last != samples_of(plain, 1, 5, Purpose::candidate, 12));
+    CHECK(last != samples_of(plain, 1, 5, Purpose::certification, 13));
+  }
+}
+
+TEST_CASE("A linear network's certified radius exceeds the true one as rarely as promised", "[smoothing]") {
+  // Two classes, w = (3, 4), bias -1, x = (.5, .25): at a distance of .3 from the border.
+  constexpr int kRuns = 10'000, kSamples = 100;
+  constexpr double kAlpha = 0.05, kTrue = 0.3;
+  for (const double sigma : {0.25, 0.5}) {
+    int exceeded = 0;
+    double radii = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      Noisy noisy({2, 1, 1, 1}, kSamples, static_cast<std::uint64_t>(run));
+      noisy.image[0] = 0.5F;
+      noisy.image[1] = 0.25F;
+      noisy.normal(static_cast<float>(sigma));
+      std::int64_t votes = 0;
+      for (std::size_t s = 0; s < kSamples; ++s) votes += 3 * noisy.x[2 * s] + 4 * noisy.x[2 * s + 1] > 1;
+      const double lower = clopper_pearson_lower(votes, kSamples, kAlpha);
+      const double radius = lower > 0.5 ? certified_radius(lower, sigma) : 0;
+      exceeded += radius > kTrue;
+      radii += radius;
+    }
+    INFO("sigma " << sigma << ": " << exceeded << " of " << kRuns << ", mean radius " << radii / kRuns);
+    CHECK(exceeded <= kAlpha * kRuns + 5 * std::sqrt(kAlpha * kRuns));
+    CHECK(exceeded > 0);
+    CHECK(radii / kRuns > 0.15);
+  }
+}
