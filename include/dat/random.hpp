@@ -20,6 +20,7 @@ enum class Purpose : std::uint32_t {
   gradient_codec = 9,
   verification = 10,
   attackers = 11,
+  noise = 12,
   attack_run = 20
 };
 
