@@ -35,7 +35,8 @@ class FrozenObjective : public Objective {
   /// Computes the logits `values_` of the micro-batch's images from number `first` on, as many as a pass takes, which
   /// lie at x. For this call and the call of differentiate() that belongs to it.
   virtual void show(const float* x, int first) { program_.forward(x, wanted(first, n)); }
-  /// Computes the gradient `to` of these images from `gradients_`, by the logits, and makes the update where there is one.
+  /// Computes the gradient `to` of these images from `gradients_`, by the logits, and makes the update where there is
+  /// one.
   virtual void differentiate(float* to, int /*first*/, const PgdUpdate& update) { program_.backward(to, update); }
   [[nodiscard]] int images_a_pass() const { return images_a_pass_; }
   /// How many of `samples` images the pass computes that begins with number `first`.

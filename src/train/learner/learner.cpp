@@ -29,16 +29,16 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       ends_(static_cast<std::size_t>(batch)) {
   Backend& backend = replica.backend();
   const std::int64_t count = std::ssize(passes_) * batch_, most = std::int64_t{replica.images().capacity} * copies_;
-  const bool repeats = copies_ > 1 && passes_.size() > 1;
+  const bool repeated = copies_ > 1 && passes_.size() > 1;
   losses_ = backend.allocate_floats(2 * count, "losses");
   corrects_ = losses_ + count;
   host_ = static_cast<float*>(backend.allocate_pinned(2 * static_cast<std::size_t>(count) * sizeof(float), "results"));
-  if (loss_.needs() != Loss::Others::none || repeats)
+  if (loss_.needs() != Loss::Others::none || repeated)
     for (float*& logits : kept_) logits = backend.allocate_floats(most * replica.classes(), "logits");
   if (copies_ > 1)
     labels_ =
         static_cast<std::int32_t*>(backend.allocate(static_cast<std::size_t>(most) * sizeof(std::int32_t), "labels"));
-  if (repeats) repeated_gradient_ = backend.allocate_floats(most * replica.classes(), "logits");
+  if (repeated) repeated_gradient_ = backend.allocate_floats(most * replica.classes(), "logits");
   if (const std::int64_t numbers = loss_.scratch(replica.classes()); numbers > 0)
     scratch_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(numbers) * sizeof(double), "losses"));
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

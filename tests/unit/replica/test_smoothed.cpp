@@ -234,8 +234,8 @@ TEST_CASE("where the gradient is zero smooth-pgd goes anywhere, differently in e
   CHECK(length > 0);
   CHECK(std::abs(length - 0.01) > 1e-5);  // not normalized
   const Philox4 words = random_words(3, Purpose::attack_start, 0, 40, 0);
-  check_near({one[0], one[1]}, {0.01 * kernels::normal_number<double>(words, 0),
-                                0.01 * kernels::normal_number<double>(words, 1)});
+  check_near({one[0], one[1]},
+             {0.01 * kernels::normal_number<double>(words, 0), 0.01 * kernels::normal_number<double>(words, 1)});
   CHECK(std::abs(two[0] - 2 * one[0]) > 1e-5);
   check_near({two[2], two[3]}, {0, 0.02});
 }
