@@ -25,7 +25,7 @@ void add_noise(TrainTable& table) {
            {.low = 1, .high = 4096})
       .works_with("noise", {});
   const char* const images =
-      "a loss that looks at more than the attacked and the clean images; take cross_entropy, kl or trades";
+      "--loss mart, gat, pgi and nuat, which compare images one by one; take cross_entropy, kl or trades";
   table.not_with("noise",
                  {{{"warm-start"}, "--warm-start: the perturbation of an epoch belongs to the noise of that epoch"},
                   {{"attack-stop"}, "--attack-stop: an image is not fooled by one of its copies"},

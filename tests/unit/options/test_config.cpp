@@ -530,7 +530,7 @@ TEST_CASE("noise settles what follows from it, and refuses what attack and updat
   CHECK(parse({"--noise", "0.1", "--attack", "fgsm"}).train.attack_bn == "eval");
   CHECK(parse({"--noise", "0.1", "--attack", "none", "--loss", "kl"}).train.noise_samples == 1);
   CHECK(contains(refusal({"--noise-samples", "2"}), "--noise-samples works with --noise"));
-  CHECK(contains(refusal({"--noise", "-1"}), "'--noise' must be a number of at least 0"));
+  CHECK(contains(refusal({"--noise", "-1"}), "of at least 0, not '-1'"));
   for (const std::vector<std::string>& other :
        std::vector<std::vector<std::string>>{{"--warm-start", "4"},
                                              {"--attack-stop", "1"},
