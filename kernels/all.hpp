@@ -16,6 +16,7 @@
 #include "low_rank.hpp"
 #include "margin.hpp"
 #include "move_weights.hpp"
+#include "noise.hpp"
 #include "noisy_image.hpp"
 #include "norms.hpp"
 #include "optimizer.hpp"

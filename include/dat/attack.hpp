@@ -22,6 +22,7 @@ class Objective {
   Device device;
   Layout layout;
   int n = 0, classes = 0;
+  int copies = 1;                ///< of each image that the network sees, under noise (SmoothedObjective)
   const float* clean = nullptr;  ///< x
   float* x_adv = nullptr;        ///< where the network is asked; the attack leaves its result here
   float* eta = nullptr;          ///< the perturbation, the size of the images: the attack's state

@@ -20,6 +20,7 @@ enum class Purpose : std::uint32_t {
   gradient_codec = 9,
   verification = 10,
   attackers = 11,
+  noise = 12,
   certification = 13,  ///< the samples whose votes are counted
   candidate = 14,      ///< the samples that choose the class
   attack_run = 20

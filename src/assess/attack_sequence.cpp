@@ -51,7 +51,7 @@ AttackSequence read_attack_sequence(const std::string& word, int steps, int rest
   for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
     end = word.find('+', begin);
     const AttackWord attack = read_attack_word(word.substr(begin, end - begin), steps);
-    const bool random = attacks().at(attack.name)({.steps = std::max(1, attack.steps)})->random();
+    const bool random = attacks().at(attack.name)({.norm = BallNorm::l2, .steps = std::max(1, attack.steps)})->random();
     sequence.members.push_back({attack.text(), random ? restarts : 1});
     require(seen.insert(attack.text()).second, ExitCode::usage, "'", word, "' names ", attack.text(), " twice");
     sequence.name += (sequence.name.empty() ? "" : "+") + attack.text();

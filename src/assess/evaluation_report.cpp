@@ -167,6 +167,7 @@ void EvaluationReport::write(const std::string& path, const std::string& provena
               {"seconds", result_.seconds},
               {"clean", {{"accuracy", mean(result_.clean.correct)}, {"loss", mean(result_.clean.loss)}}},
               {"attacks", json_of(records_)}};
+  if (subject_.noise > 0) all["noise"] = {{"sigma", subject_.noise}, {"samples", subject_.noise_samples}};
   if (sequence_ != nullptr) all["sequence"] = json_of(*sequence_, *sequence_result_);
   all["alarms"] = json_of(alarms_);
   std::vector<int> labels;
@@ -193,8 +194,13 @@ std::string EvaluationReport::text() const {
   const auto figures = [](const std::string& name, double accuracy, double loss) {
     return fmt::format("  {:<8} accuracy {:.4f}  loss {:.4f}", name, accuracy, loss);
   };
-  std::string text = fmt::format("{}: step {}, {} {}{}\n", subject_.checkpoint, subject_.step, images_.size(),
-                                 images_text(subject_.split), weights_text(subject_.weights));
+  std::string text = fmt::format(
+      "{}: step {}, {} {}{}{}\n", subject_.checkpoint, subject_.step, images_.size(), images_text(subject_.split),
+      weights_text(subject_.weights),
+      subject_.noise == 0
+          ? ""
+          : fmt::format(", under noise of deviation {:g}, {} of each", subject_.noise,
+                        subject_.noise_samples == 1 ? "one copy" : fmt::format("{} copies", subject_.noise_samples)));
   text += figures("clean", mean(result_.clean.correct), mean(result_.clean.loss)) + "\n";
   for (const EvaluationRecord& r : records_) {
     text += figures(r.attack, r.adv_acc, r.adv_loss);

@@ -24,6 +24,8 @@ struct EvaluationSubject {
   BallNorm norm = BallNorm::linf;
   double eps = 0;
   bool eps_given = false;  ///< else it is the training's
+  double noise = 0;        ///< deviation of the noise that the network sees; 0: none
+  int noise_samples = 1;   ///< copies of each image under noise
 };
 
 /// What an evaluation has found out, for its file and for a person: results by attack, by class and by image, and the

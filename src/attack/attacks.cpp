@@ -16,6 +16,7 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
   static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all("attack", {{"none", make_none},
                                                                                       {"fgsm", make_fgsm},
                                                                                       {"pgd", make_pgd},
+                                                                                      {"smooth-pgd", make_smooth_pgd},
                                                                                       {"apgd-ce", make_apgd_ce},
                                                                                       {"apgd-dlr", make_apgd_dlr},
                                                                                       {"apgd-t", make_apgd_t},
@@ -37,7 +38,7 @@ AttackWord read_attack_word(const std::string& word, int steps) {
   require(!has_loss || !attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss behind '-'; write '", plain,
           "'");
   const std::size_t digits = attack.name.size();
-  const auto plan = attacks().at(attack.name)({.steps = 2, .loss = attack.loss});
+  const auto plan = attacks().at(attack.name)({.norm = BallNorm::l2, .steps = 2, .loss = attack.loss});
   require(!has_loss || plan->takes_loss(), ExitCode::usage, "'", word, "': ", attack.name,
           " climbs a loss of its own; write '", plain, "'");
   const bool takes_steps = plan->gradient_evaluations() == 2;

@@ -9,6 +9,7 @@ namespace dat {
 [[nodiscard]] std::unique_ptr<Attack> make_none(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_fgsm(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_pgd(const AttackOptions&);
+[[nodiscard]] std::unique_ptr<Attack> make_smooth_pgd(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_apgd_ce(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_apgd_dlr(const AttackOptions&);
 [[nodiscard]] std::unique_ptr<Attack> make_apgd_t(const AttackOptions&);

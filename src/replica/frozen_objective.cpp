@@ -38,16 +38,21 @@ void attach(Objective& objective, const Images& images) {
   objective.scratch_stride = images.capacity * images.layout.elements();
 }
 
-FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program)
+FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, int copies_of_each)
     : images_(images),
       losses_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
-      program_(program) {
-  assert(images.capacity % program.n() == 0);
+      program_(program),
+      values_(program.logits()),
+      gradients_(program.dlogits()),
+      images_a_pass_(program.n() / copies_of_each) {
+  assert(program.n() % copies_of_each == 0 && images.capacity % images_a_pass_ == 0);
   attach(*this, images);
   Backend& backend = images.backend;
-  if (program.n() < images.capacity || (backend.leaves_samples_out() && images.capacity > 1)) {
+  const bool several = images_a_pass_ < images.capacity || (backend.leaves_samples_out() && images.capacity > 1);
+  if (several || copies_of_each > 1)
     logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
+  if (several && copies_of_each == 1) {
     const auto integers = [&](int count) {
       return static_cast<std::int32_t*>(
           backend.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t), "labels"));
@@ -83,8 +88,8 @@ void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t whe
   run = 0;
   gathered_ = 0;
   take_goal(*this, images_, goal);
-  for (int first = 0; first < n && goal.reference; first += program_.n()) {
-    program_.forward(clean + first * layout.elements(), wanted(first, n));
+  for (int first = 0; first < n && goal.reference; first += images_a_pass_) {
+    show(clean + first * layout.elements(), first);
     copy_logits(reference_, first);
   }
 }
@@ -140,8 +145,8 @@ void FrozenObjective::gradient() {
 
 void FrozenObjective::forward() {
   if (gathered_ > 0) return pass_gathered(false);
-  for (int first = 0; first < n; first += program_.n()) {
-    program_.forward(x_adv + first * layout.elements(), wanted(first, n));
+  for (int first = 0; first < n; first += images_a_pass_) {
+    show(x_adv + first * layout.elements(), first);
     Logits part = piece(first);
     part.gradient = nullptr;
     loss(part, 1.0F);
@@ -169,20 +174,20 @@ void FrozenObjective::gradient_step(float alpha, float eps) {
 }
 
 void FrozenObjective::pass(const PgdUpdate& update) {
-  for (int first = 0; first < n; first += program_.n()) {
+  for (int first = 0; first < n; first += images_a_pass_) {
     const std::int64_t at = first * layout.elements();
-    program_.forward(x_adv + at, wanted(first, n));
+    show(x_adv + at, first);
     loss(piece(first), program_.gradient_scale());
     if (update.x == nullptr) keep_logits(first);
     PgdUpdate part = update;
     if (part.x != nullptr) part = {part.x + at, part.eta + at, part.x_adv + at, part.alpha, part.eps};
-    program_.backward(images_.dx + at, part);
+    differentiate(images_.dx + at, first, part);
   }
 }
 
 void FrozenObjective::measure(const float* x, float* loss_of, float* correct_of) {
-  for (int first = 0; first < n; first += program_.n()) {
-    program_.forward(x + first * layout.elements(), wanted(first, n));
+  for (int first = 0; first < n; first += images_a_pass_) {
+    show(x + first * layout.elements(), first);
     Logits part = piece(first);
     part.loss = loss_of + first;
     part.correct = correct_of + first;
@@ -194,21 +199,21 @@ void FrozenObjective::measure(const float* x, float* loss_of, float* correct_of)
 
 Logits FrozenObjective::piece(int first) const {
   return {.device = device,
-          .values = program_.logits(),
+          .values = values_,
           .labels = images_.labels + first,
           .targets = images_.targets + first,
           .n = wanted(first, n),
           .classes = classes,
           .loss = losses_ + first,
           .correct = correct_ + first,
-          .gradient = program_.dlogits(),
+          .gradient = gradients_,
           .reference = reference_ != nullptr ? reference_ + std::int64_t{first} * classes : nullptr};
 }
 
 void FrozenObjective::copy_logits(float* to, int first) {
   if (to == nullptr) return;
   const std::int64_t count = std::int64_t{wanted(first, n)} * classes;
-  each(device, count, kernels::Scale{program_.logits(), to + std::int64_t{first} * classes, 1.0F, false});
+  each(device, count, kernels::Scale{values_, to + std::int64_t{first} * classes, 1.0F, false});
 }
 
 }  // namespace dat

@@ -13,7 +13,8 @@ namespace dat {
 /// The attack's view of the frozen network, on the images of one micro-batch, in pieces of the program's size.
 class FrozenObjective : public Objective {
  public:
-  FrozenObjective(Images& images, FrozenProgram& program);
+  /// copies: of each image, that an objective of its own shows the program (show).
+  FrozenObjective(Images& images, FrozenProgram& program, int copies = 1);
   /// Makes room for the logits of clean images, which a goal may ask for. While the replica is built.
   void allow_reference();
   /// Prepares an attack on the samples that are in the images now, from a random start. Where the goal is taken against
@@ -31,8 +32,21 @@ class FrozenObjective : public Objective {
   void measure(const float* x, float* loss, float* correct);
 
  protected:
+  /// Computes the logits `values_` of the micro-batch's images from number `first` on, as many as a pass takes, which
+  /// lie at x. For this call and the call of differentiate() that belongs to it.
+  virtual void show(const float* x, int first) { program_.forward(x, wanted(first, n)); }
+  /// Computes the gradient `to` of these images from `gradients_`, by the logits, and makes the update where there is
+  /// one.
+  virtual void differentiate(float* to, int /*first*/, const PgdUpdate& update) { program_.backward(to, update); }
+  [[nodiscard]] int images_a_pass() const { return images_a_pass_; }
+  /// How many of `samples` images the pass computes that begins with number `first`.
+  [[nodiscard]] int wanted(int first, int samples) const { return std::min(images_a_pass_, samples - first); }
+
   Images& images_;
   float *losses_, *correct_;  ///< [images.capacity], of the last pass
+  FrozenProgram& program_;
+  const float* values_;  ///< [images a pass, classes]: logits that losses are taken of
+  float* gradients_;     ///< and their gradient
 
  private:
   struct Recorded {
@@ -44,11 +58,9 @@ class FrozenObjective : public Objective {
   void pass(const PgdUpdate& update);
   /// Makes a pass over the images that have been put side by side, and no others.
   void pass_gathered(bool gradient);
-  [[nodiscard]] int passes_for(int samples) const { return (samples + program_.n() - 1) / program_.n(); }
+  [[nodiscard]] int passes_for(int samples) const { return (samples + images_a_pass_ - 1) / images_a_pass_; }
   /// Whether `left` images side by side cost less than `now` as they lie.
   [[nodiscard]] bool pays_to_gather(int left, int now) const;
-  /// How many of `samples` images the pass computes that begins with number `first`.
-  [[nodiscard]] int wanted(int first, int samples) const { return std::min(program_.n(), samples - first); }
   /// What the program has computed of the samples from `first` on, and where it belongs.
   [[nodiscard]] Logits piece(int first) const;
   void keep_logits(int first) { copy_logits(logits_, first); }
@@ -57,8 +69,8 @@ class FrozenObjective : public Objective {
   void copy_logits(float* to, int first);
   void count_passes() { passes += std::int64_t{passes_for(gathered_ > 0 ? gathered_ : n)} * program_.n(); }
 
-  FrozenProgram& program_;
-  float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where nothing is put side by side
+  int images_a_pass_;
+  float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where one piece is all
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
   std::vector<Recorded> recorded_;
 

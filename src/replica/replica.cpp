@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "replica/attack_stop.hpp"
+#include "replica/smoothed_objective.hpp"
 
 namespace dat {
 
@@ -49,10 +50,17 @@ Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
       model_(*backend_, graph_of(options, options.images.size), options.granularity),
       images_(*backend_, options.images, room_for_passes(options), options.scratch_images, options.start_kept) {
+  if (options.noise > 0) {
+    // Without training, and in f32, there are the passes of attacks alone.
+    const bool passes_alone = options.training_batches.empty() && options.attack_storage == DType::f32;
+    noise_ = std::make_unique<NoisyCopies>(*backend_, options.noise, options.noise_samples,
+                                           passes_alone ? attack_batch_of(options) : images_.capacity,
+                                           images_.layout.elements());
+  }
   plan(options, options.images.size);
   if (options.attack_storage != DType::f32) {
-    frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity);
-    evaluated_ = std::make_unique<FrozenObjective>(images_, *frozen_f32_);
+    frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity * copies());
+    evaluated_ = objective(*frozen_f32_);
   }
   for (const int size : options.smaller) {
     images_.cut(size);
@@ -67,17 +75,27 @@ void Replica::plan(const ReplicaOptions& options, int size) {
   all.size = size;
   if (size != options.images.size) all.graph = graph_of(options, size);
   const Graph* const of = all.graph.nodes.empty() ? nullptr : &all.graph;
-  const int attack_batch = attack_batch_of(options);
+  const int attack_batch = attack_batch_of(options) * copies();
   all.frozen =
       FrozenProgram::of_sizes(model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch},
                               options.attack_storage, of);
-  for (const int n : options.training_batches)
+  const auto add_training = [&](int n) {
     if (!all.training.contains(n)) all.training[n] = std::make_unique<TrainingProgram>(model_, n, of);
+  };
+  for (const int n : options.training_batches) {
+    add_training(n * copies());
+    if (options.clean_passes) add_training(n);
+  }
   if (options.attack_stop)
     all.attacked = std::make_unique<AttackStopObjective>(images_, all.frozen);
   else
-    all.attacked = std::make_unique<FrozenObjective>(images_, *all.frozen.front());
+    all.attacked = objective(*all.frozen.front());
   if (options.attack_reference) all.attacked->allow_reference();
+}
+
+std::unique_ptr<FrozenObjective> Replica::objective(FrozenProgram& program) {
+  if (noise_) return std::make_unique<SmoothedObjective>(images_, program, *noise_);
+  return std::make_unique<FrozenObjective>(images_, program);
 }
 
 Replica::OfSize& Replica::at_hand() {
@@ -102,7 +120,7 @@ std::vector<std::int64_t> Replica::image_floats() const {
 
 std::vector<int> Replica::attack_sizes() const {
   std::vector<int> sizes;
-  for (const auto& program : sizes_.front()->frozen) sizes.push_back(program->n());
+  for (const auto& program : sizes_.front()->frozen) sizes.push_back(program->n() / copies());
   return sizes;
 }
 

@@ -9,6 +9,7 @@
 #include "dat/program.hpp"
 #include "replica/frozen_objective.hpp"
 #include "replica/images.hpp"
+#include "replica/noisy_copies.hpp"
 
 namespace dat {
 
@@ -29,6 +30,9 @@ struct ReplicaOptions {
   int scratch_images = 0;             ///< arrays that attacks need (Attack::scratch_images)
   StartKept start_kept = StartKept::nothing;  ///< by training's attacks (AttackGoal)
   std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: the network is not trained
+  double noise = 0;                   ///< deviation of the noise that attacks and evaluations see; 0: none
+  int noise_samples = 1;              ///< copies of each image under noise
+  bool clean_passes = true;           ///< with noise: training passes of images without it, too
 };
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
@@ -49,8 +53,13 @@ class Replica {
   [[nodiscard]] FrozenObjective& attacked() { return *at_hand().attacked; }
   /// What an evaluation's attack sees, of the dataset's size; what the training's sees where both are f32.
   [[nodiscard]] FrozenObjective& evaluated() { return evaluated_ ? *evaluated_ : *sizes_.front()->attacked; }
-  /// The training program for n images of the size at hand, n being one of options.training_batches.
+  /// The training program for n images of the size at hand, n being one of options.training_batches, or of these times
+  /// the copies under noise.
   [[nodiscard]] TrainingProgram& training(int n) { return *at_hand().training.at(n); }
+  /// Null: there is none.
+  [[nodiscard]] NoisyCopies* noise() { return noise_.get(); }
+  /// Of each image that training passes see where there is noise; else 1.
+  [[nodiscard]] int copies() const { return noise_ ? noise_->copies() : 1; }
 
   /// Multiply-adds of one forward pass of an image of this size, for which there are programs.
   [[nodiscard]] double macs(int size) const;
@@ -77,11 +86,14 @@ class Replica {
     std::unique_ptr<FrozenObjective> attacked;
   };
   void plan(const ReplicaOptions& options, int size);
+  /// An attack's view of the network by this program.
+  [[nodiscard]] std::unique_ptr<FrozenObjective> objective(FrozenProgram& program);
   [[nodiscard]] OfSize& at_hand();
 
   std::unique_ptr<Backend> backend_;
   Model model_;
   Images images_;
+  std::unique_ptr<NoisyCopies> noise_;
   std::vector<std::unique_ptr<OfSize>> sizes_;  ///< the dataset's size first
   std::unique_ptr<FrozenProgram> frozen_f32_;   ///< null where the attack's programs are f32 already
   std::unique_ptr<FrozenObjective> evaluated_;

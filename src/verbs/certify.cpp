@@ -42,7 +42,8 @@ void add_certified_images(TableOf<CertifyOptions>& table) {
 void add_smoothing(TableOf<CertifyOptions>& table) {
   using O = CertifyOptions;
   table.group("Smoothing");
-  table.add("--sigma", &O::sigma, "deviation of the noise in each pixel; pixels are in [0, 1]", kAbove);
+  table.add("--sigma", &O::sigma,
+            "deviation of the noise in each pixel; pixels are in [0, 1]; auto: --noise of the training", kAutoRadius);
   table.add("--noise-kind", &O::noise_kind,
             "grid: on the grid of pixels, with exact probabilities, the same on every machine; float: 32-bit numbers",
             one_of({"grid", "float"}));
@@ -75,8 +76,10 @@ const TableOf<CertifyOptions>& certify_table() {
   return all;
 }
 
-[[nodiscard]] CertificationPlan plan_of(const CertifyOptions& options) {
-  return {.sigma = options.sigma,
+[[nodiscard]] CertificationPlan plan_of(const CertifyOptions& options, const TrainOptions& trained) {
+  const double sigma = options.sigma > 0 ? options.sigma : trained.noise;
+  require(sigma > 0, ExitCode::usage, options.checkpoint, " was trained without noise; give --sigma, such as 0.25");
+  return {.sigma = sigma,
           .grid = options.noise_kind == "grid",
           .predicts = options.predict,
           .n0 = options.n0,
@@ -131,7 +134,7 @@ struct CertificationSetting {
   ChosenSplit chosen = open_chosen(from, options.data, options.split, 0);
   s.data = std::move(chosen.images);
   s.images = chosen_images(options, s.data->size());
-  s.subject = {.plan = plan_of(options),
+  s.subject = {.plan = plan_of(options, from.options),
                .checkpoint = options.checkpoint,
                .step = from.step(),
                .precision = options.precision,
@@ -221,10 +224,8 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   bound.check(true);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage,
-          "certify needs a network, a run or a checkpoint: dat_hpc certify RUN --sigma 0.25",
+          "certify needs a network, a run or a checkpoint: dat_hpc certify RUN",
           o.data.size() > 1 ? "; give RUN in front of --data, which takes all words behind it" : "");
-  require(!runs || o.sigma > 0, ExitCode::usage,
-          "certify needs the deviation of the noise that the network was trained ", "with, such as --sigma 0.25");
   require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
   std::sort(o.radii.begin(), o.radii.end());
   if (!runs) return {};

@@ -57,6 +57,13 @@ void add_attacks(TableOf<EvalOptions>& table) {
             kAutoRadius);
   table.add("--attack-steps,--eval-attack-steps", &O::attack_steps, "steps of a pgd that names none", kPositive);
   table.add("--restarts,--eval-restarts", &O::restarts, "random starts; the worst counts for each image", kPositive);
+  table.add("--noise", &O::noise,
+            "deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the training; 0: "
+            "none",
+            kAutoWeight);
+  table.add("--noise-samples", &O::noise_samples,
+            "copies of each image under noise, whose mean prediction counts; auto: as in the training, or 1",
+            {.low = 1, .high = 4096, .automatic = 0});
 }
 
 const TableOf<EvalOptions>& eval_table() {
@@ -117,6 +124,15 @@ void choose_ball(const EvalOptions& options, const TrainOptions& trained, Evalua
   require_in_range("--alpha", subject.norm, options.alpha);
 }
 
+/// What the network is evaluated under.
+void choose_noise(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
+  subject.noise = options.noise < 0 ? trained.noise : options.noise;
+  require(subject.noise > 0 || options.noise_samples == 0, ExitCode::usage,
+          "--noise-samples are copies under noise, and there is none; give --noise, too");
+  if (subject.noise > 0)
+    subject.noise_samples = options.noise_samples > 0 ? options.noise_samples : trained.noise_samples;
+}
+
 /// The attacks of --eval: those on all images, and the sequence. gpu: the evaluation is going to use one.
 void choose_attacks(const EvalOptions& options, bool gpu, Setting& s) {
   const EvaluationSubject& subject = s.subject;
@@ -135,6 +151,8 @@ void choose_attacks(const EvalOptions& options, bool gpu, Setting& s) {
                                                                     .restarts = options.restarts,
                                                                     .classes = subject.classes.count});
   if (!sequence) return;
+  require(subject.noise == 0, ExitCode::usage, sequence->name, " is for networks as they are, and this one would see ",
+          "noise, as in its training; add --noise 0, or take attacks one by one");
   require_f32(*sequence, gpu, options.math);
   s.sequence = std::make_unique<SequenceRun>(*sequence,
                                              SequenceRun::Options{.norm = subject.norm,
@@ -158,6 +176,8 @@ void choose_attacks(const EvalOptions& options, bool gpu, Setting& s) {
     batch = (batch + pass - 1) / pass * pass;
     scratch_images = std::max(scratch_images, s.sequence->attacks().scratch_images());
   }
+  // A pass holds all copies of its images.
+  if (s.subject.noise > 0) pass = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
   DatasetInfo images = s.data->info();
   images.classes = s.subject.classes.count;
   const BackendOptions backend{.device = options.device,
@@ -174,7 +194,9 @@ void choose_attacks(const EvalOptions& options, bool gpu, Setting& s) {
                                                   .micro_batch = static_cast<int>(batch),
                                                   .attack_batch = pass,
                                                   .scratch_images = scratch_images,
-                                                  .training_batches = {}});
+                                                  .training_batches = {},
+                                                  .noise = s.subject.noise,
+                                                  .noise_samples = s.subject.noise_samples});
 }
 
 [[nodiscard]] Setting prepare(Communicator& world, const EvalOptions& options) {
@@ -193,6 +215,7 @@ void choose_attacks(const EvalOptions& options, bool gpu, Setting& s) {
   subject.seed = options.seed;
   s.training = from.options_hash;
   choose_ball(options, trained, subject);
+  choose_noise(options, trained, subject);
   const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
   choose_attacks(options, gpu, s);
   s.replica = make_replica(world, options, trained, gpu, s);

@@ -103,6 +103,16 @@ namespace {
   return text.str();
 }
 
+/// What the network is trained under; empty: no noise.
+[[nodiscard]] std::string noise_text(const TrainOptions& options) {
+  if (options.noise == 0) return "";
+  std::ostringstream text;
+  text << "noise            deviation " << options.noise << ", " << options.noise_samples
+       << (options.noise_samples == 1 ? " copy" : " copies")
+       << " of each image; batches count images, passes and memory copies\n";
+  return text.str();
+}
+
 /// What --warm-start keeps and sends; empty: nothing.
 [[nodiscard]] std::string warm_start_text(Trainer& trainer, const Plan& plan, int ranks) {
   const auto all = static_cast<double>(trainer.examples().kept_bytes());
@@ -209,7 +219,7 @@ namespace {
        << "length           " << plan.text() << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
        << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
-       << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
+       << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"

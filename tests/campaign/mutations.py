@@ -61,6 +61,8 @@ WATCH, METHOD, BEGUN = "src/train/watch/watch.cpp", "src/train/plan/method.cpp",
 CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
 
+NOISE, SMOOTHED = "kernels/noise.hpp", "src/replica/smoothed_objective.cpp"
+
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
     # Ranks that may be false: what they say of a step.
@@ -76,6 +78,34 @@ MUTATIONS = [
      "mpi:3"),
     ("the selector of rank 0 alone goes on", SHARED,
      "  if (!ranks.root()) selector_->restore(state);\n", "", "step:CenteredClip"),
+    # Noise in front of the network.
+    ("noise: all copies have the same", NOISE, "copy % copies * fours + i % fours", "i % fours", "unit:[smoothed]"),
+    ("noise: the same in all epochs", SMOOTHED, "purpose == Purpose::attack_start ? time :", "purpose == Purpose::attack_start ? 0 :",
+     "step:smooth-pgd"),
+    ("noise: an evaluation's restarts see others", SMOOTHED, "? time : NoisyCopies::kEvaluation", "? time : time", "unit:[smoothed]"),
+    ("noise: attack and update have their own", LEARNER, "                         examples.epoch);", "                         examples.epoch + 1);",
+     "step:noise"),
+    ("noise: the loss is the sum over copies", LEARNER, "examples.averaged() * copies_)", "examples.averaged())", "step:noise"),
+    ("noise: a clean pass counts for each copy", LEARNER, "kernels::SumOfCopies{repeated_gradient_, network.dlogits(), replica_.classes(), copies_}",
+     "kernels::Scale{repeated_gradient_, network.dlogits(), 1.0F, false}", "step:stability, copies, two ranks"),
+    ("noise: perturbed weights see that of other images", "src/train/learner/weight_perturbation.cpp", "    kept.ids = ids_ + kept.first;\n", "",
+     "step:stability, copies, two ranks"),
+    ("noise: averaged weights have statistics of images without", PASS, "noise == nullptr ? images.clean", "noise != nullptr || true ? images.clean",
+     "step:noise, two ranks"),
+    ("noise: a mean of logarithms", NOISE, "j == 0 ? -p.minus_log_of(c) : log_of_sum(means[c], -p.minus_log_of(c))",
+     "j == 0 ? -p.minus_log_of(c) : means[c] - p.minus_log_of(c)", "unit:[smoothed]"),
+    ("noise: copies have equal parts in a gradient", NOISE, "exp(-q.minus_log_of(c) - means[c]) / copies", "1 / copies", "unit:[smoothed]"),
+    ("noise: the likelihood has no floor", NOISE, "if (!(loss[n] > kMost)) return;", "return;", "unit:[smoothed]"),
+    ("noise: a plain likelihood of several copies", "src/attack/smooth_pgd.cpp", "o.copies > 1 ? floored_cross_entropy : cross_entropy", "cross_entropy",
+     "unit:[smoothed]"),
+    ("smooth-pgd: the ball before the box", NOISE, "clamp(x[at] + move[at] + alpha * u, T{0}, T{1}) - x[at]", "move[at] + alpha * u",
+     "unit:[smoothed]"),
+    ("smooth-pgd: one direction for all iterations without gradient", NOISE, "iteration * fours + i % fours", "i % fours", "unit:[smoothed]"),
+    ("smooth-pgd: PGD's step", "src/attack/smooth_pgd.cpp", "2 * options.eps / options.steps", "2.5 * options.eps / options.steps", "unit:[smoothed]"),
+    ("noise: a clean pass beside it by default", "src/options/train/attack.cpp", 'o.attack == "pgd" && o.noise == 0 ? 1 : 0;', 'o.attack == "pgd" ? 1 : 0;',
+     "unit:[#test_config]"),
+    ("noise: eval takes the network without", "src/verbs/eval.cpp", "options.noise < 0 ? trained.noise : options.noise;", "std::max(0.0, options.noise);",
+     "e2e:ranks"),
     # Channels that fill up a network.
     ("filling is drawn as the other channels", "src/network/parameters.cpp", "  std::fill_n(memory, segment.size, 0.0F);",
      "  std::fill_n(memory, segment.size, 0.5F);", "unit:[parameters]"),
@@ -335,8 +365,8 @@ MUTATIONS = [
     ("the attack climbs cross-entropy whatever the loss", "src/train/plan/goal.cpp", "  AttackGoal goal = loss.goal();",
      "  AttackGoal goal = loss.goal();\n  goal.loss = cross_entropy;",
      "step:trades*"),
-    ("the attack's reference is the attacked image", "src/replica/frozen_objective.cpp", "program_.forward(clean + first * layout.elements(), wanted(first, n));\n    copy",
-     "program_.forward(x_adv + first * layout.elements(), wanted(first, n));\n    copy", "step:trades*"),
+    ("the attack's reference is the attacked image", "src/replica/frozen_objective.cpp", "show(clean + first * layout.elements(), first);\n    copy",
+     "show(x_adv + first * layout.elements(), first);\n    copy", "step:trades*"),
     ("a pass leaves out a sample too many", "src/network/frozen_program.cpp", "step.operation->want(wanted);", "step.operation->want(wanted > 1 ? wanted - 1 : 1);",
      "unit:[network]"),
     ("what is wanted is told once", "src/network/frozen_program.cpp", "  if (wanted != wanted_)\n", "  if (wanted < wanted_)\n", "unit:[network]"),
@@ -380,8 +410,8 @@ MUTATIONS = [
     ("clean pass before the adversarial one", LEARNER, "first_pass_ + static_cast<int>(k),",
      "first_pass_ + static_cast<int>(passes_.size() - 1 - k),", "step:defaults"),
     ("loss gradient times two", CROSS_ENTROPY, "(k == 0 ? 1.0F : lambda_) /", "2 * (k == 0 ? 1.0F : lambda_) /", "step:defaults"),
-    ("loss gradient of the micro-batch", LEARNER, "loss_.differentiate(k, logits_, examples.averaged());",
-     "loss_.differentiate(k, logits_, examples.count);", "step:micro-batches"),
+    ("loss gradient of the micro-batch", LEARNER, "loss_.differentiate(k, logits_, examples.averaged() * copies_);",
+     "loss_.differentiate(k, logits_, examples.count * copies_);", "step:micro-batches"),
     ("batch-norm momentum 0.01", "include/dat/network.hpp", "kMomentum = 0.1F", "kMomentum = 0.01F", "step:defaults"),
     ("biased variance", "src/network/training_program.cpp", "Multiply{variance_, factors_, unbiased_variance_}",
      "Scale{variance_, unbiased_variance_, 1.0F, false}", "step:defaults"),

@@ -220,7 +220,7 @@ class Certification(common.TestCase):
         refuse(2, "hash of the weights is", checkpoint="second", out="one")
         refuse(2, "run is the folder of a training", out="run")
         refuse(2, "must be a folder", out="one.json")
-        refuse(2, "certify needs the deviation of the noise", sigma=None)
+        refuse(2, "run was trained without noise; give --sigma", sigma=None)
         refuse(2, "--radii is for certificates", "--predict", radii="0.1")
         refuse(2, "from 1/1024 to 16", sigma=0.0001)
         refuse(2, "kept nothing aside", split="holdout")

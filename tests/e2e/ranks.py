@@ -96,6 +96,40 @@ class AnyNumber(common.TestCase):
     def test_perturbed_weights(self):
         self.check("--awp-gamma", 0.01, "--awp-from", 1, "--loss", "trades", numbers=(1, 2, 3), parts=((3, 3), (1, 7), (4, STEPS)))
 
+    def test_noise(self):
+        self.check("--noise", 0.2, "--noise-samples", 3, "--attack", "none", "--average", "ema", numbers=(1, 3),
+                   parts=((3, 3), (2, 7), (4, STEPS)))
+
+    def evaluation(self, *arguments, ranks=1):
+        """Accuracy and loss, clean and of pgd2, of the newest weights of `reference`."""
+        ended = common.run("eval", "reference", "--data", "set.h5", "--batch", 4, "--deterministic", "--threads", 1, "--eval",
+                           "pgd2", "--out", "eval.json", "--weights", "raw", "--quiet", *arguments, ranks=ranks)
+        self.assertEqual(ended.code, 0, ended.text)
+        with open("eval.json") as file:
+            found = json.load(file)
+        return [found["clean"]["accuracy"], found["clean"]["loss"], found["attacks"][0]["accuracy"], found["attacks"][0]["loss"]]
+
+    def test_evaluations_under_noise(self):
+        """As in the training, unless told otherwise."""
+        self.go("reference", *DEALT, "--noise", 0.2, "--noise-samples", 2, "--attack", "none", "--eval", "pgd2", ranks=2)
+        row = common.rows("reference", "evaluation")[-1]
+        own = [row["clean_acc"], row["clean_loss"], row["adv_acc"], row["adv_loss"]]
+        for found in self.evaluation(), self.evaluation("--noise", 0.2, "--noise-samples", 2, ranks=3):
+            np.testing.assert_allclose(found, own, rtol=1e-6)
+        one, without, more = self.evaluation("--noise-samples", 1), self.evaluation("--noise", 0), self.evaluation("--noise", 0.3)
+        self.assertEqual(len({found[1] for found in (own, one, without, more)}), 4)
+        refused = common.run("eval", "reference", "--data", "set.h5", "--eval", "aa-quick")
+        self.assertEqual(refused.code, 2, refused.text)
+        self.assertIn("add --noise 0", refused.text)
+
+    def test_a_smoothed_network_that_is_attacked(self):
+        self.check("--noise", 0.2, "--noise-samples", 2, "--attack", "smooth-pgd", "--norm", "l2", "--eps", "0..0.5@0-1",
+                   "--eval", "pgd2,smooth-pgd2", numbers=(1, 4), parts=((2, 6), (3, STEPS)))
+
+    def test_stability(self):
+        self.check("--noise", 0.2, "--noise-samples", 2, "--attack", "none", "--loss", "kl", "--awp-gamma", 0.01,
+                   numbers=(1, 3), parts=())
+
     def test_warm_starts(self):
         self.check("--warm-start", 2, numbers=(1, 4, 3))
 

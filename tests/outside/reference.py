@@ -67,7 +67,8 @@ class Rounding:
 # Random numbers: what they are for.
 
 INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, ATTACK_START, EVALUATION_START, LAYER_DRAW = range(1, 7)
-HELD_OUT = 8
+HELD_OUT, GAUSSIAN = 8, 12
+EVALUATION = 0xFFFFFFFF  # the noise of evaluations has no epoch
 
 
 # Networks: docs/design.md, section 3, and He et al.
@@ -270,7 +271,8 @@ def in_epoch(value, epoch):
 
 def own_alpha(attack, eps, steps, norm):
     """An attack's own step size."""
-    return 1.25 * eps if attack == "fgsm" else 2.5 * eps / steps if norm == "l2" else 2 / 255
+    return (1.25 * eps if attack == "fgsm" else 2 * eps / steps if attack == "smooth-pgd" else
+            2.5 * eps / steps if norm == "l2" else 2 / 255)
 
 
 def automatic(config, layers):
@@ -283,15 +285,17 @@ def automatic(config, layers):
     radius = config["eval-eps"]
     of_evaluations = {2.5 * radius / int(name[3:]) if config["eval-norm"] == "l2" else radius / 4
                       for name in config["eval"] if name.startswith("pgd")}
-    loss = config["loss"]
-    return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" else 0,
+    of_evaluations |= {2 * radius / int(name[10:]) for name in config["eval"] if name.startswith("smooth-pgd")}
+    loss, noise = config["loss"], config["noise"] > 0
+    return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" and not noise else 0,
+            "noise": 0, "noise-samples": 1,
             "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5, "pgi": 10, "gat": 10, "nuat": 4}[loss],
             "label-smoothing": 0, "detach-reference": False,
             "attack-start": "gaussian" if loss in ("trades", "kl", "mart") else "uniform",
             "start-radius": 1, "project": "on",
             "start-box": "on" if config["start-radius"] != 1 or config["project"] == "off" else "off",
             "awp-gamma": 0, "awp-from": 0, "awp": "global",
-            "attack-bn": "train" if fast and loss not in ("trades", "kl") else "eval",
+            "attack-bn": "train" if fast and loss not in ("trades", "kl") and not noise else "eval",
             "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
             "norm": "linf", "eval-norm": config["norm"], "eval-eps": eps,
             "eval-alpha": "auto" if "fgsm" in kinds or len(of_evaluations) > 1 else max(of_evaluations, default=eps / 4),
@@ -419,6 +423,7 @@ class Reference:
         # The kinds of images that the loss looks at, in the order of their turns where it differs by rounding alone.
         self.kinds = (["adv", "clean"] if self.lam > 0 or self.loss not in ("cross_entropy", "pgi") else
                       ["start", "adv"] if self.loss == "pgi" and not self.detached else ["adv"])
+        self.sigma, self.copies, self.shown = config["noise"], int(config["noise-samples"]), None
         self.unlabelled = bool((self.train.labels < 0).any())
         self.importance, self.selector = config["importance"], config["selector"]
         self.masks = ranks if config["mask"] == "per_worker" else 1
@@ -460,6 +465,27 @@ class Reference:
             mean, deviation = torch.tensor(numbers).reshape(2, -1, 1, 1)
             x = (x - mean) / deviation
         return self.network(net, x, self.config["width"], int(self.classes))
+
+    # Randomized smoothing: Cohen et al.; Salman et al.
+
+    def noisy(self, x, samples, time):
+        """Copies of each image with noise of their own, side by side; without noise the images."""
+        if self.sigma == 0:
+            return x
+        pixels = x[0].numel()
+        fours = -(-pixels // 4) * 4  # of a copy
+        z = [normals(self.seed, GAUSSIAN, time, int(sample), self.copies * fours).reshape(self.copies, fours)[:, :pixels]
+             for sample in samples]
+        z = torch.from_numpy(np.concatenate(z)).reshape(-1, *x.shape[1:])
+        return x.repeat_interleave(self.copies, 0) + self.sigma * z
+
+    def predictions(self, net, x):
+        """The logits; of a network under noise, the logarithms of the mean of its copies' softmaxes. self.shown: samples
+        and time of the noise."""
+        if self.sigma == 0:
+            return self.logits(net, x)
+        of_copies = F.log_softmax(self.logits(net, self.noisy(x, *self.shown)), 1).reshape(len(x), self.copies, -1)
+        return of_copies.logsumexp(1) - np.log(self.copies)
 
     def initial_state(self, rounding):
         """Weights as PyTorch draws them: U(+-1/sqrt(fan-in)), the linear bias too; gamma 1, beta 0."""
@@ -664,6 +690,9 @@ class Reference:
 
     def climbed(self, logits, labels, reference):
         """What the attack climbs, of each sample. reference: the logits of the clean images, or None."""
+        if self.attack_of_now == "smooth-pgd":
+            most = -np.log(1e-20) if self.copies > 1 else np.inf
+            return self.cross_entropies(logits, labels).clamp(max=most)
         if reference is None:
             return self.cross_entropies(logits, labels)
         if self.loss == "cross_entropy":
@@ -711,7 +740,7 @@ class Reference:
     def gradient(self, net, x, labels, rounding, reference=None):
         """Of the sum of what is climbed by the images, and the logits."""
         x = x.detach().requires_grad_()
-        logits = self.logits(net, x)
+        logits = self.predictions(net, x)
         gradient, = torch.autograd.grad(self.climbed(logits, labels, reference).sum(), x)
         if rounding.noise:
             gradient = gradient + rounding.error(gradient)
@@ -719,6 +748,9 @@ class Reference:
 
     @staticmethod
     def pgd_step(of, x, eta, gradient, rounding):
+        if of.name == "smooth-pgd":  # the box first, then the ball
+            eta = (x + eta + of.alpha * gradient / Reference.norms(gradient)).clamp(0, 1) - x
+            return rounding.number(eta * (of.eps / Reference.norms(eta)).clamp(max=1))
         if of.norm == "l2":  # the ball first, then the box
             eta = eta + of.alpha * Reference.normalized(gradient)
             eta = Reference.normalized(eta) * Reference.norms(eta).clamp(max=of.eps)
@@ -739,11 +771,11 @@ class Reference:
         if self.loss not in ("trades", "kl") and not self.unlabelled:
             return None
         with torch.no_grad():
-            return self.logits(net, x)
+            return self.predictions(net, x)
 
     def perturb(self, of, net, x, labels, eta, rounding, reference=None):
         """x_adv, eta, the passes that were paid for, and the batch statistics of each gradient in training mode."""
-        statistics, passes, self.began = [], 0, None
+        statistics, passes, self.began, self.attack_of_now = [], 0, None, of.name
 
         nets = net if isinstance(net, list) else [net] * of.steps
 
@@ -758,6 +790,9 @@ class Reference:
             return found
 
         whole = len(x) if nets[0].training else self.micro_batch  # running statistics: a part of it may be empty
+        whole *= self.copies
+        if of.name == "smooth-pgd":
+            eta = torch.zeros_like(x)
         if of.name == "none":
             return x, torch.zeros_like(x), 0, []
         if of.name == "fgsm":
@@ -1025,7 +1060,7 @@ class Reference:
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 net = Net(rounding, parameters, None, True)
                 with torch.no_grad():
-                    self.logits(net, torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0))
+                    self.logits(net, self.noisy(torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0), ids, 0))
                 for name, values in net.statistics.items():
                     found[name] = [total + len(ids) / images * value for total, value in zip(found[name], values)]
             part = images / seen
@@ -1080,8 +1115,10 @@ class Reference:
             for which, x in images.items():
                 net = Net(rounding, parameters, None, True)
                 logits[which], statistics[which] = self.logits(net, x), net.statistics
-            losses, total = self.losses(logits, labels, began)
-            by_logits = torch.autograd.grad(total.sum() / count, list(logits.values()), retain_graph=True)
+            of_copies = {which: of if which == "adv" else of.repeat_interleave(self.copies, 0)
+                         for which, of in logits.items()}
+            losses, total = self.losses(of_copies, labels.repeat_interleave(self.copies), began)
+            by_logits = torch.autograd.grad(total.sum() / (count * self.copies), list(logits.values()), retain_graph=True)
             by_image = None
             for (which, of), gradient in zip(logits.items(), by_logits):  # a pass after the other, as they are rounded
                 wanted = [parameters[name] for name in into] + ([images[which]] if want_input else [])
@@ -1090,14 +1127,15 @@ class Reference:
                     into[name] += rounding.layer(part[None])[0]
                 if want_input and which == "adv":
                     by_image = found[-1]
-            return losses, logits, statistics, by_image
+            return losses, of_copies, statistics, by_image
 
         def train(rank, weights, images, labels, first, part, want_input=False, began=None):
             losses, logits, statistics, g = gradients_of(weights, local[rank], images, labels, want_input, began)
             for which in [kind for kind in images if kind != "start"]:  # of which nothing is reported
-                totals[rank]["loss_" + which] += float(losses[which].detach().sum())
-                right = rounding.decide(logits[which].argmax(1) == labels)
-                totals[rank]["acc_" + which] += float((right & (labels >= 0)).sum())
+                totals[rank]["loss_" + which] += float(losses[which].detach().sum()) / self.copies
+                of_copies = labels.repeat_interleave(self.copies)
+                right = rounding.decide(logits[which].argmax(1) == of_copies)
+                totals[rank]["acc_" + which] += float((right & (of_copies >= 0)).sum()) / self.copies
             # What the published codes call the network on, in their order.
             around = ["clean", "adv", "clean"]
             calls = {"trades": around, "mart": ["clean", "adv"], "gat": around, "nuat": around}.get(self.loss, list(images))
@@ -1126,13 +1164,14 @@ class Reference:
                 net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
                 if self.config["staleness"]:
                     net = self.old_nets(state, attack, rounding)
-                reference = self.reference_logits(net[0] if isinstance(net, list) else net, x) if attack.name != "none" else None
+                self.shown = ids, epoch
+                reference = self.reference_logits(net[0] if isinstance(net, list) else net, x) if attack.name not in ("none", "smooth-pgd") else None
                 x_adv, eta, paid, found = self.perturb(attack, net, x, labels, eta, rounding, reference)
                 attack_passes += paid
                 labelled += int((labels >= 0).sum())
                 for number, statistics in enumerate(found):
                     add_statistics(rank, number, statistics, part)
-                of_kinds = {"adv": x_adv, "clean": x}
+                of_kinds = {"adv": self.noisy(x_adv, ids, epoch), "clean": x}
                 if self.began is not None:
                     of_kinds["start"] = self.began[0]
                 images, began = {kind: of_kinds[kind] for kind in self.kinds}, self.began and self.began[1]
@@ -1285,7 +1324,7 @@ class Reference:
         steps = int(name[len(kind):] or self.config["eval-attack-steps"])
         norm = self.config["eval-norm"]
         if alpha == "auto":  # each attack its own
-            alpha = 1.25 * eps if kind == "fgsm" else 2.5 * eps / steps if norm == "l2" else eps / 4
+            alpha = 1.25 * eps if kind == "fgsm" else 2 * eps / steps if kind == "smooth-pgd" else 2.5 * eps / steps if norm == "l2" else eps / 4
         return Attack(kind, eps, alpha, steps, norm=norm)
 
     def evaluate(self, state, split, attack, restarts, rounding):
@@ -1294,6 +1333,7 @@ class Reference:
         x = torch.from_numpy(self.splits[split].images.transpose(0, 3, 1, 2) / 255.0)
         labels = torch.from_numpy(self.splits[split].labels)
         net = Net(rounding, state.parameters, state.running[0], False)
+        self.shown = range(len(x)), EVALUATION
         found = {"clean": [x], "adv": []}
         for restart in range(restarts):
             eta = self.random_start(EVALUATION_START, restart, range(len(x)), x, attack)
@@ -1302,7 +1342,7 @@ class Reference:
                   "attack_steps": 1 if attack.name == "fgsm" else attack.steps}
         for which, starts in found.items():
             with torch.no_grad():
-                logits = [self.logits(net, start) for start in starts]
+                logits = [self.predictions(net, start) for start in starts]
             losses = torch.stack([F.cross_entropy(of, labels, reduction="none") for of in logits])
             right = torch.stack([rounding.decide(of.argmax(1) == labels) for of in logits])
             record[which + "_loss"] = float(losses.amax(0).mean())

@@ -231,6 +231,24 @@ TABLE = [
     ("nuat", 1, STEPS, "--loss nuat --optimizer sgd --lr 0.1"),
     ("nuat, two ranks", 2, "4", "--loss nuat --attack fgsm --batch 8 --micro-batch 4 --beta 1.5 --optimizer sgd --lr 0.1"),
     ("nuat, detached", 2, "4", "--loss nuat --detach-reference --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
+    ("noise", 1, STEPS, "--noise 0.2 --noise-samples 3 --attack none --optimizer sgd --lr 0.5"),
+    ("noise, two ranks", 2, "4 7", "--noise 0.12 --attack none --batch 4 --micro-batch 2 --codec int8 --average ema "
+                                   "--average-decay 0.3 --budget 6"),
+    ("smooth-pgd", 1, STEPS, "--noise 0.2 --noise-samples 2 --attack smooth-pgd --attack-steps 2 --norm l2 --eps 0.5 "
+                             "--optimizer sgd --lr 0.1 --eval pgd3,smooth-pgd2 --budget 6"),
+    ("smooth-pgd, a growing ball, two ranks", 2, "2 4 7", "--noise 0.25 --noise-samples 3 --attack smooth-pgd "
+     "--attack-steps 3 --norm l2 --eps 0..1@0-2 --batch 4 --micro-batch 2 --attack-batch 1 --optimizer sgd --lr 0.1"),
+    ("smooth-pgd, one copy", 1, "4", "--noise 0.2 --attack smooth-pgd --attack-steps 2 --norm l2 --eps 0.5 --alpha 0.2 "
+                                     "--optimizer sgd --lr 0.1 --label-smoothing 0.1"),
+    ("pgd under noise", 2, "4", "--noise 0.1 --noise-samples 2 --lambda 1 --batch 4 --optimizer sgd --lr 0.1 --eval pgd3 "
+                                "--eval-restarts 2 --attack-steps 2"),
+    ("stability", 1, STEPS, "--noise 0.2 --loss kl --attack none --beta 3 --optimizer sgd --lr 0.5"),
+    ("stability, copies, two ranks", 2, "4 7", "--noise 0.25 --noise-samples 2 --loss trades --attack none --batch 4 "
+                                               "--micro-batch 2 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
+    ("trades under noise", 1, "4", "--noise 0.2 --noise-samples 2 --loss trades --attack-steps 2 --eps 0.1 --alpha 0.04 "
+                                   "--attack-start uniform --optimizer sgd --lr 0.1"),
+    ("growing images under noise", 1, "4", "--data 12.h5 --train-size 9,12@1 --noise 0.2 --noise-samples 2 --attack none "
+                                           "--optimizer sgd --lr 0.5 --average ema --average-decay 0.9"),
     ("smoothed labels", 2, "4 7", "--label-smoothing 0.2 --lambda 0.5 --batch 4 --optimizer sgd --lr 0.5"),
     ("no labels, trades", 1, "1 6", "--data 8.h5 8u.h5 --mix balanced:0.5 --loss trades --attack-start uniform "
                                     "--label-smoothing 0.1 --optimizer sgd --lr 0.5"),
@@ -318,7 +336,8 @@ NIGHT = {
     "a width of 3", "normalized, fgsm, two ranks", "grey images, normalized", "trades, two ranks",
     "trades, warm start", "no labels, two ranks", "perturbed weights, own", "fgsm, two ranks",
     "freezeout, lamb, two ranks", "n-fgsm, start not cut, two ranks", "pgd, start in the box", "pgi, detached, fgsm",
-    "pgi, old weights", "pgi, early stop", "nuat, two ranks",
+    "pgi, old weights", "pgi, early stop", "nuat, two ranks", "trades under noise", "growing images under noise",
+    "smooth-pgd, one copy",
 }
 
 

@@ -16,7 +16,7 @@ struct CertifyOptions : MachineSettings {
   std::int64_t every = 20;          ///< images 0, every, 2 every, ... of the split
   std::int64_t limit = 0;           ///< of these the first N; 0: all
   std::string weights = "auto";     ///< auto (the averaged ones, where there are any) | raw | average
-  double sigma = 0;                 ///< of the noise, in units of the pixels' range
+  double sigma = 0;                 ///< of the noise, in units of the pixels' range; 0: the training's
   std::string noise_kind = "grid";  ///< grid | float
   bool predict = false;             ///< PREDICT instead of CERTIFY
   std::int64_t n0 = 100;            ///< samples that choose the class

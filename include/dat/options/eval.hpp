@@ -21,6 +21,8 @@ struct EvalOptions : MachineSettings {
   double eps = 0;                           ///< 0: that of the run
   double alpha = 0;                         ///< 0: the attack's own
   int restarts = 1;
+  double noise = -1;              ///< deviation of the noise that the network sees; -1: that of the training
+  int noise_samples = 0;          ///< copies of each image under noise; 0: those of the training, or 1
   int batch = 128;                ///< images per rank and step
   std::string out;                ///< file or folder for the results as JSON; empty: none
   bool save_adversarial = false;  ///< the images that a sequence has attacked, in the folder `out`

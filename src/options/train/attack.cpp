@@ -92,7 +92,7 @@ void refuse_old_weights(const TrainOptions& o) {
 void add_ball(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
-  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd and smooth-pgd", kPositive);
   table.add("--norm", &O::norm,
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
             one_of(norm_names()));
@@ -101,11 +101,10 @@ void add_ball(TrainTable& table) {
   table.not_together({"norm", {"l2"}}, {"eps", {"8/255"}},
                      "--norm l2 with --eps 8/255, the default of linf, would hardly perturb an image; give its radius, "
                      "such as --eps 0.5");
-  table.add(
-      "--alpha", &O::alpha,
-      "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps. It, --attack, --attack-steps and --eps may "
-      "change by epoch: 1,2@12 (2 from epoch 12 on), 4/255..8/255@0-10 (growing)",
-      kAutoRadius);
+  table.add("--alpha", &O::alpha,
+            "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps; smooth-pgd 2 eps/steps. It, --attack, "
+            "--attack-steps and --eps may change by epoch: 1,2@12 (2 from epoch 12 on), 4/255..8/255@0-10 (growing)",
+            kAutoRadius);
 }
 
 void add_shape(TrainTable& table) {
@@ -217,7 +216,9 @@ void add_start(TrainTable& table) {
 void add_loss(TrainTable& table) {
   using O = TrainOptions;
   table.add("--loss", &O::loss, "what is minimised", one_of(losses().names()));
-  table.add("--lambda", &O::lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0", kAutoWeight)
+  table
+      .add("--lambda", &O::lambda,
+           "weight of the loss on clean images; auto: 1 with pgd (DAT), else, or with --noise, 0", kAutoWeight)
       .asked([](const O& o) { return o.lambda > 0; })
       .works_with("loss", {"cross_entropy"},
                   "--lambda works with --loss cross_entropy, not with {loss}, which has --beta; leave it off");
@@ -266,6 +267,7 @@ void add_attack(TrainTable& table) {
   add_start(table);
   add_loss(table);
   add_weight_perturbation(table);
+  add_noise(table);
 }
 
 namespace {
@@ -301,7 +303,7 @@ void settle_attack(TrainOptions& o) {
   }
   const auto loss = losses().at(o.loss)({.beta = o.beta});
   const bool divergence = loss->goal().reference;
-  if (o.attack_bn == "auto") o.attack_bn = batch_statistics && !divergence ? "train" : "eval";
+  if (o.attack_bn == "auto") o.attack_bn = batch_statistics && !divergence && o.noise == 0 ? "train" : "eval";
   require(o.generators == 0 || o.attack_bn == "eval", ExitCode::usage, "--generators does not go with --attack ",
           o.attack.last(), ", which runs on batch statistics unless --attack-bn eval says otherwise; add that");
   require(!divergence || (o.attack_bn == "eval" && o.attack_stop < 0), ExitCode::usage, "the attack of --loss ", o.loss,
@@ -310,7 +312,7 @@ void settle_attack(TrainOptions& o) {
   if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
   settle_start(o);
   o.beta = loss->beta();
-  if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" ? 1 : 0;
+  if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" && o.noise == 0 ? 1 : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
   require(o.attack_batch <= o.micro_batch, ExitCode::usage, "--attack-batch ", o.attack_batch,
           " is more than the micro-batch of ", o.micro_batch, " images; choose at most that");

@@ -12,6 +12,9 @@ namespace dat {
 
 using TrainTable = TableOf<TrainOptions>;
 
+/// The part of the group of the attack that is about noise.
+void add_noise(TrainTable& table);
+
 void add_data(TrainTable& table);
 void add_network(TrainTable& table);
 void add_attack(TrainTable& table);

@@ -16,8 +16,11 @@ struct Examples {
   const float *attacked = nullptr, *clean = nullptr;             ///< [count] images
   const float *first_images = nullptr, *first_logits = nullptr;  ///< where the attack began (AttackGoal::kept)
   const std::int32_t* labels = nullptr;                          ///< [count]
-  int first = 0, count = 0;                                      ///< place in this rank's part of the step
-  int batch = 0;                                                 ///< images of this rank's part of the step
+  const std::int64_t* ids = nullptr;                             ///< [count]: with these, the keys of their noise
+  std::uint64_t seed = 0;
+  std::uint32_t epoch = 0;
+  int first = 0, count = 0;  ///< place in this rank's part of the step
+  int batch = 0;             ///< images of this rank's part of the step
   int elsewhere = 0;   ///< images of other ranks that the mean of the loss is over as well; else each rank has its own
   int unit = 0;        ///< number of the rank's unit of work that they belong to (Reducer)
   bool whole = false;  ///< they are a whole unit; else the rank's part of the step is

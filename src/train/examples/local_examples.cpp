@@ -55,6 +55,8 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
                .first_images = images.first_images,
                .first_logits = images.first_logits,
                .labels = images.labels,
+               .ids = images.ids,
+               .seed = options.seed,
                .image_gradient = reuses_ ? images.dx : nullptr};
   objective_ = batch_objective_ ? static_cast<Objective*>(batch_objective_.get()) : &replica_.attacked();
 }
@@ -71,6 +73,7 @@ void LocalExamples::begin(std::int64_t step) {
   examples_.first = 0;
   examples_.count = 0;
   examples_.batch = batch_->count;
+  examples_.epoch = static_cast<std::uint32_t>(plan_.epoch_of(step));
   examples_.elsewhere = plan_.ordered ? batch_->elsewhere : 0;
   examples_.whole = plan_.ordered;
   passes_before_ = objective_->passes - begun_.passes_of(step);

@@ -44,10 +44,14 @@ void load_noise(Replica& replica, int count, const DatasetInfo& info) {
 
 std::vector<double> measure_layer_seconds(Replica& replica, const Plan& plan, const DatasetInfo& images, int passes,
                                           Communicator& ranks) {
-  TrainingProgram& program = replica.training(plan.micro_batch);
+  TrainingProgram& program = replica.training(plan.micro_batch * replica.copies());
   const Parameters& parameters = replica.model().parameters;
-  load_noise(replica, program.n(), images);
-  std::vector<double> seconds = program.weight_gradient_seconds(replica.images().clean, parameters.gradients);
+  Images& drawn = replica.images();
+  load_noise(replica, plan.micro_batch, images);
+  const float* const x = replica.noise() == nullptr
+                             ? drawn.clean
+                             : replica.noise()->of(drawn.clean, drawn.ids, drawn.layout, plan.micro_batch, 0, 0);
+  std::vector<double> seconds = program.weight_gradient_seconds(x, parameters.gradients);
   const double of_a_sum = seconds_of_a_sum(ranks, parameters.size);
   for (std::size_t d = 0; d < seconds.size(); ++d)
     seconds[d] = seconds[d] * passes * plan.micro_batches + of_a_sum * static_cast<double>(parameters.layer_sizes[d]);

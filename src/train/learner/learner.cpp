@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "noise.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -16,7 +17,8 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
     : replica_(replica),
       loss_(loss),
       passes_(loss_.passes()),
-      batch_(batch),
+      copies_(replica.copies()),
+      batch_(std::int64_t{batch} * copies_),
       statistics_(statistics),
       first_pass_(first_pass),
       timer_(timer),
@@ -26,22 +28,29 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       kept_(passes_.size()),
       ends_(static_cast<std::size_t>(batch)) {
   Backend& backend = replica.backend();
-  const std::int64_t count = std::ssize(passes_) * batch_;
+  const std::int64_t count = std::ssize(passes_) * batch_, most = std::int64_t{replica.images().capacity} * copies_;
+  const bool repeated = copies_ > 1 && passes_.size() > 1;
   losses_ = backend.allocate_floats(2 * count, "losses");
   corrects_ = losses_ + count;
   host_ = static_cast<float*>(backend.allocate_pinned(2 * static_cast<std::size_t>(count) * sizeof(float), "results"));
-  if (loss_.needs() != Loss::Others::none)
-    for (float*& logits : kept_)
-      logits = backend.allocate_floats(std::int64_t{replica.images().capacity} * replica.classes(), "logits");
+  if (loss_.needs() != Loss::Others::none || repeated)
+    for (float*& logits : kept_) logits = backend.allocate_floats(most * replica.classes(), "logits");
+  if (copies_ > 1)
+    labels_ =
+        static_cast<std::int32_t*>(backend.allocate(static_cast<std::size_t>(most) * sizeof(std::int32_t), "labels"));
+  if (repeated) repeated_gradient_ = backend.allocate_floats(most * replica.classes(), "logits");
   if (const std::int64_t numbers = loss_.scratch(replica.classes()); numbers > 0)
     scratch_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(numbers) * sizeof(double), "losses"));
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   for (Result& result : results_) result = {kNone, kNone};
 }
 
-const float* Learner::input(const Examples& examples, std::size_t pass) const {
+const float* Learner::input(const Examples& examples, std::size_t pass) {
   switch (passes_[pass]) {
     case Loss::Images::attacked:
+      if (NoisyCopies* const noise = replica_.noise(); noise != nullptr)
+        return noise->of(examples.attacked, examples.ids, replica_.images().layout, examples.count, examples.seed,
+                         examples.epoch);
       return examples.attacked;
     case Loss::Images::clean:
       return examples.clean;
@@ -51,45 +60,61 @@ const float* Learner::input(const Examples& examples, std::size_t pass) const {
   return nullptr;
 }
 
-void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
-  TrainingProgram& network = replica_.training(examples.count);
+const float* Learner::forward(const Examples& examples, std::size_t pass) {
+  TrainingProgram& network = program(examples, pass);
+  const float* const x = input(examples, pass);
+  network.forward(x);
   const Device device = replica_.backend().device();
-  here_ = ends_[static_cast<std::size_t>(examples.unit)] = examples.first + examples.count;
+  const std::int64_t logits = std::int64_t{examples.count} * copies_ * replica_.classes();
+  if (repeats(pass))
+    each(device, logits, kernels::Repeat<float>{network.logits(), kept_[pass], replica_.classes(), copies_});
+  else if (kept_[pass] != nullptr)
+    each(device, logits, kernels::Scale{network.logits(), kept_[pass], 1.0F, false});
+  return x;
+}
+
+void Learner::place_results(const Examples& examples) {
+  const Device device = replica_.backend().device();
+  const int count = examples.count * copies_;
+  if (copies_ > 1) each(device, count, kernels::Repeat<std::int32_t>{examples.labels, labels_, 1, copies_});
   for (std::size_t k = 0; k < passes_.size(); ++k) {
-    const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + examples.first;
+    TrainingProgram& network = program(examples, k);
+    const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + std::int64_t{examples.first} * copies_;
     logits_[k] = {.device = device,
                   .values = kept_[k] != nullptr ? kept_[k] : network.logits(),
-                  .labels = examples.labels,
-                  .n = examples.count,
+                  .labels = copies_ > 1 ? labels_ : examples.labels,
+                  .n = count,
                   .classes = replica_.classes(),
                   .loss = losses_ + at,
                   .correct = corrects_ + at,
-                  .gradient = network.dlogits(),
+                  .gradient = repeats(k) ? repeated_gradient_ : network.dlogits(),
                   .reference = examples.first_logits,
                   .scratch = scratch_};
   }
-  const auto forward = [&](std::size_t k) {
-    network.forward(input(examples, k));
-    if (kept_[k] != nullptr)
-      each(device, std::int64_t{examples.count} * replica_.classes(),
-           kernels::Scale{network.logits(), kept_[k], 1.0F, false});
-  };
+}
+
+void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
+  here_ = ends_[static_cast<std::size_t>(examples.unit)] = examples.first + examples.count;
+  place_results(examples);
   // What the first pass must know of the others: a forward call more for each of them.
-  for (std::size_t k = 1; k < passes_.size() && loss_.needs() == Loss::Others::all; ++k) forward(k);
+  for (std::size_t k = 1; k < passes_.size() && loss_.needs() == Loss::Others::all; ++k) forward(examples, k);
 
   for (std::size_t k = 0; k < passes_.size(); ++k) {
-    forward(k);
-    loss_.differentiate(k, logits_, examples.averaged());
+    TrainingProgram& network = program(examples, k);
+    const float* const x = forward(examples, k);
+    loss_.differentiate(k, logits_, examples.averaged() * copies_);
+    if (repeats(k))
+      each(replica_.backend().device(), std::int64_t{examples.count} * replica_.classes(),
+           kernels::SumOfCopies{repeated_gradient_, network.dlogits(), replica_.classes(), copies_});
     statistics_.add(network, first_pass_ + static_cast<int>(k),
                     {.unit = examples.unit, .first = examples.begins_unit(), .share = examples.share()});
     timer_.lap(Phase::forward);
     const bool last = examples.ends_step() && k + 1 == passes_.size();
-    network.backward(input(examples, k),
-                     {.weights = &active,
-                      .gradients = gradients,
-                      .accumulate = !(examples.begins_unit() && k == 0),
-                      .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
-                      .ready = last ? &ready_ : nullptr});
+    network.backward(x, {.weights = &active,
+                         .gradients = gradients,
+                         .accumulate = !(examples.begins_unit() && k == 0),
+                         .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
+                         .ready = last ? &ready_ : nullptr});
     timer_.lap(Phase::backward);
   }
 }
@@ -100,16 +125,19 @@ void Learner::fetch(Backend::Ticket& ticket) {
 }
 
 void Learner::write(double* to, int unit) {
-  const int begin = unit > 0 ? ends_[static_cast<std::size_t>(unit) - 1] : 0,
-            end = ends_[static_cast<std::size_t>(unit)];
+  const std::int64_t begin = unit > 0 ? ends_[static_cast<std::size_t>(unit) - 1] : 0,
+                     end = ends_[static_cast<std::size_t>(unit)];
   const auto part = [&](std::int64_t number) {
-    return std::span<const float>(host_ + number * batch_ + begin, host_ + number * batch_ + end);
+    return std::span<const float>(host_ + number * batch_ + begin * copies_, host_ + number * batch_ + end * copies_);
   };
   const std::int64_t passes = std::ssize(passes_);
-  *to++ = end - begin;
-  for (std::int64_t k = 0; k < passes; ++k) *to++ = std::accumulate(part(k).begin(), part(k).end(), 0.0);
-  for (std::int64_t k = passes; k < 2 * passes; ++k) *to++ = static_cast<double>(std::ranges::count(part(k), 1.0F));
-  if (unlabelled_) *to = static_cast<double>(end - begin - std::ranges::count(part(passes), -1.0F));
+  const auto count = [&](std::int64_t number, float value) {
+    return static_cast<double>(std::ranges::count(part(number), value)) / copies_;
+  };
+  *to++ = static_cast<double>(end - begin);
+  for (std::int64_t k = 0; k < passes; ++k) *to++ = std::accumulate(part(k).begin(), part(k).end(), 0.0) / copies_;
+  for (std::int64_t k = passes; k < 2 * passes; ++k) *to++ = count(k, 1.0F);
+  if (unlabelled_) *to = static_cast<double>(end - begin) - count(passes, -1.0F);
 }
 
 void Learner::read(const double* from) {
@@ -124,15 +152,16 @@ void Learner::read(const double* from) {
 double Learner::loss_of(int first, int count) const {
   double total = 0;
   for (std::size_t k = 0; k < passes_.size(); ++k) {
-    const float* const begin = host_ + static_cast<std::int64_t>(k) * batch_ + first;
-    total = std::accumulate(begin, begin + count, total);
+    const float* const begin = host_ + static_cast<std::int64_t>(k) * batch_ + std::int64_t{first} * copies_;
+    total = std::accumulate(begin, begin + std::int64_t{count} * copies_, total);
   }
-  return total;
+  return total / copies_;
 }
 
 bool Learner::own_finite() const {
   for (std::int64_t k = 0; k < std::ssize(passes_); ++k)
-    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + here_, [](float loss) { return std::isfinite(loss); }))
+    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + std::int64_t{here_} * copies_,
+                     [](float loss) { return std::isfinite(loss); }))
       return false;
   return true;
 }

@@ -44,26 +44,40 @@ class Learner final : public MessagePart {
   void read(const double* from) override;
 
  private:
-  [[nodiscard]] const float* input(const Examples& examples, std::size_t pass) const;
+  /// The network for the images of a pass.
+  [[nodiscard]] TrainingProgram& program(const Examples& examples, std::size_t pass) {
+    return replica_.training(examples.count * (passes_[pass] == Loss::Images::attacked ? copies_ : 1));
+  }
+  /// Whether the pass has one image for all copies of it that the attacked pass has, with noise of their own: what the
+  /// loss takes of it is repeated.
+  [[nodiscard]] bool repeats(std::size_t pass) const { return copies_ > 1 && passes_[pass] != Loss::Images::attacked; }
+  [[nodiscard]] const float* input(const Examples& examples, std::size_t pass);
+  /// Makes the pass up to the logits, and keeps them where others look at them. Returns the images that it has taken.
+  const float* forward(const Examples& examples, std::size_t pass);
+  /// Says where the logits of all passes are, and where what the loss makes of them goes.
+  void place_results(const Examples& examples);
 
   Replica& replica_;
   const Loss& loss_;
   std::vector<Loss::Images> passes_;
-  std::int64_t batch_;
+  int copies_;          ///< of each image under noise
+  std::int64_t batch_;  ///< most copies of this rank in a step
   BatchStatistics& statistics_;
   int first_pass_;
   PhaseTimer& timer_;
   std::function<void(int)> ready_;
   bool unlabelled_;
-  std::vector<Logits> logits_;  ///< [passes]
-  std::vector<float*> kept_;    ///< [passes] logits of the micro-batch at hand, where passes need those of others
-  double* scratch_ = nullptr;   ///< Logits::scratch
-  float *losses_, *corrects_;   ///< [passes][batch]
-  float* host_;                 ///< what is fetched of losses_, then of corrects_
-  std::vector<int> ends_;       ///< images of this rank up to the end of each unit of work
-  int here_ = 0;                ///< images of this rank
-  std::int64_t images_ = 0;     ///< images of all ranks
-  Result results_[3];           ///< by Loss::Images
+  std::vector<Logits> logits_;      ///< [passes]
+  std::vector<float*> kept_;        ///< [passes] logits of the micro-batch at hand, where passes need those of others
+  double* scratch_ = nullptr;       ///< Logits::scratch
+  std::int32_t* labels_ = nullptr;  ///< of the micro-batch's copies
+  float* repeated_gradient_ = nullptr;  ///< by repeated logits
+  float *losses_, *corrects_;           ///< [passes][batch]
+  float* host_;                         ///< what is fetched of losses_, then of corrects_
+  std::vector<int> ends_;               ///< images of this rank up to the end of each unit of work
+  int here_ = 0;                        ///< images of this rank
+  std::int64_t images_ = 0;             ///< images of all ranks
+  Result results_[3];                   ///< by Loss::Images
 };
 
 }  // namespace dat

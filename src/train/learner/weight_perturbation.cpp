@@ -54,6 +54,8 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
   clean_ = backend.allocate_floats(floats, purpose);
   labels_ = static_cast<std::int32_t*>(
       backend.allocate(static_cast<std::size_t>(plan.batch) * sizeof(std::int32_t), purpose));
+  ids_ = static_cast<std::int64_t*>(
+      backend.allocate(static_cast<std::size_t>(plan.batch) * sizeof(std::int64_t), purpose));
   kept_.reserve(static_cast<std::size_t>(plan.batch / plan.micro_batch));
 }
 
@@ -95,6 +97,10 @@ void WeightPerturbation::keep_examples() {
     at += whole_groups(floats);
     kept.labels = labels_ + kept.first;
     each(device, kept.count, kernels::CopyWords{examples->labels, labels_ + kept.first});
+    kept.ids = ids_ + kept.first;
+    each(device, 2 * std::int64_t{kept.count},
+         kernels::CopyWords{reinterpret_cast<const std::int32_t*>(examples->ids),
+                            reinterpret_cast<std::int32_t*>(ids_ + kept.first)});
   }
 }
 

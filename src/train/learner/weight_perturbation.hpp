@@ -62,6 +62,7 @@ class WeightPerturbation final : public WrappedExamples {
   double *partial_ = nullptr, *sums_ = nullptr;
   float *gradients_, *weights_;  ///< [parameters.size]: g, then the perturbed weights; w
   float *attacked_, *clean_;     ///< [images of a step]
+  std::int64_t* ids_;
   std::int32_t* labels_;
   std::vector<Examples> kept_;
   std::size_t given_ = 0;  ///< of kept_

@@ -35,7 +35,10 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .attack_reference = method.attacks_reference(),
           .scratch_images = method.scratch_images(),
           .start_kept = method.last().goal.kept,
-          .training_batches = role == Role::trainer ? batches : std::vector<int>{}};
+          .training_batches = role == Role::trainer ? batches : std::vector<int>{},
+          .noise = options.noise,
+          .noise_samples = options.noise_samples,
+          .clean_passes = method.loss->passes().size() > 1};
 }
 
 std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images) {

@@ -21,6 +21,7 @@ StatisticsPass::StatisticsPass(Communicator& ranks, const Dataset& images, const
     : ranks_(ranks),
       plan_(plan),
       replica_(replica),
+      seed_(options.seed),
       reader_(images, ranks.size(), reading(options, plan)),
       batch_(reader_.batch()),
       statistics_(ranks, replica.model(), 1, false, order),
@@ -40,8 +41,10 @@ void StatisticsPass::run() {
                   .whole = plan_.ordered};
     for (; part.first < part.batch; part.first += part.count) {
       images.load(batch_, part.first, part.count, pixels_);
-      TrainingProgram& network = replica_.training(part.count);
-      network.forward(images.clean);
+      TrainingProgram& network = replica_.training(part.count * replica_.copies());
+      NoisyCopies* const noise = replica_.noise();
+      network.forward(noise == nullptr ? images.clean
+                                       : noise->of(images.clean, images.ids, images.layout, part.count, seed_, 0));
       part.unit = plan_.ordered ? part.first / part.count : 0;
       statistics_.add(network, 0, {.unit = part.unit, .first = part.begins_unit(), .share = part.share()});
     }

@@ -9,10 +9,11 @@
 namespace dat {
 
 /// Makes the running statistics of the weights that are in the model, by one pass in training mode over the training
-/// images: not attacked, cut out at random as in training, but not smaller, in the order of the first epoch. A step's
-/// batch of b images, after n others, enters with momentum b/(n + b), so each image counts the same (bn_update of
-/// Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018). The result depends
-/// on the weights alone; over micro-batches and ranks it is averaged as a training step's statistics are.
+/// images: not attacked, under the training's noise where there is one, cut out at random as in training, but not
+/// smaller, in the order of the first epoch. A step's batch of b images, after n others, enters with momentum b/(n +
+/// b), so each image counts the same (bn_update of Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
+/// Generalization", UAI 2018). The result depends on the weights alone; over micro-batches and ranks it is averaged as
+/// a training step's statistics are.
 class StatisticsPass {
  public:
   /// To be made while the training is built. The arguments must outlive the object.
@@ -28,6 +29,7 @@ class StatisticsPass {
   Communicator& ranks_;
   Plan plan_;
   Replica& replica_;
+  std::uint64_t seed_;
   BatchReader reader_;
   HostBatch batch_;
   const std::uint8_t* pixels_ = nullptr;

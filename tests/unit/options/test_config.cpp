@@ -458,6 +458,8 @@ TEST_CASE("the resolved configuration restores every option") {
   // selectors; some families have one member).
   const std::vector<std::string> excluded = {"quiet",
                                              "norm",
+                                             "noise",
+                                             "noise-samples",
                                              "start-radius",
                                              "start-box",
                                              "project",
@@ -514,6 +516,43 @@ TEST_CASE("the resolved configuration restores every option") {
     ++options;
   }
   CHECK(options >= 44);
+}
+
+TEST_CASE("noise settles what follows from it, and refuses what attack and update would not share") {
+  const Parsed command = parse({"--noise", "0.25", "--noise-samples", "4", "--attack", "smooth-pgd", "--norm", "l2",
+                                "--eps", "0.5", "--attack-steps", "2"});
+  CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
+  CHECK(command.train.noise == 0.25);
+  CHECK(command.train.noise_samples == 4);
+  CHECK(command.train.alpha == 0.5);
+  CHECK(command.train.lambda == 0);
+  CHECK(parse({"--noise", "0.1"}).train.lambda == 0);
+  CHECK(parse({"--noise", "0.1", "--attack", "fgsm"}).train.attack_bn == "eval");
+  CHECK(parse({"--noise", "0.1", "--attack", "none", "--loss", "kl"}).train.noise_samples == 1);
+  CHECK(contains(refusal({"--noise-samples", "2"}), "--noise-samples works with --noise"));
+  CHECK(contains(refusal({"--noise", "-1"}), "of at least 0, not '-1'"));
+  for (const std::vector<std::string>& other :
+       std::vector<std::vector<std::string>>{{"--warm-start", "4"},
+                                             {"--attack-stop", "1"},
+                                             {"--warm-start", "4", "--attack-reuse", "--attack-bn", "train"},
+                                             {"--attack-bn", "train"},
+                                             {"--stale-attack", "1"},
+                                             {"--staleness", "2"},
+                                             {"--generators", "1"},
+                                             {"--loss", "mart"},
+                                             {"--loss", "gat"},
+                                             {"--loss", "pgi"},
+                                             {"--loss", "nuat"}}) {
+    CHECK_NOTHROW(parse(other));
+    std::vector<std::string> both = other;
+    both.insert(both.end(), {"--noise", "0.1"});
+    INFO(other[0] << " " << other.back());
+    CHECK(contains(refusal(both), "--noise does not go with "));
+  }
+  const char* const ball = "--attack smooth-pgd steps in the L2 ball, and --norm is linf";
+  CHECK(contains(refusal({"--attack", "smooth-pgd"}), ball));
+  CHECK(contains(refusal({"--attack", "pgd,smooth-pgd@2", "--noise", "0.1"}), ball));
+  CHECK(contains(refusal({"--eval", "smooth-pgd5"}), "smooth-pgd steps along the gradient in the L2 ball"));
 }
 
 TEST_CASE("what lets one rank decide does not go with an aggregator that withstands false ranks") {

@@ -1,0 +1,44 @@
+#include "options/ranges.hpp"
+#include "options/train/groups.hpp"
+
+namespace dat {
+
+namespace {
+
+void refuse_other_balls(const TrainOptions& o) {
+  const bool smooth = o.attack.any([](const std::string& attack) { return attack == "smooth-pgd"; });
+  require(!smooth || o.norm == "l2", ExitCode::usage, "--attack smooth-pgd steps in the L2 ball, and --norm is ",
+          o.norm, "; add --norm l2 and a radius, such as --eps 0.5");
+}
+
+}  // namespace
+
+void add_noise(TrainTable& table) {
+  using O = TrainOptions;
+  table.add("--noise", &O::noise,
+            "deviation of the Gaussian noise on attacked images, under which the network is trained, attacked and "
+            "evaluated (randomized smoothing); 0: none",
+            kCount);
+  table
+      .add("--noise-samples", &O::noise_samples,
+           "copies of each image, with noise of their own, in one pass; attacks see the mean of their predictions",
+           {.low = 1, .high = 4096})
+      .works_with("noise", {});
+  const char* const images =
+      "--loss mart, gat, pgi and nuat, which compare images one by one; take cross_entropy, kl or trades";
+  table.not_with("noise",
+                 {{{"warm-start"}, "--warm-start: the perturbation of an epoch belongs to the noise of that epoch"},
+                  {{"attack-stop"}, "--attack-stop: an image is not fooled by one of its copies"},
+                  {{"attack-reuse"}, "--attack-reuse: its step is that of one image, not of copies"},
+                  {{"attack-bn", {"train"}}, "--attack-bn train: the smoothed network is attacked as it will be used"},
+                  {{"stale-attack"}, "--stale-attack: attack and update share the noise of a step"},
+                  {{"staleness"}, "--staleness: attack and update share the noise of a step"},
+                  {{"generators"}, "--generators: attack and update share the noise of a step"},
+                  {{"loss", {"mart"}}, images},
+                  {{"loss", {"gat"}}, images},
+                  {{"loss", {"pgi"}}, images},
+                  {{"loss", {"nuat"}}, images}});
+  table.rule(refuse_other_balls);
+}
+
+}  // namespace dat

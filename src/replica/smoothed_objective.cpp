@@ -1,0 +1,39 @@
+#include "replica/smoothed_objective.hpp"
+
+#include <cassert>
+
+#include "noise.hpp"
+
+namespace dat {
+
+SmoothedObjective::SmoothedObjective(Images& images, FrozenProgram& program, NoisyCopies& noise)
+    : FrozenObjective(images, program, noise.copies()),
+      noise_(noise),
+      smoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
+      dsmoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
+      log_means_(static_cast<double*>(images.backend.allocate(
+          static_cast<std::size_t>(images_a_pass()) * static_cast<std::size_t>(classes) * sizeof(double), "logits"))),
+      dcopies_(images.backend.allocate_floats(program.n() * layout.elements(), "noisy copies")) {
+  copies = noise.copies();
+  values_ = smoothed_;
+  gradients_ = dsmoothed_;
+}
+
+void SmoothedObjective::show(const float* x, int first) {
+  const int images = wanted(first, n);
+  const std::uint32_t epoch = purpose == Purpose::attack_start ? time : NoisyCopies::kEvaluation;
+  program_.forward(noise_.of(x, sample_ids + first, layout, images, seed, epoch), images * copies);
+  each(device, images, kernels::MeanSoftmax{program_.logits(), smoothed_, log_means_, classes, copies});
+}
+
+void SmoothedObjective::differentiate(float* to, int first, const PgdUpdate& update) {
+  assert(update.x == nullptr);
+  (void)update;
+  const int images = wanted(first, n);
+  each(device, std::int64_t{images} * copies,
+       kernels::MeanSoftmaxGradient{program_.logits(), dsmoothed_, log_means_, program_.dlogits(), classes, copies});
+  program_.backward(dcopies_, {});
+  each(device, images * layout.elements(), kernels::SumOfCopies{dcopies_, to, layout.elements(), copies});
+}
+
+}  // namespace dat
