@@ -304,6 +304,13 @@ struct EvaluationPictures {
 /// eval.json, or NAME-plots/ beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
 [[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const std::string& format);
 
+/// The certification that `plot` is given: certify.json itself, or in a folder; empty: `path` is none.
+[[nodiscard]] std::string certification_in(const std::string& path);
+/// Draws certified accuracy against the radius of what `certify --out` has written, a curve each, as `curves` into
+/// `folder`. Error(data): no such file, it is damaged, or holds predictions; else as plot_run.
+[[nodiscard]] std::vector<std::string> plot_certifications(const std::vector<std::string>& files,
+                                                           const std::string& folder, const std::string& format);
+
 /// Groups of bars, and a line across for what can be reached.
 struct BarChart {
   std::string name, title, unit;

@@ -2,6 +2,7 @@
 
 #include "verbs/plot.hpp"
 
+#include <filesystem>
 #include <iostream>
 
 #include "dat/report.hpp"
@@ -17,7 +18,9 @@ const TableOf<PlotOptions>& plot_table() {
   static const auto all = [] {
     using O = PlotOptions;
     TableOf<O> table;
-    table.add("RUNS", &O::runs, "folders of runs (--out of train), or JSON or folders of evaluations (--out of eval)");
+    table.add(
+        "RUNS", &O::runs,
+        "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders of certifications");
     table.add("--format", &O::format, "of the pictures", one_of({"svg", "png"}));
     table.add("--out", &O::out, "folder for the comparison of several runs; none: plots-compare", kFolder);
     return table;
@@ -32,8 +35,11 @@ int run_plot(const PlotOptions& options, int, char**) {
       for (const std::string& picture : pictures) text += picture + "\n";
     };
     std::vector<std::string> runs;
+    std::vector<std::string> certifications;
     for (const std::string& path : options.runs)
-      if (const std::string file = evaluation_in(path); !file.empty()) {
+      if (const std::string certified = certification_in(path); !certified.empty()) {
+        certifications.push_back(certified);
+      } else if (const std::string file = evaluation_in(path); !file.empty()) {
         const EvaluationPictures drawn = plot_evaluation(file, options.format);
         for (const std::string& remark : drawn.remarks) std::cerr << "dat_hpc: " + remark + "\n";
         append(drawn.paths);
@@ -41,6 +47,12 @@ int run_plot(const PlotOptions& options, int, char**) {
         append(plot_run(path, options.format));
         runs.push_back(path);
       }
+    if (!certifications.empty())
+      append(plot_certifications(certifications,
+                                 certifications.size() > 1
+                                     ? options.out
+                                     : (std::filesystem::path(certifications[0]).parent_path() / "plots").string(),
+                                 options.format));
     if (runs.size() > 1) append(compare_runs(runs, options.out, options.format));
     return text;
   });

@@ -62,6 +62,8 @@ CUDA = "src/backend/cuda/"
 TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
 
 NOISE, SMOOTHED = "kernels/noise.hpp", "src/replica/smoothed_objective.cpp"
+CERTIFICATE, CERTIFIER = "src/assess/certification/certification.cpp", "src/assess/certification/certifier.cpp"
+BOUNDS, GRID, NOISY = "src/smoothing/bounds.cpp", "src/smoothing/grid_noise.cpp", "kernels/noisy_image.hpp"
 
 # name, file, old text, new text, the tests that are most likely to see it
 MUTATIONS = [
@@ -79,6 +81,30 @@ MUTATIONS = [
     ("the selector of rank 0 alone goes on", SHARED,
      "  if (!ranks.root()) selector_->restore(state);\n", "", "step:CenteredClip"),
     # Noise in front of the network.
+    # Certification.
+    ("certify: samples that choose are counted", CERTIFICATE, "    std::fill(counts_.begin(), counts_.end(), 0);\n", "", "unit:[certification]"),
+    ("certify: half of the votes is enough", CERTIFICATE, "if (c.lower <= 0.5) return;\n  c.prediction = chosen_;\n  c.radius = certified_radius(c.lower, plan_->sigma);\n}\n\nvoid ImageVotes::look_at", "if (c.lower <= 0.4) return;\n  c.prediction = chosen_;\n  c.radius = certified_radius(c.lower, plan_->sigma);\n}\n\nvoid ImageVotes::look_at", "unit:[certification]"),
+    ("certify: the last radius decides", CERTIFICATE, "open = open || c.decided[r] == 0;", "open = c.decided[r] == 0;", "unit:[certification]"),
+    ("certify: blocks count as they come", CERTIFICATE, "at->first == next_", "at->first >= next_", "unit:[certification]"),
+    ("certify: a radius that is ruled out is certified", CERTIFICATE, "q < seen ? 1 : -1", "1", "unit:[certification]"),
+    ("certify: what is wrong has a radius in the mean", CERTIFICATE, "correct(i) ? certificates[i].radius : 0", "certificates[i].radius", "unit:[certification]"),
+    ("certify: a prediction by more than half", CERTIFICATE, "if (c.lower <= plan_->alpha) c.prediction", "if (c.lower <= 1) c.prediction", "unit:[certification]"),
+    ("certify: a block of every rank's", CERTIFIER, "k += static_cast<std::size_t>(ranks_.size()))", "++k)", "e2e:certify"),
+    ("certify: all samples of an image are those of its first block", CERTIFIER, "plan_.first_of(block.number) + first, count)", "first, count)", "e2e:certify"),
+    ("certify: the samples that choose are counted again", CERTIFIER, "? Purpose::candidate : Purpose::certification", "? Purpose::candidate : Purpose::candidate", "e2e:certify"),
+    ("certify: a journal's block counts twice", CERTIFIER, "while (next.number < plan_.blocks() && all[next.image].knows(next.number)) ++next.number;", "", "e2e:certify"),
+    ("certify: every image", "src/run/certification_setting.cpp", "image += options.every)", "++image)", "e2e:certify"),
+    ("certify: another sigma goes on", "src/assess/certification/certification_report.cpp", '{"sigma", all_digits(plan.sigma)},', "", "e2e:certify"),
+    ("bounds: two-sided", BOUNDS, "return binomial_tail(k, n, p) < alpha;", "return 2 * binomial_tail(k, n, p) < alpha;", "unit:[smoothing]"),
+    ("bounds: one trial too few", BOUNDS, "lgamma(a) + std::lgamma(b) - std::lgamma(a + b)", "lgamma(a) + std::lgamma(b) - std::lgamma(a + b - 1)", "unit:[smoothing]"),
+    ("bounds: evidence of twice the samples", BOUNDS, "return log_beta(hits + 1, misses + 1) - hits", "return log_beta(hits + 1, misses + 1) - 1.05 * hits", "unit:[smoothing]"),
+    ("grid noise: half a step to the side", GRID, "ratio(2 * j + 1, sigma) / 510", "ratio(2 * j + 2, sigma) / 510", "unit:[smoothing]"),
+    ("grid noise: the upper half as the lower one", GRID, "noise.entries.push_back(~entry)", "noise.entries.push_back(~entry + 1)", "unit:[smoothing]"),
+    ("grid noise: 32 bits decide", NOISY, "samples.words(n, k, true).v[j]", "0U", "unit:[smoothing]"),
+    ("grid noise: an entry is below itself", NOISY, "entries[below] < draw) ++below;", "entries[below] <= draw) ++below;", "unit:[smoothing]"),
+    ("grid noise: sums go on", NOISY, "clamp(sum, low, high)", "sum", "unit:[smoothing]"),
+    ("noisy samples: the same for all images", NOISY, "first_sample + static_cast<std::uint32_t>(n), id,", "first_sample + static_cast<std::uint32_t>(n), 0,", "unit:[smoothing]"),
+    ("noisy samples: each call begins anew", NOISY, "first_sample + static_cast<std::uint32_t>(n), id,", "static_cast<std::uint32_t>(n), id,", "unit:[smoothing]"),
     ("noise: all copies have the same", NOISE, "copy % copies * fours + i % fours", "i % fours", "unit:[smoothed]"),
     ("noise: the same in all epochs", SMOOTHED, "purpose == Purpose::attack_start ? time :", "purpose == Purpose::attack_start ? 0 :",
      "step:smooth-pgd"),
@@ -575,7 +601,7 @@ MUTATIONS = [
      'name == "aa-standard"', "e2e:export"),
     ("robustbench: figures of other weights", "src/interop/robustbench.cpp",
      'check(all.at("weights_hash").get<std::string>() == weights,', "check(true,", "e2e:export"),
-    ("import: evaluated on images that it has not seen", "src/verbs/eval.cpp", '!checkpoint.texts.contains("imported_from")', "true",
+    ("import: evaluated on images that it has not seen", "src/run/trained.cpp", '!checkpoint.texts.contains("imported_from")', "true",
      "e2e:export"),
     ("npz: no checksum", "src/data/arrays/npz.cpp", "left_ > 0 || crc_ == crc_wanted_", "true", "unit:[arrays]"),
     ("npz: growth is believed", "src/data/arrays/npz.cpp", "size <= kMostGrowth * stored)", "true)", "unit:[arrays]"),

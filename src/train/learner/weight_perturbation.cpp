@@ -97,6 +97,7 @@ void WeightPerturbation::keep_examples() {
     at += whole_groups(floats);
     kept.labels = labels_ + kept.first;
     each(device, kept.count, kernels::CopyWords{examples->labels, labels_ + kept.first});
+    if (examples->ids == nullptr) continue;
     kept.ids = ids_ + kept.first;
     each(device, 2 * std::int64_t{kept.count},
          kernels::CopyWords{reinterpret_cast<const std::int32_t*>(examples->ids),

@@ -1,0 +1,108 @@
+// Certified accuracy against the radius.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "dat/error.hpp"
+#include "dat/report.hpp"
+#include "record/pictures/drawing.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMostCertificationBytes = std::uintmax_t{1} << 30;
+
+struct CertifiedImages {
+  std::string name;
+  std::size_t images = 0;
+  std::vector<double> radii;  ///< of the images that are classified right, increasing
+};
+
+[[nodiscard]] CertifiedImages read_certification(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  require(!error && bytes <= kMostCertificationBytes, ExitCode::data, path, ": is no file of at most 1 GiB");
+  std::ifstream file(path, std::ios::binary);
+  require(file.is_open(), ExitCode::data, "cannot read the certification ", path);
+  CertifiedImages found;
+  try {
+    const auto all = nlohmann::json::parse(file);
+    require(all.is_object() && all.value("filetype", "") == "certification", ExitCode::data, path,
+            ": is no certification that 'certify --out' wrote");
+    const nlohmann::json& settings = all.at("settings");
+    require(settings.at("procedure") != "predict", ExitCode::data, path, ": holds predictions, which have no radii");
+    found.name = fs::absolute(path).lexically_normal().parent_path().filename().string() +
+                 fmt::format(", sigma {}", settings.at("sigma").get<double>());
+    for (const nlohmann::json& image : all.at("images")) {
+      ++found.images;
+      const auto radius = image.at("radius").get<double>();
+      require(std::isfinite(radius) && radius >= 0, ExitCode::data, path, ": has a radius of ", radius);
+      if (image.at("prediction") == image.at("label")) found.radii.push_back(radius);
+    }
+  } catch (const nlohmann::json::exception& wrong) {
+    fail(ExitCode::data, path, ": is no certification that 'certify --out' wrote, or cut off (", wrong.what(), ")");
+  }
+  require(found.images > 0, ExitCode::data, path, ": is of no image");
+  std::sort(found.radii.begin(), found.radii.end());
+  return found;
+}
+
+}  // namespace
+
+std::string certification_in(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) return fs::path(path).filename() == "certify.json" ? path : "";
+  const std::string inside = (fs::path(path) / "certify.json").string();
+  return fs::is_regular_file(inside, ignored) ? inside : "";
+}
+
+std::vector<std::string> plot_certifications(const std::vector<std::string>& files, const std::string& folder,
+                                             const std::string& format) {
+  constexpr std::array<const char*, 8> kColours = {kBlue, kOrange, kGreen, kPink, kYellow, kSky, "black", kGrey};
+  std::vector<CertifiedImages> all;
+  std::vector<std::string> columns = {"radius"}, lines;
+  std::size_t longest = 0;
+  for (const std::string& file : files) {
+    const CertifiedImages& one = all.emplace_back(read_certification(file));
+    columns.push_back(one.name + " (%)");
+    longest = std::max(longest, one.name.size());
+    lines.push_back(line_of("curves.csv", 1, columns.size(),
+                            look_of(kColours[(all.size() - 1) % kColours.size()], 2,
+                                    1 + static_cast<int>((all.size() - 1) / kColours.size()), 0, false),
+                            one.name));
+  }
+  const bool single = all.size() == 1;
+  Plots plots(folder, single ? all[0].name : "certified accuracy", format);
+  Csv csv(columns);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const auto point = [&](double radius, std::size_t right) {
+      std::vector<double> row(columns.size(), std::nan(""));
+      row[0] = radius;
+      row[k + 1] = 100 * static_cast<double>(right) / static_cast<double>(all[k].images);
+      csv.row(row);
+    };
+    const std::size_t right = all[k].radii.size();
+    point(0, right);
+    for (std::size_t i = 0; i < right; ++i) {  // down by one image behind each radius
+      point(all[k].radii[i], right - i);
+      point(all[k].radii[i], right - i - 1);
+    }
+  }
+  plots.write("curves.csv", csv.text());
+  plots.script("curves", "certified accuracy", "1000," + std::to_string(560 + 18 * key_rows(all.size(), longest)),
+               std::string("set xlabel 'L2 radius'\nset ylabel 'images right and certified (%)'\nset xrange [0:*]\n"
+                           "set yrange [0:100]\n") +
+                   kFrame + key_below(all.size(), longest) + "plot " + joined(lines) + "\n");
+  return plots.draw();
+}
+
+}  // namespace dat

@@ -1,0 +1,96 @@
+#include "run/certification_setting.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "assess/sequence.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/provenance.hpp"
+#include "replica/model_state.hpp"
+#include "run/trained.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] CertificationPlan plan_of(const CertifyOptions& options, const TrainOptions& trained) {
+  const double sigma = options.sigma > 0 ? options.sigma : trained.noise;
+  require(sigma > 0, ExitCode::usage, options.checkpoint, " was trained without noise; give --sigma, such as 0.25");
+  return {.sigma = sigma,
+          .grid = options.noise_kind == "grid",
+          .predicts = options.predict,
+          .n0 = options.n0,
+          .n = options.n,
+          .alpha = options.alpha,
+          .radii = options.radii,
+          .seed = options.seed};
+}
+
+[[nodiscard]] std::vector<std::int64_t> chosen_images(const CertifyOptions& options, std::int64_t all) {
+  std::vector<std::int64_t> images;
+  for (std::int64_t image = 0; image < all && (options.limit == 0 || std::ssize(images) < options.limit);
+       image += options.every)
+    images.push_back(image);
+  return images;
+}
+
+[[nodiscard]] std::unique_ptr<Replica> certified_replica(const Communicator& world, const CertifyOptions& options,
+                                                         const Trained& from, const DatasetInfo& of) {
+  const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
+  DatasetInfo images = of;
+  images.classes = from.classes.count;
+  return std::make_unique<Replica>(
+      ReplicaOptions{.backend = {.device = options.device,
+                                 .threads = choose_threads(options.threads, world.node_size()),
+                                 .node_rank = world.node_rank(),
+                                 .math = options.math,
+                                 .deterministic = true},
+                     .network = from.options.network,
+                     .width = from.options.width,
+                     .activation = from.options.activation,
+                     .normalize = from.options.normalize,
+                     .images = images,
+                     .micro_batch = sequence_micro_batch(gpu),
+                     .attack_storage = storage_from(options.precision),
+                     .training_batches = {}});
+}
+
+}  // namespace
+
+CertificationSetting prepare_certification(Communicator& world, const CertifyOptions& options) {
+  CertificationSetting s;
+  const Trained from = read_trained(world, options.checkpoint, options.data);
+  ChosenSplit chosen = open_chosen(from, options.data, options.split, 0);
+  s.data = std::move(chosen.images);
+  s.images = chosen_images(options, s.data->size());
+  s.subject = {.plan = plan_of(options, from.options),
+               .checkpoint = options.checkpoint,
+               .step = from.step(),
+               .precision = options.precision,
+               .data = options.data,
+               .split = options.split,
+               .split_images = chosen.size,
+               .every = options.every};
+  s.replica = certified_replica(world, options, from, s.data->info());
+  Model& model = s.replica->model();
+  s.subject.weights = load_weights(from, options.weights, model);
+  s.subject.weights_hash = weights_hash(model);
+  const int blocks = std::max(1, static_cast<int>(options.batch / CertificationPlan::kBlock));
+  s.certifier = std::make_unique<Certifier>(world, *s.data, *s.replica, s.images, s.subject.plan, blocks);
+  s.replica->commit();
+  const std::vector<float> statistics = running_statistics(model);
+  s.facts = build_facts();
+  const Facts own = facts_of(s.subject, s.images);
+  s.facts.insert(s.facts.end(), own.begin(), own.end());
+  for (const auto& fact :
+       Facts{{"arithmetic", s.replica->backend().arithmetic()},
+             {"samples in a pass", std::to_string(s.replica->frozen().n())},
+             {"hash of the training's options", from.options_hash},
+             {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+             {"hash of the images", content_hash(*s.data)}})
+    s.facts.push_back(fact);
+  return s;
+}
+
+}  // namespace dat
