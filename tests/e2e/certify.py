@@ -16,7 +16,8 @@ import numpy as np
 import common
 from numpy_network import logits_of, sure_classes
 
-IMAGES, EVERY, SIGMA, N0, N, ALPHA = 60, 5, 0.1, 300, 700, 0.001
+IMAGES, SIGMA, N0, N, ALPHA = 60, 0.1, 300, 700, 0.001
+EVERY = 5 if common.NIGHT else 10
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--epochs", 4, "--lr", 0.05,
          "--attack", "none", "--lambda", 0, "--eval-every", 0, "--eval", "fgsm"]
 KILLS = 10 if common.NIGHT else 4
@@ -198,7 +199,7 @@ class Certification(common.TestCase):
             self.assertEqual(one["samples"], N)
             if one["prediction"] >= 0:
                 self.assertLessEqual(one["p_value"], ALPHA)
-        self.assertRegex(ended.final, r"^Final: right=0\.\d+ abstained=0\.\d+ images=12 PARTIAL$")
+        self.assertRegex(ended.final, r"^Final: right=0\.\d+ abstained=0\.\d+ images=" + str(IMAGES // EVERY) + " PARTIAL$")
 
     def test_what_is_refused(self):
         small = {"n": 100, "n0": 10, "limit": 2}
