@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -113,6 +114,14 @@ void Journal::write(const std::string& text) {
   }
   require(::fdatasync(file_) == 0, ExitCode::io, path_, ": cannot bring it to disk: ", system_reason(errno));
   tick();
+}
+
+void refuse_training_folder(const std::string& folder, const std::string& what, const std::string& instead) {
+  const std::filesystem::path path = folder;
+  for (const char* sign : {"metrics.jsonl", "ckpt"})
+    require(!std::filesystem::exists(path / sign), ExitCode::usage, "--out ", folder,
+            " is the folder of a training, whose results.h5 this ", what,
+            " would overwrite; take another one, such as ", (path / instead).string());
 }
 
 void read_lines(const std::string& lines, const std::string& name,

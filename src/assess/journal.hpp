@@ -60,6 +60,9 @@ class Journal {
   int file_ = -1;
 };
 
+/// Error(usage): a folder for what an evaluation (`what`) writes is that of a training. instead: one to take.
+void refuse_training_folder(const std::string& folder, const std::string& what, const std::string& instead);
+
 /// Calls `read` with each line of Journal::found(). Error(data): it has thrown; `name` is the file's.
 void read_lines(const std::string& lines, const std::string& name, const std::function<void(const std::string&)>& read);
 

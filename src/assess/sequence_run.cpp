@@ -61,9 +61,7 @@ Facts SequenceRun::facts(const std::string& training) const {
 
 void SequenceRun::open(const std::string& folder, const std::string& training) {
   const fs::path path = folder;
-  for (const char* sign : {"metrics.jsonl", "ckpt"})
-    require(!fs::exists(path / sign), ExitCode::usage, "--out ", folder, " is the folder of a training, whose ",
-            "results.h5 this evaluation would overwrite; take another one, such as ", (path / sequence_.name).string());
+  refuse_training_folder(folder, "evaluation", sequence_.name);
   folder_.reset(new Folder{
       path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
       Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});

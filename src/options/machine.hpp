@@ -14,6 +14,23 @@ void add_attack_precision(TableOf<Options>& table) {
             one_of({"f32", "f16", "bf16"}));
 }
 
+/// A trained network, and the images that a verb shows it.
+template <class Options>
+void add_trained(TableOf<Options>& table) {
+  table.add("RUN,--checkpoint", &Options::checkpoint, "the folder of a run: its newest checkpoint; or a checkpoint",
+            kPath);
+  table.add("--data", &Options::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
+  table.add("--split", &Options::split, "which images; holdout: what the training kept aside",
+            one_of({"test", "train", "holdout"}));
+}
+
+/// Which of its weights.
+template <class Options>
+void add_weights(TableOf<Options>& table) {
+  table.add("--weights", &Options::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
+            one_of({"auto", "raw", "average"}));
+}
+
 /// Where a verb computes.
 template <class Options>
 void add_device(TableOf<Options>& table) {

@@ -25,14 +25,10 @@ namespace {
 void add_certified_images(TableOf<CertifyOptions>& table) {
   using O = CertifyOptions;
   table.group("Data");
-  table.add("RUN,--checkpoint", &O::checkpoint, "the folder of a run: its newest checkpoint; or a checkpoint", kPath);
-  table.add("--data", &O::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
-  table.add("--split", &O::split, "which images; holdout: what the training kept aside",
-            one_of({"test", "train", "holdout"}));
+  add_trained(table);
   table.add("--every", &O::every, "takes images 0, N, 2 N, ... of the split", kPositive);
   table.add("--limit", &O::limit, "of these the first N only; 0: all", kCount);
-  table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
-            one_of({"auto", "raw", "average"}));
+  add_weights(table);
 }
 
 void add_smoothing(TableOf<CertifyOptions>& table) {

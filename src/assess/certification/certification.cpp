@@ -1,7 +1,6 @@
 #include "assess/certification/certification.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>

@@ -68,7 +68,7 @@ class ImageVotes {
   /// Whether the answer stands.
   [[nodiscard]] bool finished() const { return finished_; }
   [[nodiscard]] const Certificate& certificate() const { return certificate_; }
-  /// Blocks of the image that are done, and a seconds' account of them.
+  /// How many blocks of the image were looked at.
   [[nodiscard]] std::int64_t done() const { return next_; }
   void add_seconds(double seconds) { certificate_.seconds += seconds; }
 

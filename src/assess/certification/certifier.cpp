@@ -56,8 +56,7 @@ CertificationResult Certifier::run(const Options& options) {
     ranks_.sum(votes.data(), std::ssize(votes));
     CertificationEntry entry;
     for (std::size_t k = 0; k < blocks.size(); ++k) {
-      const auto first = votes.begin() + static_cast<std::ptrdiff_t>(k * width),
-                 end = first + std::ssize(votes) / std::ssize(blocks) - 1;
+      const auto first = votes.begin() + static_cast<std::ptrdiff_t>(k * width), end = first + replica_.classes();
       require(*end == 0, ExitCode::numerical, "the logits of image ", images_[blocks[k].image], " are not finite in ",
               *end, " samples: a certificate of this network means nothing");
       entry.images.push_back(images_[blocks[k].image]);
