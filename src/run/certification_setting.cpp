@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "assess/certification/certificate_attack.hpp"
 #include "assess/sequence.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -36,8 +37,9 @@ namespace {
 }
 
 [[nodiscard]] std::unique_ptr<Replica> certified_replica(const Communicator& world, const CertifyOptions& options,
-                                                         const Trained& from, const DatasetInfo& of) {
+                                                         const Trained& from, const DatasetInfo& of, double sigma) {
   const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
+  const bool attacks = options.attack_steps > 0;
   DatasetInfo images = of;
   images.classes = from.classes.count;
   return std::make_unique<Replica>(
@@ -51,9 +53,13 @@ namespace {
                      .activation = from.options.activation,
                      .normalize = from.options.normalize,
                      .images = images,
-                     .micro_batch = sequence_micro_batch(gpu),
+                     .micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu),
+                     .attack_batch = attacks ? 1 : 0,
                      .attack_storage = storage_from(options.precision),
-                     .training_batches = {}});
+                     .scratch_images = attacks ? certificate_attack_scratch(options.attack_steps) : 0,
+                     .training_batches = {},
+                     .noise = attacks ? sigma : 0,
+                     .noise_samples = options.noise_samples});
 }
 
 }  // namespace
@@ -71,13 +77,15 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
                .data = options.data,
                .split = options.split,
                .split_images = chosen.size,
-               .every = options.every};
-  s.replica = certified_replica(world, options, from, s.data->info());
+               .every = options.every,
+               .attack_steps = options.attack_steps,
+               .noise_samples = options.noise_samples};
+  s.replica = certified_replica(world, options, from, s.data->info(), s.subject.plan.sigma);
   Model& model = s.replica->model();
   s.subject.weights = load_weights(from, options.weights, model);
   s.subject.weights_hash = weights_hash(model);
   const int blocks = std::max(1, static_cast<int>(options.batch / CertificationPlan::kBlock));
-  s.certifier = std::make_unique<Certifier>(world, *s.data, *s.replica, s.images, s.subject.plan, blocks);
+  s.certifier = std::make_unique<Certifier>(world, *s.replica, s.subject.plan.sigma, s.subject.plan.grid, blocks);
   s.replica->commit();
   const std::vector<float> statistics = running_statistics(model);
   s.facts = build_facts();

@@ -47,6 +47,13 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
             "decides for each of these L2 radii, and takes no more samples than that needs; none: takes all --n",
             {.label = "R,...", .low = 0, .above = true, .commas = true});
   table.add("--predict", &O::predict, "says the class alone, or abstains, by --n samples");
+  table.add(
+      "--attack-steps", &O::attack_steps,
+      "attacks what is certified within its radius, by PGD of so many steps on the smoothed network, and predicts "
+      "the class of what that leaves; 0: does not",
+      kCount);
+  table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
+            {.low = 1, .high = 4096});
   table.add("--precision", &O::precision,
             "how the network keeps activations and weights; 16 bits need a GPU, and certify that network",
             one_of({"f32", "f16", "bf16"}));
@@ -68,24 +75,40 @@ const TableOf<CertifyOptions>& certify_table() {
   return all;
 }
 
-/// What a folder knows already, on all ranks, and who is told of what is found out.
-[[nodiscard]] Certifier::Options options_of(Communicator& world, const CertifyOptions& options,
-                                            CertificationFolder* folder) {
+/// What a journal knows already, on all ranks, and who is told of what is found out. journal: null without --out, and
+/// on other ranks; name: its file's.
+[[nodiscard]] Certifier::Options options_of(Communicator& world, const CertifyOptions& options, Journal* journal,
+                                            const std::string& name) {
   Certifier::Options run;
-  std::string found = folder != nullptr ? folder->journal.found() : "";
+  std::string found = journal != nullptr ? journal->found() : "";
   world.broadcast(found);
   together(world, [&] { run.found = read_certification_journal(found); });
   if (!world.root()) return run;
-  if (folder != nullptr)
-    run.entry = [folder](const CertificationEntry& entry) { folder->journal.append(line_of(entry)); };
+  if (journal != nullptr) run.entry = [journal](const CertificationEntry& entry) { journal->append(line_of(entry)); };
   if (options.quiet) return run;
   if (!run.found.empty())
-    std::cerr << "dat_hpc: goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " +
-                     folder->path + "/certify.journal\n";
+    std::cerr << "dat_hpc: goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " + options.out +
+                     "/" + name + "\n";
   run.progress = [lines = ProgressLines(0, options.progress)](const Certifier::Progress& now) mutable {
     lines(fmt::format("{} of {} images, {} samples", now.finished, now.images, now.samples), now.part);
   };
   return run;
+}
+
+/// Looks for images within the certified radii that the smoothed network gives to other classes.
+[[nodiscard]] AttackedCertificates attack(Communicator& world, const CertifyOptions& options, CertificationSetting& s,
+                                          const CertificationResult& certified, Journal* journal) {
+  std::function<void(std::int64_t, std::int64_t)> progress;
+  if (world.root() && !options.quiet)
+    progress = [lines = ProgressLines(0, options.progress)](std::int64_t done, std::int64_t images) mutable {
+      lines(fmt::format("{} of {} certified images of a rank attacked", done, images),
+            static_cast<double>(done) / static_cast<double>(images));
+    };
+  AttackedImages images =
+      attack_certificates(world, *s.data, *s.replica, certified, options.attack_steps, options.seed, progress);
+  const CertificationWork work{&images, images.images(), prediction_plan(s.subject.plan)};
+  CertificationResult predicted = s.certifier->run(work, options_of(world, options, journal, "attacked.journal"));
+  return {std::move(images), std::move(predicted)};
 }
 
 int certify(Communicator& world, const CertifyOptions& options, int argc, char** argv) {
@@ -96,12 +119,17 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   shake_hands(world, s.facts);
   std::unique_ptr<CertificationFolder> folder;
   together(world, [&] {
-    if (world.root() && !options.out.empty()) folder = open_certification(options.out, s.facts);
+    if (world.root() && !options.out.empty())
+      folder = open_certification(options.out, s.facts, options.attack_steps > 0);
   });
   for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
-  const CertificationResult result = s.certifier->run(options_of(world, options, folder.get()));
-  const CertificationReport report(s.subject, result);
+  const CertificationResult result =
+      s.certifier->run({s.data.get(), s.images, s.subject.plan},
+                       options_of(world, options, folder ? &folder->journal : nullptr, "certify.journal"));
+  std::optional<AttackedCertificates> attacked;
+  if (options.attack_steps > 0) attacked = attack(world, options, s, result, folder ? folder->attacked.get() : nullptr);
+  const CertificationReport report(s.subject, result, attacked ? &*attacked : nullptr);
   const std::vector<std::string> hosts = world.gather(host_name());
   together(world, [&] {
     if (folder) report.write(folder->path, provenance_json(hosts, argc, argv, s.replica->backend().description()));
@@ -132,6 +160,8 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
           "certify needs a network, a run or a checkpoint: dat_hpc certify RUN",
           o.data.size() > 1 ? "; give RUN in front of --data, which takes all words behind it" : "");
   require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
+  require(!o.predict || o.attack_steps == 0, ExitCode::usage,
+          "--attack-steps attacks certificates, which --predict makes none of");
   std::sort(o.radii.begin(), o.radii.end());
   if (!runs) return {};
   return o;

@@ -63,6 +63,7 @@ TRIALS, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "graph_plans.cpp", CUDA + "l
 
 NOISE, SMOOTHED = "kernels/noise.hpp", "src/replica/smoothed_objective.cpp"
 CERTIFICATE, CERTIFIER = "src/assess/certification/certification.cpp", "src/assess/certification/certifier.cpp"
+ATTACKED = "src/assess/certification/certificate_attack.cpp"
 BOUNDS, GRID, NOISY = "src/smoothing/bounds.cpp", "src/smoothing/grid_noise.cpp", "kernels/noisy_image.hpp"
 
 # name, file, old text, new text, the tests that are most likely to see it
@@ -90,9 +91,17 @@ MUTATIONS = [
     ("certify: what is wrong has a radius in the mean", CERTIFICATE, "correct(i) ? certificates[i].radius : 0", "certificates[i].radius", "unit:[certification]"),
     ("certify: a prediction by more than half", CERTIFICATE, "if (c.lower <= plan_->alpha) c.prediction", "if (c.lower <= 1) c.prediction", "unit:[certification]"),
     ("certify: a block of every rank's", CERTIFIER, "k += static_cast<std::size_t>(ranks_.size()))", "++k)", "e2e:certify"),
-    ("certify: all samples of an image are those of its first block", CERTIFIER, "plan_.first_of(block.number) + first, count)", "first, count)", "e2e:certify"),
+    ("certify: all samples of an image are those of its first block", CERTIFIER, "work_.plan.first_of(block.number) + first, count)", "first, count)", "e2e:certify"),
     ("certify: the samples that choose are counted again", CERTIFIER, "? Purpose::candidate : Purpose::certification", "? Purpose::candidate : Purpose::candidate", "e2e:certify"),
-    ("certify: a journal's block counts twice", CERTIFIER, "while (next.number < plan_.blocks() && all[next.image].knows(next.number)) ++next.number;", "", "e2e:certify"),
+    ("certify: a journal's block counts twice", CERTIFIER, "while (next.number < work_.plan.blocks() && all[next.image].knows(next.number)) ++next.number;", "", "e2e:certify"),
+    ("certify: attacked images are rounded out of the ball", ATTACKED, "if (take(1)) return bytes;", "take(1);\n  return bytes;", "unit:[certification]"),
+    ("certify: attacked images end where the last halving was", ATTACKED, "  take(within);\n", "", "unit:[certification]"),
+    ("certify: all are attacked within the first one's radius", ATTACKED, "attack_within(radii[i], steps)->perturb", "attack_within(radii[0], steps)->perturb", "unit:[certification]"),
+    ("certify: attacks go to the label", ATTACKED, "batch.labels[0] = classes[i];", "batch.labels[0] = (classes[i] + 1) % replica.classes();", "unit:[certification] e2e:certify"),
+    ("certify: what abstains is broken", ATTACKED, "predicted.certificates[i].prediction != Certificate::kAbstains && ", "", "e2e:certify"),
+    ("certify: attacked images are predicted by the certificate's samples", ATTACKED, "  ++certified.seed;\n", "", "e2e:certify"),
+    ("certify: attacked images of ranks in the order of ranks", ATTACKED, "(i % size * most + i / size)", "i", "e2e:certify"),
+    ("certify: another attack goes on", "src/assess/certification/certification_report.cpp", '{"attack", attack_text(subject)},', "", "e2e:certify"),
     ("certify: every image", "src/run/certification_setting.cpp", "image += options.every)", "++image)", "e2e:certify"),
     ("certify: another sigma goes on", "src/assess/certification/certification_report.cpp", '{"sigma", all_digits(plan.sigma)},', "", "e2e:certify"),
     ("bounds: two-sided", BOUNDS, "return binomial_tail(k, n, p) < alpha;", "return 2 * binomial_tail(k, n, p) < alpha;", "unit:[smoothing]"),

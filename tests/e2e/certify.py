@@ -35,7 +35,7 @@ def told(folder):
     with open(f"{folder}/certify.json") as file:
         found = json.load(file)
     del found["provenance"]
-    for image in found["images"]:
+    for image in found["images"] + found.get("attacked", {}).get("images", []):
         del image["seconds"]
     return found
 
@@ -200,6 +200,54 @@ class Certification(common.TestCase):
             if one["prediction"] >= 0:
                 self.assertLessEqual(one["p_value"], ALPHA)
         self.assertRegex(ended.final, r"^Final: right=0\.\d+ abstained=0\.\d+ images=" + str(IMAGES // EVERY) + " PARTIAL$")
+
+    def test_attacks_within_the_radii(self):
+        more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
+        self.certify("attacked", **more)
+        found = told("attacked")
+        self.assertEqual((found["attacked"]["steps"], found["attacked"]["noise_samples"]), (8, 5))
+        certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
+        attacked = found["attacked"]["images"]
+        self.assertEqual([one["index"] for one in attacked], list(certified))
+        with h5py.File("set.h5") as file:
+            clean = file["test/images"][:IMAGES].astype(float)
+        tables = common.datasets("attacked/results.h5")
+        self.assertEqual(tables["attacked/index"].tolist(), list(certified))
+        checkpoint = common.checkpoints("run")[-1]
+        broken, before, after = 0, 0, 0
+        for one, image in zip(attacked, tables["attacked/images"].astype(float)):
+            of = certified[one["index"]]
+            distance = np.sqrt(np.sum((image - clean[one["index"]]) ** 2)) / 255
+            self.assertAlmostEqual(one["distance"], distance, delta=1e-12)
+            self.assertLessEqual(distance, of["radius"])
+            self.assertGreater(distance, 0.9 * of["radius"])
+            noise = noise_of(2, CERTIFICATION, one["index"], N, image.size)  # the next seed's
+            noisy = image / 255 + 0.05 * noise.reshape(N, 3, 16, 16).transpose(0, 2, 3, 1)
+            classes, sure = sure_classes(logits_of(noisy, checkpoint))
+            votes = np.bincount(classes, minlength=4)
+            self.assertLessEqual(abs(int(votes.max()) - one["votes"]), np.count_nonzero(~sure))
+            if one["prediction"] >= 0 and np.sort(votes)[-2] + np.count_nonzero(~sure) < votes.max():
+                self.assertEqual(one["prediction"], int(votes.argmax()))
+            broken += one["prediction"] not in (-1, of["prediction"])
+            before, after = before + of["votes"], after + int(votes[of["prediction"]])
+        self.assertLess(after, before)  # the attack does harm
+        self.assertEqual(found["attacked"]["broken"], broken)
+        self.assertEqual(found["attacked"]["abstained"], sum(one["prediction"] == -1 for one in attacked))
+
+        # Other ranks; and where the journal of the predictions was cut.
+        self.certify("on2", ranks=2, **more)
+        self.assertEqual(told("on2"), found)
+        os.remove("on2/certify.json")
+        with open("on2/attacked.journal") as file:
+            journal = file.readlines()
+        self.assertGreater(len(journal), 1)
+        with open("on2/attacked.journal", "w") as file:
+            file.writelines(journal[:-1])
+        ended = self.certify("on2", **more)
+        self.assertRegex(ended.final, f" broken={broken} ")
+        self.assertEqual(told("on2"), found)
+        self.refuse(2, "attack is pgd8 on 5 copies there and pgd9 on 5 copies here", *options(out="on2", **{**more, "attack_steps": 9}))
+        self.refuse(2, "--attack-steps attacks certificates, which --predict makes none of", *options(attack_steps=1), "--predict")
 
     def test_what_is_refused(self):
         small = {"n": 100, "n0": 10, "limit": 2}

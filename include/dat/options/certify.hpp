@@ -23,6 +23,8 @@ struct CertifyOptions : MachineSettings {
   std::int64_t n = 100'000;         ///< samples, or the most of them
   double alpha = 0.001;             ///< the chance that an answer is wrong
   std::vector<double> radii;        ///< sequential: each is decided; empty: all n samples
+  int attack_steps = 0;             ///< of the attack on what was certified; 0: none
+  int noise_samples = 100;          ///< copies of an image that this attack sees
   std::string precision = "f32";    ///< f32 | f16 | bf16: the network's activations and weights
   int batch = 2048;                 ///< samples per rank between two exchanges of votes
   std::string out;                  ///< folder for what is found out; empty: none

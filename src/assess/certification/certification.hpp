@@ -114,15 +114,21 @@ struct CertificationEntry {
 /// Error(data): an entry is damaged.
 [[nodiscard]] std::vector<CertificationEntry> read_certification_journal(const std::string& lines);
 
+/// Images, and what is asked of the network about them.
+struct CertificationWork {
+  const Dataset* dataset = nullptr;
+  std::vector<std::int64_t> images{};  ///< numbers in the data set, increasing
+  CertificationPlan plan{};
+};
+
 /// Certifies images over any number of ranks. Work is a block of samples of an image; ranks add up the votes, which are
 /// integers, of as many blocks as all of them take at a time. So the answers depend neither on the ranks nor on how
 /// many blocks are taken at a time, nor on where a certification was killed and went on.
 class Certifier {
  public:
-  /// images: numbers in the data set. blocks: that each rank takes at a time. The replica's first program computes, and
-  /// its images are overwritten. Before the replica is committed.
-  Certifier(Communicator& ranks, const Dataset& dataset, Replica& replica, std::vector<std::int64_t> images,
-            const CertificationPlan& plan, int blocks);
+  /// The noise is that of all work that comes. blocks: that each rank takes at a time. The replica's first program
+  /// computes, and its images are overwritten. Before the replica is committed.
+  Certifier(Communicator& ranks, Replica& replica, double sigma, bool grid, int blocks);
 
   struct Progress {
     std::size_t finished = 0, images = 0;
@@ -136,8 +142,8 @@ class Certifier {
     std::function<void(const Progress&)> progress{};
   };
   /// **Collective.** Error(numerical), on all ranks: logits are not finite. Error(data): options.found is not of this
-  /// certification.
-  [[nodiscard]] CertificationResult run(const Options& options);
+  /// work.
+  [[nodiscard]] CertificationResult run(const CertificationWork& work, const Options& options);
 
  private:
   struct Block {
@@ -152,11 +158,11 @@ class Certifier {
   void add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples);
 
   Communicator& ranks_;
-  const Dataset& dataset_;
   Replica& replica_;
-  std::vector<std::int64_t> images_;
-  CertificationPlan plan_;
+  CertificationWork work_;  ///< of this call of run()
+  double sigma_;
   int blocks_;
+  bool grid_noise_;
   GridNoise grid_;
   std::uint64_t* entries_ = nullptr;
   std::int32_t* guide_ = nullptr;

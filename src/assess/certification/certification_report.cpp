@@ -34,6 +34,11 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
   return fmt::format("{}", fmt::join(values, ","));
 }
 
+[[nodiscard]] std::string attack_text(const CertificationSubject& subject) {
+  return subject.attack_steps == 0 ? "none"
+                                   : fmt::format("pgd{} on {} copies", subject.attack_steps, subject.noise_samples);
+}
+
 /// As Python writes a timedelta.
 [[nodiscard]] std::string time_text(double seconds) {
   const auto micros = static_cast<std::int64_t>(std::llround(seconds * 1e6)), whole = micros / 1'000'000;
@@ -42,7 +47,7 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
 
 }  // namespace
 
-std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts) {
+std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts, bool attacks) {
   const fs::path path = folder;
   refuse_training_folder(folder, "certification", "certified");
   require(path.extension() != ".json", ExitCode::usage, "--out ", folder, " must be a folder: a certification writes ",
@@ -50,9 +55,12 @@ std::unique_ptr<CertificationFolder> open_certification(const std::string& folde
   std::error_code error;
   fs::create_directories(path, error);
   require(!error, ExitCode::io, "cannot make the folder ", folder, ": ", error.message());
-  return std::unique_ptr<CertificationFolder>(new CertificationFolder{
+  std::unique_ptr<CertificationFolder> opened(new CertificationFolder{
       folder, RunLock(folder, [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
       Journal((path / "certify.journal").string(), "certification", facts)});
+  if (attacks)
+    opened->attacked = std::make_unique<Journal>((path / "attacked.journal").string(), "attacked certificates", facts);
+  return opened;
 }
 
 Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64_t>& images) {
@@ -69,6 +77,7 @@ Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64
           {"hash of the weights", subject.weights_hash},
           {"split", subject.split},
           {"every", std::to_string(subject.every)},
+          {"attack", attack_text(subject)},
           {"number of images", std::to_string(images.size())}};
 }
 
@@ -137,6 +146,23 @@ std::string CertificationReport::json(const std::string& provenance) const {
     all["radii"].push_back(row);
   }
   if (plan.predicts) all.erase("acr");
+  if (attacked_ != nullptr) {
+    const CertificationResult& predicted = attacked_->predicted;
+    all["attacked"] = {{"steps", subject_.attack_steps},
+                       {"noise_samples", subject_.noise_samples},
+                       {"broken", attacked_->broken()},
+                       {"abstained", predicted.abstained()},
+                       {"images", Json::array()}};
+    for (std::size_t i = 0; i < predicted.images.size(); ++i) {
+      const Certificate& c = predicted.certificates[i];
+      all["attacked"]["images"].push_back({{"index", predicted.images[i]},
+                                           {"distance", attacked_->images.distance(predicted.images[i])},
+                                           {"prediction", c.prediction},
+                                           {"votes", c.votes},
+                                           {"samples", c.samples},
+                                           {"seconds", c.seconds}});
+    }
+  }
   all["provenance"] = Json::parse(provenance);
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -172,6 +198,17 @@ void CertificationReport::write_hdf5(const std::string& path, const std::string&
       write_column<double>(file, "radii/accuracy", looked_at.size(),
                            [&](std::size_t r) { return share(result_.certified(looked_at[r])).part; });
     }
+    if (attacked_ != nullptr && !attacked_->predicted.images.empty()) {
+      const CertificationResult& predicted = attacked_->predicted;
+      const std::size_t attacked = predicted.images.size();
+      const DatasetInfo& info = attacked_->images.info();
+      write_column<std::int64_t>(file, "attacked/index", attacked, [&](std::size_t i) { return predicted.images[i]; });
+      write_column<std::int64_t>(file, "attacked/prediction", attacked,
+                                 [&](std::size_t i) { return predicted.certificates[i].prediction; });
+      file.declare<std::uint8_t>("attacked/images",
+                                 {std::ssize(predicted.images), info.size, info.size, info.channels});
+      file.write_rows("attacked/images", 0, attacked_->images.pixels());
+    }
     file.close();
   });
 }
@@ -196,6 +233,11 @@ std::string CertificationReport::text() const {
                   subject_.precision == "f32" ? "" : ", the network in " + subject_.precision);
   text += line("right", right()) + line("abstained", result_.abstained());
   for (const double radius : radii()) text += line(fmt::format("radius {}", radius), result_.certified(radius));
+  if (attacked_ != nullptr) {
+    const CertificationResult& predicted = attacked_->predicted;
+    text += fmt::format("  attacked within their radii ({}): {} images, {} broken, {} abstained\n",
+                        attack_text(subject_), predicted.images.size(), attacked_->broken(), predicted.abstained());
+  }
   return text + fmt::format("  {} samples, {:.1f} an image\n", result_.samples(),
                             static_cast<double>(result_.samples()) / static_cast<double>(result_.images.size()));
 }
@@ -204,6 +246,7 @@ std::string CertificationReport::final_line() const {
   const bool whole = subject_.every == 1 && std::ssize(result_.images) == subject_.split_images;
   std::string text = fmt::format("Final: right={:.4f}", share(right()).part);
   if (!subject_.plan.predicts) text += fmt::format(" acr={:.4f}", result_.average_radius());
+  if (attacked_ != nullptr) text += fmt::format(" broken={}", attacked_->broken());
   return text + fmt::format(" abstained={:.4f} images={} {}", share(result_.abstained()).part, result_.images.size(),
                             verdict_text(whole ? Validity::valid : Validity::partial));
 }

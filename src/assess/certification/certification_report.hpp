@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "assess/certification/certificate_attack.hpp"
 #include "assess/certification/certification.hpp"
 #include "assess/columns.hpp"
 #include "assess/journal.hpp"
@@ -22,17 +23,21 @@ struct CertificationSubject {
   std::vector<std::string> data{};
   std::string split{};
   std::int64_t split_images = 0, every = 1;
+  int attack_steps = 0, noise_samples = 100;  ///< of the attack on what was certified, and of its copies; 0: none
 };
 
-/// The folder of a certification: its lock and its journal. On rank 0.
+/// The folder of a certification: its lock and its journals. On rank 0.
 struct CertificationFolder {
   std::string path;
   RunLock lock;
   Journal journal;
+  std::unique_ptr<Journal> attacked{};  ///< of the predictions of attacked images; null: nothing is attacked
 };
-/// Opens the folder, or goes on in it. facts: everything that decides about the votes. Error(usage): it is a training's
+/// Opens the folder, or goes on in it. facts: everything that decides about the votes; attacks: whether what is
+/// certified is attacked. Error(usage): it is a training's
 /// folder, or its journal is another certification's. Error(io).
-[[nodiscard]] std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts);
+[[nodiscard]] std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts,
+                                                                      bool attacks);
 
 /// Everything that decides about the votes of a certification but the build (build_facts).
 [[nodiscard]] Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64_t>& images);
@@ -40,9 +45,10 @@ struct CertificationFolder {
 /// What a certification has found out, for its files and for a person.
 class CertificationReport {
  public:
-  /// Both must outlive the report.
-  CertificationReport(const CertificationSubject& subject, const CertificationResult& result)
-      : subject_(subject), result_(result) {}
+  /// attacked: null without an attack. All must outlive the report.
+  CertificationReport(const CertificationSubject& subject, const CertificationResult& result,
+                      const AttackedCertificates* attacked)
+      : subject_(subject), result_(result), attacked_(attacked) {}
 
   /// Writes certify.json, certify.tsv and results.h5 into a folder. provenance: a JSON object. Error(io).
   void write(const std::string& folder, const std::string& provenance) const;
@@ -67,6 +73,7 @@ class CertificationReport {
 
   const CertificationSubject& subject_;
   const CertificationResult& result_;
+  const AttackedCertificates* attacked_;
 };
 
 }  // namespace dat

@@ -24,27 +24,27 @@ template <class T>
 
 }  // namespace
 
-Certifier::Certifier(Communicator& ranks, const Dataset& dataset, Replica& replica, std::vector<std::int64_t> images,
-                     const CertificationPlan& plan, int blocks)
-    : ranks_(ranks), dataset_(dataset), replica_(replica), images_(std::move(images)), plan_(plan), blocks_(blocks) {
+Certifier::Certifier(Communicator& ranks, Replica& replica, double sigma, bool grid, int blocks)
+    : ranks_(ranks), replica_(replica), sigma_(sigma), blocks_(blocks), grid_noise_(grid) {
   const std::int64_t pass = replica.frozen().n();
   batch_.make_room(1, replica.images().layout.elements());
   logits_.resize(static_cast<std::size_t>(pass * replica.classes()));
-  if (!plan.grid) return;
-  grid_ = grid_noise(plan.sigma);
+  if (!grid) return;
+  grid_ = grid_noise(sigma);
   entries_ = put_on_device(replica.backend(), grid_.entries);
   guide_ = put_on_device(replica.backend(), grid_.guide);
   host_unknown_.resize(static_cast<std::size_t>(pass * groups_of(replica.images().layout)));
   unknown_ = static_cast<std::uint8_t*>(replica.backend().allocate(host_unknown_.size(), "noise"));
 }
 
-CertificationResult Certifier::run(const Options& options) {
-  std::vector<ImageVotes> all(images_.size(), ImageVotes(plan_, replica_.classes()));
+CertificationResult Certifier::run(const CertificationWork& work, const Options& options) {
+  work_ = work;
+  std::vector<ImageVotes> all(work_.images.size(), ImageVotes(work_.plan, replica_.classes()));
   together(ranks_, [&] {
     for (const CertificationEntry& entry : options.found) enter(entry, all);
   });
   const auto width = static_cast<std::size_t>(replica_.classes()) + 1;
-  Progress progress{.images = images_.size()};
+  Progress progress{.images = work_.images.size()};
   for (;;) {
     const auto begin = Clock::now();
     const std::vector<Block> blocks = next_blocks(all);
@@ -57,12 +57,12 @@ CertificationResult Certifier::run(const Options& options) {
     CertificationEntry entry;
     for (std::size_t k = 0; k < blocks.size(); ++k) {
       const auto first = votes.begin() + static_cast<std::ptrdiff_t>(k * width), end = first + replica_.classes();
-      require(*end == 0, ExitCode::numerical, "the logits of image ", images_[blocks[k].image], " are not finite in ",
-              *end, " samples: a certificate of this network means nothing");
-      entry.images.push_back(images_[blocks[k].image]);
+      require(*end == 0, ExitCode::numerical, "the logits of image ", work_.images[blocks[k].image],
+              " are not finite in ", *end, " samples: a certificate of this network means nothing");
+      entry.images.push_back(work_.images[blocks[k].image]);
       entry.blocks.push_back(blocks[k].number);
       entry.votes.emplace_back(first, end);
-      progress.samples += plan_.samples_of(blocks[k].number);
+      progress.samples += work_.plan.samples_of(blocks[k].number);
     }
     entry.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     enter(entry, all);
@@ -72,14 +72,14 @@ CertificationResult Certifier::run(const Options& options) {
         std::count_if(all.begin(), all.end(), [](const ImageVotes& image) { return image.finished(); }));
     double done = 0;
     for (const ImageVotes& image : all)
-      done += image.finished() ? 1.0 : static_cast<double>(image.done()) / static_cast<double>(plan_.blocks());
+      done += image.finished() ? 1.0 : static_cast<double>(image.done()) / static_cast<double>(work_.plan.blocks());
     progress.part = done / static_cast<double>(all.size());
     options.progress(progress);
   }
   CertificationResult result;
-  result.images = images_;
-  for (std::size_t i = 0; i < images_.size(); ++i) {
-    result.labels.push_back(dataset_.label(images_[i]));
+  result.images = work_.images;
+  for (std::size_t i = 0; i < work_.images.size(); ++i) {
+    result.labels.push_back(work_.dataset->label(work_.images[i]));
     result.certificates.push_back(all[i].certificate());
   }
   return result;
@@ -95,8 +95,8 @@ std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVote
   for (bool found = true; found && blocks.size() < wanted;) {
     found = false;
     for (Block& next : ahead) {
-      while (next.number < plan_.blocks() && all[next.image].knows(next.number)) ++next.number;
-      if (next.number == plan_.blocks() || blocks.size() == wanted) continue;
+      while (next.number < work_.plan.blocks() && all[next.image].knows(next.number)) ++next.number;
+      if (next.number == work_.plan.blocks() || blocks.size() == wanted) continue;
       blocks.push_back({next.image, next.number++});
       found = true;
     }
@@ -106,17 +106,17 @@ std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVote
 
 void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& all) const {
   for (std::size_t k = 0; k < entry.images.size(); ++k) {
-    const auto found = std::lower_bound(images_.begin(), images_.end(), entry.images[k]);
+    const auto found = std::lower_bound(work_.images.begin(), work_.images.end(), entry.images[k]);
     const std::int64_t block = entry.blocks[k];
     const Votes& votes = entry.votes[k];
-    const bool fits = found != images_.end() && *found == entry.images[k] && block >= 0 && block < plan_.blocks() &&
-                      std::ssize(votes) == replica_.classes() &&
+    const bool fits = found != work_.images.end() && *found == entry.images[k] && block >= 0 &&
+                      block < work_.plan.blocks() && std::ssize(votes) == replica_.classes() &&
                       std::all_of(votes.begin(), votes.end(), [](std::int64_t count) { return count >= 0; });
     std::int64_t sum = 0;
     for (const std::int64_t count : votes) sum += fits ? std::min(count, CertificationPlan::kBlock) : 0;
-    require(fits && sum <= plan_.samples_of(block), ExitCode::data, "the journal tells of image ", entry.images[k],
+    require(fits && sum <= work_.plan.samples_of(block), ExitCode::data, "the journal tells of image ", entry.images[k],
             " what cannot be; remove the journal to begin anew");
-    ImageVotes& image = all[static_cast<std::size_t>(found - images_.begin())];
+    ImageVotes& image = all[static_cast<std::size_t>(found - work_.images.begin())];
     require(image.finished() || !image.knows(block), ExitCode::data, "the journal tells twice of block ", block,
             " of image ", entry.images[k], "; remove the journal to begin anew");
     image.enter(block, votes);
@@ -126,8 +126,8 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
 
 void Certifier::load(std::int64_t image) {
   batch_.count = 1;
-  dataset_.read(image, batch_.pixels.data());
-  batch_.labels[0] = dataset_.label(image);
+  work_.dataset->read(image, batch_.pixels.data());
+  batch_.labels[0] = work_.dataset->label(image);
   batch_.ids[0] = image;
   replica_.images().load(batch_, 0, 1, nullptr);
 }
@@ -138,29 +138,29 @@ void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t f
       .image = images.clean,
       .x = images.x_adv,
       .layout = images.layout,
-      .seed = plan_.seed,
-      .purpose = block < plan_.candidate_blocks() ? Purpose::candidate : Purpose::certification,
+      .seed = work_.plan.seed,
+      .purpose = block < work_.plan.candidate_blocks() ? Purpose::candidate : Purpose::certification,
       .id = static_cast<std::uint64_t>(image),
       .first_sample = static_cast<std::uint32_t>(first)};
   const Device device = images.backend.device();
   const std::int64_t groups = samples * groups_of(images.layout);
-  if (!plan_.grid) return each(device, groups, kernels::NormalNoise{noisy, static_cast<float>(plan_.sigma)});
+  if (!grid_noise_) return each(device, groups, kernels::NormalNoise{noisy, static_cast<float>(sigma_)});
   each(device, groups, kernels::TableNoise{noisy, entries_, guide_, grid_.half, grid_.low, grid_.high, unknown_});
 }
 
 void Certifier::count(const Block& block, std::int64_t* votes) {
   FrozenProgram& network = replica_.frozen();
   Backend& backend = replica_.backend();
-  const std::int64_t image = images_[block.image], samples = plan_.samples_of(block.number),
+  const std::int64_t image = work_.images[block.image], samples = work_.plan.samples_of(block.number),
                      classes = replica_.classes();
   const std::int64_t groups = groups_of(replica_.images().layout);
   load(image);
   for (std::int64_t first = 0; first < samples; first += network.n()) {
     const std::int64_t count = std::min<std::int64_t>(network.n(), samples - first);
-    add_noise(image, block.number, plan_.first_of(block.number) + first, count);
+    add_noise(image, block.number, work_.plan.first_of(block.number) + first, count);
     network.forward(replica_.images().x_adv, static_cast<int>(count));
     backend.copy_to_host(logits_.data(), network.logits(), static_cast<std::size_t>(count * classes) * sizeof(float));
-    if (plan_.grid) backend.copy_to_host(host_unknown_.data(), unknown_, static_cast<std::size_t>(count * groups));
+    if (grid_noise_) backend.copy_to_host(host_unknown_.data(), unknown_, static_cast<std::size_t>(count * groups));
     for (std::int64_t k = 0; k < count; ++k) {
       const auto row = logits_.begin() + k * classes;
       if (!std::all_of(row, row + classes, [](float logit) { return std::isfinite(logit); })) {
@@ -168,7 +168,7 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
         continue;
       }
       const auto unknown = host_unknown_.begin() + k * groups;
-      if (plan_.grid && std::any_of(unknown, unknown + groups, [](std::uint8_t flag) { return flag != 0; })) continue;
+      if (grid_noise_ && std::any_of(unknown, unknown + groups, [](std::uint8_t flag) { return flag != 0; })) continue;
       ++votes[std::max_element(row, row + classes) - row];
     }
   }

@@ -1,0 +1,127 @@
+#include "assess/certification/certificate_attack.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "communicate/together.hpp"
+#include "dat/attack.hpp"
+
+namespace dat {
+
+namespace {
+
+[[nodiscard]] std::unique_ptr<Attack> attack_within(double radius, int steps) {
+  return attacks().at("pgd")({.norm = BallNorm::l2, .eps = radius, .steps = steps});
+}
+
+[[nodiscard]] double distance_of(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
+  std::int64_t squares = 0;
+  for (std::size_t p = 0; p < a.size(); ++p) squares += std::int64_t{a[p] - b[p]} * (a[p] - b[p]);
+  return std::sqrt(static_cast<double>(squares)) / 255;
+}
+
+/// The perturbed image that is first in its batch, [size][size][channels].
+[[nodiscard]] std::vector<float> first_image(const Images& images) {
+  const Layout& layout = images.layout;
+  std::vector<float> there(static_cast<std::size_t>(layout.elements())), image;
+  images.backend.copy_to_host(there.data(), images.x_adv, there.size() * sizeof(float));
+  for (int y = 0; y < layout.h; ++y)
+    for (int x = 0; x < layout.w; ++x)
+      for (int c = 0; c < layout.c; ++c) image.push_back(there[static_cast<std::size_t>(layout.offset(0, c, y, x))]);
+  return image;
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std::span<const float> x, double radius) {
+  std::vector<std::uint8_t> bytes(clean.size());
+  const auto take = [&](double part) {
+    for (std::size_t p = 0; p < clean.size(); ++p) {
+      const double to = clean[p] + part * (255.0 * static_cast<double>(x[p]) - clean[p]);
+      bytes[p] = static_cast<std::uint8_t>(std::clamp(std::lround(to), 0L, 255L));
+    }
+    return distance_of(bytes, clean) <= radius;
+  };
+  if (take(1)) return bytes;
+  double within = 0, beyond = 1;  // each byte moves away from the clean one as the part grows, and so does the image
+  for (int halving = 0; halving < 30; ++halving) {
+    const double part = (within + beyond) / 2;
+    (take(part) ? within : beyond) = part;
+  }
+  take(within);
+  return bytes;
+}
+
+std::size_t AttackedImages::place(std::int64_t image) const {
+  return static_cast<std::size_t>(std::lower_bound(images_.begin(), images_.end(), image) - images_.begin());
+}
+
+void AttackedImages::read(std::int64_t image, std::uint8_t* pixels) const {
+  const std::size_t bytes = info().image_bytes();
+  std::copy_n(pixels_.begin() + static_cast<std::ptrdiff_t>(place(image) * bytes), bytes, pixels);
+}
+
+double AttackedImages::distance(std::int64_t image) const {
+  std::vector<std::uint8_t> attacked(info().image_bytes()), clean(attacked.size());
+  read(image, attacked.data());
+  clean_->read(image, clean.data());
+  return distance_of(attacked, clean);
+}
+
+AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, Replica& replica,
+                                   const CertificationResult& certified, int steps, std::uint64_t seed,
+                                   const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  std::vector<std::int64_t> numbers;
+  std::vector<int> classes;
+  std::vector<double> radii;
+  for (std::size_t i = 0; i < certified.images.size(); ++i) {
+    const Certificate& c = certified.certificates[i];
+    if (c.radius == 0) continue;
+    numbers.push_back(certified.images[i]);
+    classes.push_back(c.prediction);
+    radii.push_back(c.radius);
+  }
+  const std::size_t bytes = dataset.info().image_bytes(), size = static_cast<std::size_t>(ranks.size());
+  const std::size_t most = (numbers.size() + size - 1) / size;  // of a rank
+  std::vector<std::uint8_t> mine(most * bytes), all(size * mine.size()), pixels(numbers.size() * bytes);
+  together(ranks, [&] {
+    HostBatch batch;
+    batch.make_room(1, static_cast<std::int64_t>(bytes));
+    batch.count = 1;
+    std::size_t done = 0;
+    for (std::size_t i = static_cast<std::size_t>(ranks.rank()); i < numbers.size(); i += size, ++done) {
+      if (progress) progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(most));
+      dataset.read(numbers[i], batch.pixels.data());
+      batch.labels[0] = classes[i];
+      batch.ids[0] = numbers[i];
+      replica.images().load(batch, 0, 1, nullptr);
+      replica.attacked().prepare(seed, Purpose::evaluation_start, 0);
+      attack_within(radii[i], steps)->perturb(replica.attacked());
+      const auto attacked = bytes_within({batch.pixels.data(), bytes}, first_image(replica.images()), radii[i]);
+      std::copy(attacked.begin(), attacked.end(), mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));
+    }
+  });
+  ranks.all_gather(mine.data(), all.data(), mine.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>((i % size * most + i / size) * bytes), bytes,
+                pixels.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+  return {dataset, std::move(numbers), std::move(classes), std::move(pixels)};
+}
+
+CertificationPlan prediction_plan(CertificationPlan certified) {
+  certified.predicts = true;
+  certified.radii = {};
+  ++certified.seed;
+  return certified;
+}
+
+std::int64_t AttackedCertificates::broken() const {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < predicted.images.size(); ++i)
+    count += predicted.certificates[i].prediction != Certificate::kAbstains && !predicted.correct(i);
+  return count;
+}
+
+int certificate_attack_scratch(int steps) { return attack_within(1, steps)->scratch_images(); }
+
+}  // namespace dat

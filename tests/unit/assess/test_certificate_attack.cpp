@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "assess/certification/certificate_attack.hpp"
+#include "catch.hpp"
+#include "device.hpp"
+#include "random_values.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+constexpr int kImages = 5, kSize = 16, kClasses = 4, kCopies = 3;
+
+/// A network with its first weights, under noise.
+struct Fixture {
+  Fixture()
+      : replica({.backend = {.device = test_device(), .threads = 1, .deterministic = true},
+                 .network = "small_cnn",
+                 .width = 16,
+                 .images = images->info(),
+                 .micro_batch = kCopies,
+                 .attack_batch = 1,
+                 .scratch_images = certificate_attack_scratch(20),
+                 .training_batches = {},
+                 .noise = 0.1,
+                 .noise_samples = kCopies}),
+        certifier(*ranks, replica, 0.1, true, 2) {
+    replica.model().initialize(1);
+    replica.commit();
+  }
+
+  /// Certificates of all images for the classes that the network gives them, that all say `radius`.
+  [[nodiscard]] CertificationResult certified(double radius) {
+    CertificationPlan plan{.sigma = 0.1, .predicts = true, .n = 500, .radii = {}};
+    std::vector<std::int64_t> numbers(kImages);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    CertificationResult result = certifier.run({images.get(), numbers, plan}, {});
+    for (Certificate& c : result.certificates) c.radius = radius;
+    return result;
+  }
+  [[nodiscard]] AttackedCertificates attacked(const CertificationResult& result) {
+    AttackedImages found = attack_certificates(*ranks, *images, replica, result, 20, 1);
+    const CertificationPlan plan = prediction_plan({.sigma = 0.1, .n0 = 10, .n = 500, .radii = {0.1}});
+    CertificationResult predicted = certifier.run({&found, found.images(), plan}, {});
+    return {std::move(found), std::move(predicted)};
+  }
+
+  std::unique_ptr<Communicator> ranks = Communicator::single();
+  std::unique_ptr<Dataset> images =
+      synthetic_dataset({.classes = kClasses, .size = kSize, .train = 8, .test = kImages}, "test");
+  Replica replica;
+  Certifier certifier;
+};
+
+[[nodiscard]] double distance(const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b) {
+  double squares = 0;
+  for (std::size_t p = 0; p < a.size(); ++p) squares += (a[p] - b[p]) * (a[p] - b[p]);
+  return std::sqrt(squares) / 255;
+}
+
+}  // namespace
+
+TEST_CASE("Bytes of a perturbed image are rounded within the ball", "[certification]") {
+  const std::vector<float> values = random_values(768, 1, 0, 1), moves = random_values(768, 2, -0.02F, 0.02F);
+  std::vector<std::uint8_t> clean(values.size()), rounded(values.size());
+  std::vector<float> x(values.size());
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    clean[p] = static_cast<std::uint8_t>(std::lround(255 * values[p]));
+    x[p] = std::clamp(static_cast<float>(clean[p]) / 255 + moves[p], 0.0F, 1.0F);
+    rounded[p] = static_cast<std::uint8_t>(std::lround(255 * x[p]));
+  }
+  const double whole = distance(rounded, clean);
+  CHECK(bytes_within(clean, x, 10) == rounded);
+  CHECK(bytes_within(clean, x, whole) == rounded);
+  for (const double part : {0.999, 0.5, 0.1}) {
+    const std::vector<std::uint8_t> bytes = bytes_within(clean, x, part * whole);
+    CHECK(distance(bytes, clean) <= part * whole);
+    CHECK(distance(bytes, clean) > 0.9 * part * whole);
+    for (std::size_t p = 0; p < clean.size(); ++p) {
+      REQUIRE(bytes[p] >= std::min(clean[p], rounded[p]));
+      REQUIRE(bytes[p] <= std::max(clean[p], rounded[p]));
+    }
+  }
+  CHECK(bytes_within(clean, x, 0.5 / 255) == clean);
+}
+
+TEST_CASE("An attack on certificates breaks what is certified too far, and stays within what is certified",
+          "[certification]") {
+  Fixture f;
+  CertificationResult result = f.certified(3);
+  REQUIRE(result.abstained() == 0);
+  const AttackedCertificates far = f.attacked(result);
+  CHECK(far.images.images() == result.images);
+  CHECK(far.broken() >= 2);
+  for (std::size_t i = 0; i < kImages; ++i) {
+    CHECK(far.predicted.labels[i] == result.certificates[i].prediction);
+    CHECK(far.predicted.certificates[i].samples == 500);
+    CHECK(far.images.distance(result.images[i]) <= 3);
+    CHECK(far.images.distance(result.images[i]) > 0.5);
+  }
+
+  // Each within its own radius; without one, none. Less than a pixel's step: the image stays.
+  result.certificates[1].radius = 0.002;
+  result.certificates[3].radius = 0;
+  const AttackedCertificates near = f.attacked(result);
+  CHECK(near.images.images() == std::vector<std::int64_t>{0, 1, 2, 4});
+  CHECK(near.images.distance(1) == 0);
+  CHECK(near.images.distance(2) == far.images.distance(2));
+  CHECK(near.predicted.certificates[1].prediction == result.certificates[1].prediction);
+  CHECK(near.broken() < far.broken());
+  std::vector<std::uint8_t> pixels(f.images->info().image_bytes()), attacked(pixels.size());
+  far.images.read(4, pixels.data());
+  near.images.read(4, attacked.data());
+  CHECK(attacked == pixels);
+}
