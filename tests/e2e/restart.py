@@ -130,6 +130,16 @@ class Killed(Restart):
         self.finish("run", *changes)
 
     @common.at_night
+    def test_under_noise(self):
+        noise = ["--noise", 0.2, "--noise-samples", 2, "--micro-batch", 4, "--attack", "smooth-pgd", "--attack-steps", 2, "--norm", "l2",
+                 "--eps", "0..0.5@0-2"]
+        self.straight(*noise)
+        hits = [self.strike("run", moment, target, *noise) for moment, target in
+                [("before the first checkpoint", "all"), ("in an epoch", "rank 1"), ("late", "all")]]
+        self.assertGreaterEqual(sum(hits), 2, hits)
+        self.finish("run", *noise)
+
+    @common.at_night
     def test_again_and_again_with_statistics_of_each_rank(self):
         local = ["--bn-statistics", "local"]
         self.straight(*local, ranks=3)
