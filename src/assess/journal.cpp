@@ -13,6 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/tick.hpp"
+#include "replica/model_state.hpp"
 
 namespace dat {
 
@@ -114,6 +115,17 @@ void Journal::write(const std::string& text) {
   }
   require(::fdatasync(file_) == 0, ExitCode::io, path_, ": cannot bring it to disk: ", system_reason(errno));
   tick();
+}
+
+Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images) {
+  const std::vector<float> statistics = running_statistics(replica.model());
+  return {{"precision", replica.backend().arithmetic()},
+          {"images in a pass", std::to_string(replica.frozen().n())},
+          {"hash of the training's options", training},
+          {"hash of the weights", weights_hash(replica.model())},
+          {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+          {"number of images", std::to_string(images.size())},
+          {"hash of the images", content_hash(images)}};
 }
 
 void refuse_training_folder(const std::string& folder, const std::string& what, const std::string& instead) {

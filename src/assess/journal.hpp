@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "communicate/handshake.hpp"
+#include "dat/dataset.hpp"
+#include "replica/replica.hpp"
 
 namespace dat {
 
@@ -59,6 +61,10 @@ class Journal {
   std::string path_, found_;
   int file_ = -1;
 };
+
+/// What decides about what a network computes of these images: a journal's facts. training: a hash of the options of
+/// the network's training.
+[[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
 
 /// Error(usage): a folder for what an evaluation (`what`) writes is that of a training. instead: one to take.
 void refuse_training_folder(const std::string& folder, const std::string& what, const std::string& instead);

@@ -8,9 +8,7 @@
 
 #include "assess/progress_lines.hpp"
 #include "communicate/together.hpp"
-#include "dat/file.hpp"
 #include "dat/provenance.hpp"
-#include "replica/model_state.hpp"
 
 namespace dat {
 
@@ -35,27 +33,19 @@ void SequenceRun::plan(Communicator& ranks, const Dataset& images, Replica& repl
 }
 
 Facts SequenceRun::facts(const std::string& training) const {
-  const std::vector<float> statistics = running_statistics(replica_->model());
   std::string members;
   for (const SequenceAttacks::Member& member : attacks_.members())
     members += (members.empty() ? "" : ", ") + member.name + " x " + std::to_string(member.runs);
+  const Facts own = {{"sequence", sequence_.name},
+                     {"its runs", members},
+                     {"norm", name_of(options_.norm)},
+                     {"eps", exact(options_.eps)},
+                     {"alpha", exact(options_.alpha)},
+                     {"seed", std::to_string(options_.seed)},
+                     {"adversarial images kept", options_.save_adversarial ? "yes" : "no"}};
   Facts facts = build_facts();
-  for (const auto& fact :
-       Facts{{"sequence", sequence_.name},
-             {"its runs", members},
-             {"norm", name_of(options_.norm)},
-             {"eps", exact(options_.eps)},
-             {"alpha", exact(options_.alpha)},
-             {"seed", std::to_string(options_.seed)},
-             {"precision", replica_->backend().arithmetic()},
-             {"images in a pass", std::to_string(replica_->frozen().n())},
-             {"hash of the training's options", training},
-             {"hash of the weights", weights_hash(replica_->model())},
-             {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
-             {"number of images", std::to_string(images_->size())},
-             {"hash of the images", content_hash(*images_)},
-             {"adversarial images kept", options_.save_adversarial ? "yes" : "no"}})
-    facts.push_back(fact);
+  for (const Facts& more : {own, facts_of_network(*replica_, training, *images_)})
+    facts.insert(facts.end(), more.begin(), more.end());
   return facts;
 }
 

@@ -6,7 +6,6 @@
 #include "assess/certification/certificate_attack.hpp"
 #include "assess/sequence.hpp"
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "replica/model_state.hpp"
 #include "run/trained.hpp"
@@ -87,17 +86,9 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
   const int blocks = std::max(1, static_cast<int>(options.batch / CertificationPlan::kBlock));
   s.certifier = std::make_unique<Certifier>(world, *s.replica, s.subject.plan.sigma, s.subject.plan.grid, blocks);
   s.replica->commit();
-  const std::vector<float> statistics = running_statistics(model);
   s.facts = build_facts();
-  const Facts own = facts_of(s.subject, s.images);
-  s.facts.insert(s.facts.end(), own.begin(), own.end());
-  for (const auto& fact :
-       Facts{{"arithmetic", s.replica->backend().arithmetic()},
-             {"samples in a pass", std::to_string(s.replica->frozen().n())},
-             {"hash of the training's options", from.options_hash},
-             {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
-             {"hash of the images", content_hash(*s.data)}})
-    s.facts.push_back(fact);
+  for (const Facts& more : {facts_of(s.subject, s.images), facts_of_network(*s.replica, from.options_hash, *s.data)})
+    s.facts.insert(s.facts.end(), more.begin(), more.end());
   return s;
 }
 

@@ -139,7 +139,7 @@ MUTATIONS = [
     ("smooth-pgd: PGD's step", "src/attack/smooth_pgd.cpp", "2 * options.eps / options.steps", "2.5 * options.eps / options.steps", "unit:[smoothed]"),
     ("noise: a clean pass beside it by default", "src/options/train/attack.cpp", 'o.attack == "pgd" && o.noise == 0 ? 1 : 0;', 'o.attack == "pgd" ? 1 : 0;',
      "unit:[#test_config]"),
-    ("noise: eval takes the network without", "src/verbs/eval.cpp", "options.noise < 0 ? trained.noise : options.noise;", "std::max(0.0, options.noise);",
+    ("noise: eval takes the network without", "src/run/evaluation_setting.cpp", "options.noise < 0 ? trained.noise : options.noise;", "std::max(0.0, options.noise);",
      "e2e:ranks"),
     # Channels that fill up a network.
     ("filling is drawn as the other channels", "src/network/parameters.cpp", "  std::fill_n(memory, segment.size, 0.0F);",
@@ -527,7 +527,7 @@ MUTATIONS = [
     ("normalized: deviations before means", "src/network/normalization.cpp",
      "return {{numbers.begin(), middle}, {middle, numbers.end()}};", "return {{middle, numbers.end()}, {numbers.begin(), middle}};",
      "unit:[network]"),
-    ("an evaluation forgets the normalization", "src/verbs/eval.cpp", "                                                  .normalize = trained.normalize,\n",
+    ("an evaluation forgets the normalization", "src/run/evaluation_setting.cpp", "                                                  .normalize = trained.normalize,\n",
      "", "e2e:data"),
     ("a run forgets the activation", "src/train/plan/replica_of.cpp", "          .activation = options.activation,\n", "", "step:SiLU"),
     ("the shortcut reads what is not activated", "src/network/blocks.cpp", "shortcut, activated, channels", "shortcut, x, channels",
@@ -1073,8 +1073,8 @@ MUTATIONS = [
      "apgd = apgd.value_or(figure.accuracy);", "unit:[sequence]"),
     ("AutoAttack in TF32", "src/assess/attack_sequence.cpp", 'math == "f32", ExitCode', "true, ExitCode", "unit:[sequence]"),
     ("saved images are clean", "src/assess/sequence_files.cpp", "].run > 0) {", "].run < 0) {", "unit:[sequence]"),
-    ("a batch is one pass", "src/verbs/eval.cpp", ".attack_batch = pass,", ".attack_batch = 0,", "e2e:autoattack"),
-    ("another eps goes on", "src/assess/sequence_run.cpp", '{"eps", exact(options_.eps)},\n             {"alpha"', '{"alpha"', "e2e:autoattack"),
+    ("a batch is one pass", "src/run/evaluation_setting.cpp", ".attack_batch = pass,", ".attack_batch = 0,", "e2e:autoattack"),
+    ("another eps goes on", "src/assess/sequence_run.cpp", '{"eps", exact(options_.eps)},\n                     {"alpha"', '{"alpha"', "e2e:autoattack"),
     # CUDA: trials.
     ("a result of any error is right", TRIALS, "return one.error <= allowed;", "return one.error <= 1e30F * allowed;",
      "double:A wrong algorithm*"),

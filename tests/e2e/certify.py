@@ -261,7 +261,7 @@ class Certification(common.TestCase):
                    ranks=ranks)
         refuse(2, "sigma is 0.1.* there and 0.2.* here", out="one", sigma=0.2)
         refuse(2, "n is 100 there and 200 here", out="one", n=200)
-        refuse(2, "number of images is 2 there and 3 here", out="one", limit=3)
+        refuse(2, "number of certified images is 2 there and 3 here", out="one", limit=3)
         refuse(2, "noise is grid there and float here", out="one", noise_kind="float")
         refuse(2, "procedure is certify there and predict here", "--predict", out="one")
         refuse(2, "procedure is certify there and certify, sequential here", out="one", radii="0.1")

@@ -78,7 +78,7 @@ Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64
           {"split", subject.split},
           {"every", std::to_string(subject.every)},
           {"attack", attack_text(subject)},
-          {"number of images", std::to_string(images.size())}};
+          {"number of certified images", std::to_string(images.size())}};
 }
 
 CertificationReport::Share CertificationReport::share(std::int64_t count) const {

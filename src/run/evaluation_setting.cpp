@@ -1,0 +1,135 @@
+#include "run/evaluation_setting.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "dat/attack_sequence.hpp"
+#include "dat/error.hpp"
+#include "replica/model_state.hpp"
+#include "run/trained.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The ball that is attacked in.
+void choose_ball(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
+  const std::string norm = options.norm == "auto" ? trained.norm : options.norm;
+  require(options.eps > 0 || norm == trained.norm, ExitCode::usage, "--norm ", norm, " is not that of the training, ",
+          trained.norm, ", whose eps says nothing there; give --eps");
+  subject.norm = norm_from(norm);
+  subject.eps_given = options.eps > 0;
+  subject.eps = subject.eps_given ? options.eps : trained.eps.last();
+  require_in_range("--eps", subject.norm, subject.eps);
+  require_in_range("--alpha", subject.norm, options.alpha);
+}
+
+/// What the network is evaluated under.
+void choose_noise(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
+  subject.noise = options.noise < 0 ? trained.noise : options.noise;
+  require(subject.noise > 0 || options.noise_samples == 0, ExitCode::usage,
+          "--noise-samples are copies under noise, and there is none; give --noise, too");
+  if (subject.noise > 0)
+    subject.noise_samples = options.noise_samples > 0 ? options.noise_samples : trained.noise_samples;
+}
+
+/// The attacks of --eval: those on all images, and the sequence. gpu: the evaluation is going to use one.
+void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) {
+  const EvaluationSubject& subject = s.subject;
+  std::vector<std::string> single;
+  std::optional<AttackSequence> sequence;
+  for (const std::string& word : options.eval)
+    if (names_sequence(word))
+      sequence = read_attack_sequence(word, options.attack_steps, options.restarts);
+    else
+      single.push_back(word);
+  s.attacks = std::make_unique<EvaluationAttacks>(EvaluationOptions{.attacks = single,
+                                                                    .norm = subject.norm,
+                                                                    .eps = subject.eps,
+                                                                    .alpha = options.alpha,
+                                                                    .steps = options.attack_steps,
+                                                                    .restarts = options.restarts,
+                                                                    .classes = subject.classes.count});
+  if (!sequence) return;
+  require(subject.noise == 0, ExitCode::usage, sequence->name, " is for networks as they are, and this one would see ",
+          "noise, as in its training; add --noise 0, or take attacks one by one");
+  require_f32(*sequence, gpu, options.math);
+  s.sequence = std::make_unique<SequenceRun>(*sequence,
+                                             SequenceRun::Options{.norm = subject.norm,
+                                                                  .eps = subject.eps,
+                                                                  .alpha = options.alpha,
+                                                                  .seed = options.seed,
+                                                                  .save_adversarial = options.save_adversarial,
+                                                                  .quiet = options.quiet,
+                                                                  .progress = options.progress},
+                                             subject.classes.count);
+}
+
+[[nodiscard]] std::unique_ptr<Replica> make_replica(const Communicator& world, const EvalOptions& options,
+                                                    const TrainOptions& trained, bool gpu, const EvaluationSetting& s) {
+  // With --deterministic any number of ranks computes the same batches.
+  const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
+  std::int64_t batch = std::min<std::int64_t>(options.batch, share);
+  int pass = 0, scratch_images = s.attacks->scratch_images();
+  if (s.sequence) {
+    pass = sequence_micro_batch(gpu);
+    batch = (batch + pass - 1) / pass * pass;
+    scratch_images = std::max(scratch_images, s.sequence->attacks().scratch_images());
+  }
+  // A pass holds all copies of its images.
+  if (s.subject.noise > 0) pass = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
+  DatasetInfo images = s.data->info();
+  images.classes = s.subject.classes.count;
+  const BackendOptions backend{.device = options.device,
+                               .threads = choose_threads(options.threads, world.node_size()),
+                               .node_rank = world.node_rank(),
+                               .math = options.math,
+                               .deterministic = options.deterministic || s.sequence != nullptr};
+  return std::make_unique<Replica>(ReplicaOptions{.backend = backend,
+                                                  .network = trained.network,
+                                                  .width = trained.width,
+                                                  .activation = trained.activation,
+                                                  .normalize = trained.normalize,
+                                                  .images = images,
+                                                  .micro_batch = static_cast<int>(batch),
+                                                  .attack_batch = pass,
+                                                  .scratch_images = scratch_images,
+                                                  .training_batches = {},
+                                                  .noise = s.subject.noise,
+                                                  .noise_samples = s.subject.noise_samples});
+}
+
+}  // namespace
+
+EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& options) {
+  EvaluationSetting s;
+  EvaluationSubject& subject = s.subject;
+  const Trained from = read_trained(world, options.checkpoint, options.data);
+  const TrainOptions& trained = from.options;
+  ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit);
+  s.data = std::move(chosen.images);
+  subject.split_images = chosen.size;
+  subject.classes = from.classes;
+  subject.checkpoint = options.checkpoint;
+  subject.step = from.step();
+  subject.data = options.data;
+  subject.split = options.split;
+  subject.seed = options.seed;
+  s.training = from.options_hash;
+  choose_ball(options, trained, subject);
+  choose_noise(options, trained, subject);
+  const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
+  choose_attacks(options, gpu, s);
+  s.replica = make_replica(world, options, trained, gpu, s);
+  Model& model = s.replica->model();
+  subject.weights = load_weights(from, options.weights, model);
+  subject.weights_hash = weights_hash(model);
+  s.evaluator =
+      std::make_unique<Evaluator>(world, *s.data, nullptr, s.replica->images(), s.replica->evaluated(),
+                                  options.deterministic ? Evaluator::Dealing::batches : Evaluator::Dealing::samples);
+  if (s.sequence) s.sequence->plan(world, *s.data, *s.replica);
+  s.replica->commit();
+  return s;
+}
+
+}  // namespace dat

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "assess/evaluation_report.hpp"
+#include "assess/sequence_run.hpp"
+#include "dat/options/eval.hpp"
+#include "replica/replica.hpp"
+
+namespace dat {
+
+/// Everything that is needed on every rank, in the order in which it is made.
+struct EvaluationSetting {
+  EvaluationSubject subject;
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<EvaluationAttacks> attacks;  ///< each on all images
+  std::unique_ptr<SequenceRun> sequence;       ///< null without a sequence
+  std::unique_ptr<Replica> replica;
+  std::unique_ptr<Evaluator> evaluator;
+  std::string training;  ///< a hash of its options, which say what the network computes with its weights
+};
+
+/// Reads the network and its images, and plans everything. Error(usage), Error(checkpoint), Error(data), Error(device).
+[[nodiscard]] EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& options);
+
+}  // namespace dat
