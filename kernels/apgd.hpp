@@ -28,10 +28,7 @@ struct StartNoise {
     for (int j = 0; j < 4; ++j)
       u[j] = norm == BallNorm::l2 ? normal_number<T>(words, j) : 2 * T{uniform(words.v[j])} - 1;
   }
-  [[nodiscard]] DAT_HD std::int64_t at(std::int64_t n, std::int64_t pixel) const {
-    const int hw = layout.h * layout.w, rest = static_cast<int>(pixel % hw);
-    return layout.offset(n, static_cast<int>(pixel / hw), rest / layout.w, rest % layout.w);
-  }
+  [[nodiscard]] DAT_HD std::int64_t at(std::int64_t n, std::int64_t pixel) const { return layout.offset_chw(n, pixel); }
 };
 
 /// size[n] = ||u|| over the pixels of image n. Runs over the images.

@@ -30,10 +30,8 @@ struct NoisyCopies {
     const Philox4 words = random_words(seed, Purpose::noise, time, static_cast<std::uint64_t>(sample_ids[n]),
                                        static_cast<std::uint32_t>(copy % copies * fours + i % fours));
     for (int j = 0; j < 4 && first + j < pixels; ++j) {
-      const int pixel = static_cast<int>(first) + j, hw = layout.h * layout.w;
-      const int c = pixel / hw, row = pixel % hw / layout.w, column = pixel % layout.w;
-      to[layout.offset(copy, c, row, column)] =
-          x[layout.offset(n, c, row, column)] + sigma * normal_number<float>(words, j);
+      to[layout.offset_chw(copy, first + j)] =
+          x[layout.offset_chw(n, first + j)] + sigma * normal_number<float>(words, j);
     }
   }
 };
@@ -139,8 +137,7 @@ struct SmoothAdvMove {
                                               static_cast<std::uint32_t>(iteration * fours + i % fours))
                                : Philox4{};
     for (int j = 0; j < 4 && first + j < pixels; ++j) {
-      const int pixel = static_cast<int>(first) + j, hw = layout.h * layout.w;
-      const std::int64_t at = layout.offset(n, pixel / hw, pixel % hw / layout.w, pixel % layout.w);
+      const std::int64_t at = layout.offset_chw(n, first + j);
       const T u = lost ? normal_number<T>(words, j) : dx[at] / norms[n];
       move[at] = clamp(x[at] + move[at] + alpha * u, T{0}, T{1}) - x[at];
     }

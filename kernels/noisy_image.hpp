@@ -24,11 +24,6 @@ struct NoisySamples {
     return random_words(seed, purpose, first_sample + static_cast<std::uint32_t>(n), id,
                         static_cast<std::uint32_t>(k) | (more ? 0x80000000U : 0U));
   }
-  /// Where pixel p, counted in CHW order, of sample n lies in x.
-  [[nodiscard]] DAT_HD std::int64_t place(std::int64_t n, std::int64_t p) const {
-    const int pixel = static_cast<int>(p), hw = layout.h * layout.w;
-    return layout.offset(n, pixel / hw, pixel % hw / layout.w, pixel % layout.w);
-  }
 };
 
 /// x = image + N(0, sigma^2), not clamped.
@@ -39,8 +34,8 @@ struct NormalNoise {
     const std::int64_t n = i / samples.fours(), first = i % samples.fours() * 4;
     const Philox4 words = samples.words(n, first / 4, false);
     for (int j = 0; j < 4 && first + j < samples.layout.elements(); ++j)
-      samples.x[samples.place(n, first + j)] =
-          samples.image[samples.place(0, first + j)] + sigma * normal_number<float>(words, j);
+      samples.x[samples.layout.offset_chw(n, first + j)] =
+          samples.image[samples.layout.offset_chw(0, first + j)] + sigma * normal_number<float>(words, j);
   }
 };
 
@@ -60,9 +55,10 @@ struct TableNoise {
     const Philox4 words = samples.words(n, k, false);
     bool not_known = false;
     for (int j = 0; j < 4 && 4 * k + j < samples.layout.elements(); ++j) {
-      const std::int32_t pixel = static_cast<std::int32_t>(samples.image[samples.place(0, 4 * k + j)] * 255.0F + 0.5F);
+      const std::int32_t pixel =
+          static_cast<std::int32_t>(samples.image[samples.layout.offset_chw(0, 4 * k + j)] * 255.0F + 0.5F);
       const std::int32_t sum = pixel + noise(words.v[j], n, k, j, not_known);
-      samples.x[samples.place(n, 4 * k + j)] = static_cast<float>(clamp(sum, low, high)) / 255.0F;
+      samples.x[samples.layout.offset_chw(n, 4 * k + j)] = static_cast<float>(clamp(sum, low, high)) / 255.0F;
     }
     unknown[i] = not_known ? 1 : 0;
   }

@@ -37,12 +37,8 @@ struct RandomStart {
     const std::int64_t n = i / per_image, k = i % per_image;
     const Philox4 words =
         random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
-    const int hw = layout.h * layout.w;
-    for (int j = 0; j < 4; ++j) {
-      const std::int64_t p = 4 * k + j;
-      if (p >= pixels) return;
-      const int c = static_cast<int>(p / hw), rest = static_cast<int>(p % hw);
-      const std::int64_t at = layout.offset(n, c, rest / layout.w, rest % layout.w);
+    for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
+      const std::int64_t at = layout.offset_chw(n, 4 * k + j);
       eta[at] = (2.0F * uniform(words.v[j]) - 1.0F) * eps;
       if (in_box) eta[at] = clamp(x[at] + eta[at], 0.0F, 1.0F) - x[at];
       x_adv[at] = x[at] + eta[at];
@@ -75,8 +71,7 @@ struct NearStart {
     const auto id = static_cast<std::uint64_t>(sample_ids[n]);
     const Philox4 words = random_words(seed, purpose, time, id, static_cast<std::uint32_t>(first / 4));
     for (int j = 0; j < 4 && first + j < layout.elements(); ++j) {
-      const int pixel = static_cast<int>(first) + j, hw = layout.h * layout.w;
-      const std::int64_t at = layout.offset(n, pixel / hw, pixel % hw / layout.w, pixel % layout.w);
+      const std::int64_t at = layout.offset_chw(n, first + j);
       eta[at] = spread * normal_number<float>(words, j);
       x_adv[at] = x[at] + eta[at];
     }

@@ -33,6 +33,11 @@ struct Layout {
   [[nodiscard]] DAT_HD std::int64_t offset(std::int64_t n, int channel, int y, int x) const {
     return (((n * (c / block) + channel / block) * h + y) * w + x) * block + channel % block;
   }
+  /// Of element p of image n, counted in CHW order whatever the layout: what random numbers are drawn by.
+  [[nodiscard]] DAT_HD std::int64_t offset_chw(std::int64_t n, std::int64_t p) const {
+    const int element = static_cast<int>(p), hw = h * w;
+    return offset(n, element / hw, element % hw / w, element % w);
+  }
 
   friend bool operator==(const Layout&, const Layout&) = default;
 };
