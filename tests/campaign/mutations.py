@@ -98,7 +98,7 @@ MUTATIONS = [
     ("certify: attacked images end where the last halving was", ATTACKED, "  take(within);\n", "", "unit:[certification]"),
     ("certify: all are attacked within the first one's radius", ATTACKED, "attack_within(radii[i], steps)->perturb", "attack_within(radii[0], steps)->perturb", "unit:[certification]"),
     ("certify: attacks go to the label", ATTACKED, "batch.labels[0] = classes[i];", "batch.labels[0] = (classes[i] + 1) % replica.classes();", "e2e:certify"),
-    ("certify: what abstains is broken", ATTACKED, "predicted.certificates[i].prediction != Certificate::kAbstains && ", "", "e2e:certify"),
+    ("certify: what abstains is broken", ATTACKED, "predicted.certificates[i].prediction != Certificate::kAbstains && ", "", "unit:[certification]"),
     ("certify: attacked images are predicted by the certificate's samples", ATTACKED, "  ++certified.seed;\n", "", "e2e:certify"),
     ("certify: attacked images of ranks in the order of ranks", ATTACKED, "(i % size * most + i / size)", "i", "e2e:certify"),
     ("certify: another attack goes on", "src/assess/certification/certification_report.cpp", '{"attack", attack_text(subject)},', "", "e2e:certify"),

@@ -1,5 +1,6 @@
 """Whole runs on a GPU, or on the double of CUDA's libraries: what the weights may depend on, and what is said."""
 
+import json
 import os
 
 import common
@@ -97,6 +98,20 @@ class Runs(common.TestCase):
             ended = common.run("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
             self.assertEqual(ended.code, 0, ended.text)
             self.assertRegex(ended.final, " VALID$")
+
+    def test_certificates_and_attacks_on_them_do_not_depend_on_ranks(self):
+        self.train("smoothed", *SMALL, "--noise", 0.1, "--attack", "none", "--lambda", 0)
+        found = []
+        for ranks, precision in [(1, "f32"), (2, "f32")] + [(1, "f16")] * common.NIGHT:
+            out = f"{precision}-{ranks}"
+            ended = common.run("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
+                               precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
+            self.assertEqual(ended.code, 0, ended.text)
+            with open(f"{out}/certify.json") as file:
+                told = json.load(file)
+            self.assertEqual(told["settings"]["precision"], precision)
+            found.append([[one[name] for name in ("index", "prediction", "votes")] for one in told["images"] + told["attacked"]["images"]])
+        self.assertEqual(found[0], found[1])
 
     def test_validate_says_what_the_gpu_has_left(self):
         ended = common.run("validate", *SMALL)

@@ -103,16 +103,30 @@ TEST_CASE("An attack on certificates breaks what is certified too far, and stays
   }
 
   // Each within its own radius; without one, none. Less than a pixel's step: the image stays.
-  result.certificates[1].radius = 0.002;
+  result.certificates[0].radius = 0.002;
   result.certificates[3].radius = 0;
   const AttackedCertificates near = f.attacked(result);
   CHECK(near.images.images() == std::vector<std::int64_t>{0, 1, 2, 4});
-  CHECK(near.images.distance(1) == 0);
+  CHECK(near.images.distance(0) == 0);
   CHECK(near.images.distance(2) == far.images.distance(2));
-  CHECK(near.predicted.certificates[1].prediction == result.certificates[1].prediction);
+  CHECK(near.predicted.certificates[0].prediction == result.certificates[0].prediction);
   CHECK(near.broken() < far.broken());
   std::vector<std::uint8_t> pixels(f.images->info().image_bytes()), attacked(pixels.size());
   far.images.read(4, pixels.data());
   near.images.read(4, attacked.data());
   CHECK(attacked == pixels);
+}
+
+TEST_CASE("What abstains under attack is not broken", "[certification]") {
+  const auto images = synthetic_dataset({.classes = kClasses, .size = kSize, .train = 8, .test = 3}, "test");
+  AttackedCertificates attacked{AttackedImages(*images, {0, 1, 2}, {2, 2, 2}, {}), {}};
+  for (const int prediction : {2, Certificate::kAbstains, 1}) {
+    attacked.predicted.images.push_back(std::ssize(attacked.predicted.images));
+    attacked.predicted.labels.push_back(attacked.images.label(attacked.predicted.images.back()));
+    Certificate c;
+    c.prediction = prediction;
+    attacked.predicted.certificates.push_back(c);
+  }
+  CHECK(attacked.broken() == 1);
+  CHECK(attacked.predicted.abstained() == 1);
 }

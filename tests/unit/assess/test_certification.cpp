@@ -91,7 +91,7 @@ TEST_CASE("A prediction needs more votes than a fair coin gives", "[certificatio
 }
 
 TEST_CASE("A sequence ends once each radius is decided, wherever further blocks come from", "[certification]") {
-  const CertificationPlan plan = plan_with(100, 100'000, {0.1, 0.3, 0.9});
+  const CertificationPlan plan = plan_with(100, 100'000, {0.1, 0.5, 1.5});  // the second one is decided last
   std::mt19937_64 words(3);
   std::vector<Votes> votes;
   for (std::int64_t block = 0; block < plan.blocks(); ++block) {
@@ -104,9 +104,9 @@ TEST_CASE("A sequence ends once each radius is decided, wherever further blocks 
   CHECK(straight.samples < 10'000);
   CHECK(straight.samples % kBlock == 0);
   CHECK(straight.prediction == 2);
-  CHECK(straight.decided == std::vector<int>{1, 1, -1});  // Phi(r / .5): .579, .726, .964
-  CHECK(straight.radius >= 0.3);
-  CHECK(straight.radius < 0.9);
+  CHECK(straight.decided == std::vector<int>{1, 1, -1});  // Phi(r / .5): .579, .841, .999
+  CHECK(straight.radius >= 0.5);
+  CHECK(straight.radius < 1.5);
   for (int shuffle = 0; shuffle < 20; ++shuffle) {
     std::vector<std::int64_t> order;
     for (std::int64_t block = 0; block < plan.blocks(); ++block) order.push_back(block);
