@@ -125,7 +125,7 @@ def lower_bound(k, n, alpha):
     if k == 0:
         return 0.0
     choose = [math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1) for j in range(k, min(n, k + 5000) + 1)]
-    low, high = 0.0, 1.0
+    low, high = 0.0, k / n  # above which further terms would count
     for _ in range(50):
         p = (low + high) / 2
         a, b = math.log(p), math.log1p(-p)
