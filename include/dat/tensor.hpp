@@ -35,6 +35,7 @@ struct Layout {
   }
   /// Of element p of image n, counted in CHW order whatever the layout: what random numbers are drawn by.
   [[nodiscard]] DAT_HD std::int64_t offset_chw(std::int64_t n, std::int64_t p) const {
+    if (block == 1) return n * elements() + p;
     const int element = static_cast<int>(p), hw = h * w;
     return offset(n, element / hw, element % hw / w, element % w);
   }
