@@ -160,9 +160,7 @@ class Certifier {
   Communicator& ranks_;
   Replica& replica_;
   CertificationWork work_;  ///< of this call of run()
-  double sigma_;
   int blocks_;
-  bool grid_noise_;
   GridNoise grid_;
   std::uint64_t* entries_ = nullptr;
   std::int32_t* guide_ = nullptr;

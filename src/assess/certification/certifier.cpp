@@ -25,7 +25,7 @@ template <class T>
 }  // namespace
 
 Certifier::Certifier(Communicator& ranks, Replica& replica, double sigma, bool grid, int blocks)
-    : ranks_(ranks), replica_(replica), sigma_(sigma), blocks_(blocks), grid_noise_(grid) {
+    : ranks_(ranks), replica_(replica), blocks_(blocks) {
   const std::int64_t pass = replica.frozen().n();
   batch_.make_room(1, replica.images().layout.elements());
   logits_.resize(static_cast<std::size_t>(pass * replica.classes()));
@@ -144,7 +144,7 @@ void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t f
       .first_sample = static_cast<std::uint32_t>(first)};
   const Device device = images.backend.device();
   const std::int64_t groups = samples * groups_of(images.layout);
-  if (!grid_noise_) return each(device, groups, kernels::NormalNoise{noisy, static_cast<float>(sigma_)});
+  if (!work_.plan.grid) return each(device, groups, kernels::NormalNoise{noisy, static_cast<float>(work_.plan.sigma)});
   each(device, groups, kernels::TableNoise{noisy, entries_, guide_, grid_.half, grid_.low, grid_.high, unknown_});
 }
 
@@ -160,7 +160,7 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
     add_noise(image, block.number, work_.plan.first_of(block.number) + first, count);
     network.forward(replica_.images().x_adv, static_cast<int>(count));
     backend.copy_to_host(logits_.data(), network.logits(), static_cast<std::size_t>(count * classes) * sizeof(float));
-    if (grid_noise_) backend.copy_to_host(host_unknown_.data(), unknown_, static_cast<std::size_t>(count * groups));
+    if (work_.plan.grid) backend.copy_to_host(host_unknown_.data(), unknown_, static_cast<std::size_t>(count * groups));
     for (std::int64_t k = 0; k < count; ++k) {
       const auto row = logits_.begin() + k * classes;
       if (!std::all_of(row, row + classes, [](float logit) { return std::isfinite(logit); })) {
@@ -168,7 +168,8 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
         continue;
       }
       const auto unknown = host_unknown_.begin() + k * groups;
-      if (grid_noise_ && std::any_of(unknown, unknown + groups, [](std::uint8_t flag) { return flag != 0; })) continue;
+      if (work_.plan.grid && std::any_of(unknown, unknown + groups, [](std::uint8_t flag) { return flag != 0; }))
+        continue;
       ++votes[std::max_element(row, row + classes) - row];
     }
   }
