@@ -78,6 +78,11 @@ FAST = Table(["--attack", "fgsm", "--attack-bn", "train", "--lr", 0.2, "--schedu
     fgsm("NuAT", "--attack-bn", "eval", "--loss", "nuat", training=2.5, needs=[r"--loss \S*\bnuat\b"], published={"AA": 1}, source=BENCHMARK + "50.10"),
     fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat", "--detach-reference", training=2, needs=["--detach-reference "]),
     fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", "--warm-start", 100, needs=["--warm-start "]),
+    # Of k steps the last one is the pass that trains: k - 1 are the attack's own.
+    fgsm("PGD-1, reused", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", "--warm-start", 100, "--attack-reuse", steps=0,
+         needs=["--attack-reuse "]),
+    fgsm("PGD-2, reused", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--warm-start", 100, "--attack-reuse", steps=1,
+         needs=["--attack-reuse "]),
     fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),
     fgsm("1, then 2 steps", "--attack-bn", "eval", "--attack", "pgd", "--attack-steps", "1,2@{HALF}", "--alpha", "8/255,5/255@{HALF}", steps=1.5,
          needs=["change by epoch"]),
@@ -108,7 +113,8 @@ class Study:
         self.arguments = arguments
         self.images = arguments.ranks * arguments.batch  # of a step
         self.launch = [*shlex.split(arguments.launch.format(ranks=arguments.ranks)), os.path.abspath(arguments.program)]
-        help_of = {verb: output_of([os.path.abspath(arguments.program), verb, "--help", "all"]) for verb in ("train", "eval")}
+        help_of = {verb: " ".join(output_of([os.path.abspath(arguments.program), verb, "--help", "all"]).split())
+                   for verb in ("train", "eval")}
         self.methods = []
         self.of = TABLES[arguments.table]
         for method in self.of.methods:

@@ -350,6 +350,8 @@ struct BackendOptions {
 /// Makes the backend of a device. Error(usage): there is no such device. Error(device): this machine, or this build,
 /// lacks the device.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendOptions&);
+/// Whether make_backend() makes that of a GPU.
+[[nodiscard]] bool takes_gpu(const std::string& device);
 
 /// Why this program cannot use a GPU here; empty if it can.
 [[nodiscard]] std::string cuda_missing();

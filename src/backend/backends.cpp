@@ -16,6 +16,8 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic);
 }
 
+bool takes_gpu(const std::string& device) { return device == "cuda" || (device == "auto" && cuda_missing().empty()); }
+
 std::string onednn_version() {
   const dnnl_version_t* v = dnnl_version();
   return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);

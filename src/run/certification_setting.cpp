@@ -36,7 +36,7 @@ namespace {
 
 [[nodiscard]] std::unique_ptr<Replica> certified_replica(const Communicator& world, const CertifyOptions& options,
                                                          const Trained& from, const DatasetInfo& of, double sigma) {
-  const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
+  const bool gpu = takes_gpu(options.device);
   const bool attacks = options.attack_steps > 0;
   DatasetInfo images = of;
   images.classes = from.classes.count;

@@ -118,7 +118,7 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   s.training = from.options_hash;
   choose_ball(options, trained, subject);
   choose_noise(options, trained, subject);
-  const bool gpu = options.device == "cuda" || (options.device == "auto" && cuda_missing().empty());
+  const bool gpu = takes_gpu(options.device);
   choose_attacks(options, gpu, s);
   s.replica = make_replica(world, options, trained, gpu, s);
   Model& model = s.replica->model();

@@ -789,7 +789,7 @@ class Reference:
                 statistics.append(net.statistics)
             return found
 
-        whole = len(x) if nets[0].training else self.micro_batch  # running statistics: a part of it may be empty
+        whole = len(x) if self.batch_statistics else self.micro_batch  # running statistics: a part of it may be empty
         whole *= self.copies
         if of.name == "smooth-pgd":
             eta = torch.zeros_like(x)

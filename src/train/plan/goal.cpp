@@ -6,8 +6,8 @@ namespace dat {
 
 bool climbs_goal(const std::string& attack) { return attack == "pgd" || attack == "fgsm"; }
 
-AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack) {
-  if (attack.gradient_evaluations() == 0) return {};
+AttackGoal goal_of(const TrainOptions& options, const Loss& loss) {
+  if (options.attack == "none") return {};
   AttackGoal goal = loss.goal();
   if (!climbs_goal(options.attack)) goal = {.spread = goal.spread};
   if (options.attack_start != "auto") goal.spread = options.attack_start == "gaussian" ? kNearStart : 0;

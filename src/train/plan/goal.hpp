@@ -15,7 +15,7 @@ namespace dat {
 
 /// What the attack on training images climbs: the goal of the loss, with the start that --attack-start says. An attack
 /// that climbs an objective of its own needs no logits of clean images.
-[[nodiscard]] AttackGoal goal_of(const TrainOptions& options, const Loss& loss, const Attack& attack);
+[[nodiscard]] AttackGoal goal_of(const TrainOptions& options, const Loss& loss);
 
 /// Whether the attack runs with batch statistics unless the user says otherwise. A loss that is taken against the clean
 /// images needs samples that do not depend on each other.

@@ -59,8 +59,8 @@ Method::Method(const TrainOptions& options, const Dataset& images)
     EpochAttack& one = attacks.emplace_back();
     one.from = epoch;
     one.attack = dat::attack_of(now, images.info().classes);
-    one.goal = goal_of(now, *loss, *one.attack);
-    one.eps = one.attack->gradient_evaluations() > 0 ? now.eps.last() : 0;
+    one.goal = goal_of(now, *loss);
+    one.eps = now.attack != "none" ? now.eps.last() : 0;
     const int passes = passes_in_training_mode(now, *one.attack, *loss);
     require(epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
             " passes with batch statistics, and ", attack_passes,

@@ -1390,9 +1390,9 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(contains(refusal({"--stale-attack", "11"}), "more than the 10 iterations"));
   CHECK(contains(refusal({"--attack-reuse", "--warm-start", "5"}),
                  "--attack-reuse works with --attack pgd, --attack-bn"));
-  CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"}),
-                 "at least 2 --attack-steps"));
-  CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train"}), "trains as --attack-steps 9 does"));
+  CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train"}), "makes a step that nobody keeps"));
+  CHECK(parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"})
+            .train.attack_steps == 1);
   for (const char* other : {"--label-smoothing=0.1", "--loss=mart"})
     CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", other}),
                    "--attack-reuse takes the gradient of the training pass"));
