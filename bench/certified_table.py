@@ -34,7 +34,7 @@ from launch import output_of
 
 IMAGES = 50_000
 RADII = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5]
-BLOCK = 200  # samples between two looks of a sequence
+BLOCK = 256  # samples between two looks of a sequence
 # name: options, passes of an image and step. {sigma}: of the noise.
 METHODS = {
     "clean": (["--attack", "none"], 1),

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "assess/certification/certificate_attack.hpp"
+#include "assess/sequence.hpp"
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
 #include "replica/model_state.hpp"
@@ -51,7 +52,7 @@ namespace {
                      .activation = from.options.activation,
                      .normalize = from.options.normalize,
                      .images = images,
-                     .micro_batch = attacks ? options.noise_samples : CertificationPlan::pass(gpu),
+                     .micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu),
                      .attack_batch = attacks ? 1 : 0,
                      .attack_storage = storage_from(options.precision),
                      .scratch_images = attacks ? certificate_attack_scratch(options.attack_steps) : 0,

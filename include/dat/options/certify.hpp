@@ -26,7 +26,7 @@ struct CertifyOptions : MachineSettings {
   int attack_steps = 0;             ///< of the attack on what was certified; 0: none
   int noise_samples = 100;          ///< copies of an image that this attack sees
   std::string precision = "f32";    ///< f32 | f16 | bf16: the network's activations and weights
-  int batch = 2000;                 ///< samples per rank between two exchanges of votes
+  int batch = 2048;                 ///< samples per rank between two exchanges of votes
   std::string out;                  ///< folder for what is found out; empty: none
   double progress = 10;             ///< seconds between progress lines
 

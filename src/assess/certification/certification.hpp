@@ -26,9 +26,7 @@ struct CertificationPlan {
   std::uint64_t seed = 1;
 
   /// Samples that are one piece of work: their votes are counted together, and the sequence is looked at behind them.
-  static constexpr std::int64_t kBlock = 200;
-  /// Samples that the network takes at a time: blocks, and the round numbers that n0 and n are, fill its passes.
-  [[nodiscard]] static constexpr int pass(bool gpu) { return gpu ? 200 : 100; }
+  static constexpr std::int64_t kBlock = 256;
   [[nodiscard]] bool sequential() const { return !radii.empty(); }
   /// Blocks of an image that choose the class; in front of the others.
   [[nodiscard]] std::int64_t candidate_blocks() const { return predicts ? 0 : (n0 + kBlock - 1) / kBlock; }

@@ -39,45 +39,45 @@ template <class Votes>
 }  // namespace
 
 TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
-  const CertificationPlan plan = plan_with(300, 950);
+  const CertificationPlan plan = plan_with(300, 1000);
   CHECK(plan.candidate_blocks() == 2);
-  CHECK(plan.blocks() == 7);
+  CHECK(plan.blocks() == 6);
   std::vector<std::int64_t> sizes, firsts;
   for (std::int64_t block = 0; block < plan.blocks(); ++block) {
     sizes.push_back(plan.samples_of(block));
     firsts.push_back(plan.first_of(block));
   }
-  CHECK(sizes == std::vector<std::int64_t>{200, 100, 200, 200, 200, 200, 150});
-  CHECK(firsts == std::vector<std::int64_t>{0, 200, 0, 200, 400, 600, 800});
+  CHECK(sizes == std::vector<std::int64_t>{256, 44, 256, 256, 256, 232});
+  CHECK(firsts == std::vector<std::int64_t>{0, 256, 0, 256, 512, 768});
   CertificationPlan predicts = plan;
   predicts.predicts = true;
   CHECK(predicts.candidate_blocks() == 0);
-  CHECK(predicts.blocks() == 5);
+  CHECK(predicts.blocks() == 4);
 }
 
 TEST_CASE("The first samples choose the class, the others bound its probability", "[certification]") {
   const CertificationPlan plan = plan_with(100, 1000);
   // Class 2 is chosen; behind that, class 1 has more votes.
   const Certificate c = answer(plan, [&](std::int64_t block) {
-    return block == 0 ? Votes{30, 34, 36} : block < 5 ? Votes{0, 6, 194} : Votes{0, 200, 0};
+    return block == 0 ? Votes{30, 34, 36} : block < 4 ? Votes{0, 6, 250} : Votes{0, 232, 0};
   });
-  CHECK(c.votes == 776);
+  CHECK(c.votes == 750);
   CHECK(c.samples == 1000);
   CHECK(c.prediction == 2);
-  CHECK(c.lower == clopper_pearson_lower(776, 1000, 0.001));
+  CHECK(c.lower == clopper_pearson_lower(750, 1000, 0.001));
   CHECK(c.radius == certified_radius(c.lower, 0.5));
 }
 
 TEST_CASE("Of equal votes the lowest class counts, and half of the votes is not enough", "[certification]") {
-  const CertificationPlan plan = plan_with(100, 200);
+  const CertificationPlan plan = plan_with(100, 256);
   const auto with = [&](Votes first, Votes others) {
     return answer(plan, [&](std::int64_t block) { return block == 0 ? first : others; });
   };
-  CHECK(with({20, 40, 40}, {0, 194, 6}).prediction == 1);
-  const Certificate abstains = with({0, 100, 0}, {70, 100, 30});
+  CHECK(with({20, 40, 40}, {0, 250, 6}).prediction == 1);
+  const Certificate abstains = with({0, 100, 0}, {100, 130, 26});
   CHECK(abstains.prediction == Certificate::kAbstains);
   CHECK(abstains.radius == 0);
-  CHECK(abstains.votes == 100);
+  CHECK(abstains.votes == 130);
 }
 
 TEST_CASE("A prediction needs more votes than a fair coin gives", "[certification]") {
