@@ -18,6 +18,7 @@
 #include "move_weights.hpp"
 #include "noise.hpp"
 #include "noisy_image.hpp"
+#include "normal.hpp"
 #include "norms.hpp"
 #include "optimizer.hpp"
 #include "perturb.hpp"

@@ -8,7 +8,7 @@
 namespace dat::kernels {
 
 /// Samples of one image with noise, number first_sample and the following ones. A sample's noise depends on seed,
-/// purpose, image and the sample's number alone. Both functors run over n * ceil(pixels/4), as RandomStart does.
+/// purpose, image and the sample's number alone; it is drawn in groups of four pixels, as RandomStart's.
 struct NoisySamples {
   const float* image;  ///< in [0, 1], in `layout`
   float* x;            ///< [n] images
@@ -19,28 +19,32 @@ struct NoisySamples {
   std::uint32_t first_sample;
 
   [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
+  [[nodiscard]] DAT_HD std::uint32_t number_of(std::int64_t n) const {
+    return first_sample + static_cast<std::uint32_t>(n);
+  }
   /// Four random words of group k of sample n. `more`: the next 32 bits of each of them.
   [[nodiscard]] DAT_HD Philox4 words(std::int64_t n, std::int64_t k, bool more) const {
-    return random_words(seed, purpose, first_sample + static_cast<std::uint32_t>(n), id,
-                        static_cast<std::uint32_t>(k) | (more ? 0x80000000U : 0U));
+    return random_words(seed, purpose, number_of(n), id, static_cast<std::uint32_t>(k) | (more ? 0x80000000U : 0U));
   }
 };
 
-/// x = image + N(0, sigma^2), not clamped.
+/// x = image + N(0, sigma^2), not clamped. Runs over n * rows(): kRow groups at a time.
 struct NormalNoise {
   NoisySamples samples;
   float sigma;
+  [[nodiscard]] DAT_HD std::int64_t rows() const { return (samples.fours() + kRow - 1) / kRow; }
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t n = i / samples.fours(), first = i % samples.fours() * 4;
-    const Philox4 words = samples.words(n, first / 4, false);
-    for (int j = 0; j < 4 && first + j < samples.layout.elements(); ++j)
+    const std::int64_t n = i / rows(), group = i % rows() * kRow, first = 4 * group;
+    const NormalRow row = normal_row(random_word_row(samples.seed, samples.purpose, samples.number_of(n), samples.id,
+                                                     static_cast<std::uint32_t>(group)));
+    for (int j = 0; j < 4 * kRow && first + j < samples.layout.elements(); ++j)
       samples.x[samples.layout.offset_chw(n, first + j)] =
-          samples.image[samples.layout.offset_chw(0, first + j)] + sigma * normal_number<float>(words, j);
+          samples.image[samples.layout.offset_chw(0, first + j)] + sigma * row.z[j];
   }
 };
 
 /// The same on the grid of pixels, i/255: the image, whose pixels are on it, and noise from a table (GridNoise), of
-/// which only integers decide. The sum is cut at low/255 and high/255.
+/// which only integers decide. Runs over n * fours(). The sum is cut at low/255 and high/255.
 struct TableNoise {
   NoisySamples samples;
   const std::uint64_t* entries;  ///< [2 half]

@@ -5,6 +5,7 @@
 
 #include "dat/random.hpp"
 #include "launch.hpp"
+#include "normal.hpp"
 
 namespace dat::kernels {
 
@@ -45,16 +46,6 @@ struct RandomStart {
     }
   }
 };
-
-/// Normal number j, 0 to 3, of four random words, by Box and Muller: the first two are of words 0 and 1, the others of
-/// words 2 and 3. The radius is sqrt(-2 ln(u + 2^-24)), the angle 2 pi u, u in [0, 1); the cosine comes first.
-template <class T>
-[[nodiscard]] DAT_HD inline T normal_number(const Philox4& words, int j) {
-  const int pair = j / 2 * 2;
-  const T radius = std::sqrt(T{-2} * std::log(T{uniform(words.v[pair])} + T(0x1p-24)));
-  const T angle = T(6.283185307179586) * T{uniform(words.v[pair + 1])};
-  return radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle));
-}
 
 /// eta ~ N(0, spread^2) per pixel, x_adv = x + eta (not clamped), over the same groups of four pixels.
 struct NearStart {

@@ -30,15 +30,20 @@ struct Philox4 {
   std::uint32_t v[4];
 };
 
-/// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
+/// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. A round; behind
+/// each, the constants are added to the keys.
+constexpr std::uint32_t kPhiloxKey0 = 0x9E3779B9u, kPhiloxKey1 = 0xBB67AE85u;
+[[nodiscard]] DAT_HD inline Philox4 philox_round(const Philox4& counter, std::uint32_t key0, std::uint32_t key1) {
+  const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter.v[0];
+  const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter.v[2];
+  return Philox4{{static_cast<std::uint32_t>(b >> 32) ^ counter.v[1] ^ key0, static_cast<std::uint32_t>(b),
+                  static_cast<std::uint32_t>(a >> 32) ^ counter.v[3] ^ key1, static_cast<std::uint32_t>(a)}};
+}
 [[nodiscard]] DAT_HD inline Philox4 philox4x32(Philox4 counter, std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter.v[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter.v[2];
-    counter = Philox4{{static_cast<std::uint32_t>(b >> 32) ^ counter.v[1] ^ key0, static_cast<std::uint32_t>(b),
-                       static_cast<std::uint32_t>(a >> 32) ^ counter.v[3] ^ key1, static_cast<std::uint32_t>(a)}};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
+    counter = philox_round(counter, key0, key1);
+    key0 += kPhiloxKey0;
+    key1 += kPhiloxKey1;
   }
   return counter;
 }

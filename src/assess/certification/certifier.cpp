@@ -143,9 +143,12 @@ void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t f
       .id = static_cast<std::uint64_t>(image),
       .first_sample = static_cast<std::uint32_t>(first)};
   const Device device = images.backend.device();
-  const std::int64_t groups = samples * groups_of(images.layout);
-  if (!work_.plan.grid) return each(device, groups, kernels::NormalNoise{noisy, static_cast<float>(work_.plan.sigma)});
-  each(device, groups, kernels::TableNoise{noisy, entries_, guide_, grid_.half, grid_.low, grid_.high, unknown_});
+  if (!work_.plan.grid) {
+    const kernels::NormalNoise noise{noisy, static_cast<float>(work_.plan.sigma)};
+    return each(device, samples * noise.rows(), noise);
+  }
+  each(device, samples * noisy.fours(),
+       kernels::TableNoise{noisy, entries_, guide_, grid_.half, grid_.low, grid_.high, unknown_});
 }
 
 void Certifier::count(const Block& block, std::int64_t* votes) {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -43,7 +44,8 @@ struct Noisy {
   [[nodiscard]] std::int64_t groups() const { return n * ((layout.elements() + 3) / 4); }
   void normal(float sigma) {
     what.image = image.data();
-    each(kernel_backend().device(), groups(), NormalNoise{what, sigma});
+    const NormalNoise noise{what, sigma};
+    each(kernel_backend().device(), n * noise.rows(), noise);
     kernel_backend().wait();
   }
   void table(const GridNoise& noise) {
@@ -121,6 +123,34 @@ TEST_CASE("A deviation that the grid has no room for is refused", "[smoothing]")
       CHECK(error.code() == ExitCode::usage);
     }
   }
+}
+
+TEST_CASE("Logarithm and direction of a normal number are those of double precision", "[smoothing]") {
+  double logarithm = 0, turn = 0;
+  for (std::uint32_t k = 1; k <= 1U << 24; k += k < 4096 ? 1 : 3) {  // 1 and 2^24 among them
+    const float u = static_cast<float>(k) * 0x1p-24F, t = static_cast<float>(k - 1) * 0x1p-24F;
+    const double exact = std::log(double{u}), angle = 2 * std::numbers::pi * double{t};
+    logarithm = std::max(logarithm, std::abs(natural_logarithm(u) - exact) / std::max(std::abs(exact), 1e-7));
+    const Direction to = direction(t);
+    turn = std::max({turn, std::abs(to.cosine - std::cos(angle)), std::abs(to.sine - std::sin(angle))});
+  }
+  CHECK(natural_logarithm(1) == 0);
+  CHECK(logarithm < 1.2e-7);
+  CHECK(turn < 1.2e-7);
+}
+
+TEST_CASE("Normal noise is that of each group's own words", "[smoothing]") {
+  Noisy noisy({3, 9, 9, 1}, 3, std::uint64_t{5} << 33 | 7, Purpose::candidate, 40);  // rows that are not full
+  std::fill(noisy.image.begin(), noisy.image.end(), 0.0F);
+  noisy.normal(1);
+  double worst = 0;
+  for (std::uint32_t n = 0; n < 3; ++n)
+    for (std::uint32_t p = 0; p < 243; ++p) {
+      const Philox4 words = random_words(11, Purpose::candidate, 40 + n, std::uint64_t{5} << 33 | 7, p / 4);
+      const double z = normal_number<double>(words, static_cast<int>(p % 4));
+      worst = std::max(worst, std::abs(noisy.x[n * 243 + p] - z));
+    }
+  CHECK(worst < 2e-6);
 }
 
 TEST_CASE("Noise of either kind has the moments of the normal distribution", "[smoothing]") {
