@@ -57,6 +57,9 @@ struct TrainOptions : DataSettings,
 /// Every option, `key = value` a line, readable with --config.
 [[nodiscard]] std::string toml_of(const TrainOptions& options);
 
+/// Gives those that count nowhere beside the others, as a budget with --selector all, their defaults back.
+void put_back_unused(TrainOptions& options);
+
 /// Every option, name and value.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings_of(const TrainOptions& options);
 

@@ -392,6 +392,7 @@ TrainOptions Trainer::resolved() const {
   }
   all.device = model().backend.device().kind == DeviceKind::cpu ? "cpu" : "cuda";
   all.threads = choose_threads(options_.threads, ranks_on_node(ranks_, options_));
+  put_back_unused(all);
   return all;
 }
 

@@ -428,6 +428,17 @@ class OtherRanks(Restart):
         self.assertEqual([row["images"] for row in common.rows("run", "step")], 2 * [SET["train"]])
         self.assertEqual(common.run("train", "--config", "run/config.resolved.toml", "--out", "again").code, 0)
 
+    def test_from_the_configuration_of_a_run(self):
+        """Options that follow from others are written down where they count, and only there."""
+        for selector, budget in ("all", '"auto"'), ("freezeout", '"auto"'), ("uniform", r"8.\d+"):
+            out = f"of-{selector}"
+            self.assertEqual(common.run("train", "--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16,
+                                        "--attack-steps", 2, "--selector", selector, "--max-steps", 2, "--out", out).code, 0)
+            with open(f"{out}/config.resolved.toml") as file:
+                self.assertRegex(file.read(), f"\nbudget = {budget}\n")
+            self.assertEqual(common.run("train", "--config", f"{out}/config.resolved.toml", "--out", f"{out}-again").code, 0)
+            np.testing.assert_array_equal(common.weights(out), common.weights(f"{out}-again"))
+
 
 if __name__ == "__main__":
     common.main()

@@ -37,6 +37,12 @@ void settle(TrainOptions& options) {
     group(options);
 }
 
+void put_back_unused(TrainOptions& options) {
+  Bound all(train_table(), options);
+  for (const OptionRow& row : train_table().rows())
+    if (row.falls_back && !all.takes_part(row)) all.put_back(row);
+}
+
 std::string toml_of(const TrainOptions& options) { return bound(options).toml(); }
 
 std::vector<std::pair<std::string, std::string>> settings_of(const TrainOptions& options) {
@@ -68,6 +74,7 @@ Written read_written(const std::string& toml) {
       result.unreadable[row->name] = line.substr(equals + 3);
     }
   }
+  put_back_unused(result.options);
   return result;
 }
 
