@@ -1389,7 +1389,7 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--stale-attack", "10"}).train.stale_attack == 10);
   CHECK(contains(refusal({"--stale-attack", "11"}), "more than the 10 iterations"));
   CHECK(contains(refusal({"--attack-reuse", "--warm-start", "5"}),
-                 "--attack-reuse works with --attack pgd, --attack-bn"));
+                 "--attack-reuse works with --attack pgd and --attack-bn train"));
   CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train"}), "makes a step that nobody keeps"));
   CHECK(parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"})
             .train.attack_steps == 1);
