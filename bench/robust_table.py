@@ -65,6 +65,8 @@ def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source="
     return Method(name, [*loss, *options], training, lambda k: steps, list(needs), published or {}, source)
 
 
+WARM = ["--start-box", "auto", "--warm-start", 100]  # what is kept of an attack is in the box as it is
+
 # Passes: the attack's, those of both images (forward and back), and a way forward more where neither is a constant.
 FAST = Table(["--attack", "fgsm", "--start-box", "on", "--attack-bn", "train", "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8,
               "--weight-decay", 5e-4], 0.4, [
@@ -77,11 +79,11 @@ FAST = Table(["--attack", "fgsm", "--start-box", "on", "--attack-bn", "train", "
     fgsm("GAT, constant", "--attack-bn", "eval", "--loss", "gat", "--detach-reference", training=2, needs=["--detach-reference "]),
     fgsm("NuAT", "--attack-bn", "eval", "--loss", "nuat", training=2.5, needs=[r"--loss \S*\bnuat\b"], published={"AA": 1}, source=BENCHMARK + "50.10"),
     fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat", "--detach-reference", training=2, needs=["--detach-reference "]),
-    fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", "--start-box", "auto", "--warm-start", 100, needs=["--warm-start "]),
+    fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", *WARM, needs=["--warm-start "]),
     # Of k steps the last one is the pass that trains: k - 1 are the attack's own.
-    fgsm("PGD-1, reused", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", "--start-box", "auto", "--warm-start", 100, "--attack-reuse", steps=0,
+    fgsm("PGD-1, reused", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", *WARM, "--attack-reuse", steps=0,
          needs=["--attack-reuse "]),
-    fgsm("PGD-2, reused", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--start-box", "auto", "--warm-start", 100, "--attack-reuse", steps=1,
+    fgsm("PGD-2, reused", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", *WARM, "--attack-reuse", steps=1,
          needs=["--attack-reuse "]),
     fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),
     fgsm("1, then 2 steps", "--attack-bn", "eval", "--attack", "pgd", "--attack-steps", "1,2@{HALF}", "--alpha", "8/255,5/255@{HALF}", steps=1.5,

@@ -75,10 +75,8 @@ struct WordRow {
                                                     std::uint64_t id, std::uint32_t index) {
   WordRow row;
   for (int i = 0; i < kRow; ++i) {
-    row.v[0][i] = index + static_cast<std::uint32_t>(i);
-    row.v[1][i] = static_cast<std::uint32_t>(id);
-    row.v[2][i] = time;
-    row.v[3][i] = (static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(id >> 32);
+    const Philox4 counter = random_counter(purpose, time, id, index + static_cast<std::uint32_t>(i));
+    for (int j = 0; j < 4; ++j) row.v[j][i] = counter.v[j];
   }
   auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {

@@ -30,15 +30,15 @@ struct Philox4 {
   std::uint32_t v[4];
 };
 
-/// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. A round; behind
-/// each, the constants are added to the keys.
 constexpr std::uint32_t kPhiloxKey0 = 0x9E3779B9u, kPhiloxKey1 = 0xBB67AE85u;
+/// One of Philox' rounds, behind each of which these constants are added to the keys.
 [[nodiscard]] DAT_HD inline Philox4 philox_round(const Philox4& counter, std::uint32_t key0, std::uint32_t key1) {
   const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter.v[0];
   const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter.v[2];
   return Philox4{{static_cast<std::uint32_t>(b >> 32) ^ counter.v[1] ^ key0, static_cast<std::uint32_t>(b),
                   static_cast<std::uint32_t>(a >> 32) ^ counter.v[3] ^ key1, static_cast<std::uint32_t>(a)}};
 }
+/// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
 [[nodiscard]] DAT_HD inline Philox4 philox4x32(Philox4 counter, std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     counter = philox_round(counter, key0, key1);
@@ -48,13 +48,18 @@ constexpr std::uint32_t kPhiloxKey0 = 0x9E3779B9u, kPhiloxKey1 = 0xBB67AE85u;
   return counter;
 }
 
+/// The counter of random_words().
+[[nodiscard]] DAT_HD inline Philox4 random_counter(Purpose purpose, std::uint32_t time, std::uint64_t id,
+                                                   std::uint32_t index) {
+  return Philox4{{index, static_cast<std::uint32_t>(id), time,
+                  (static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(id >> 32)}};
+}
 /// Four random words that depend on nothing but the arguments: no state, the same on every rank and device.
 /// `time` is an epoch or a step, `id` a sample or layer number, `index` counts groups of four words.
 [[nodiscard]] DAT_HD inline Philox4 random_words(std::uint64_t seed, Purpose purpose, std::uint32_t time,
                                                  std::uint64_t id, std::uint32_t index) {
-  const Philox4 counter{{index, static_cast<std::uint32_t>(id), time,
-                         (static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(id >> 32)}};
-  return philox4x32(counter, static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+  return philox4x32(random_counter(purpose, time, id, index), static_cast<std::uint32_t>(seed),
+                    static_cast<std::uint32_t>(seed >> 32));
 }
 
 /// Uniform in [0, 1), 24 bits.

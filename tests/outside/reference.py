@@ -304,7 +304,8 @@ def automatic(config, layers):
             "trust-coefficient": 1e-3, "clip-norm": 0,
             "importance": "outside" if config["selector"] == "freezeout" and config["freeze-lr"] != "constant"
             else "inside",
-            "budget": layers * 40 / 54 if config["selector"] in ("exp3", "oracle", "uniform") else "auto", "budget-unit": "layers", "p-min": .1, "bandit-loss": "selfnorm",
+            "budget": layers * 40 / 54 if config["selector"] in ("exp3", "oracle", "uniform") else "auto",
+            "budget-unit": "layers", "p-min": .1, "bandit-loss": "selfnorm",
             "freeze-t0": .8, "freeze-schedule": "cubic", "freeze-lr": "scaled", "freeze-percentile": 50,
             "bandit-rate": "auto" if config["selector"] != "exp3" else
                            {"paper": 1e-5, "shiftfree": 1e-2, "shiftfree_normalised": 1, "minshift": 1e-3,
