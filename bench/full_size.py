@@ -65,20 +65,25 @@ class Study:
         a = self.arguments
         folder = a.out / f"{recipe}-{f'w{a.width}' if a.width else 'own'}-seed{seed}"
         finished = folder / "row.json"
+        attacks = [["pgd50+fgsm", 0 if a.all else a.images], ["aa-quick", a.images], *([["aa-standard", a.images]] if a.standard else [])]
         if finished.exists():
-            return json.loads(finished.read_text())
+            row = json.loads(finished.read_text())
+            if [row["ranks"], row["options"]] != [a.ranks, a.options]:
+                sys.exit(f"{folder} was made with {row['ranks']} rank(s) and the options '{shlex.join(row['options'])}': choose another --out")
+            if row["attacks"] == attacks:
+                return row
         output_of(self.training(recipe, folder, seed))
         steps = rows(folder, "step")
         print(f"{recipe}, seed {seed}: trained, {steps[-1]['wall_time'] / 60:.0f} minutes", flush=True)
         found = {}
-        attacks = [("pgd50+fgsm", 0 if a.all else a.images), ("aa-quick", a.images), *([("aa-standard", a.images)] if a.standard else [])]
         for attack, limit in attacks:
             told = self.attacked(folder, attack, limit)
             found[attack] = told["sequence"]["accuracy"], told["images"]
             print(f"{recipe}, seed {seed}: {attack} {100 * found[attack][0]:.2f} %", flush=True)
         last = [row for row in rows(folder, "evaluation") if row["split"] == "test" and row.get("weights", "raw") == told["weights"]][-1]
         found["clean"] = last["clean_acc"], last["images"]
-        row = {"recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options, "found": found,
+        row = {"recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options,
+               "attacks": attacks, "found": found,
                "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
                "passes": 1 + sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),

@@ -14,11 +14,15 @@ of PGD's measures it. The passes that the attacks really took are printed.
 
 Methods that the program does not offer are left out, and a line says so. A run that ends in the program's alarm for
 catastrophic overfitting (--on-overfitting) counts as it ended. What is finished is not made again; what was
-interrupted goes on. Options after `--` go to every training run.
+interrupted goes on. The same command typed in several places that see --out shares the runs out: each makes those that
+no other has begun. Options after `--` go to every training run.
 """
 
 import argparse
 import collections
+import contextlib
+import fcntl
+import itertools
 import math
 import os
 import pathlib
@@ -127,6 +131,7 @@ class Study:
             else:
                 self.methods.append(method)
         self.autoattack = "aa-standard" in help_of["eval"]
+        self.columns = COLUMNS if self.autoattack else COLUMNS[:-1]
         if not self.autoattack:
             print("AutoAttack: left out, this program's eval has no aa-standard")
 
@@ -156,12 +161,13 @@ class Study:
         passes = method.steps(self.arguments.steps)
         if "--attack-stop" in method.options:
             folder = self.arguments.out / f"{method.name}-measured"
-            self.train(folder, method, 0, self.steps_of(passes + method.training))
+            with locked(pathlib.Path(f"{folder}.lock"), wait=True):
+                self.train(folder, method, 0, self.steps_of(passes + method.training))
             passes = self.attack_passes(folder)
         return self.steps_of(passes + method.training)
 
     def accuracies(self, method, seed, steps):
-        folder = self.arguments.out / f"{re.sub('[^A-Za-z0-9]+', '-', method.name)}-seed{seed}"
+        folder = self.arguments.out / f"{slug(method)}-seed{seed}"
         self.train(folder, method, seed, steps)
         weights = "average" if "--average" in method.options else "raw"
         last = [row for row in rows(folder, "evaluation")
@@ -172,6 +178,36 @@ class Study:
                                                  self.arguments.aa_images, "--out", f"{folder}-aa", "--quiet"])])
             found["AA"] = 100 * float(re.search(rf" {self.arguments.aa}_acc=(\S+)", text)[1])
         return found
+
+    def shared_out(self, methods, seeds, steps):
+        """Accuracies by method and seed, of runs that other processes may make part of: what they are at comes last."""
+        found = {}
+        for wait in (False, True):
+            for seed, method in itertools.product(range(1, seeds + 1), methods):
+                if (method.name, seed) in found:
+                    continue
+                with locked(self.arguments.out / f"{slug(method)}-seed{seed}.lock", wait) as free:
+                    if free:
+                        found[method.name, seed] = self.accuracies(method, seed, steps[method.name])
+                        said = ", ".join(f"{column} {found[method.name, seed][column]:.2f} %" for column in self.columns)
+                        print(f"seed {seed}, {method.name}: {said}", flush=True)
+        return {method.name: [found[method.name, seed] for seed in range(1, seeds + 1)] for method in methods}
+
+
+def slug(method):
+    return re.sub("[^A-Za-z0-9]+", "-", method.name)
+
+
+@contextlib.contextmanager
+def locked(path, wait):
+    """Whether the file is this process's until the end of the block; the system lets go of it where a process dies."""
+    with open(path, "w") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            free = True
+        except BlockingIOError:
+            free = False
+        yield free
 
 
 def holds(sign, mean, half):
@@ -231,18 +267,12 @@ def main():
     arguments.out = arguments.out or pathlib.Path(f"runs/robust_table-{arguments.table}")
     table = Study(arguments)
     methods = [method for method in table.methods if method.name in [known[0].name, *(arguments.methods or [method.name])]]
-    columns = COLUMNS if table.autoattack else COLUMNS[:-1]
+    arguments.out.mkdir(parents=True, exist_ok=True)
     steps = {}
     for method in methods:
         steps[method.name] = table.plan(method)
         print(f"{method.name}: {steps[method.name]} steps of {table.images} images", flush=True)
-    found = {method.name: [] for method in methods}
-    for seed in range(1, arguments.seeds + 1):
-        for method in methods:
-            one = table.accuracies(method, seed, steps[method.name])
-            found[method.name].append(one)
-            print(f"seed {seed}, {method.name}: " + ", ".join(f"{column} {one[column]:.2f} %" for column in columns), flush=True)
-    report(found, steps, methods, columns, table.images)
+    report(table.shared_out(methods, arguments.seeds, steps), steps, methods, table.columns, table.images)
     return 0
 
 
