@@ -44,7 +44,7 @@ Method = collections.namedtuple("Method", "name options training steps needs pub
 # Of a table: options of all its methods, what part of the epochs is warm-up, its methods.
 Table = collections.namedtuple("Table", "options warmup methods")
 
-LOSSES = Table(["--attack", "pgd", "--lr", 0.1, "--schedule", "linear"], 0, [
+LOSSES = Table(["--network", "preact_resnet18", "--attack", "pgd", "--lr", 0.1, "--schedule", "linear"], 0, [
     Method("PGD", ["--lambda", 0], 1, lambda k: k, [], {}, ""),
     # Of the clean images: a way forward for the attack, one more for the joint loss, and a pass.
     Method("TRADES", ["--loss", "trades", "--beta", 6], 3, lambda k: k, [r"--loss \S*\btrades\b"], {"PGD-20": 1, "AA": 1},
@@ -72,8 +72,8 @@ def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source="
 WARM = ["--start-box", "auto", "--warm-start", 100]  # what is kept of an attack is in the box as it is
 
 # Passes: the attack's, those of both images (forward and back), and a way forward more where neither is a constant.
-FAST = Table(["--attack", "fgsm", "--start-box", "on", "--attack-bn", "train", "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8,
-              "--weight-decay", 5e-4], 0.4, [
+FAST = Table(["--network", "preact_resnet18_bn", "--normalize", "cifar10", "--attack", "fgsm", "--start-box", "on", "--attack-bn", "train",
+              "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8, "--weight-decay", 5e-4], 0.4, [
     fgsm("FGSM-RS"),
     fgsm("N-FGSM", "--start-radius", 2, "--project", "off", "--alpha", "8/255", needs=["--start-radius "], published={"AA": 1},
          source=BENCHMARK + "47.77 against 43.09"),
@@ -143,7 +143,7 @@ class Study:
                          ["--attack-steps", method.steps(arguments.steps)] if arguments.table == "losses" else [], method.options)
         options = [word.replace("{HALF}", str(max(1, epochs // 2))) for word in options]
         output_of([*self.launch, *map(str, [
-            "train", "--out", folder, "--data", arguments.data, "--network", "preact_resnet18", "--width", arguments.width,
+            "train", "--out", folder, "--data", arguments.data, "--width", arguments.width,
             "--batch", arguments.batch, "--optimizer", "sgd", "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6),
             "--max-steps", steps, "--selector", "all", "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images,
             "--seed", seed, "--quiet", *options, *arguments.options])])

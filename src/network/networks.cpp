@@ -4,6 +4,7 @@ namespace dat {
 
 const Registry<Graph(const NetworkOptions&)>& networks() {
   static const Registry<Graph(const NetworkOptions&)> all("network", {{"preact_resnet18", preact_resnet18},
+                                                                      {"preact_resnet18_bn", preact_resnet18_bn},
                                                                       {"preact_resnet50", preact_resnet50},
                                                                       {"resnet18", resnet18},
                                                                       {"small_cnn", small_cnn},

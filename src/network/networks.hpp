@@ -8,6 +8,7 @@
 namespace dat {
 
 [[nodiscard]] Graph preact_resnet18(const NetworkOptions& options);
+[[nodiscard]] Graph preact_resnet18_bn(const NetworkOptions& options);
 [[nodiscard]] Graph preact_resnet50(const NetworkOptions& options);
 [[nodiscard]] Graph resnet18(const NetworkOptions& options);
 [[nodiscard]] Graph small_cnn(const NetworkOptions& options);

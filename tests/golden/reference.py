@@ -124,9 +124,9 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Four stages. No batch norm after the last block; a PreAct stem is the bare convolution."""
+    """Four stages. No batch norm after the last block but with `last_norm`; a PreAct stem is the bare convolution."""
 
-    def __init__(self, block, counts, width, classes):
+    def __init__(self, block, counts, width, classes, last_norm=False):
         super().__init__()
         self.conv1 = conv(3, width, 3)
         if block is BasicBlock:
@@ -138,6 +138,8 @@ class ResNet(nn.Module):
                 blocks.append(block(c_in, width << stage, 2 if stage > 0 and index == 0 else 1))
                 c_in = (width << stage) * getattr(block, "expansion", 1)
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        if last_norm:
+            self.bn = nn.BatchNorm2d(c_in)
         self.linear = nn.Linear(c_in, classes)
         self.relu = nn.ReLU()
 
@@ -146,6 +148,8 @@ class ResNet(nn.Module):
         if hasattr(self, "bn1"):
             y = self.relu(self.bn1(y))
         y = self.layer4(self.layer3(self.layer2(self.layer1(y))))
+        if hasattr(self, "bn"):
+            y = self.relu(self.bn(y))
         return self.linear(y.mean((2, 3)))
 
 
@@ -170,6 +174,7 @@ class SmallCnn(nn.Module):
 
 NETWORKS = {
     "preact_resnet18": lambda width, classes: ResNet(PreActBlock, (2, 2, 2, 2), width, classes),
+    "preact_resnet18_bn": lambda width, classes: ResNet(PreActBlock, (2, 2, 2, 2), width, classes, last_norm=True),
     "preact_resnet50": lambda width, classes: ResNet(PreActBottleneck, (3, 4, 6, 3), width, classes),
     "resnet18": lambda width, classes: ResNet(BasicBlock, (2, 2, 2, 2), width, classes),
     "small_cnn": SmallCnn,
@@ -276,6 +281,7 @@ def multiply_adds(model, size):
 if __name__ == "__main__":
     for network, width, tensors, elements, products in (
         ("preact_resnet18", 64, 54, 11_171_146, 555_422_720),
+        ("preact_resnet18_bn", 64, 56, 11_172_170, 555_422_720),
         ("resnet18", 64, 62, 11_173_962, 555_422_720),
         ("preact_resnet50", 64, 151, 23_509_066, None),
         ("wrn16_4", 64, 44, 2_748_890, None),

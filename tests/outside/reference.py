@@ -134,7 +134,7 @@ def blocks(width):
         yield f"layer{stage + 1}.{index}", width << stage, 2 if stage > 0 and index == 0 else 1
 
 
-def preact_resnet18(net, x, width, classes):
+def preact_resnet18(net, x, width, classes, last_norm=False):
     x = net.conv("conv1", x, width)
     for name, channels, stride in blocks(width):
         a = net.activate(net.norm(f"{name}.bn1", x))
@@ -143,7 +143,14 @@ def preact_resnet18(net, x, width, classes):
         if stride != 1 or x.shape[1] != channels:
             x = net.conv(f"{name}.shortcut.0", a, channels, kernel=1, stride=stride)
         x = y + x
+    if last_norm:
+        x = net.activate(net.norm("bn", x))
     return net.linear("linear", x.mean((2, 3)), classes)
+
+
+def preact_resnet18_bn(net, x, width, classes):
+    """fast_adversarial, CIFAR10/preact_resnet.py."""
+    return preact_resnet18(net, x, width, classes, last_norm=True)
 
 
 def preact_resnet50(net, x, width, classes):
@@ -188,7 +195,7 @@ def resnet18(net, x, width, classes):
     return net.linear("linear", x.mean((2, 3)), classes)
 
 
-NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, preact_resnet50, resnet18)}
+NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, preact_resnet18_bn, preact_resnet50, resnet18)}
 NETWORKS |= {"wrn16_4": wide_resnet(16), "wrn28_10": wide_resnet(28), "wrn34_10": wide_resnet(34)}
 
 

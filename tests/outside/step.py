@@ -281,6 +281,8 @@ TABLE = [
                          "--lambda 1"),
     ("preact_resnet18", 2, "2", "--network preact_resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
                                 "--warmup-epochs 0 --granularity block --budget 6"),
+    ("preact_resnet18_bn, normalized", 1, "2", "--network preact_resnet18_bn --data 16.h5 --attack fgsm --start-box on --attack-bn train "
+     "--batch 4 --limit-train 8 --warmup-epochs 0 --lambda 0 --normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616 --budget 30"),
     # Smooth: of the million ReLUs of its fifty layers, some are always within rounding of the edge.
     ("preact_resnet50, SiLU", 1, "2", "--network preact_resnet50 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
                                       "--limit-train 8 --warmup-epochs 0 --lambda 1 --granularity module --budget 30"),

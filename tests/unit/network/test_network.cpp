@@ -221,6 +221,7 @@ TEST_CASE("The wider and deeper networks have the published numbers of parameter
            {"wrn16_4", 44, 2748890, {"block1.layer.0.convShortcut.weight", "block3.layer.1.conv2.weight"}},
            {"wrn28_10", 80, 36479194, {"conv1.weight", "block1.layer.0.bn1.weight", "block3.layer.3.bn2.bias"}},
            {"wrn34_10", 98, 46160474, {"block2.layer.4.conv1.weight", "bn1.weight", "fc.weight", "fc.bias"}},
+           {"preact_resnet18_bn", 56, 11172170, {"layer4.1.conv2.weight", "bn.weight", "bn.bias", "linear.weight"}},
            {"preact_resnet50",
             151,
             23509066,
@@ -375,7 +376,7 @@ TEST_CASE("The training program's gradients are the central differences of its l
 
 TEST_CASE("The frozen program's input gradient is the central difference of its loss", "[network]") {
   const std::string name = GENERATE(values<std::string>(
-      {"preact_resnet18", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
+      {"preact_resnet18_bn", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
        "resnet18, silu", "wrn16_4, silu, normalized", "small_cnn, normalized, grey"}));
   Fixture f(name, 2, 16, Granularity::tensor, 1);
   // Statistics that are not neutral: a fold that forgets one of them shows.
@@ -399,7 +400,7 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
 
 TEST_CASE("With the statistics of the batch, both programs make the same logits", "[network]") {
   const std::string name = GENERATE(values<std::string>(
-      {"preact_resnet18", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
+      {"preact_resnet18_bn", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4", "tangled, silu",
        "crossed, silu", "wrn16_4, silu, normalized", "small_cnn, grey"}));
   // So large that a convolution writes its first tiles while it has not read the last ones.
   Fixture f(name, 4, name.starts_with("crossed") ? 64 : 16);
