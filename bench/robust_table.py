@@ -72,7 +72,7 @@ def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source="
 WARM = ["--start-box", "auto", "--warm-start", 100]  # what is kept of an attack is in the box as it is
 
 # Passes: the attack's, those of both images (forward and back), and a way forward more where neither is a constant.
-FAST = Table(["--network", "preact_resnet18_bn", "--normalize", "cifar10", "--attack", "fgsm", "--start-box", "on", "--attack-bn", "train",
+FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attack", "fgsm", "--start-box", "on", "--attack-bn", "train",
               "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8, "--weight-decay", 5e-4], 0.4, [
     fgsm("FGSM-RS"),
     fgsm("N-FGSM", "--start-radius", 2, "--project", "off", "--alpha", "8/255", needs=["--start-radius "], published={"AA": 1},

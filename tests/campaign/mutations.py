@@ -157,6 +157,8 @@ MUTATIONS = [
      "    const std::int64_t fan_in = weights->size / weights->shape[0];", "step:a width of 20"),
     ("running variances of filling begin with one", "src/network/model.cpp", "norm.begin, norm.file_channels(), 1.0F);",
      "norm.begin, norm.channels, 1.0F);", "unit:[trainer]"),
+    ("nothing is activated before the pool", "src/network/preact_resnet18.cpp", "x = net.activation(net.batch_norm(\"bn\", x));", "x = net.batch_norm(\"bn\", x);",
+     "step:preact_resnet18_bn, normalized"),
     # Numbers that are not finite.
     ("images are not looked at", NUMBERS, "    if (!std::isfinite(host_[k * kSums])) return bad(Where::images);",
      "    if (host_[k * kSums] < 0) return bad(Where::images);", "planted:2"),
