@@ -30,7 +30,7 @@ bool Bound::holds(const Choice& choice) const {
   const OptionRow* row = table_.find(choice.option);
   require(row != nullptr, ExitCode::usage, "a rule names '--", choice.option, "', which is no option");
   if (choice.values.empty()) return asked(*row);
-  return std::find(choice.values.begin(), choice.values.end(), text(*row)) != choice.values.end();
+  return is_one_of(field(*row), row->range, choice.values);
 }
 
 bool Bound::holds(const Condition& condition) const {

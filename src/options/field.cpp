@@ -206,6 +206,15 @@ std::string text_of(const Field& field, const Range& range, bool toml) {
   return std::visit([&](const auto* value) { return value_text(*value, range, toml); }, field);
 }
 
+bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values) {
+  const auto known = [&](const std::string& text) {
+    return std::find(values.begin(), values.end(), text) != values.end();
+  };
+  if (const auto* words = std::get_if<ByEpoch<std::string>*>(&field))
+    return !(*words)->any([&](const std::string& word) { return !known(word); });
+  return known(text_of(field, range, false));
+}
+
 bool same_value(const Field& a, const Field& b) {
   return std::visit([&]<class T>(const T* value) { return *value == *std::get<T*>(b); }, a);
 }

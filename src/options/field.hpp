@@ -45,6 +45,9 @@ void assign(const std::vector<Value>& sources, const Range& range, const std::st
 /// As the command line takes it; or (`toml`) as it stands in a file.
 [[nodiscard]] std::string text_of(const Field& field, const Range& range, bool toml);
 
+/// Whether the value is one of these, as the command line takes them: of words that change by epoch, each one is.
+[[nodiscard]] bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values);
+
 /// Whether two fields of one type have the same value.
 [[nodiscard]] bool same_value(const Field& a, const Field& b);
 /// Gives `to` the value of `from`, which is of its type.

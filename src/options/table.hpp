@@ -18,7 +18,7 @@ class Bound;
 /// An option in certain states: with one of these values; or, where none is named, asked for at all.
 struct Choice {
   std::string option;
-  std::vector<std::string> values{};  ///< as the command line takes them
+  std::vector<std::string> values{};  ///< as the command line takes them; in all epochs, where they change
 };
 
 /// What an option works with: one of these choices.

@@ -309,6 +309,8 @@ TABLE = [
     ("growing n-fgsm", 1, "4", "--data 12.h5 --train-size 8,12@1 --attack fgsm --start-radius 2 "
      "--project off --loss pgi --detach-reference --eps 2/255..0.1@0-2 --optimizer sgd --lr 0.1 --schedule one_cycle --momentum 0.95 "
      "--peak-momentum 0.85 --warmup-epochs 0.5 --epochs 2.5"),
+    ("pgd, then fgsm from far outside", 1, "1 4", "--data 12.h5 --attack pgd,fgsm@1 --attack-steps 2 --alpha 0.03,0.05@1 --start-radius 2 "
+     "--project off --attack-bn eval --optimizer sgd --lr 0.1"),
     ("growing images, average", 1, "4", "--data 12.h5 --train-size 9,12@1 --no-augment --attack-stop 1 --awp-gamma 0.01 "
                                         "--average ema --average-decay 0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),

@@ -1234,6 +1234,10 @@ TEST_CASE("attack, steps, radius and step size may change by epoch") {
   CHECK(grown.alpha == 0);  // the attack's own follows
   CHECK(parse({"--attack", "fgsm", "--eps", "2/255..8/255@0-2"}).train.attack_bn == "train");
   CHECK(parse({"--attack", "none,fgsm@2"}).train.attack_bn == "eval");
+  // What works with both works with one after the other.
+  CHECK(parse({"--attack", "pgd,fgsm@2", "--start-radius", "0"}).train.start_radius == 0);
+  CHECK(contains(refusal({"--attack", "none,fgsm@2", "--start-radius", "0"}), "--start-radius works with"));
+  CHECK(contains(refusal({"--attack", "pgd,fgsm@2", "--attack-stop", "1"}), "--attack-stop works with"));
   for (const TrainOptions& options : {o, grown}) CHECK(options.epochs_of_change().front() == 0);
   const Parsed written = parse({"--eps", "2/255..4/255@3-5,8/255@7", "--attack-steps", "1,2@12"});
   CHECK(contains(written.resolved_toml, "eps = \"2/255..4/255@3-5,8/255@7\""));
