@@ -85,8 +85,6 @@ FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attac
     fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat", "--detach-reference", training=2, needs=["--detach-reference "]),
     fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", *WARM, needs=["--warm-start "]),
     # Of k steps the last one is the pass that trains: k - 1 are the attack's own.
-    fgsm("PGD-1, reused", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", *WARM, "--attack-reuse", steps=0,
-         needs=["--attack-reuse "]),
     fgsm("PGD-2, reused", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", *WARM, "--attack-reuse", steps=1,
          needs=["--attack-reuse "]),
     fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),

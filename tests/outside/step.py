@@ -68,7 +68,6 @@ TABLE = [
     ("warm start, two ranks", 2, "1 5 10", "--warm-start 3 --batch 4 --micro-batch 2 --attack-steps 1 --alpha 0.011"),
     ("warm start, fgsm", 1, "5", "--warm-start 4 --attack fgsm"),
     ("reuse", 1, "1 5", "--warm-start 3 --attack-reuse --attack-bn train --lambda 1"),
-    ("reuse of the one step", 1, "1 5", "--warm-start 3 --attack-steps 1 --attack-reuse --attack-bn train --lambda 0"),
     ("reuse, two ranks", 2, "5 7", "--warm-start 3 --attack-reuse --attack-bn train --batch 4"),
     ("stale attack", 1, STEPS, "--stale-attack 2 --attack-steps 3 --optimizer sgd --lr 0.5"),
     ("stale attack, two ranks", 2, "5 8", "--stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 "

@@ -538,7 +538,7 @@ TEST_CASE("Impossible attacks are refused", "[attack]") {
     }
     return {ExitCode::done, ""};
   };
-  CHECK(refusal("pgd", {.eps = 0.1, .alpha = 0.01, .steps = -1}).first == ExitCode::usage);
+  CHECK(refusal("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}).first == ExitCode::usage);
   CHECK(refusal("pgd", {.norm = BallNorm::l2, .eps = 0.1, .stop = 1}).first == ExitCode::usage);
   const auto [code, message] = refusal("deepfool", {});
   CHECK(code == ExitCode::usage);

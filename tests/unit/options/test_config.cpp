@@ -1393,10 +1393,11 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(parse({"--stale-attack", "10"}).train.stale_attack == 10);
   CHECK(contains(refusal({"--stale-attack", "11"}), "more than the 10 iterations"));
   CHECK(contains(refusal({"--attack-reuse", "--warm-start", "5"}),
-                 "--attack-reuse works with --attack pgd and --attack-bn train"));
+                 "--attack-reuse works with --attack pgd, --attack-bn train"));
   CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train"}), "makes a step that nobody keeps"));
-  CHECK(parse({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", "1"})
-            .train.attack_steps == 1);
+  for (const char* steps : {"1", "1,2@3"})
+    CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", "--attack-steps", steps}),
+                   "at least 2 --attack-steps"));
   for (const char* other : {"--label-smoothing=0.1", "--loss=mart"})
     CHECK(contains(refusal({"--attack-reuse", "--attack-bn", "train", "--warm-start", "5", other}),
                    "--attack-reuse takes the gradient of the training pass"));
