@@ -42,7 +42,8 @@ void refuse_kept_starts(const TrainOptions& o) {
 
 const char* const kReuse =
     "--attack-reuse works with --attack pgd, --attack-bn train and at least 2 --attack-steps: the training pass takes "
-    "the place of a step in the same mode, and a network that trains on the steps of the last epoch alone is not robust";
+    "the place of a step in the same mode, and a network that trains on the steps of the last epoch alone is not "
+    "robust";
 
 void refuse_reuse(const TrainOptions& o) {
   require(!o.attack_reuse || !o.attack_steps.any([](int steps) { return steps < 2; }), ExitCode::usage, kReuse);
