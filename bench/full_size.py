@@ -82,9 +82,8 @@ class Study:
             print(f"{recipe}, seed {seed}: {attack} {100 * found[attack][0]:.2f} %", flush=True)
         last = [row for row in rows(folder, "evaluation") if row["split"] == "test" and row.get("weights", "raw") == told["weights"]][-1]
         found["clean"] = last["clean_acc"], last["images"]
-        row = {"recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options,
-               "attacks": attacks, "found": found,
-               "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
+        row = {"recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options, "attacks": attacks,
+               "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
                "passes": 1 + sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
                "commit": self.commit, "machine": machine()}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The course of fast adversarial training beside PyTorch's: training.py PROGRAM --data cifar10.h5 [--seeds 5] [--steps 300]
 
-Trains preact_resnet18 with FGSM from a random start (Wong et al. 2020) and with N-FGSM (de Jorge et al. 2022), as their
-authors' code has them, here and in PyTorch, whose images, crops, starts and first weights are its own. So the two sides
+Trains preact_resnet18 with FGSM from a random start (Wong et al. 2020) and with N-FGSM (de Jorge et al. 2022), with the
+steps and the schedule of their authors' code, here and in PyTorch, whose images, crops, starts and first weights are its
+own. Images stay in [0, 1], where their code normalises them and has another batch norm before the pool. So the two sides
 are not equal but of one law: the accuracy on attacked training images, in the mean over windows of 100 steps, differs by
 no more than seeds do (Welch's t, at most 5). Whole steps are compared by step.py; this sees what comes of hundreds of
 them. Two or three seeds say little: by chance, and on either side, the network learns to mask its gradient, and its
