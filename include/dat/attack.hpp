@@ -122,6 +122,9 @@ class Attack {
   [[nodiscard]] virtual int scratch_images() const { return 0; }
   /// Whether the attack climbs the loss that options.loss names.
   [[nodiscard]] virtual bool takes_loss() const { return false; }
+  /// Whether in training the attack climbs what the loss has for a goal (Loss::goal); others climb an objective of
+  /// their own.
+  [[nodiscard]] virtual bool climbs_goal() const { return false; }
 };
 
 /// An attack as a word: its name in the registry; behind the name, for an attack of any number of steps, that number;
@@ -147,5 +150,7 @@ struct AttackWord {
                                                int classes);
 
 [[nodiscard]] const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks();
+/// Attack::climbs_goal of the attack of this name.
+[[nodiscard]] bool climbs_goal(const std::string& attack);
 
 }  // namespace dat

@@ -26,6 +26,8 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
   return all;
 }
 
+bool climbs_goal(const std::string& attack) { return attacks().at(attack)({.norm = BallNorm::l2})->climbs_goal(); }
+
 AttackWord read_attack_word(const std::string& word, int steps) {
   const auto name_of = [](const std::string& text) { return text.substr(0, text.find_last_not_of("0123456789") + 1); };
   const std::vector<std::string> names = attacks().names();

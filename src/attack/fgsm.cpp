@@ -33,6 +33,7 @@ class Fgsm final : public Attack {
     each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] bool prefers_batch_statistics() const override { return true; }
+  [[nodiscard]] bool climbs_goal() const override { return true; }
   [[nodiscard]] int gradient_evaluations() const override { return 1; }
   [[nodiscard]] double alpha() const override { return alpha_; }
   [[nodiscard]] int scratch_images() const override { return norm_ == BallNorm::l2 ? kL2Images : 0; }

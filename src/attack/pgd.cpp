@@ -45,6 +45,7 @@ class Pgd final : public Attack {
   [[nodiscard]] double alpha() const override { return alpha_; }
   [[nodiscard]] int scratch_images() const override { return norm_ == BallNorm::l2 ? kL2Images : 0; }
   [[nodiscard]] bool takes_loss() const override { return true; }
+  [[nodiscard]] bool climbs_goal() const override { return true; }
 
  private:
   [[nodiscard]] static SampleLoss* loss_named(const std::string& name) {

@@ -23,7 +23,7 @@ const std::vector<std::string> kDetachable = {"gat", "nuat", "pgi"};
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
-  const auto begins_elsewhere = [](const std::string& attack) { return attack != "pgd" && attack != "fgsm"; };
+  const auto begins_elsewhere = [](const std::string& attack) { return !climbs_goal(attack); };
   require(
       !o.attack.any(begins_elsewhere) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage, "--loss ",
       o.loss,

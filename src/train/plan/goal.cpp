@@ -4,8 +4,6 @@
 
 namespace dat {
 
-bool climbs_goal(const std::string& attack) { return attack == "pgd" || attack == "fgsm"; }
-
 AttackGoal goal_of(const TrainOptions& options, const Loss& loss) {
   if (options.attack == "none") return {};
   AttackGoal goal = loss.goal();

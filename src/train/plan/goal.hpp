@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "dat/attack.hpp"
 #include "dat/config.hpp"
 #include "dat/loader.hpp"
@@ -9,9 +7,6 @@
 #include "train/plan/plan.hpp"
 
 namespace dat {
-
-/// Whether the attack of this name climbs what the loss has for a goal; other attacks climb an objective of their own.
-[[nodiscard]] bool climbs_goal(const std::string& attack);
 
 /// What the attack on training images climbs: the goal of the loss, with the start that --attack-start says. An attack
 /// that climbs an objective of its own needs no logits of clean images.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "dat/attack.hpp"
 #include "dat/error.hpp"
 #include "dat/loss.hpp"
-#include "train/plan/goal.hpp"
 
 namespace dat {
 
