@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 program, root = sys.argv[1:3]
 EXPECTED = {  # resolved options that make the recipe what it is named after
@@ -30,7 +31,8 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                "warmup-epochs": "15", "peak-momentum": "0.8", "lambda": "0"},
     "pgd2": {"attack": '"pgd"', "attack-steps": "2", "alpha": '"4/255"', "start-radius": "0", "schedule": '"cyclic"', "epochs": "18",
              "warmup-epochs": "12", "attack-bn": '"train"', "lambda": "0"},
-    "ladder": {"attack-steps": "1", "warm-start": "100", "average": '"ema"', "schedule": '"one_cycle"', "lr": "0.2", "lambda": "0"},
+    "ladder": {"start-radius": "2", "project": '"off"', "train-size": '"24,32@8"', "schedule": '"cyclic"', "warmup-epochs": "6", "lr": "0.2",
+               "lambda": "0"},
     "dat_fgsm_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"all"', "batch": "64", "lambda": "0"},
     "jointspar_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"exp3"', "batch": "64", "lambda": "0"},
     "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
@@ -53,6 +55,9 @@ def run(*words):
 
 
 failures = []
+kept = tempfile.TemporaryDirectory()
+images = os.path.join(kept.name, "images.h5")  # of 32 x 32, as CIFAR-10's
+run("data", "synthetic", images, "--size", "32", "--train", "4096", "--test", "64")
 listed = run("train", "--recipe", "list").stdout
 found = {os.path.basename(path)[: -len(".toml")]: path for path in glob.glob(f"{root}/jobs/**/*.toml", recursive=True)}
 if set(found) != set(EXPECTED):
@@ -69,7 +74,7 @@ for name, path in sorted(found.items()):
     if "lambda" not in named and "beta" not in named:
         failures.append(f"{name}: does not name lambda, nor beta")
     # Planning is checked with a narrow network and a small batch: what they need grows with them, no rule depends on it.
-    small = ["--width", "16", "--batch", "16", "--threads", "2"]
+    small = ["--width", "16", "--batch", "16", "--threads", "2", "--data", images]
     for verb in (["train", "--print-config"], ["validate", *small]):
         ended = run(*verb, "--config", path)
         if ended.returncode != 0:
