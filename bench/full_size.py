@@ -1,7 +1,7 @@
 """Recipes trained to their end and evaluated: full_size.py RECIPE... --data cifar10.h5 [--width W] [--seeds N] [-- OPTIONS]
 
 Each recipe (jobs/full/NAME.toml, or any other that --recipe knows) is trained with seeds 1 to N and evaluated: clean
-accuracy on all test images; the worst of PGD-50 from ten random starts (steps of 2/255) and FGSM, and aa-quick
+accuracy on all test images; the worst of PGD-50 from ten random starts (steps of eps/4) and FGSM, and aa-quick
 (AutoAttack's first two attacks), on the first 2,000 images. --all takes all images for PGD-50, --standard has
 aa-standard, too. Options after `--` go to every training.
 
@@ -56,7 +56,7 @@ class Study:
         out = folder / f"eval-{attack.replace('+', '-')}-{limit or 'all'}"
         done = out / "eval.json"
         if not done.exists():
-            options = ["--restarts", 10, "--alpha", "2/255"] if "pgd" in attack else []
+            options = ["--restarts", 10] if "pgd" in attack else []
             output_of([*self.launch, self.program, "eval", "--checkpoint", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
                   *options])
         return json.loads(done.read_text())
