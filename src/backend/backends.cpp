@@ -8,12 +8,17 @@ namespace dat {
 std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   require(options.device == "auto" || options.device == "cpu" || options.device == "cuda", ExitCode::usage,
           "unknown device '", options.device, "'; known: auto, cpu, cuda");
-  if (options.device == "cpu") return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic);
+  if (options.device == "cpu")
+    return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic, options.math);
   const std::string missing = cuda_missing();
   require(missing.empty() || options.device == "auto", ExitCode::device, "--device cuda: ", missing,
           "; see 'dat_hpc doctor', or use --device cpu");
-  if (missing.empty()) return make_cuda_backend(options);
-  return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic);
+  if (missing.empty()) {
+    require(!options.math.starts_with("bf16"), ExitCode::usage, "--math ", options.math,
+            " is for CPUs; take --device cpu, or --math tf32");
+    return make_cuda_backend(options);
+  }
+  return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic, options.math);
 }
 
 bool takes_gpu(const std::string& device) { return device == "cuda" || (device == "auto" && cuda_missing().empty()); }

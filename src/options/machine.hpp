@@ -42,8 +42,9 @@ void add_device(TableOf<Options>& table) {
       .add("--threads", &Options::threads, "CPU threads per rank; auto: this rank's share of the node's cores",
            kAutoThreads)
       .may_change();
-  table.add("--math", &Options::math, "products of f32 numbers on a GPU: tf32 where it has it, or f32",
-            one_of({"f32", "tf32"}));
+  table.add("--math", &Options::math,
+            "products of f32 numbers: f32; tf32 on a GPU that has it, else f32; bf16, or bf16x3, on a CPU that has AMX",
+            one_of({"f32", "tf32", "bf16", "bf16x3"}));
 }
 
 /// What train and eval have in common.

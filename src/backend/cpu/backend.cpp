@@ -2,6 +2,8 @@
 
 #include <omp.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,15 +21,32 @@ FixedSums::~FixedSums() {
   if (threads_ > 0) omp_set_num_threads(threads_);
 }
 
-CpuBackend::CpuBackend(int threads, bool deterministic)
+bool has_amx() {
+#if defined(__x86_64__) && defined(__linux__)
+  if (dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core_amx) return false;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+CpuBackend::CpuBackend(int threads, bool deterministic, const std::string& math)
     : threads_(threads),
       deterministic_(deterministic),
+      bf16_parts_(math == "bf16"     ? 1
+                  : math == "bf16x3" ? 2
+                                     : 0),
       block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
       stamps_(kStamps) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
+  require(bf16_parts_ == 0 || has_amx(), ExitCode::device,
+          "--math bf16 and bf16x3 are for processors with AMX (Intel Xeon of the 4th generation and above), which this "
+          "one has "
+          "not; take --math f32");
 }
 
 std::string CpuBackend::description() const {
@@ -36,7 +55,12 @@ std::string CpuBackend::description() const {
 
 std::string CpuBackend::arithmetic() const {
   const bool avx2 = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx2;
-  return "cpu: oneDNN " + onednn_version() + (block_ == 16 ? ", AVX-512" : avx2 ? ", AVX2" : ", no AVX2");
+  return "cpu: oneDNN " + onednn_version() +
+         (bf16_parts_ == 1   ? ", AMX in bf16"
+          : bf16_parts_ == 2 ? ", AMX in bf16x3"
+          : block_ == 16     ? ", AVX-512"
+          : avx2             ? ", AVX2"
+                             : ", no AVX2");
 }
 
 Layout CpuBackend::activation_layout(int c, int h, int w) const { return {c, h, w, c % block_ == 0 ? block_ : c}; }

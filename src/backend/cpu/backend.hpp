@@ -13,10 +13,14 @@
 
 namespace dat::cpu {
 
+/// Whether this processor has the bf16 tiles of AMX, and the system lets this process use them.
+[[nodiscard]] bool has_amx();
+
 class CpuBackend final : public Backend {
  public:
-  /// deterministic: results do not depend on the number of threads.
-  CpuBackend(int threads, bool deterministic);
+  /// deterministic: results do not depend on the number of threads. math "bf16" or "bf16x3": products by AMX.
+  /// Error(device): this processor has none.
+  CpuBackend(int threads, bool deterministic, const std::string& math);
 
   [[nodiscard]] Device device() const override { return {DeviceKind::cpu, nullptr}; }
   [[nodiscard]] std::string description() const override;
@@ -63,6 +67,8 @@ class CpuBackend final : public Backend {
   [[nodiscard]] int block() const { return block_; }
   [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] bool deterministic() const { return deterministic_; }
+  /// Of each factor of the products that AMX makes; 0: products in f32.
+  [[nodiscard]] int bf16_parts() const { return bf16_parts_; }
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
   /// Reserves room for packed weights and returns its offset. Weights of one program lie apart; those of programs that
@@ -85,6 +91,7 @@ class CpuBackend final : public Backend {
 
   int threads_;
   bool deterministic_;
+  int bf16_parts_;
   int block_;
   dnnl::engine engine_;
   dnnl::stream stream_;

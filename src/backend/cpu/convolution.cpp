@@ -416,6 +416,7 @@ class WinogradConv2d final : public Conv2d {
                         .w_out = s.w_out(),
                         .block = backend.block(),
                         .threads = backend.threads(),
+                        .bf16_parts = backend.bf16_parts(),
                         .frozen = s.frozen});
 }
 

@@ -47,6 +47,7 @@ void Winograd::pack_turned(const float* weights, const float* scale, float* pack
 
 std::unique_ptr<Winograd> make_winograd(const Winograd::Spec& spec) {
 #if defined(__x86_64__)
+  if (spec.bf16_parts > 0 && spec.c_in % 32 == 0 && spec.c_out % 32 == 0) return make_amx_convolution(spec);
   if (spec.block == 16 && __builtin_cpu_supports("avx512f")) return make_winograd_avx512(spec);
   if (spec.block == 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     return make_winograd_avx2(spec);

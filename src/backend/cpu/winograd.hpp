@@ -25,6 +25,7 @@ class Winograd {
     Kind kind = Kind::same;
     int n = 0, c_in = 0, h = 0, w = 0, c_out = 0, h_out = 0, w_out = 0;
     int block = 16, threads = 1;
+    int bf16_parts = 0;   ///< of each factor, multiplied by AMX, which this processor has to have; 0: f32
     bool frozen = false;  ///< the same weights for many calls: small ones are transformed when they are packed
     /// The specification of the input gradient, as a convolution of dy.
     [[nodiscard]] Spec turned() const;
@@ -85,5 +86,6 @@ class Winograd {
 // One file each, compiled for that instruction set.
 [[nodiscard]] std::unique_ptr<Winograd> make_winograd_avx2(const Winograd::Spec& spec);
 [[nodiscard]] std::unique_ptr<Winograd> make_winograd_avx512(const Winograd::Spec& spec);
+[[nodiscard]] std::unique_ptr<Winograd> make_amx_convolution(const Winograd::Spec& spec);
 
 }  // namespace dat::cpu

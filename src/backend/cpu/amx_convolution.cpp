@@ -1,0 +1,565 @@
+#include "backend/cpu/winograd.hpp"
+
+#if defined(__AMX_BF16__)
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+namespace dat::cpu {
+
+namespace {
+
+// Tiles of AMX: 1 KB, 16 rows of 16 pairs of bf16 numbers. A product adds to a tile of 16 x 16 f32 numbers; the two of
+// a pair are neighbours in the summed direction. The left factor has its rows in rows, the right one its columns in
+// columns. A pair takes the place of one f32 number, so memory is counted in floats.
+
+constexpr int kVector = 16, kTile = 256;
+/// Channels of a block of x, of a panel of y.
+constexpr int kBlock = 32, kPanel = 32;
+/// Floats of x, or of both factors of a weight gradient, that a thread has at hand: half of an L2 cache.
+constexpr std::int64_t kAtHand = 256 * 1024;
+
+/// While it lives, its thread's tiles are set up.
+class Tiles {
+ public:
+  Tiles() {
+    struct alignas(64) {
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t row_bytes[16] = {};
+      std::uint8_t rows[16] = {};
+    } config;
+    std::fill_n(config.row_bytes, 8, std::uint16_t{64});
+    std::fill_n(config.rows, 8, std::uint8_t{16});
+    _tile_loadconfig(&config);
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+/// f32 numbers as sums of bf16 numbers, each the nearest to what the ones before leave: in the upper halves of `bits`,
+/// with anything in the lower ones.
+template <int kParts>
+struct Split {
+  [[gnu::always_inline]] explicit Split(__m512 value) {
+    bits[0] = rounded(value);
+    if constexpr (kParts == 2)
+      bits[1] = rounded(value - _mm512_castsi512_ps(_mm512_and_si512(bits[0], _mm512_set1_epi32(kUpper))));
+  }
+  __m512i bits[kParts];
+
+ private:
+  static constexpr int kUpper = static_cast<int>(0xffff0000U);
+  [[gnu::always_inline]] static __m512i rounded(__m512 value) {
+    return _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000));
+  }
+};
+
+constexpr __mmask32 kFirsts = 0x55555555U, kSeconds = 0xaaaaaaaaU;
+
+[[gnu::always_inline]] inline __m512i pairs(__m512i first, __m512i second) {
+  return _mm512_mask_blend_epi16(kSeconds, _mm512_srli_epi32(first, 16), second);
+}
+
+/// Transposes a matrix [16][16] of pairs.
+[[gnu::always_inline]] inline void store_transposed(__m512i (&r)[16], float* to) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  // Now r[4 g + j] has the columns j, 4 + j, 8 + j and 12 + j of the rows 4 g to 4 g + 3.
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    t[j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
+    t[4 + j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd);
+    t[8 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+    t[12 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    _mm512_store_si512(to + j * 16, _mm512_shuffle_i32x4(t[j], t[8 + j], 0x88));
+    _mm512_store_si512(to + (8 + j) * 16, _mm512_shuffle_i32x4(t[j], t[8 + j], 0xdd));
+    _mm512_store_si512(to + (4 + j) * 16, _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0x88));
+    _mm512_store_si512(to + (12 + j) * 16, _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0xdd));
+  }
+}
+
+/// The sums [R * 16][32] of a product in registers, R is 1 or 2. With two parts of each number, hi hi + hi lo + lo hi
+/// is summed; lo lo is less than the error of the parts.
+template <int kParts, int R>
+class Sums {
+ public:
+  [[gnu::always_inline]] static void clear() {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  /// from and to [R * 16][stride], of which 32 columns.
+  [[gnu::always_inline]] static void load(const float* from, std::int64_t stride) {
+    _tile_loadd(0, from, stride * 4);
+    _tile_loadd(1, from + 16, stride * 4);
+    if constexpr (R == 2) {
+      _tile_loadd(2, from + 16 * stride, stride * 4);
+      _tile_loadd(3, from + 16 * stride + 16, stride * 4);
+    }
+  }
+  [[gnu::always_inline]] static void store(float* to, std::int64_t stride) {
+    _tile_stored(0, to, stride * 4);
+    _tile_stored(1, to + 16, stride * 4);
+    if constexpr (R == 2) {
+      _tile_stored(2, to + 16 * stride, stride * 4);
+      _tile_stored(3, to + 16 * stride + 16, stride * 4);
+    }
+  }
+  /// Adds a product of R tiles a, a_next apart, and two tiles b, b_next apart. The lower parts lie a_low and b_low
+  /// behind the higher ones.
+  [[gnu::always_inline]] static void add(const float* a, std::int64_t a_next, std::int64_t a_low, const float* b,
+                                         std::int64_t b_next, std::int64_t b_low) {
+    right(b, b_next);
+    if constexpr (kParts == 2) {
+      left(a + a_low, a_next);
+      multiply();
+    }
+    left(a, a_next);
+    multiply();
+    if constexpr (kParts == 2) {
+      right(b + b_low, b_next);
+      multiply();
+    }
+  }
+
+ private:
+  [[gnu::always_inline]] static void left(const float* a, std::int64_t next) {
+    _tile_loadd(4, a, 64);
+    if constexpr (R == 2) _tile_loadd(5, a + next, 64);
+  }
+  [[gnu::always_inline]] static void right(const float* b, std::int64_t next) {
+    _tile_loadd(6, b, 64);
+    _tile_loadd(7, b + next, 64);
+  }
+  [[gnu::always_inline]] static void multiply() {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if constexpr (R == 2) {
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+};
+
+/// By the definition of a convolution: for each tap of the kernel, a product of pixels [entries, c_in] and weights
+/// [c_in, c_out] is added. Pixels of a row of y, of one or more samples side by side, are the rows of tiles, so that
+/// another tap is another place in x, which therefore has a border of zeros. The input gradient of stride 2 makes the
+/// pixels of odd and even rows and columns in four turns, each with its own taps.
+template <int kParts>
+class AmxConvolution final : public Winograd {
+ public:
+  explicit AmxConvolution(const Spec& spec) : Winograd(spec) {
+    const bool down = s.kind == Kind::down;
+    for (int row = 0; row < turns(); ++row)
+      for (int column = 0; column < turns(); ++column) {
+        Turn turn{{}, row, column};
+        for (int ky = 0; ky < 3; ++ky)
+          for (int kx = 0; kx < 3; ++kx)
+            if (s.kind != Kind::up)
+              turn.taps.push_back({ky * 3 + kx, ky, down ? kx % 2 : 0, down ? kx / 2 : kx});
+            else if (ky % 2 != row && kx % 2 != column)
+              turn.taps.push_back({ky * 3 + kx, ky / 2, 0, kx / 2});
+        turns_.push_back(turn);
+      }
+  }
+
+  void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
+    const Grid g = grid(16);
+    const int groups = parts(g.samples, x.samples), at_once = groups_at_once(g);
+    const int slices = std::min(s.threads, groups), teams = s.threads / slices, panels = s.c_out / kPanel;
+    const float* const weights = packed + plain_size();
+#pragma omp parallel num_threads(s.threads)
+    {
+      const Tiles tiles;
+      float* const own = static_cast<float*>(scratch) + omp_get_thread_num() * own_floats();
+#pragma omp for collapse(2) schedule(static)
+      for (int slice = 0; slice < slices; ++slice)
+        for (int team = 0; team < teams; ++team) {
+          Input read = x;
+          if (team > 0) read.positive = nullptr;  // one thread writes
+          const int end = part_of(groups, slice + 1, slices);
+          for (int first = part_of(groups, slice, slices); first < end; first += at_once) {
+            const int count = std::min(at_once, end - first);
+            for (int i = 0; i < count; ++i)
+              if (x.scale != nullptr)
+                load_group<true>(g, read, first + i, own + i * group_floats(g));
+              else
+                load_group<false>(g, read, first + i, own + i * group_floats(g));
+            for (int panel = part_of(panels, team, teams); panel < part_of(panels, team + 1, teams); ++panel)
+              for (int i = 0; i < count; ++i)
+                for (const Turn& turn : turns_)
+                  multiply_group(g, turn, own + i * group_floats(g), weights, panel, (first + i) * g.samples, x.samples,
+                                 epilogue, y, own + at_once * group_floats(g));
+          }
+        }
+    }
+  }
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(s.threads * own_floats()) * sizeof(float);
+  }
+
+  void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
+    assert(s.kind != Kind::up);
+    const Grid g = grid(32);
+    const Part p = part();
+#pragma omp parallel num_threads(s.threads)
+    {
+      const Tiles tiles;
+#pragma omp for collapse(2) schedule(static)
+      for (int k = 0; k < s.c_out; k += p.rows)
+        for (int c = 0; c < s.c_in; c += p.inputs)
+          sum_part(g, {std::min(p.rows, s.c_out - k), std::min(p.inputs, s.c_in - c)}, k, c, x, dy, dw, accumulate,
+                   static_cast<float*>(scratch) + omp_get_thread_num() * part_floats(g, p));
+    }
+  }
+  [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
+    return static_cast<std::size_t>(s.threads * part_floats(grid(32), part())) * sizeof(float);
+  }
+
+ protected:
+  [[nodiscard]] std::size_t transformed_size() const override { return plain_size() * kParts / 2; }
+  /// [panel][tap][channel block][part][2 blocks of 16 outputs][16 pairs of channels][16]; pair i has the channels i and
+  /// 16 + i of its block.
+  void transform(float* packed) const override {
+    const int blocks = s.c_in / kBlock;
+#pragma omp parallel for collapse(2) schedule(static) num_threads(s.threads)
+    for (int panel = 0; panel < s.c_out / kPanel; ++panel)
+      for (int tap = 0; tap < kTaps; ++tap)
+        for (int block = 0; block < blocks; ++block) {
+          float* const to = packed + plain_size() + weight_offset(panel, tap, block);
+          for (int i = 0; i < 16; ++i)
+            for (int q = 0; q < 2; ++q) {
+              const auto load = [&](int c) {
+                return Split<kParts>(
+                    _mm512_load_ps(packed + (std::int64_t{c} * kTaps + tap) * s.c_out + panel * kPanel + q * 16));
+              };
+              const Split<kParts> first = load(block * kBlock + i), second = load(block * kBlock + 16 + i);
+              for (int part = 0; part < kParts; ++part)
+                _mm512_store_si512(to + (part * 2 + q) * kTile + i * 16, pairs(first.bits[part], second.bits[part]));
+            }
+        }
+  }
+
+ private:
+  const Spec& s = spec_;
+
+  /// Where a tap finds its pixels in the grid: of those of the output's first row and column, in rows, and in columns
+  /// of one parity.
+  struct Tap {
+    int index, row, parity, column;
+  };
+  struct Turn {
+    std::vector<Tap> taps;
+    int row, column;  ///< where its pixels of y begin
+  };
+  std::vector<Turn> turns_;
+  [[nodiscard]] int turns() const { return s.kind == Kind::up ? 2 : 1; }
+
+  /// How pixels of x lie, and which ones of y one turn makes: a group is `samples` samples side by side, [rows]
+  /// [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one behind the other.
+  struct Grid {
+    int samples, rows, parities, columns, border;
+    int out_rows, out_columns, row_step;
+    int shift;  ///< log2(samples)
+
+    [[nodiscard]] std::int64_t line() const { return std::int64_t{parities} * columns * samples; }
+    [[nodiscard]] std::int64_t plane() const { return rows * line() * kVector; }  ///< floats
+    [[nodiscard]] std::int64_t offset(const Tap& tap) const {
+      return (tap.row * line() + (tap.parity * columns + tap.column) * samples) * kVector;
+    }
+    [[nodiscard]] int run() const { return out_columns * samples; }
+  };
+  [[nodiscard]] Grid grid(int unit) const {
+    Grid g{};
+    const bool down = s.kind == Kind::down, up = s.kind == Kind::up;
+    g.out_rows = down ? s.h_out : s.h;
+    g.out_columns = down ? s.w_out : s.w;
+    g.samples = unit / std::gcd(unit, g.out_columns);
+    g.shift = std::countr_zero(static_cast<unsigned>(g.samples));
+    g.row_step = down ? 2 : 1;
+    g.border = up ? 0 : 1;
+    g.rows = down ? 2 * s.h_out + 1 : s.h + (up ? 1 : 2);
+    g.parities = down ? 2 : 1;
+    g.columns = down ? s.w_out + 1 : s.w + (up ? 1 : 2);
+    return g;
+  }
+  [[nodiscard]] std::int64_t group_floats(const Grid& g) const { return s.c_in / kBlock * kParts * g.plane(); }
+  [[nodiscard]] int groups_at_once(const Grid& g) const {
+    return static_cast<int>(std::clamp<std::int64_t>(kAtHand / group_floats(g), 1, parts(g.samples, s.n)));
+  }
+  [[nodiscard]] std::int64_t own_floats() const {
+    const Grid g = grid(16);
+    return groups_at_once(g) * group_floats(g) + 2 * 16 * kPanel;
+  }
+  [[nodiscard]] std::int64_t weight_offset(int panel, int tap, int block) const {
+    return ((std::int64_t{panel} * kTaps + tap) * (s.c_in / kBlock) + block) * kParts * 2 * kTile;
+  }
+
+  /// visit(place of the entry in the grid, pixel of x, or -1 outside) for the pixels of a sample, row by row.
+  template <class Visit>
+  [[gnu::always_inline]] void each_pixel(const Grid& g, Visit visit) const {
+    for (int row = 0; row < g.rows; ++row)
+      for (int parity = 0; parity < g.parities; ++parity)
+        for (int column = 0; column < g.columns; ++column) {
+          const int y = row - g.border, x = column * g.parities + parity - g.border;
+          const bool inside = y >= 0 && y < s.h && x >= 0 && x < s.w;
+          visit(row, parity * g.columns + column, inside ? y * s.w + x : -1);
+        }
+  }
+
+  /// Pixels of the samples of a group: [channel block][part][entry][16 pairs]; pair i has the channels i and 16 + i of
+  /// its block. Entries of samples that are not there are left as they are.
+  template <bool norm>
+  void load_group(const Grid& g, const Input& x, int group, float* to) const {
+    const std::int64_t pixels = std::int64_t{s.h} * s.w;
+    for (int block = 0; block < s.c_in / kBlock; ++block)
+      for (int k = 0; k < g.samples && group * g.samples + k < x.samples; ++k) {
+        const std::int64_t begin = (std::int64_t{group * g.samples + k} * (s.c_in / kVector) + block * 2) * pixels;
+        const auto load = [&] [[gnu::always_inline]] (int half, int pixel) {
+          const std::int64_t place = begin + half * pixels + pixel;
+          const __m512 value = _mm512_load_ps(x.data + place * kVector);
+          if constexpr (norm) {
+            const int c = block * kBlock + half * kVector;
+            const __m512 normed = value * _mm512_load_ps(x.scale + c) + _mm512_load_ps(x.shift + c);
+            const __mmask16 positive = _mm512_cmp_ps_mask(normed, _mm512_setzero_ps(), _CMP_GT_OQ);
+            if (x.positive != nullptr) x.positive[place] = positive;
+            return Split<kParts>(_mm512_maskz_mov_ps(positive, normed));
+          } else {
+            return Split<kParts>(x.open == nullptr ? value : _mm512_maskz_mov_ps(x.open[place], value));
+          }
+        };
+        float* const base = to + block * kParts * g.plane() + k * kVector;
+        each_pixel(g, [&] [[gnu::always_inline]] (int row, int column, int pixel) {
+          float* const entry = base + (row * g.line() + column * g.samples) * kVector;
+          if (pixel < 0) {
+            for (int part = 0; part < kParts; ++part) _mm512_store_ps(entry + part * g.plane(), _mm512_setzero_ps());
+            return;
+          }
+          const Split<kParts> first = load(0, pixel), second = load(1, pixel);
+          for (int part = 0; part < kParts; ++part)
+            _mm512_store_si512(entry + part * g.plane(), pairs(first.bits[part], second.bits[part]));
+        });
+      }
+  }
+
+  /// One panel of y for the samples of a group, the first of which is `sample`.
+  void multiply_group(const Grid& g, const Turn& turn, const float* x, const float* weights, int panel, int sample,
+                      int samples, const Epilogue& epilogue, float* y, float* sums) const {
+    const int tiles_of_row = g.run() / 16, tiles = g.out_rows * tiles_of_row;
+    const auto place = [&](int tile) {
+      return (tile / tiles_of_row * g.row_step * g.line() + tile % tiles_of_row * 16) * kVector;
+    };
+    for (int tile = 0; tile < tiles; tile += 2) {
+      const std::int64_t begin = place(tile);
+      if (tile + 1 < tiles)
+        multiply<2>(g, turn, x + begin, place(tile + 1) - begin, weights, panel, sums);
+      else
+        multiply<1>(g, turn, x + begin, 0, weights, panel, sums);
+      for (int i = tile; i < std::min(tile + 2, tiles); ++i)
+        store_tile(g, turn, i / tiles_of_row, i % tiles_of_row * 16, panel, sample, samples, epilogue,
+                   sums + (i - tile) * 16 * kPanel, y);
+    }
+  }
+  template <int R>
+  [[gnu::always_inline]] void multiply(const Grid& g, const Turn& turn, const float* x, std::int64_t next,
+                                       const float* weights, int panel, float* sums) const {
+    using Products = Sums<kParts, R>;
+    Products::clear();
+    for (const Tap& tap : turn.taps) {
+      const float *a = x + g.offset(tap), *b = weights + weight_offset(panel, tap.index, 0);
+      for (int block = 0; block < s.c_in / kBlock; ++block, a += kParts * g.plane(), b += kParts * 2 * kTile)
+        Products::add(a, next, g.plane(), b, kTile, 2 * kTile);
+    }
+    Products::store(sums, kPanel);
+  }
+  /// Sixteen entries of a row of y, from `first` on, and the epilogue.
+  void store_tile(const Grid& g, const Turn& turn, int row, int first, int panel, int sample, int samples,
+                  const Epilogue& epilogue, const float* sums, float* y) const {
+    const int y_row = row * turns() + turn.row;
+    if (y_row >= s.h_out) return;
+    const std::int64_t pixels = std::int64_t{s.h_out} * s.w_out;
+    for (int i = 0; i < 16; ++i) {
+      const int n = sample + ((first + i) & (g.samples - 1)), column = ((first + i) >> g.shift) * turns() + turn.column;
+      if (n >= samples || column >= s.w_out) continue;
+      for (int q = 0; q < 2; ++q) {
+        const int k = panel * kPanel + q * kVector;
+        const std::int64_t pixel =
+            (std::int64_t{n} * (s.c_out / kVector) + k / kVector) * pixels + y_row * s.w_out + column;
+        __m512 value = _mm512_load_ps(sums + i * kPanel + q * kVector);
+        if (epilogue.bias != nullptr) value = value + _mm512_load_ps(epilogue.bias + k);
+        if (epilogue.accumulate) {
+          const __m512 before = _mm512_load_ps(y + pixel * kVector);
+          value = value + (epilogue.open == nullptr ? before : _mm512_maskz_mov_ps(epilogue.open[pixel], before));
+        }
+        if (epilogue.relu) value = _mm512_max_ps(value, _mm512_setzero_ps());
+        _mm512_store_ps(y + pixel * kVector, value);
+        if (epilogue.bits != nullptr) epilogue.bits[pixel] = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_GT_OQ);
+      }
+    }
+  }
+
+  /// One thread's part of the weight gradient: a product over entries of dy and of x, for each tap.
+  struct Part {
+    int rows, inputs;  ///< channels of y, of x
+  };
+  [[nodiscard]] Part part() const {
+    const auto half = [](int size, int unit) { return (size / 2 + unit - 1) / unit * unit; };
+    Part p{std::min(128, s.c_out), std::min(64, s.c_in)};
+    while (parts(p.rows, s.c_out) * parts(p.inputs, s.c_in) < s.threads && (p.rows > 16 || p.inputs > kBlock))
+      if (p.rows >= p.inputs && p.rows > 16)
+        p.rows = half(p.rows, 16);
+      else
+        p.inputs = half(p.inputs, kBlock);
+    return p;
+  }
+  /// Floats of x and of dy of a group.
+  [[nodiscard]] static std::int64_t input_floats(const Grid& g, const Part& p) {
+    return p.inputs / kVector * kParts * g.plane();
+  }
+  [[nodiscard]] static std::int64_t row_floats(const Grid& g, const Part& p) {
+    return std::int64_t{p.rows / 16} * (g.out_rows * g.run() / 32) * kParts * kTile;
+  }
+  [[nodiscard]] int gradient_groups(const Grid& g, const Part& p) const {
+    return static_cast<int>(
+        std::clamp<std::int64_t>(kAtHand / (input_floats(g, p) + row_floats(g, p)), 1, parts(g.samples, s.n)));
+  }
+  [[nodiscard]] std::int64_t part_floats(const Grid& g, const Part& p) const {
+    return gradient_groups(g, p) * (input_floats(g, p) + row_floats(g, p)) + std::int64_t{kTaps} * p.rows * p.inputs;
+  }
+
+  void sum_part(const Grid& g, const Part& p, int k, int c, const float* x, const float* dy, float* dw, bool accumulate,
+                float* scratch) const {
+    const int groups = parts(g.samples, s.n), at_once = gradient_groups(g, p);
+    float *const inputs = scratch, *const rows = inputs + at_once * input_floats(g, p);
+    float* const sums = rows + at_once * row_floats(g, p);
+    for (int first = 0; first < groups; first += at_once) {
+      const int count = std::min(at_once, groups - first);
+      for (int i = 0; i < count; ++i) {
+        load_inputs(g, p, x, c, first + i, inputs + i * input_floats(g, p));
+        load_rows(g, p, dy, k, first + i, rows + i * row_floats(g, p));
+      }
+      for (const Tap& tap : turns_.front().taps)
+        for (int row = 0; row < p.rows; row += 32)
+          for (int input = 0; input < p.inputs; input += 32) {
+            float* const sum = sums + (std::int64_t{tap.index} * p.rows + row) * p.inputs + input;
+            if (p.rows - row > 16)
+              add_products<2>(g, p, tap, count, row, input, inputs, rows, first > 0, sum);
+            else
+              add_products<1>(g, p, tap, count, row, input, inputs, rows, first > 0, sum);
+          }
+    }
+    for (int row = 0; row < p.rows; ++row)
+      for (int tap = 0; tap < kTaps; ++tap)
+        for (int input = 0; input < p.inputs; input += kVector) {
+          // Segments begin anywhere.
+          float* const to = dw + (std::int64_t{k + row} * kTaps + tap) * s.c_in + c + input;
+          const __m512 sum = _mm512_load_ps(sums + (std::int64_t{tap} * p.rows + row) * p.inputs + input);
+          _mm512_storeu_ps(to, accumulate ? _mm512_loadu_ps(to) + sum : sum);
+        }
+  }
+
+  template <int R>
+  void add_products(const Grid& g, const Part& p, const Tap& tap, int groups, int row, int input, const float* inputs,
+                    const float* rows, bool add, float* sum) const {
+    using Products = Sums<kParts, R>;
+    const int blocks_of_row = g.run() / 32;
+    const std::int64_t blocks = std::int64_t{g.out_rows} * blocks_of_row;
+    if (add)
+      Products::load(sum, p.inputs);
+    else
+      Products::clear();
+    for (int i = 0; i < groups; ++i) {
+      const float* a = rows + i * row_floats(g, p) + row / 16 * blocks * kParts * kTile;
+      const float* line = inputs + i * input_floats(g, p) + input / kVector * kParts * g.plane() + g.offset(tap);
+      for (int y = 0; y < g.out_rows; ++y, line += g.row_step * g.line() * kVector)
+        for (int block = 0; block < blocks_of_row; ++block, a += kParts * kTile)
+          Products::add(a, blocks * kParts * kTile, kTile, line + std::int64_t{block} * 32 * kVector,
+                        kParts * g.plane(), g.plane());
+    }
+    Products::store(sum, p.inputs);
+  }
+
+  /// Pixels of x of a group: [block of 16 channels][part][entry][16]; the pair of an entry has its number and that of
+  /// the sixteenth entry behind it in its row, so that tiles may begin at any entry.
+  void load_inputs(const Grid& g, const Part& p, const float* x, int c, int group, float* to) const {
+    const std::int64_t pixels = std::int64_t{s.h} * s.w;
+    for (int block = 0; block < p.inputs / kVector; ++block)
+      for (int k = 0; k < g.samples; ++k) {
+        const int n = group * g.samples + k;
+        const float* const from = x + (std::int64_t{n} * (s.c_in / kVector) + c / kVector + block) * pixels * kVector;
+        float* const base = to + block * kParts * g.plane();
+        each_pixel(g, [&] [[gnu::always_inline]] (int row, int column, int pixel) {
+          const Split<kParts> value(pixel < 0 || n >= s.n ? _mm512_setzero_ps()
+                                                          : _mm512_load_ps(from + std::int64_t{pixel} * kVector));
+          const int entry = column * g.samples + k;
+          float* const place = base + (row * g.line() + entry) * kVector;
+          for (int part = 0; part < kParts; ++part) {
+            _mm512_mask_storeu_epi16(place + part * g.plane(), kFirsts, _mm512_srli_epi32(value.bits[part], 16));
+            if (entry >= 16)
+              _mm512_mask_storeu_epi16(place + part * g.plane() - 16 * kVector, kSeconds, value.bits[part]);
+          }
+        });
+      }
+  }
+
+  /// Pixels of dy of a group: [block of 16 channels][block of 32 entries][part][16 channels][16 pairs]; pair i has the
+  /// entries i and 16 + i.
+  void load_rows(const Grid& g, const Part& p, const float* dy, int k, int group, float* to) const {
+    const std::int64_t pixels = std::int64_t{s.h_out} * s.w_out;
+    for (int block = 0; block < p.rows / 16; ++block)
+      for (int row = 0; row < g.out_rows; ++row)
+        for (int first = 0; first < g.run(); first += 32, to += kParts * kTile) {
+          const auto load = [&] [[gnu::always_inline]] (int entry) {
+            const int n = group * g.samples + (entry & (g.samples - 1));
+            if (n >= s.n) return Split<kParts>(_mm512_setzero_ps());
+            const std::int64_t plane = std::int64_t{n} * (s.c_out / kVector) + k / kVector + block;
+            return Split<kParts>(_mm512_load_ps(dy + (plane * pixels + row * s.w_out + (entry >> g.shift)) * kVector));
+          };
+          __m512i tile[kParts][16];
+#pragma GCC unroll 16
+          for (int i = 0; i < 16; ++i) {
+            const Split<kParts> upper = load(first + i), lower = load(first + 16 + i);
+            for (int part = 0; part < kParts; ++part) tile[part][i] = pairs(upper.bits[part], lower.bits[part]);
+          }
+          for (int part = 0; part < kParts; ++part) store_transposed(tile[part], to + part * kTile);
+        }
+  }
+
+  [[nodiscard]] static int parts(int size, int all) { return (all + size - 1) / size; }
+  [[nodiscard]] static int part_of(int all, int part, int parts) {
+    return static_cast<int>(std::int64_t{all} * part / parts);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Winograd> make_amx_convolution(const Winograd::Spec& spec) {
+  if (spec.bf16_parts == 1) return std::make_unique<AmxConvolution<1>>(spec);
+  return std::make_unique<AmxConvolution<2>>(spec);
+}
+
+}  // namespace dat::cpu
+#endif
