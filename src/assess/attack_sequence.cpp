@@ -60,8 +60,8 @@ AttackSequence read_attack_sequence(const std::string& word, int steps, int rest
 }
 
 void require_f32(const AttackSequence& sequence, bool gpu, const std::string& math) {
-  require(sequence.title.empty() || !gpu || math == "f32", ExitCode::usage, "--eval ", sequence.name,
-          " is for f32 alone, and --math is ", math, "; add --math f32, or take aa-quick");
+  require(sequence.title.empty() || (gpu ? math == "f32" : !math.starts_with("bf16")), ExitCode::usage, "--eval ",
+          sequence.name, " is for f32 alone, and --math is ", math, "; add --math f32, or take aa-quick");
 }
 
 }  // namespace dat

@@ -181,7 +181,7 @@ nlohmann::ordered_json TrainingStep::about() {
           {"steps", options_.attack_steps},
           {"lambda", options_.lambda},
           {"device", backend().description()},
-          {"math", cpu ? "f32" : options_.math},
+          {"math", cpu && options_.math == "tf32" ? "f32" : options_.math},
           {"attack_precision", options_.attack_precision},
           {"threads", options_.threads},
           {"device_bytes", bytes},

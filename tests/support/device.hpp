@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dat/backend.hpp"
+#include "dat/error.hpp"
 
 /// Laws are written once and checked on the device that $DAT_TEST_DEVICE names: the CPU where it is not set. Those that
 /// speak of the CPU alone bear the tag [cpu].
@@ -17,8 +18,18 @@ namespace dat::test {
 }
 
 /// In exact f32, what the tolerances are derived for; and, where bits are compared, with the same bits in every call.
-[[nodiscard]] inline std::unique_ptr<Backend> test_backend(int threads = 2, bool deterministic = true) {
-  return make_backend({.device = test_device(), .threads = threads, .math = "f32", .deterministic = deterministic});
+[[nodiscard]] inline std::unique_ptr<Backend> test_backend(int threads = 2, bool deterministic = true,
+                                                           const std::string& math = "f32") {
+  return make_backend({.device = test_device(), .threads = threads, .math = math, .deterministic = deterministic});
+}
+
+/// Whether the device multiplies in bf16 by --math; a CPU with AMX does.
+[[nodiscard]] inline bool has_bf16_math() {
+  try {
+    return make_backend({.device = test_device(), .threads = 1, .math = "bf16"}) != nullptr;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// One backend for all tests of single kernels.

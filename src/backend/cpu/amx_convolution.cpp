@@ -1,4 +1,4 @@
-#include "backend/cpu/winograd.hpp"
+#include "backend/cpu/convolution3x3.hpp"
 
 #if defined(__AMX_BF16__)
 #include <immintrin.h>
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 namespace dat::cpu {
@@ -23,8 +24,8 @@ namespace {
 constexpr int kVector = 16, kTile = 256;
 /// Channels of a block of x, of a panel of y.
 constexpr int kBlock = 32, kPanel = 32;
-/// Floats of x, or of both factors of a weight gradient, that a thread has at hand: half of an L2 cache.
-constexpr std::int64_t kAtHand = 256 * 1024;
+/// Floats of x, or of both factors of a weight gradient, that a thread has at hand: a quarter of an L2 cache.
+constexpr std::int64_t kAtHand = 128 * 1024;
 
 /// While it lives, its thread's tiles are set up.
 class Tiles {
@@ -169,9 +170,9 @@ class Sums {
 /// another tap is another place in x, which therefore has a border of zeros. The input gradient of stride 2 makes the
 /// pixels of odd and even rows and columns in four turns, each with its own taps.
 template <int kParts>
-class AmxConvolution final : public Winograd {
+class AmxConvolution final : public Convolution3x3 {
  public:
-  explicit AmxConvolution(const Spec& spec) : Winograd(spec) {
+  explicit AmxConvolution(const Spec& spec) : Convolution3x3(spec) {
     const bool down = s.kind == Kind::down;
     for (int row = 0; row < turns(); ++row)
       for (int column = 0; column < turns(); ++column) {
@@ -185,6 +186,8 @@ class AmxConvolution final : public Winograd {
         turns_.push_back(turn);
       }
   }
+
+  [[nodiscard]] std::string name() const override { return kParts == 1 ? "AMX in bf16" : "AMX in bf16x3"; }
 
   void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
     const Grid g = grid(16);
@@ -231,8 +234,8 @@ class AmxConvolution final : public Winograd {
 #pragma omp for collapse(2) schedule(static)
       for (int k = 0; k < s.c_out; k += p.rows)
         for (int c = 0; c < s.c_in; c += p.inputs)
-          sum_part(g, {std::min(p.rows, s.c_out - k), std::min(p.inputs, s.c_in - c)}, k, c, x, dy, dw, accumulate,
-                   static_cast<float*>(scratch) + omp_get_thread_num() * part_floats(g, p));
+          sum_part(g, {std::min(p.rows, s.c_out - k), std::min(p.inputs, s.c_in - c)}, gradient_groups(g, p), k, c, x,
+                   dy, dw, accumulate, static_cast<float*>(scratch) + omp_get_thread_num() * part_floats(g, p));
     }
   }
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
@@ -450,9 +453,9 @@ class AmxConvolution final : public Winograd {
     return gradient_groups(g, p) * (input_floats(g, p) + row_floats(g, p)) + std::int64_t{kTaps} * p.rows * p.inputs;
   }
 
-  void sum_part(const Grid& g, const Part& p, int k, int c, const float* x, const float* dy, float* dw, bool accumulate,
-                float* scratch) const {
-    const int groups = parts(g.samples, s.n), at_once = gradient_groups(g, p);
+  void sum_part(const Grid& g, const Part& p, int at_once, int k, int c, const float* x, const float* dy, float* dw,
+                bool accumulate, float* scratch) const {
+    const int groups = parts(g.samples, s.n);
     float *const inputs = scratch, *const rows = inputs + at_once * input_floats(g, p);
     float* const sums = rows + at_once * row_floats(g, p);
     for (int first = 0; first < groups; first += at_once) {
@@ -556,7 +559,7 @@ class AmxConvolution final : public Winograd {
 
 }  // namespace
 
-std::unique_ptr<Winograd> make_amx_convolution(const Winograd::Spec& spec) {
+std::unique_ptr<Convolution3x3> make_amx_convolution(const Convolution3x3::Spec& spec) {
   if (spec.bf16_parts == 1) return std::make_unique<AmxConvolution<1>>(spec);
   return std::make_unique<AmxConvolution<2>>(spec);
 }

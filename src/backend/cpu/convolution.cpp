@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "backend/cpu/backend.hpp"
-#include "backend/cpu/winograd.hpp"
+#include "backend/cpu/convolution3x3.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 
@@ -13,7 +13,7 @@ namespace dat::cpu {
 
 namespace {
 
-/// Tiles of 4x4 pixels from which Winograd's algorithm pays.
+/// Tiles of 4x4 pixels from which our own code pays.
 constexpr int kFewestTiles = 8;
 
 using Algorithm = dnnl::algorithm;
@@ -325,10 +325,10 @@ class LibraryConv2d final : public Conv2d {
   float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
-/// By Winograd's algorithm: a fifth to a half less time than the library's code (docs/performance.md).
-class WinogradConv2d final : public Conv2d {
+/// By our own code: a fifth to a half less time than the library's (docs/performance.md), with AMX much less.
+class OwnConv2d final : public Conv2d {
  public:
-  WinogradConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Winograd> forward)
+  OwnConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Convolution3x3> forward)
       : backend_(backend),
         spec_(spec),
         forward_(std::move(forward)),
@@ -339,7 +339,7 @@ class WinogradConv2d final : public Conv2d {
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
     if (!spec.frozen) backend.request_scratch(forward_->gradient_scratch_bytes());
     if (!spec.input_gradient) return;
-    turned_ = make_winograd(forward_->spec().turned());
+    turned_ = make_convolution3x3(forward_->spec().turned());
     packed_turned_ = backend.reserve_weights(turned_->packed_size() * sizeof(float));
     backend.request_scratch(turned_->scratch_bytes());
   }
@@ -378,12 +378,10 @@ class WinogradConv2d final : public Conv2d {
     forward_->weight_gradient(x, dy, dw, accumulate, backend_.scratch());
   }
 
-  [[nodiscard]] std::string implementation() const override {
-    return spec_.stride == 1 ? "Winograd F(4x4, 3x3)" : "Winograd F(4x4, 2x2)";
-  }
+  [[nodiscard]] std::string implementation() const override { return forward_->name(); }
 
  private:
-  void run(const Winograd::Input& x, void* y, std::uint16_t* bits) {
+  void run(const Convolution3x3::Input& x, void* y, std::uint16_t* bits) {
     ++backend_.counters.conv_forward;
     auto* out = static_cast<float*>(y);
     forward_->run(
@@ -395,34 +393,34 @@ class WinogradConv2d final : public Conv2d {
 
   CpuBackend& backend_;
   ConvSpec spec_;
-  std::unique_ptr<Winograd> forward_, turned_;
+  std::unique_ptr<Convolution3x3> forward_, turned_;
   bool masks_inside_;
   int samples_;                                 ///< that are asked for
   std::size_t packed_ = 0, packed_turned_ = 0;  ///< places in the backend's packed weights
   float* bias_ = nullptr;
 };
 
-/// Null where the algorithm does not apply, or does not pay: the weights are transformed in every call.
-[[nodiscard]] std::unique_ptr<Winograd> winograd(const CpuBackend& backend, const ConvSpec& s) {
+/// Null where our own code does not apply, or does not pay: it transforms the weights in every call.
+[[nodiscard]] std::unique_ptr<Convolution3x3> own_code(const CpuBackend& backend, const ConvSpec& s) {
   const int tiles = s.n * ((s.h_out() + 3) / 4) * ((s.w_out() + 3) / 4);
   if (s.kernel != 3 || s.stride > 2 || s.pad != 1 || s.image || tiles < kFewestTiles) return nullptr;
-  return make_winograd({.kind = s.stride == 1 ? Winograd::Kind::same : Winograd::Kind::down,
-                        .n = s.n,
-                        .c_in = s.c_in,
-                        .h = s.h,
-                        .w = s.w,
-                        .c_out = s.c_out,
-                        .h_out = s.h_out(),
-                        .w_out = s.w_out(),
-                        .block = backend.block(),
-                        .threads = backend.threads(),
-                        .bf16_parts = backend.bf16_parts(),
-                        .frozen = s.frozen});
+  return make_convolution3x3({.kind = s.stride == 1 ? Convolution3x3::Kind::same : Convolution3x3::Kind::down,
+                              .n = s.n,
+                              .c_in = s.c_in,
+                              .h = s.h,
+                              .w = s.w,
+                              .c_out = s.c_out,
+                              .h_out = s.h_out(),
+                              .w_out = s.w_out(),
+                              .block = backend.block(),
+                              .threads = backend.threads(),
+                              .bf16_parts = backend.bf16_parts(),
+                              .frozen = s.frozen});
 }
 
 }  // namespace
 
-bool CpuBackend::takes_norm(const ConvSpec& spec) const { return block_ == 16 && winograd(*this, spec) != nullptr; }
+bool CpuBackend::takes_norm(const ConvSpec& spec) const { return block_ == 16 && own_code(*this, spec) != nullptr; }
 
 std::unique_ptr<Conv2d> CpuBackend::conv2d(const ConvSpec& spec) {
   require(!spec.image || spec.c_in <= 3, ExitCode::data, "the CPU backend takes images of 1 to 3 channels, not ",
@@ -430,7 +428,7 @@ std::unique_ptr<Conv2d> CpuBackend::conv2d(const ConvSpec& spec) {
   require(spec.c_out % block_ == 0 && (spec.image || spec.c_in % block_ == 0), ExitCode::usage,
           "the CPU backend works on blocks of ", block_, " channels: choose a --width that is a multiple of ", block_);
   require(spec.storage == DType::f32, ExitCode::usage, refuses(spec.storage));
-  if (auto forward = winograd(*this, spec)) return std::make_unique<WinogradConv2d>(*this, spec, std::move(forward));
+  if (auto forward = own_code(*this, spec)) return std::make_unique<OwnConv2d>(*this, spec, std::move(forward));
   return std::make_unique<LibraryConv2d>(*this, spec);
 }
 

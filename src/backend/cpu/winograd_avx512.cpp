@@ -2,6 +2,8 @@
 
 namespace dat::cpu {
 
-std::unique_ptr<Winograd> make_winograd_avx512(const Winograd::Spec& spec) { return make_simd_winograd<16>(spec); }
+std::unique_ptr<Convolution3x3> make_winograd_avx512(const Convolution3x3::Spec& spec) {
+  return make_simd_winograd<16>(spec);
+}
 
 }  // namespace dat::cpu

@@ -8,9 +8,10 @@
 #include <cassert>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 
-#include "backend/cpu/winograd.hpp"
+#include "backend/cpu/convolution3x3.hpp"
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
@@ -262,11 +263,19 @@ void multiply_rows(int rows, Factors a, const float* u, std::int64_t u_stride, i
   }
 }
 
-/// One convolution with blocks of B channels, Q blocks of the result at a time.
+/// A convolution by Winograd's algorithm: F(4x4, 3x3), a quarter of the multiplications of the definition (Lavin and
+/// Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4), or for stride 2, F(4x4, 2x2) with
+/// parts of smaller kernels, 81 of 144. Tiles of x and the weights are transformed, a matrix product [tiles, c_in] *
+/// [c_in, c_out] for each point follows, and their results are transformed back to tiles of y, in groups that fit into
+/// the caches. Blocks have B channels; Q blocks of the result are made at a time.
 template <class Scheme, int B, int Q>
-class SimdWinograd final : public Winograd {
+class SimdWinograd final : public Convolution3x3 {
  public:
-  using Winograd::Winograd;
+  using Convolution3x3::Convolution3x3;
+
+  [[nodiscard]] std::string name() const override {
+    return s.kind == Kind::same ? "Winograd F(4x4, 3x3)" : "Winograd F(4x4, 2x2)";
+  }
 
   /// Each thread transforms what it needs by itself, which costs less than moving it from core to core.
   void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
@@ -650,20 +659,20 @@ class SimdWinograd final : public Winograd {
 };
 
 template <class Scheme, int B>
-[[nodiscard]] std::unique_ptr<Winograd> make_scheme(const Winograd::Spec& spec) {
+[[nodiscard]] std::unique_ptr<Convolution3x3> make_scheme(const Convolution3x3::Spec& spec) {
   // Two blocks of channels at a time where they allow it.
   if (spec.c_in % (2 * B) == 0 && spec.c_out % (2 * B) == 0) return std::make_unique<SimdWinograd<Scheme, B, 2>>(spec);
   return std::make_unique<SimdWinograd<Scheme, B, 1>>(spec);
 }
 
 template <int B>
-[[nodiscard]] std::unique_ptr<Winograd> make_simd_winograd(const Winograd::Spec& spec) {
+[[nodiscard]] std::unique_ptr<Convolution3x3> make_simd_winograd(const Convolution3x3::Spec& spec) {
   switch (spec.kind) {
-    case Winograd::Kind::same:
+    case Convolution3x3::Kind::same:
       return make_scheme<Same, B>(spec);
-    case Winograd::Kind::down:
+    case Convolution3x3::Kind::down:
       return make_scheme<Down, B>(spec);
-    case Winograd::Kind::up:
+    case Convolution3x3::Kind::up:
       return make_scheme<Up, B>(spec);
   }
   return nullptr;

@@ -112,7 +112,10 @@ TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
                        quick = read_attack_sequence("aa-quick", 10, 1);
   CHECK(contains(refusal([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
   CHECK_NOTHROW(require_f32(standard, true, "f32"));
-  CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has no other
+  CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has none
+  for (const std::string math : {"bf16", "bf16x3"})
+    CHECK(contains(refusal([&] { require_f32(standard, false, math); }, ExitCode::usage), "--math is " + math));
+  CHECK_NOTHROW(require_f32(quick, false, "bf16"));
   CHECK_NOTHROW(require_f32(quick, true, "tf32"));
 }
 

@@ -6,6 +6,7 @@
 #include "dat/error.hpp"
 #include "dat/half.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -119,10 +120,24 @@ struct ConvReference {
   }
 };
 
+/// How f32 numbers are multiplied, and by what part of itself a product may be off for that.
+struct Math {
+  std::string name;
+  double product = 0;
+};
+/// bf16 has 8 bits: a factor is off by 2^-8 of itself at most, by 2^-16 if what it leaves is rounded, too. Of two
+/// factors with two parts each, the product of the small ones is left out: 2^-16 once more.
+std::vector<Math> all_maths() {
+  if (!has_bf16_math()) return {{"f32"}};
+  return {{"f32"}, {"bf16", 0x1.02p-7}, {"bf16x3", 3 * 0x1.02p-16}};
+}
+
 /// A float sum of `terms` products is off by at most terms * unit * (sum of their sizes). Winograd's roundings are
 /// larger one by one, by a factor of about ten, but grow with the square root of the number of terms: it stays inside
 /// the same bound, taken with the largest sum for all, where that counts the 36 numbers of its tile at least.
-double bound(int terms, double size) { return (std::max(terms, 36) + 2) * kUnit * size; }
+double bound(int terms, double size, const Math& math = {}) {
+  return ((std::max(terms, 36) + 2) * kUnit + math.product) * size;
+}
 
 std::vector<ConvSpec> shapes(int block) {
   std::vector<ConvSpec> all;
@@ -140,6 +155,9 @@ std::vector<ConvSpec> shapes(int block) {
     }
   }
   all.push_back({.n = 5, .c_in = 64, .h = 4, .w = 4, .c_out = 64});
+  all.push_back({.n = 3, .c_in = 32, .h = 16, .w = 16, .c_out = 32});  // whole rows of AMX's tiles
+  all.push_back({.n = 1, .c_in = 32, .h = 32, .w = 32, .c_out = 32});
+  all.push_back({.n = 1, .c_in = 32, .h = 32, .w = 32, .c_out = 64, .stride = 2});
   all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192});  // Winograd's weights in pieces
   all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192, .stride = 2});
   all.push_back({.n = 1, .c_in = 2 * block, .h = 2, .w = 2, .c_out = 2 * block});
@@ -181,159 +199,168 @@ Array plus(Array a, const Array& b) {
 }  // namespace
 
 TEST_CASE("A training convolution and its gradients are the sums of their definition", "[backend]") {
-  const auto backend = test_backend(2, false);
-  for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
-    INFO(name(s));
-    ConvFixture f(*backend, s);
-    const std::vector<double> exact_w(f.w.begin(), f.w.end());
-    const ConvReference reference(s, f.x.exact, f.dy.exact, exact_w);
-    const float* w = to_device(*backend, f.w);
-    const auto before = random_values(static_cast<std::int64_t>(f.w.size()), 6);
-    float* dw = to_device(*backend, before);
-    const auto conv = backend->conv2d(s);
-    backend->commit_workspace();
-    INFO(conv->implementation());
-    conv->load(w, nullptr, nullptr);
+  for (const Math& math : all_maths()) {
+    const auto backend = test_backend(2, false, math.name);
+    for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+      INFO(name(s) << ", " << math.name);
+      ConvFixture f(*backend, s);
+      const std::vector<double> exact_w(f.w.begin(), f.w.end());
+      const ConvReference reference(s, f.x.exact, f.dy.exact, exact_w);
+      const float* w = to_device(*backend, f.w);
+      const auto before = random_values(static_cast<std::int64_t>(f.w.size()), 6);
+      float* dw = to_device(*backend, before);
+      const auto conv = backend->conv2d(s);
+      backend->commit_workspace();
+      INFO(conv->implementation());
+      conv->load(w, nullptr, nullptr);
 
-    conv->forward(f.x.device, f.y.device, nullptr);
-    const int terms = s.kernel * s.kernel * s.c_in;
-    CHECK(difference(*backend, f.y.device, f.y.layout, reference.y) <= bound(terms, reference.y_size.largest()));
-    input_gradient(*conv, s, f.dy.device, f.dx.device);
-    CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <=
-          bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest()));
+      conv->forward(f.x.device, f.y.device, nullptr);
+      const int terms = s.kernel * s.kernel * s.c_in;
+      CHECK(difference(*backend, f.y.device, f.y.layout, reference.y) <=
+            bound(terms, reference.y_size.largest(), math));
+      input_gradient(*conv, s, f.dy.device, f.dx.device);
+      CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <=
+            bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest(), math));
 
-    const double size = *std::max_element(reference.dw_size.begin(), reference.dw_size.end());
-    const int pixels = s.n * s.h_out() * s.w_out();
-    conv->backward_weights(f.x.device, f.dy.device, dw, false);
-    const auto once = to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()));
-    CHECK(difference(once, reference.dw) <= bound(pixels, size));
-    backend->copy_to_device(dw, before.data(), before.size() * sizeof(float));
-    conv->backward_weights(f.x.device, f.dy.device, dw, true);
-    std::vector<double> sum = reference.dw;
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
-    // Adding to what was there is one rounding more.
-    CHECK(difference(to_host(*backend, dw, static_cast<std::int64_t>(f.w.size())), sum) <=
-          bound(pixels, size) + 2 * kUnit * (1 + size));
+      const double size = *std::max_element(reference.dw_size.begin(), reference.dw_size.end());
+      const int pixels = s.n * s.h_out() * s.w_out();
+      conv->backward_weights(f.x.device, f.dy.device, dw, false);
+      const auto once = to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()));
+      CHECK(difference(once, reference.dw) <= bound(pixels, size, math));
+      backend->copy_to_device(dw, before.data(), before.size() * sizeof(float));
+      conv->backward_weights(f.x.device, f.dy.device, dw, true);
+      std::vector<double> sum = reference.dw;
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
+      // Adding to what was there is one rounding more.
+      CHECK(difference(to_host(*backend, dw, static_cast<std::int64_t>(f.w.size())), sum) <=
+            bound(pixels, size, math) + 2 * kUnit * (1 + size));
+    }
   }
 }
 
 TEST_CASE("A frozen convolution folds scale and bias in, adds, and cuts off below zero", "[backend]") {
-  const auto backend = test_backend(2, false);
-  for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
-    s.frozen = true;
-    ConvFixture f(*backend, s);
-    const auto scale = random_values(s.c_out, 7, 0.5F, 1.5F), bias = random_values(s.c_out, 8);
-    std::vector<double> scaled(f.w.begin(), f.w.end());
-    const std::size_t per_channel = f.w.size() / static_cast<std::size_t>(s.c_out);
-    for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[i / per_channel];
-    const ConvReference reference(s, f.x.exact, f.dy.exact, scaled);
-    const int terms = s.kernel * s.kernel * s.c_in;
-    const float *w = to_device(*backend, f.w), *scale_device = to_device(*backend, scale),
-                *bias_device = to_device(*backend, bias);
-    for (const bool accumulate : {false, true})
-      for (const bool relu : {false, true}) {
-        s.accumulate = accumulate;
-        s.relu = relu;
-        INFO(name(s) << (accumulate ? ", adding" : "") << (relu ? ", ReLU" : ""));
-        const auto conv = backend->conv2d(s);
-        backend->commit_workspace();
-        INFO(conv->implementation());
-        conv->load(w, scale_device, bias_device);
-        Activations y = random_activations(*backend, s.n, f.y.layout, 3);
-        Array expected = accumulate ? plus(reference.y, y.exact) : reference.y;
-        for (int k = 0; k < s.n; ++k)
-          for (int c = 0; c < s.c_out; ++c)
-            for (int row = 0; row < s.h_out(); ++row)
-              for (int column = 0; column < s.w_out(); ++column) {
-                double& v = expected.at(k, c, row, column);
-                v += bias[static_cast<std::size_t>(c)];
-                v = relu ? std::max(v, 0.0) : v;
-              }
-        auto* bits = static_cast<std::uint16_t*>(
-            backend->allocate(static_cast<std::size_t>((y.exact.v.size() + 15) / 16) * sizeof(std::uint16_t), "test"));
-        conv->forward(f.x.device, y.device, relu ? bits : nullptr);
-        CHECK(difference(*backend, y.device, y.layout, expected) <= bound(terms + 2, reference.y_size.largest() + 2));
+  for (const Math& math : all_maths()) {
+    const auto backend = test_backend(2, false, math.name);
+    for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+      s.frozen = true;
+      ConvFixture f(*backend, s);
+      const auto scale = random_values(s.c_out, 7, 0.5F, 1.5F), bias = random_values(s.c_out, 8);
+      std::vector<double> scaled(f.w.begin(), f.w.end());
+      const std::size_t per_channel = f.w.size() / static_cast<std::size_t>(s.c_out);
+      for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[i / per_channel];
+      const ConvReference reference(s, f.x.exact, f.dy.exact, scaled);
+      const int terms = s.kernel * s.kernel * s.c_in;
+      const float *w = to_device(*backend, f.w), *scale_device = to_device(*backend, scale),
+                  *bias_device = to_device(*backend, bias);
+      for (const bool accumulate : {false, true})
+        for (const bool relu : {false, true}) {
+          s.accumulate = accumulate;
+          s.relu = relu;
+          INFO(name(s) << ", " << math.name << (accumulate ? ", adding" : "") << (relu ? ", ReLU" : ""));
+          const auto conv = backend->conv2d(s);
+          backend->commit_workspace();
+          INFO(conv->implementation());
+          conv->load(w, scale_device, bias_device);
+          Activations y = random_activations(*backend, s.n, f.y.layout, 3);
+          Array expected = accumulate ? plus(reference.y, y.exact) : reference.y;
+          for (int k = 0; k < s.n; ++k)
+            for (int c = 0; c < s.c_out; ++c)
+              for (int row = 0; row < s.h_out(); ++row)
+                for (int column = 0; column < s.w_out(); ++column) {
+                  double& v = expected.at(k, c, row, column);
+                  v += bias[static_cast<std::size_t>(c)];
+                  v = relu ? std::max(v, 0.0) : v;
+                }
+          auto* bits = static_cast<std::uint16_t*>(backend->allocate(
+              static_cast<std::size_t>((y.exact.v.size() + 15) / 16) * sizeof(std::uint16_t), "test"));
+          conv->forward(f.x.device, y.device, relu ? bits : nullptr);
+          CHECK(difference(*backend, y.device, y.layout, expected) <=
+                bound(terms + 2, reference.y_size.largest() + 2, math));
 
-        if (relu) {
-          const auto open = to_host(*backend, bits, static_cast<std::int64_t>((y.exact.v.size() + 15) / 16));
-          const auto values = to_host(*backend, y.device, static_cast<std::int64_t>(y.exact.v.size()));
-          std::size_t wrong = 0;
-          for (std::size_t i = 0; i < values.size(); ++i)
-            wrong += ((open[i / 16] >> (i % 16) & 1) != 0) != (values[i] > 0);
-          CHECK(wrong == 0);
+          if (relu) {
+            const auto open = to_host(*backend, bits, static_cast<std::int64_t>((y.exact.v.size() + 15) / 16));
+            const auto values = to_host(*backend, y.device, static_cast<std::int64_t>(y.exact.v.size()));
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < values.size(); ++i)
+              wrong += ((open[i / 16] >> (i % 16) & 1) != 0) != (values[i] > 0);
+            CHECK(wrong == 0);
+          }
+          const double most = bound(s.kernel * s.kernel * s.c_out + 1, reference.dx_size.largest() + 1, math);
+          input_gradient(*conv, s, f.dy.device, f.dx.device);
+          CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <= most);
+          if (s.image || !conv->backward_data_accumulates()) continue;
+          const Activations dx = random_activations(*backend, s.n, f.x.layout, 4);
+          conv->backward_data(f.dy.device, dx.device, true);
+          CHECK(difference(*backend, dx.device, dx.layout, plus(reference.dx, dx.exact)) <= most);
+          if (!conv->backward_data_masks()) continue;
+
+          // Masks are the same as zeros.
+          const auto masked = [&](Activations& a, std::uint32_t seed) {
+            std::vector<float> values = to_host(*backend, a.device, static_cast<std::int64_t>(a.exact.v.size()));
+            const auto coins = random_values(static_cast<std::int64_t>(values.size()), seed);
+            std::vector<std::uint16_t> open((values.size() + 15) / 16);
+            for (std::size_t i = 0; i < values.size(); ++i)
+              if (coins[i] > 0)
+                open[i / 16] = static_cast<std::uint16_t>(open[i / 16] | 1U << (i % 16));
+              else
+                values[i] = 0;
+            return std::pair{to_device(*backend, open), to_device(*backend, values)};
+          };
+          Activations before = random_activations(*backend, s.n, f.x.layout, 4);
+          const auto [dy_open, dy_zeros] = masked(f.dy, 11);
+          const auto [dx_open, dx_zeros] = masked(before, 12);
+          conv->backward_data(f.dy.device, before.device, true, {dy_open, dx_open});
+          conv->backward_data(dy_zeros, dx_zeros, true);
+          const auto count = static_cast<std::int64_t>(before.exact.v.size());
+          CHECK(to_host(*backend, before.device, count) == to_host(*backend, dx_zeros, count));
         }
-        const double most = bound(s.kernel * s.kernel * s.c_out + 1, reference.dx_size.largest() + 1);
-        input_gradient(*conv, s, f.dy.device, f.dx.device);
-        CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <= most);
-        if (s.image || !conv->backward_data_accumulates()) continue;
-        const Activations dx = random_activations(*backend, s.n, f.x.layout, 4);
-        conv->backward_data(f.dy.device, dx.device, true);
-        CHECK(difference(*backend, dx.device, dx.layout, plus(reference.dx, dx.exact)) <= most);
-        if (!conv->backward_data_masks()) continue;
-
-        // Masks are the same as zeros.
-        const auto masked = [&](Activations& a, std::uint32_t seed) {
-          std::vector<float> values = to_host(*backend, a.device, static_cast<std::int64_t>(a.exact.v.size()));
-          const auto coins = random_values(static_cast<std::int64_t>(values.size()), seed);
-          std::vector<std::uint16_t> open((values.size() + 15) / 16);
-          for (std::size_t i = 0; i < values.size(); ++i)
-            if (coins[i] > 0)
-              open[i / 16] = static_cast<std::uint16_t>(open[i / 16] | 1U << (i % 16));
-            else
-              values[i] = 0;
-          return std::pair{to_device(*backend, open), to_device(*backend, values)};
-        };
-        Activations before = random_activations(*backend, s.n, f.x.layout, 4);
-        const auto [dy_open, dy_zeros] = masked(f.dy, 11);
-        const auto [dx_open, dx_zeros] = masked(before, 12);
-        conv->backward_data(f.dy.device, before.device, true, {dy_open, dx_open});
-        conv->backward_data(dy_zeros, dx_zeros, true);
-        const auto count = static_cast<std::int64_t>(before.exact.v.size());
-        CHECK(to_host(*backend, before.device, count) == to_host(*backend, dx_zeros, count));
-      }
+    }
   }
 }
 
 TEST_CASE("A frozen convolution applies a batch norm and a ReLU while it reads", "[backend]") {
-  const auto backend = test_backend(2, false);
-  int taken = 0;
-  for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
-    s.frozen = s.relu = true;
-    if (!backend->takes_norm(s)) continue;
-    ++taken;
-    INFO(name(s));
-    ConvFixture f(*backend, s);
-    const auto scale = random_values(s.c_in, 7, -1.5F, 1.5F), shift = random_values(s.c_in, 8);
-    Array normed = f.x.exact, open = f.x.exact;
-    for (int k = 0; k < s.n; ++k)
-      for (int c = 0; c < s.c_in; ++c)
-        for (int row = 0; row < s.h; ++row)
-          for (int column = 0; column < s.w; ++column) {
-            const auto channel = static_cast<std::size_t>(c);
-            const double v = scale[channel] * f.x.exact.at(k, c, row, column) + shift[channel];
-            normed.at(k, c, row, column) = std::max(v, 0.0);
-            open.at(k, c, row, column) = v > 0 ? 1 : 0;
-          }
-    const ConvReference reference(s, normed, f.dy.exact, {f.w.begin(), f.w.end()});
-    Array expected = reference.y;
-    for (double& v : expected.v) v = std::max(v, 0.0);
+  for (const Math& math : all_maths()) {
+    const auto backend = test_backend(2, false, math.name);
+    int taken = 0;
+    for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+      s.frozen = s.relu = true;
+      if (!backend->takes_norm(s)) continue;
+      ++taken;
+      INFO(name(s) << ", " << math.name);
+      ConvFixture f(*backend, s);
+      const auto scale = random_values(s.c_in, 7, -1.5F, 1.5F), shift = random_values(s.c_in, 8);
+      Array normed = f.x.exact, open = f.x.exact;
+      for (int k = 0; k < s.n; ++k)
+        for (int c = 0; c < s.c_in; ++c)
+          for (int row = 0; row < s.h; ++row)
+            for (int column = 0; column < s.w; ++column) {
+              const auto channel = static_cast<std::size_t>(c);
+              const double v = scale[channel] * f.x.exact.at(k, c, row, column) + shift[channel];
+              normed.at(k, c, row, column) = std::max(v, 0.0);
+              open.at(k, c, row, column) = v > 0 ? 1 : 0;
+            }
+      const ConvReference reference(s, normed, f.dy.exact, {f.w.begin(), f.w.end()});
+      Array expected = reference.y;
+      for (double& v : expected.v) v = std::max(v, 0.0);
 
-    const auto conv = backend->conv2d(s);
-    backend->commit_workspace();
-    conv->load(to_device(*backend, f.w), nullptr, nullptr);
-    const std::vector<float> x = to_host(*backend, f.x.device, static_cast<std::int64_t>(open.v.size()));
-    auto* bits = to_device(*backend, std::vector<std::uint16_t>((open.v.size() + 15) / 16, 0xdada));
-    conv->forward_of_norm(f.x.device, {to_device(*backend, scale), to_device(*backend, shift), bits}, f.y.device,
-                          nullptr);
-    CHECK(difference(*backend, f.y.device, f.y.layout, expected) <=
-          bound(s.kernel * s.kernel * s.c_in + 2, reference.y_size.largest() + 2));
-    CHECK(to_host(*backend, f.x.device, static_cast<std::int64_t>(x.size())) == x);
-    const auto words = to_host(*backend, bits, static_cast<std::int64_t>((open.v.size() + 15) / 16));
-    std::size_t wrong = 0;
-    pairwise(f.x.layout, open, [&](std::size_t i, double v) { wrong += (words[i / 16] >> (i % 16) & 1) != (v > 0); });
-    CHECK(wrong == 0);
+      const auto conv = backend->conv2d(s);
+      backend->commit_workspace();
+      conv->load(to_device(*backend, f.w), nullptr, nullptr);
+      const std::vector<float> x = to_host(*backend, f.x.device, static_cast<std::int64_t>(open.v.size()));
+      auto* bits = to_device(*backend, std::vector<std::uint16_t>((open.v.size() + 15) / 16, 0xdada));
+      conv->forward_of_norm(f.x.device, {to_device(*backend, scale), to_device(*backend, shift), bits}, f.y.device,
+                            nullptr);
+      CHECK(difference(*backend, f.y.device, f.y.layout, expected) <=
+            bound(s.kernel * s.kernel * s.c_in + 2, reference.y_size.largest() + 2, math));
+      CHECK(to_host(*backend, f.x.device, static_cast<std::int64_t>(x.size())) == x);
+      const auto words = to_host(*backend, bits, static_cast<std::int64_t>((open.v.size() + 15) / 16));
+      std::size_t wrong = 0;
+      pairwise(f.x.layout, open, [&](std::size_t i, double v) { wrong += (words[i / 16] >> (i % 16) & 1) != (v > 0); });
+      CHECK(wrong == 0);
+    }
+    CHECK((taken > 0) ==
+          (backend->activation_layout(64, 4, 4).block == 16 && backend->device().kind == DeviceKind::cpu));
   }
-  CHECK((taken > 0) == (backend->activation_layout(64, 4, 4).block == 16 && backend->device().kind == DeviceKind::cpu));
 }
 
 TEST_CASE("PGD's step ends the gradient of images", "[backend]") {
@@ -446,44 +473,60 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
   }
 }
 
-TEST_CASE("Winograd's results do not depend on the number of threads, nor on the other samples", "[backend][cpu]") {
-  for (const ConvSpec s : {ConvSpec{.n = 3, .c_in = 160, .h = 16, .w = 16, .c_out = 192},
-                           ConvSpec{.n = 3, .c_in = 64, .h = 18, .w = 18, .c_out = 32},
-                           ConvSpec{.n = 3, .c_in = 160, .h = 24, .w = 24, .c_out = 192, .stride = 2},
-                           ConvSpec{.n = 3, .c_in = 32, .h = 25, .w = 25, .c_out = 48, .stride = 2},
-                           ConvSpec{.n = 3, .c_in = 48, .h = 16, .w = 16, .c_out = 16}}) {
-    INFO(name(s));
-    struct Results {
-      std::vector<float> y, dx, dw;
-    };
-    const auto results = [&](int threads, int n) {
-      const auto backend = test_backend(threads);
-      ConvSpec some = s;
-      some.n = n;
-      ConvFixture f(*backend, some);
-      // A segment may begin anywhere.
-      float* dw = backend->allocate_floats(static_cast<std::int64_t>(f.w.size()) + 1, "test") + 1;
-      const auto conv = backend->conv2d(some);
-      backend->commit_workspace();
-      CHECK(conv->implementation().find("Winograd") != std::string::npos);
-      conv->load(to_device(*backend, f.w), nullptr, nullptr);
-      conv->forward(f.x.device, f.y.device, nullptr);
-      conv->backward_data(f.dy.device, f.dx.device, false);
-      conv->backward_weights(f.x.device, f.dy.device, dw, false);
-      return Results{to_host(*backend, f.y.device, n * f.y.layout.elements()),
-                     to_host(*backend, f.dx.device, n * f.x.layout.elements()),
-                     to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()))};
-    };
-    const Results one = results(1, s.n);
-    for (const int threads : {2, 3, 16}) {
-      const Results many = results(threads, s.n);
-      CHECK(many.y == one.y);
-      CHECK(many.dx == one.dx);
-      CHECK(many.dw == one.dw);
+TEST_CASE("Our own code's results do not depend on the number of threads, nor on the other samples", "[backend][cpu]") {
+  for (const Math& math : all_maths()) {
+    for (const ConvSpec s : {ConvSpec{.n = 3, .c_in = 160, .h = 16, .w = 16, .c_out = 192},
+                             ConvSpec{.n = 3, .c_in = 64, .h = 18, .w = 18, .c_out = 32},
+                             ConvSpec{.n = 3, .c_in = 160, .h = 24, .w = 24, .c_out = 192, .stride = 2},
+                             ConvSpec{.n = 3, .c_in = 32, .h = 25, .w = 25, .c_out = 48, .stride = 2},
+                             ConvSpec{.n = 3, .c_in = 48, .h = 16, .w = 16, .c_out = 16}}) {
+      INFO(name(s) << ", " << math.name);
+      struct Results {
+        std::vector<float> y, dx, dw;
+      };
+      const auto results = [&](int threads, int n) {
+        const auto backend = test_backend(threads, true, math.name);
+        ConvSpec some = s;
+        some.n = n;
+        ConvFixture f(*backend, some);
+        // A segment may begin anywhere.
+        float* dw = backend->allocate_floats(static_cast<std::int64_t>(f.w.size()) + 1, "test") + 1;
+        const auto conv = backend->conv2d(some);
+        backend->commit_workspace();
+        const bool by_amx = math.product > 0 && some.c_in % 32 == 0 && some.c_out % 32 == 0;
+        CHECK(conv->implementation().starts_with(by_amx ? "AMX" : "Winograd"));
+        conv->load(to_device(*backend, f.w), nullptr, nullptr);
+        conv->forward(f.x.device, f.y.device, nullptr);
+        conv->backward_data(f.dy.device, f.dx.device, false);
+        conv->backward_weights(f.x.device, f.dy.device, dw, false);
+        return Results{to_host(*backend, f.y.device, n * f.y.layout.elements()),
+                       to_host(*backend, f.dx.device, n * f.x.layout.elements()),
+                       to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()))};
+      };
+      const Results one = results(1, s.n);
+      for (const int threads : {2, 3, 16}) {
+        const Results many = results(threads, s.n);
+        CHECK(many.y == one.y);
+        CHECK(many.dx == one.dx);
+        CHECK(many.dw == one.dw);
+      }
+      const Results alone = results(2, 1);  // random_activations gives the first sample the same values
+      CHECK(std::equal(alone.y.begin(), alone.y.end(), one.y.begin()));
+      CHECK(std::equal(alone.dx.begin(), alone.dx.end(), one.dx.begin()));
     }
-    const Results alone = results(2, 1);  // random_activations gives the first sample the same values
-    CHECK(std::equal(alone.y.begin(), alone.y.end(), one.y.begin()));
-    CHECK(std::equal(alone.dx.begin(), alone.dx.end(), one.dx.begin()));
+  }
+}
+
+TEST_CASE("Products in bf16 are for CPUs that have them", "[backend]") {
+  for (const std::string math : {"bf16", "bf16x3"}) {
+    const BackendOptions options{.device = test_device(), .threads = 1, .math = math};
+    const std::string error = error_of([&] { make_backend(options); });
+    if (test_device() != "cpu")
+      CHECK(contains(error, "2: --math " + math + " is for CPUs"));
+    else if (has_bf16_math())
+      CHECK(contains(make_backend(options)->arithmetic(), "AMX in " + math));
+    else
+      CHECK(contains(error, "5: --math bf16 and bf16x3 are for processors with AMX"));
   }
 }
 

@@ -3,19 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace dat::cpu {
 
-/// A convolution with a 3x3 kernel and padding 1 by Winograd's algorithm: F(4x4, 3x3), a quarter of the multiplications
-/// of the definition (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4), or
-/// for stride 2, F(4x4, 2x2) with parts of smaller kernels, 81 of 144. Tiles of x and the weights are transformed, a
-/// matrix product [tiles, c_in] * [c_in, c_out] for each point follows, and their results are transformed back to tiles
-/// of y, in groups that fit into the caches. The result of a sample does not depend on the other samples, nor on the
-/// threads.
+/// A convolution with a 3x3 kernel and padding 1 by our own code. The result of a sample does not depend on the other
+/// samples, nor on the threads.
 ///
 /// x [n, c_in, h, w] and y [n, c_out, h_out, w_out] lie in blocks of `block` channels; c_in and c_out are multiples of
 /// it.
-class Winograd {
+class Convolution3x3 {
  public:
   /// Stride 1; stride 2; the input gradient of stride 2, in which x is dy. The input gradient of stride 1 is a
   /// convolution of stride 1. Either input gradient takes turned weights, and c_in and c_out are the channels of dy and
@@ -49,9 +46,10 @@ class Winograd {
     std::uint16_t* bits = nullptr;
   };
 
-  explicit Winograd(const Spec& spec) : spec_(spec) {}
-  virtual ~Winograd() = default;
+  explicit Convolution3x3(const Spec& spec) : spec_(spec) {}
+  virtual ~Convolution3x3() = default;
   [[nodiscard]] const Spec& spec() const { return spec_; }
+  [[nodiscard]] virtual std::string name() const = 0;
 
   /// Floats of packed weights.
   [[nodiscard]] std::size_t packed_size() const { return plain_size() + transformed_size(); }
@@ -79,13 +77,14 @@ class Winograd {
   Spec spec_;
 };
 
-/// Makes the convolution; null where this processor has no fast code for such blocks: AVX-512 has code for 16 channels,
-/// AVX2 for 8.
-[[nodiscard]] std::unique_ptr<Winograd> make_winograd(const Winograd::Spec& spec);
+/// Makes the convolution; null where this processor has no fast code for such blocks: by AMX where the specification
+/// asks for it and channels are multiples of 32, else by Winograd's algorithm with AVX-512 for blocks of 16 channels
+/// and with AVX2 for blocks of 8.
+[[nodiscard]] std::unique_ptr<Convolution3x3> make_convolution3x3(const Convolution3x3::Spec& spec);
 
 // One file each, compiled for that instruction set.
-[[nodiscard]] std::unique_ptr<Winograd> make_winograd_avx2(const Winograd::Spec& spec);
-[[nodiscard]] std::unique_ptr<Winograd> make_winograd_avx512(const Winograd::Spec& spec);
-[[nodiscard]] std::unique_ptr<Winograd> make_amx_convolution(const Winograd::Spec& spec);
+[[nodiscard]] std::unique_ptr<Convolution3x3> make_winograd_avx2(const Convolution3x3::Spec& spec);
+[[nodiscard]] std::unique_ptr<Convolution3x3> make_winograd_avx512(const Convolution3x3::Spec& spec);
+[[nodiscard]] std::unique_ptr<Convolution3x3> make_amx_convolution(const Convolution3x3::Spec& spec);
 
 }  // namespace dat::cpu

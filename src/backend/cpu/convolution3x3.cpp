@@ -1,11 +1,11 @@
-#include "backend/cpu/winograd.hpp"
+#include "backend/cpu/convolution3x3.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace dat::cpu {
 
-Winograd::Spec Winograd::Spec::turned() const {
+Convolution3x3::Spec Convolution3x3::Spec::turned() const {
   Spec t = *this;
   t.kind = kind == Kind::same ? Kind::same : Kind::up;
   std::swap(t.c_in, t.c_out);
@@ -14,11 +14,11 @@ Winograd::Spec Winograd::Spec::turned() const {
   return t;
 }
 
-std::size_t Winograd::plain_size() const {
+std::size_t Convolution3x3::plain_size() const {
   return static_cast<std::size_t>(spec_.c_in) * kTaps * static_cast<std::size_t>(spec_.c_out);
 }
 
-void Winograd::pack(const float* weights, const float* scale, float* packed) const {
+void Convolution3x3::pack(const float* weights, const float* scale, float* packed) const {
   constexpr int kSquare = 16;
   const std::int64_t in = spec_.c_in, out = spec_.c_out;
 #pragma omp parallel for schedule(static) num_threads(spec_.threads)
@@ -32,7 +32,7 @@ void Winograd::pack(const float* weights, const float* scale, float* packed) con
   transform(packed);
 }
 
-void Winograd::pack_turned(const float* weights, const float* scale, float* packed) const {
+void Convolution3x3::pack_turned(const float* weights, const float* scale, float* packed) const {
   const std::int64_t out = spec_.c_out;
 #pragma omp parallel for schedule(static) num_threads(spec_.threads)
   for (int c = 0; c < spec_.c_in; ++c)
@@ -45,7 +45,7 @@ void Winograd::pack_turned(const float* weights, const float* scale, float* pack
   transform(packed);
 }
 
-std::unique_ptr<Winograd> make_winograd(const Winograd::Spec& spec) {
+std::unique_ptr<Convolution3x3> make_convolution3x3(const Convolution3x3::Spec& spec) {
 #if defined(__x86_64__)
   if (spec.bf16_parts > 0 && spec.c_in % 32 == 0 && spec.c_out % 32 == 0) return make_amx_convolution(spec);
   if (spec.block == 16 && __builtin_cpu_supports("avx512f")) return make_winograd_avx512(spec);
