@@ -358,6 +358,9 @@ struct BackendOptions {
 /// Text for a person: GPUs, driver, toolkit, libraries, and what is wrong with them.
 [[nodiscard]] std::string cuda_report();
 
+/// Whether this processor has AMX with bf16 numbers, and the system lets this process use it: what --math bf16 wants.
+[[nodiscard]] bool has_amx();
+
 [[nodiscard]] std::string onednn_version();
 [[nodiscard]] std::string cuda_version();  ///< versions of toolkit and cuDNN, or "not built"
 

@@ -33,7 +33,10 @@ int run_doctor(const DoctorOptions&, int, char**) {
     const auto devices = world.gather(mine);
     if (!world.root()) return static_cast<int>(ExitCode::done);
     std::cout << version_text() << "\n"
-              << cuda_report() << "MPI       " << Communicator::library_version() << ", " << world.size()
+              << cuda_report() << "AMX       "
+              << (has_amx() ? "yes: --math bf16 and bf16x3 work on this CPU"
+                            : "no: --math bf16 and bf16x3 want a CPU that has it")
+              << "\nMPI       " << Communicator::library_version() << ", " << world.size()
               << (world.size() == 1 ? " rank" : " ranks") << "; "
               << (world.alone()                 ? "not started: mpirun -np 1 dat_hpc doctor tells what memory it takes"
                   : world.takes_device_memory() ? "takes GPU memory"

@@ -16,6 +16,7 @@ import concurrent.futures
 import fnmatch
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,8 +31,8 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from mpi_environment import MPI_ENVIRONMENT, own_session
 from reference import automatic, Config, Reference, Rounding, UNIT
 
-# Relative to the root mean square of a layer's result: 2e-7 was measured of direct convolutions and 4e-7 to 1.1e-6 of
-# Winograd's algorithm. FACTOR is for the spread of one sample of errors.
+# Relative to the root mean square of a layer's result: 2e-7 was measured of direct convolutions, 4e-7 to 1.1e-6 of
+# Winograd's algorithm, and 4e-6 of products in bf16x3. FACTOR is for the spread of one sample of errors.
 NOISE, FACTOR, ATTEMPTS = 1e-6, 10, 16
 KINDS = ["weights", "optimizer", "statistics", "p", "norms", "losses", "evaluation"]
 LIMIT_S = 300
@@ -314,6 +315,10 @@ TABLE = [
                                         "--average ema --average-decay 0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
     ("grey images, normalized", 2, "4", "--data grey.h5 --normalize 0.3,0.4 --activation silu --batch 4 --holdout 4"),
+    ("products in bf16x3", 1, STEPS, "--width 32 --math bf16x3 --lambda 1 --optimizer sgd --lr 0.1"),
+    # Without sides of a ReLU and signs, which in a network as deep as this turn at errors of 4e-6.
+    ("products in bf16x3, deep", 2, "2", "--network preact_resnet18 --activation silu --width 32 --data 16.h5 --batch 4 "
+     "--limit-train 8 --warmup-epochs 0 --math bf16x3 --attack none"),
     ("modules of a resnet", 1, "2", "--network preact_resnet18 --data 16.h5 --attack none --batch 4 --limit-train 8 "
                                     "--warmup-epochs 0 --granularity module --budget 12 --optimizer lars"),
 ]
@@ -341,7 +346,7 @@ NIGHT = {
     "trades, warm start", "no labels, two ranks", "perturbed weights, own", "fgsm, two ranks",
     "freezeout, lamb, two ranks", "n-fgsm, start not cut, two ranks", "pgd, start in the box", "pgi, detached, fgsm",
     "pgi, old weights", "pgi, early stop", "nuat, two ranks", "trades under noise", "growing images under noise",
-    "smooth-pgd, one copy",
+    "smooth-pgd, one copy", "products in bf16x3, deep",
 }
 
 
@@ -633,6 +638,9 @@ def main():
         return 0
     if not chosen:
         sys.exit(f"no configuration is called {' or '.join(arguments.only)}; see --list")
+    if not re.search("^AMX +yes", subprocess.run([arguments.program, "doctor"], capture_output=True, text=True).stdout, re.M):
+        print("this CPU has no AMX: configurations with --math bf16x3 are left out")
+        chosen = [entry for entry in chosen if "--math bf16x3" not in entry[3]]
     folder = tempfile.mkdtemp(prefix="dat-outside-")
     ENVIRONMENT["OMPI_MCA_btl_vader_backing_directory"] = folder
     program, wrong = os.path.abspath(arguments.program), []

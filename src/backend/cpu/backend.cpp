@@ -12,14 +12,7 @@
 
 #include "backend/shared/calls.hpp"
 
-namespace dat::cpu {
-
-FixedSums::FixedSums(const CpuBackend& backend) : threads_(backend.deterministic() ? backend.threads() : 0) {
-  if (threads_ > 0) omp_set_num_threads(1);
-}
-FixedSums::~FixedSums() {
-  if (threads_ > 0) omp_set_num_threads(threads_);
-}
+namespace dat {
 
 bool has_amx() {
 #if defined(__x86_64__) && defined(__linux__)
@@ -31,22 +24,35 @@ bool has_amx() {
 #endif
 }
 
+namespace cpu {
+
+namespace {
+
+[[nodiscard]] int parts_of(const std::string& math) { return math == "bf16" ? 1 : math == "bf16x3" ? 2 : 0; }
+
+}  // namespace
+
+FixedSums::FixedSums(const CpuBackend& backend) : threads_(backend.deterministic() ? backend.threads() : 0) {
+  if (threads_ > 0) omp_set_num_threads(1);
+}
+FixedSums::~FixedSums() {
+  if (threads_ > 0) omp_set_num_threads(threads_);
+}
+
 CpuBackend::CpuBackend(int threads, bool deterministic, const std::string& math)
     : threads_(threads),
       deterministic_(deterministic),
-      bf16_parts_(math == "bf16"     ? 1
-                  : math == "bf16x3" ? 2
-                                     : 0),
+      bf16_parts_(parts_of(math)),
       block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
       stamps_(kStamps) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
-  require(bf16_parts_ == 0 || has_amx(), ExitCode::device,
-          "--math bf16 and bf16x3 are for processors with AMX (Intel Xeon of the 4th generation and above), which this "
-          "one has "
-          "not; take --math f32");
+  require(
+      bf16_parts_ == 0 || has_amx(), ExitCode::device,
+      "--math bf16 and bf16x3 are for processors with AMX (Intel Xeon of the 4th generation and above), and this one "
+      "has none; take --math f32");
 }
 
 std::string CpuBackend::description() const {
@@ -54,13 +60,10 @@ std::string CpuBackend::description() const {
 }
 
 std::string CpuBackend::arithmetic() const {
+  const std::string library = "cpu: oneDNN " + onednn_version();
+  if (bf16_parts_ > 0) return library + ", AMX in " + (bf16_parts_ == 1 ? "bf16" : "bf16x3");
   const bool avx2 = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx2;
-  return "cpu: oneDNN " + onednn_version() +
-         (bf16_parts_ == 1   ? ", AMX in bf16"
-          : bf16_parts_ == 2 ? ", AMX in bf16x3"
-          : block_ == 16     ? ", AVX-512"
-          : avx2             ? ", AVX2"
-                             : ", no AVX2");
+  return library + (block_ == 16 ? ", AVX-512" : avx2 ? ", AVX2" : ", no AVX2");
 }
 
 Layout CpuBackend::activation_layout(int c, int h, int w) const { return {c, h, w, c % block_ == 0 ? block_ : c}; }
@@ -139,4 +142,6 @@ std::unique_ptr<Backend::Recording> CpuBackend::record(std::function<void()> wor
   return std::make_unique<Calls>(std::move(work));
 }
 
-}  // namespace dat::cpu
+}  // namespace cpu
+
+}  // namespace dat

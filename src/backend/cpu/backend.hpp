@@ -13,9 +13,6 @@
 
 namespace dat::cpu {
 
-/// Whether this processor has the bf16 tiles of AMX, and the system lets this process use them.
-[[nodiscard]] bool has_amx();
-
 class CpuBackend final : public Backend {
  public:
   /// deterministic: results do not depend on the number of threads. math "bf16" or "bf16x3": products by AMX.
