@@ -49,32 +49,30 @@ class AmxConvolution final : public Convolution3x3 {
 
   void run(const Input& x, const float* packed, const Epilogue& epilogue, float* y, void* scratch) const override {
     const Grid g = grid(16);
-    const int groups = parts(g.samples, x.samples), at_once = groups_at_once(g);
-    const int slices = std::min(s.threads, groups), teams = s.threads / slices, panels = s.c_out / kPanel;
+    const int groups = parts(g.samples, x.samples), at_once = std::min(groups_at_once(g), parts(s.threads, groups));
+    const int pieces = parts(at_once, groups), teams = std::max(1, s.threads / pieces), panels = s.c_out / kPanel;
     const float* const weights = packed + plain_size();
 #pragma omp parallel num_threads(s.threads)
     {
       const Tiles tiles;
       float* const own = static_cast<float*>(scratch) + omp_get_thread_num() * own_floats();
-#pragma omp for collapse(2) schedule(static)
-      for (int slice = 0; slice < slices; ++slice)
+      // Cores may be of unequal speed: where another program has the other half of one, its tiles take thrice as long.
+#pragma omp for collapse(2) schedule(dynamic)
+      for (int piece = 0; piece < pieces; ++piece)
         for (int team = 0; team < teams; ++team) {
           Input read = x;
           if (team > 0) read.positive = nullptr;  // one thread writes
-          const int end = part_of(groups, slice + 1, slices);
-          for (int first = part_of(groups, slice, slices); first < end; first += at_once) {
-            const int count = std::min(at_once, end - first);
+          const int first = piece * at_once, count = std::min(at_once, groups - first);
+          for (int i = 0; i < count; ++i)
+            if (x.scale != nullptr)
+              load_group<true>(g, read, first + i, own + i * group_floats(g));
+            else
+              load_group<false>(g, read, first + i, own + i * group_floats(g));
+          for (int panel = part_of(panels, team, teams); panel < part_of(panels, team + 1, teams); ++panel)
             for (int i = 0; i < count; ++i)
-              if (x.scale != nullptr)
-                load_group<true>(g, read, first + i, own + i * group_floats(g));
-              else
-                load_group<false>(g, read, first + i, own + i * group_floats(g));
-            for (int panel = part_of(panels, team, teams); panel < part_of(panels, team + 1, teams); ++panel)
-              for (int i = 0; i < count; ++i)
-                for (const Turn& turn : turns_)
-                  multiply_group(g, turn, own + i * group_floats(g), weights, panel, (first + i) * g.samples, x.samples,
-                                 epilogue, y, own + at_once * group_floats(g));
-          }
+              for (const Turn& turn : turns_)
+                multiply_group(g, turn, own + i * group_floats(g), weights, panel, (first + i) * g.samples, x.samples,
+                               epilogue, y, own + at_once * group_floats(g));
         }
     }
   }
@@ -89,7 +87,7 @@ class AmxConvolution final : public Convolution3x3 {
 #pragma omp parallel num_threads(s.threads)
     {
       const Tiles tiles;
-#pragma omp for collapse(2) schedule(static)
+#pragma omp for collapse(2) schedule(dynamic)
       for (int k = 0; k < s.c_out; k += p.rows)
         for (int c = 0; c < s.c_in; c += p.inputs)
           sum_part(g, {std::min(p.rows, s.c_out - k), std::min(p.inputs, s.c_in - c)}, gradient_groups(g, p), k, c, x,
@@ -288,8 +286,9 @@ class AmxConvolution final : public Convolution3x3 {
   };
   [[nodiscard]] Part part() const {
     const auto half = [](int size, int unit) { return (size / 2 + unit - 1) / unit * unit; };
+    const int wanted = s.threads > 1 ? 2 * s.threads : 1;  // threads may be of unequal speed
     Part p{std::min(128, s.c_out), std::min(64, s.c_in)};
-    while (parts(p.rows, s.c_out) * parts(p.inputs, s.c_in) < s.threads && (p.rows > 16 || p.inputs > kBlock))
+    while (parts(p.rows, s.c_out) * parts(p.inputs, s.c_in) < wanted && (p.rows > 16 || p.inputs > kBlock))
       if (p.rows >= p.inputs && p.rows > 16)
         p.rows = half(p.rows, 16);
       else
