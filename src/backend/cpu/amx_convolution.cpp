@@ -83,7 +83,7 @@ class AmxConvolution final : public Convolution3x3 {
   void weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, void* scratch) const override {
     assert(s.kind != Kind::up);
     const Grid g = grid(32);
-    const Part p = part();
+    const Part p = gradient_part();
 #pragma omp parallel num_threads(s.threads)
     {
       const Tiles tiles;
@@ -95,7 +95,7 @@ class AmxConvolution final : public Convolution3x3 {
     }
   }
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
-    return static_cast<std::size_t>(s.threads * part_floats(grid(32), part())) * sizeof(float);
+    return static_cast<std::size_t>(s.threads * part_floats(grid(32), gradient_part())) * sizeof(float);
   }
 
  protected:
@@ -280,21 +280,9 @@ class AmxConvolution final : public Convolution3x3 {
     }
   }
 
-  /// One thread's part of the weight gradient: a product over entries of dy and of x, for each tap.
-  struct Part {
-    int rows, inputs;  ///< channels of y, of x
-  };
-  [[nodiscard]] Part part() const {
-    const auto half = [](int size, int unit) { return (size / 2 + unit - 1) / unit * unit; };
-    const int wanted = s.threads > 1 ? 2 * s.threads : 1;  // threads may be of unequal speed
-    Part p{std::min(128, s.c_out), std::min(64, s.c_in)};
-    while (parts(p.rows, s.c_out) * parts(p.inputs, s.c_in) < wanted && (p.rows > 16 || p.inputs > kBlock))
-      if (p.rows >= p.inputs && p.rows > 16)
-        p.rows = half(p.rows, 16);
-      else
-        p.inputs = half(p.inputs, kBlock);
-    return p;
-  }
+  /// A weight gradient is a product over entries of dy and of x, for each tap. More parts than threads, which may be of
+  /// unequal speed.
+  [[nodiscard]] Part gradient_part() const { return part(16, kBlock, s.threads > 1 ? 2 * s.threads : 1); }
   /// Floats of x and of dy of a group.
   [[nodiscard]] static std::int64_t input_floats(const Grid& g, const Part& p) {
     return p.inputs / kVector * kParts * g.plane();
@@ -406,11 +394,6 @@ class AmxConvolution final : public Convolution3x3 {
           }
           for (int part = 0; part < kParts; ++part) store_transposed(tile[part], to + part * kTile);
         }
-  }
-
-  [[nodiscard]] static int parts(int size, int all) { return (all + size - 1) / size; }
-  [[nodiscard]] static int part_of(int all, int part, int parts) {
-    return static_cast<int>(std::int64_t{all} * part / parts);
   }
 };
 

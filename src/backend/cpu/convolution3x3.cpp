@@ -45,6 +45,18 @@ void Convolution3x3::pack_turned(const float* weights, const float* scale, float
   transform(packed);
 }
 
+Convolution3x3::Part Convolution3x3::part(int row_unit, int input_unit, int wanted) const {
+  const auto half = [](int size, int unit) { return (size / 2 + unit - 1) / unit * unit; };
+  Part p{std::min(128, spec_.c_out), std::min(64, spec_.c_in)};
+  while (parts(p.rows, spec_.c_out) * parts(p.inputs, spec_.c_in) < wanted &&
+         (p.rows > row_unit || p.inputs > input_unit))
+    if (p.rows >= p.inputs && p.rows > row_unit)
+      p.rows = half(p.rows, row_unit);
+    else
+      p.inputs = half(p.inputs, input_unit);
+  return p;
+}
+
 std::unique_ptr<Convolution3x3> make_convolution3x3(const Convolution3x3::Spec& spec) {
 #if defined(__x86_64__)
   if (spec.bf16_parts > 0 && spec.c_in % 32 == 0 && spec.c_out % 32 == 0) return make_amx_convolution(spec);

@@ -73,6 +73,18 @@ class Convolution3x3 {
   [[nodiscard]] virtual std::size_t transformed_size() const = 0;
   virtual void transform(float* packed) const = 0;
 
+  /// One thread's part of the weight gradient: channels of y, of x. At most 128 and 64, multiples of the units; smaller
+  /// until there are so many parts.
+  struct Part {
+    int rows, inputs;
+  };
+  [[nodiscard]] Part part(int row_unit, int input_unit, int wanted) const;
+  /// How many parts of a size there are, and where one of so many equal parts begins.
+  [[nodiscard]] static int parts(int size, int all) { return (all + size - 1) / size; }
+  [[nodiscard]] static int part_of(int all, int part, int parts) {
+    return static_cast<int>(std::int64_t{all} * part / parts);
+  }
+
   static constexpr int kTaps = 9;
   Spec spec_;
 };

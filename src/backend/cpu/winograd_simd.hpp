@@ -331,7 +331,7 @@ class SimdWinograd final : public Convolution3x3 {
       assert(!"the input gradient of stride 2 has no weight gradient");
   }
   [[nodiscard]] std::size_t gradient_scratch_bytes() const override {
-    return static_cast<std::size_t>(s.threads * part_floats(part())) * sizeof(float);
+    return static_cast<std::size_t>(s.threads * part_floats(gradient_part())) * sizeof(float);
   }
 
  protected:
@@ -569,25 +569,8 @@ class SimdWinograd final : public Convolution3x3 {
       if (cost(some) < cost(best)) best = some;
     return best;
   }
-  [[nodiscard]] static int part_of(int all, int part, int parts) {
-    return static_cast<int>(std::int64_t{all} * part / parts);
-  }
 
-  /// One thread's part of the weight gradient.
-  struct Part {
-    int rows, inputs;  ///< channels of y, of x
-  };
-  [[nodiscard]] Part part() const {
-    const auto half = [](int size, int unit) { return (size / 2 + unit - 1) / unit * unit; };
-    Part p{std::min(128, s.c_out), std::min(64, s.c_in)};
-    while (parts(p.rows, s.c_out) * parts(p.inputs, s.c_in) < s.threads && (p.rows > B || p.inputs > kPanel))
-      if (p.rows >= p.inputs && p.rows > B)
-        p.rows = half(p.rows, B);
-      else
-        p.inputs = half(p.inputs, kPanel);
-    return p;
-  }
-  [[nodiscard]] static int parts(int size, int all) { return (all + size - 1) / size; }
+  [[nodiscard]] Part gradient_part() const { return part(B, kPanel, s.threads); }
   /// Tiles at a time: the sums are read and written once for each of these groups.
   static constexpr int kSteps = 64;
   /// Floats between two points of: tiles of x, tiles of y, the sums.
@@ -599,7 +582,7 @@ class SimdWinograd final : public Convolution3x3 {
   }
 
   void sum_weight_gradient(const float* x, const float* dy, float* dw, bool accumulate, float* scratch) const {
-    const Part p = part();
+    const Part p = gradient_part();
     const std::int64_t vs = inputs_stride(p), zs = rows_stride(p), ss = sums_stride(p);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(s.threads)
     for (int k = 0; k < s.c_out; k += p.rows)
