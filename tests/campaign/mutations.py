@@ -439,7 +439,6 @@ MUTATIONS = [
      "unit:[backend]"),
     ("amx: a mask is not looked at", "src/backend/cpu/amx_convolution.cpp", "x.open == nullptr ? value : _mm512_maskz_mov_ps(x.open[place], value)",
      "value", "unit:[backend]"),
-    ("amx: refused nowhere", "src/backend/cpu/backend.cpp", "bf16_parts_ == 0 || has_amx()", "bf16_parts_ >= 0", "unit:[backend]"),
     ("AutoAttack in bf16", "src/assess/attack_sequence.cpp", ': !math.starts_with("bf16")', ": true", "unit:[sequence]"),
     ("the goal of the training is that of evaluations", "src/replica/frozen_objective.cpp", "  objective.spread = goal.spread;", "  objective.spread = objective.spread > 0 ? objective.spread : goal.spread;",
      "unit:[trainer]"),
