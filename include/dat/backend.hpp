@@ -342,9 +342,10 @@ struct BackendOptions {
   std::string device = "auto";  ///< auto: the GPU where there is one, else the CPU | cpu | cuda
   int threads = 1;              ///< CPU threads of this rank
   int node_rank = 0;            ///< among the ranks of this node: picks the GPU
-  std::string math = "tf32";    ///< how f32 numbers are multiplied: f32 | tf32 (where the GPU has it) | bf16x3 (CPU)
-  bool deterministic = false;   ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
-  bool graphs = true;           ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
+  /// How f32 numbers are multiplied: f32 | tf32 (where the GPU has it) | bf16 | bf16x3 (a CPU with AMX).
+  std::string math = "tf32";
+  bool deterministic = false;  ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
+  bool graphs = true;          ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
 };
 
 /// Makes the backend of a device. Error(usage): there is no such device. Error(device): this machine, or this build,
