@@ -8,17 +8,13 @@ namespace dat {
 std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   require(options.device == "auto" || options.device == "cpu" || options.device == "cuda", ExitCode::usage,
           "unknown device '", options.device, "'; known: auto, cpu, cuda");
-  if (options.device == "cpu")
+  const std::string missing = options.device == "cuda" ? cuda_missing() : "";
+  require(missing.empty(), ExitCode::device, "--device cuda: ", missing, "; see 'dat_hpc doctor', or use --device cpu");
+  if (!takes_gpu(options.device))
     return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic, options.math);
-  const std::string missing = cuda_missing();
-  require(missing.empty() || options.device == "auto", ExitCode::device, "--device cuda: ", missing,
-          "; see 'dat_hpc doctor', or use --device cpu");
-  if (missing.empty()) {
-    require(!options.math.starts_with("bf16"), ExitCode::usage, "--math ", options.math,
-            " is for CPUs; take --device cpu, or --math tf32");
-    return make_cuda_backend(options);
-  }
-  return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic, options.math);
+  require(!options.math.starts_with("bf16"), ExitCode::usage, "--math ", options.math,
+          " is for CPUs; take --device cpu, or --math tf32");
+  return make_cuda_backend(options);
 }
 
 bool takes_gpu(const std::string& device) { return device == "cuda" || (device == "auto" && cuda_missing().empty()); }

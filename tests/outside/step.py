@@ -638,9 +638,11 @@ def main():
         return 0
     if not chosen:
         sys.exit(f"no configuration is called {' or '.join(arguments.only)}; see --list")
-    if not re.search("^AMX +yes", subprocess.run([arguments.program, "doctor"], capture_output=True, text=True).stdout, re.M):
+    others = [entry for entry in chosen if "--math bf16x3" not in entry[3]]
+    if len(others) < len(chosen) and not re.search(
+            "^AMX +yes", subprocess.run([arguments.program, "doctor"], capture_output=True, text=True).stdout, re.M):
         print("this CPU has no AMX: configurations with --math bf16x3 are left out")
-        chosen = [entry for entry in chosen if "--math bf16x3" not in entry[3]]
+        chosen = others
     folder = tempfile.mkdtemp(prefix="dat-outside-")
     ENVIRONMENT["OMPI_MCA_btl_vader_backing_directory"] = folder
     program, wrong = os.path.abspath(arguments.program), []
