@@ -33,7 +33,7 @@ def ours(arguments):
         path = pathlib.Path(folder) / "eval.json"
         run([*arguments.launch.split(), arguments.program, "eval", "--checkpoint", arguments.checkpoint, "--data",
              arguments.data, "--limit", arguments.images, "--eps", arguments.eps, "--norm", "linf", "--weights", "raw", "--eval", "aa-standard",
-             "--math", "f32", "--threads", arguments.threads, "--quiet", "--out", path])
+             "--math", "f32", "--threads", arguments.threads, "--device", arguments.device, "--quiet", "--out", path])
         found = json.loads(path.read_text())
     by, rows = found["per_image"]["broken_by"], []
     seen = set()
@@ -46,7 +46,7 @@ def ours(arguments):
 def peer(arguments, seed):
     line = json.loads(run([arguments.peer_python, kPeer, arguments.checkpoint, arguments.data, "--images", arguments.images,
                            "--eps", arguments.eps, "--threads", arguments.peer_threads, "--form", arguments.form, "--batch",
-                           arguments.batch, "--seed", seed]))
+                           arguments.batch, "--seed", seed, "--device", arguments.device]))
     if "skipped" in line:
         sys.exit(f"autoattack.py: not run: {line['skipped']}")
     return line["torch"], line["attacks"]
@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2, help="of a rank of ours")
     parser.add_argument("--peer-threads", type=int, default=2, help="of PyTorch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both")
     parser.add_argument("--launch", default="", help='before our program, e.g. "mpirun -np 2"')
     parser.add_argument("--form", default="eager", help="of peers/torch_autoattack.py")
     parser.add_argument("--batch", type=int, default=250, help="PyTorch's; the authors' default")

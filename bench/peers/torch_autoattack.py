@@ -26,6 +26,8 @@ from networks import FoldedNetwork, reference
 
 kSkipped = 77
 kOrder = ("apgd-ce", "apgd-t", "fab-t", "square")
+kNormalizations = {"none": [0.0, 1.0], "cifar10": [0.4914, 0.4822, 0.4465, 0.2471, 0.2435, 0.2616],
+                   "cifar100": [0.5071, 0.4865, 0.4409, 0.2673, 0.2564, 0.2762]}
 
 
 def package():
@@ -48,9 +50,8 @@ def network_of(checkpoint):
     with h5py.File(checkpoint) as file:
         toml = file.attrs["config_toml"]
         toml = toml.decode() if isinstance(toml, bytes) else toml
-        for name, known in ("activation", "relu"), ("normalize", "none"):
-            if option(toml, name) != known:
-                sys.exit(f"torch_autoattack.py: {checkpoint}: {name} is {option(toml, name)}, which reference.py has not")
+        if option(toml, "activation") != "relu":
+            sys.exit(f"torch_autoattack.py: {checkpoint}: the activation is {option(toml, 'activation')}, which reference.py has not")
         state = {}
         for group in ("param", "bn"):
             file[group].visititems(lambda name, item: state.update({name: torch.from_numpy(item[()])})
@@ -60,12 +61,19 @@ def network_of(checkpoint):
     missing = [name for name in found.missing_keys if not name.endswith("num_batches_tracked")]
     if missing or found.unexpected_keys:
         sys.exit(f"torch_autoattack.py: {checkpoint} is no network of reference.py: {missing} {found.unexpected_keys}")
-    return model.eval()
+    return model.eval(), normalization_of(option(toml, "normalize"))
 
 
-def attacks_of(code, model, eps, seed):
+def normalization_of(text):
+    """Means and standard deviations [1, c, 1, 1] that --normalize stands for."""
+    numbers = kNormalizations.get(text) or [float(word) for word in text.split(",")]
+    middle = len(numbers) // 2
+    return [torch.tensor(part).view(1, -1, 1, 1) for part in (numbers[:middle], numbers[middle:])]
+
+
+def attacks_of(code, model, eps, seed, device):
     """As in the authors' version "standard"."""
-    shared = {"norm": "Linf", "eps": eps, "seed": seed, "verbose": False, "device": "cpu"}
+    shared = {"norm": "Linf", "eps": eps, "seed": seed, "verbose": False, "device": device}
     apgd = code["autopgd_base"].APGDAttack(model, n_iter=100, n_restarts=1, loss="ce", rho=0.75, eot_iter=1, **shared)
     apgd_t = code["autopgd_base"].APGDAttack_targeted(model, n_iter=100, n_restarts=1, n_target_classes=9, rho=0.75,
                                                       eot_iter=1, **shared)
@@ -83,6 +91,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=250, help="images at a time; the authors' default")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="products are f32 on both")
     parser.add_argument("--form", choices=("eager", "channels_last", "folded"), default="eager")
     parser.add_argument("--attacks", nargs="+", choices=kOrder, default=kOrder)
     arguments = parser.parse_args()
@@ -92,13 +101,20 @@ def main():
         print(json.dumps({"skipped": "neither pyautoattack nor autoattack is installed (requirements.txt)"}))
         sys.exit(kSkipped)
     torch.set_num_threads(arguments.threads)
-    model = network_of(arguments.checkpoint)
+    torch.backends.cudnn.allow_tf32 = False
+    model, (mean, deviation) = network_of(arguments.checkpoint)
+    model.to(arguments.device)
+    mean, deviation = mean.to(arguments.device), deviation.to(arguments.device)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     with h5py.File(arguments.data) as file:
         images = torch.from_numpy(file["test/images"][: arguments.images]).permute(0, 3, 1, 2).float() / 255
         labels = torch.from_numpy(file["test/labels"][: arguments.images].astype("int64"))
-    network = model
+    images, labels = images.to(arguments.device), labels.to(arguments.device)
+
+    def network(x):
+        return model((x - mean) / deviation)
+
     if arguments.form == "eager":
         images = images.contiguous()
     else:
@@ -109,7 +125,7 @@ def main():
         folded.refresh()
 
         def network(x):
-            return folded.logits(folded.weights, x)
+            return folded.logits(folded.weights, (x - mean) / deviation)
 
     def right_of(x, y):
         with torch.no_grad():
@@ -118,7 +134,7 @@ def main():
     begin = time.monotonic()
     robust = right_of(images, labels)
     rows = [{"name": "clean", "seconds": time.monotonic() - begin, "robust": robust.int().tolist()}]
-    attacks = attacks_of(code, network, arguments.eps, arguments.seed)
+    attacks = attacks_of(code, network, arguments.eps, arguments.seed, arguments.device)
     for name in arguments.attacks:
         begin = time.monotonic()
         for batch in robust.nonzero().flatten().split(arguments.batch):
