@@ -86,7 +86,7 @@ class Study:
                "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
                "passes": 1 + sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
-               "commit": self.commit, "machine": machine()}
+               "commit": self.commit, "machine": machine(told["provenance"]["backend"])}
         finished.write_text(json.dumps(row) + "\n")
         if a.results:
             with open(a.results, "a") as file:
@@ -109,7 +109,10 @@ class Study:
               f"{gflops:.0f} GFLOP/s of multiply-adds, {minutes * gflops / CORES:.1f} on one with {CORES}; {machine()}, {self.commit}", flush=True)
 
 
-def machine():
+def machine(backend="cpu"):
+    """backend: what an evaluation says of it."""
+    if not backend.startswith("cpu"):
+        return backend
     with open("/proc/cpuinfo") as file:
         text = file.read()
     model = re.search(r"model name\s*: (.*)", text)

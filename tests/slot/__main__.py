@@ -10,7 +10,7 @@ import tarfile
 import parts
 import runner
 
-kArchive = parts.kRoot / "build" / "gpu_slot.tgz"
+kArchive = parts.kRoot / "build" / "gpu_slot.tar.xz"
 kSeconds = 520  # of a slot, below 9 minutes with what it takes to end one
 kSlowDouble = 5  # times as long as on a GPU may the parts take: the double computes on two threads
 
@@ -29,7 +29,7 @@ def unpack(archive, arguments):
 
 
 def run(verb, options):
-    here = parts.Here()
+    here = parts.Here(options.data)
     slot = runner.Slot(verb, options.out, options.seconds, here.environment,
                        [name for name in options.only.split(",") if name], kSlowDouble if here.double else 1)
     slot.environment["TMPDIR"] = str(slot.scratch)
@@ -50,6 +50,7 @@ def main():
         verb.add_argument("--seconds", type=float, default=kSeconds, help="after which it ends itself")
         verb.add_argument("--only", default="", help="parts, separated by commas")
         verb.add_argument("--archive", type=pathlib.Path, default=kArchive, help="what pack has made")
+        verb.add_argument("--data", type=os.path.abspath, help="CIFAR-10 as a data file, for full")
     verbs.add_parser("versions")
     verb = verbs.add_parser("pack")
     verb.add_argument("--out", type=pathlib.Path, default=kArchive)

@@ -1,6 +1,7 @@
 """gpu_slot.sh pack: builds the programs and packs them with all that they need on a machine that has nothing of it."""
 
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -23,9 +24,11 @@ kPrograms = {  # where the build leaves them
 kDoubles = {**{name: f"{path}_double" for name, path in kPrograms.items()}, "dat_hpc": "tests/dat_hpc_double"}
 kLaunchers = ("mpirun", "mpiexec")
 kData = ("tests/gpu_slot.sh", "tests/slot", "tests/mpi_environment.py", "tests/golden", "tests/e2e/common.py",
-         "tests/e2e/cuda.py", "bench/compare.py", "bench/peers")
+         "tests/e2e/cuda.py", "bench/compare.py", "bench/full_size.py", "bench/launch.py", "bench/peers")
 kMiB = 2**20
 kMost = 40 * kMiB
+# The programs have most of their code in common: a window that all of them fit into.
+kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 128 * kMiB}]
 
 # Not packed: the C library's, which must be those of the machine, and CUDA's and cuDNN's.
 kSystem = re.compile(r"(ld-linux[\w-]*|lib(c|m|mvec|dl|rt|pthread|resolv|util|nsl|anl|nss_\w+)|linux-vdso)\.so")
@@ -162,8 +165,10 @@ def make_archive(out, double):
     stage = kBuild / ("stage_double" if double else "stage") / "gpu_slot"
     about = make_stage(stage, double)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(out, "w:gz", compresslevel=1 if double else 9) as archive:  # the double's goes nowhere
-        archive.add(stage, stage.name)
+    # The double's goes nowhere.
+    with lzma.open(out, "wb", **({"preset": 0} if double else {"filters": kFilters})) as file:
+        with tarfile.open(fileobj=file, mode="w|") as archive:
+            archive.add(stage, stage.name)
     size = out.stat().st_size
     print(f"{out}: {size / kMiB:.1f} MiB, {about['commit']}{', on the double' if double else ''}; needs glibc "
           f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)

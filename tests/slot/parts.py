@@ -24,6 +24,11 @@ from runner import NotHere, Part, Wrong, kOk
 kFolder = pathlib.Path(__file__).resolve().parent
 kRoot = kFolder.parents[1]  # of an unpacked archive
 kPasses = (("F", "frozen_forward"), ("D", "frozen_input_gradient"))
+# Of slot full: a name, the recipe, its ranks, other options. What its table has first is what is wanted most.
+kFifteen = ("--warmup-epochs", "7.5", "--epochs", "7.5")
+kRecipes = (("ladder", "ladder", 1), ("n_fgsm_15", "n_fgsm", 1, *kFifteen), ("pgi", "fast_adversarial", 1, "--loss", "pgi"),
+            ("jointspar", "jointspar_15", 2), ("dat_fgsm", "dat_fgsm_15", 2), ("pgd2", "pgd2", 1), ("n_fgsm", "n_fgsm", 1),
+            ("fast_adversarial", "fast_adversarial", 1))
 kGraphPlan = re.compile(r"graph ")  # how the names of what cuDNN's graph API offers begin
 
 
@@ -69,7 +74,9 @@ def cuda_folders():
 class Here:
     """This machine, and what was packed for it."""
 
-    def __init__(self):
+    def __init__(self, data=None):
+        """data: CIFAR-10 as a data file, which the archive has not."""
+        self.data = data
         self.about = json.loads((kRoot / "about.json").read_text())
         self.double = self.about["double"]
         self.python = [sys.executable, "-B"]
@@ -297,6 +304,11 @@ def read_sanitizer(text):
     return summary[-1]
 
 
+def read_recipe(text):
+    """Of bench/full_size.py: accuracies with their intervals."""
+    return found(r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", text, "the recipe was not finished")
+
+
 # --- Parts that several slots have -----------------------------------------------------------------------------------
 
 
@@ -496,6 +508,26 @@ def graph(slot, here):
     slot.run([step(here, f"step_{batch}", rates, batch) for batch in here.sizes(512, 2048)])
 
 
+def full(slot, here):
+    """One after the other: processes that share a GPU take turns, and each takes ten times as long then."""
+    if not gpu(slot, here):
+        return
+    data, tiny, size = here.data, [], []
+    if here.double:
+        data, size = slot.scratch / "data.h5", ["--width", "16", "--images", "8"]
+        tiny = ["--limit-train", "256", "--limit-test", "16", "--epochs", "1", "--warmup-epochs", "0"]
+        slot.run([Part("data", [here.program("dat_hpc"), "data", "synthetic", data, "--train", "256", "--test", "16"], 60)])
+    for name, recipe, ranks, *options in here.sizes(*kRecipes):
+        out = slot.scratch / f"full_{name}"
+        slot.run([Part(f"full_{name}", here.script(
+            "bench/full_size.py", recipe, "--program", here.program("dat_hpc"), "--data", data, "--out", out, "--ranks", ranks,
+            "--launch", "mpiexec -n {ranks}", *size, "--", "--device", "cuda", "--deterministic", *options, *tiny), 200, read_recipe,
+            missing="" if data else "no --data FILE: CIFAR-10 as a data file")])
+        for path in out.rglob("*"):
+            if path.name in ("SUMMARY.txt", "row.json", "eval.json"):
+                shutil.copy(path, slot.results / f"full_{name}_{path.parent.name}_{path.name}")
+
+
 def check(slot, here):
     """Without a GPU: what can be known of a packed archive where it was packed."""
     if not begin(slot, here):
@@ -509,7 +541,7 @@ def check(slot, here):
     ])
 
 
-kSlots = {"smoke": smoke, "laws": laws, "speed": speed, "graph": graph, "check": check}
+kSlots = {"smoke": smoke, "laws": laws, "speed": speed, "graph": graph, "full": full, "check": check}
 
 
 def print_versions():

@@ -19,7 +19,7 @@ import time
 import pack
 
 kCommands = ("bash", "sh", "env", "dirname", "cat", "ls", "mkdir", "rm", "cp", "mv", "ln", "chmod", "uname", "nproc", "sleep",
-             "tar", "gzip", "grep", "sed", "ldd", "date", "head", "tail", "id", "true", "false")
+             "tar", "gzip", "xz", "grep", "sed", "ldd", "date", "head", "tail", "id", "true", "false")
 kModules = ("numpy", "h5py", "torch")
 kPython = """#!/bin/sh
 exec {loader} --argv0 /usr/bin/python3 --library-path /opt/python/lib /opt/python/python3 "$@"
@@ -164,10 +164,10 @@ class Rehearsal:
 
 
 def rehearse_slots(stage):
-    for name, to in (("gpu_slot.tgz", "/real"), ("gpu_slot_double.tgz", "/double")):
-        stage.step(f"unpack {name}", ["sh", "-c", f"mkdir {to} && tar -xzf /in/{name} -C {to}"])
+    for name, to in (("gpu_slot.tar.xz", "/real"), ("gpu_slot_double.tar.xz", "/double")):
+        stage.step(f"unpack {name}", ["sh", "-c", f"mkdir {to} && tar -xf /in/{name} -C {to}"])
     stage.step("smoke, from a checkout", stage.slot("/checkout", "smoke"))
-    for verb in ("laws", "speed", "graph"):
+    for verb in ("laws", "speed", "graph", "full"):
         stage.step(verb, stage.slot("/double/gpu_slot", verb))
     stage.step("the programs for GPUs start", stage.slot("/real/gpu_slot", "check"))
 
@@ -193,7 +193,7 @@ def rehearse_faults(stage):
 def rehearse(keep):
     begin = time.monotonic()
     root = pack.kBuild / "root"
-    archive, double = pack.kBuild / "gpu_slot.tgz", pack.kBuild / "gpu_slot_double.tgz"
+    archive, double = pack.kBuild / "gpu_slot.tar.xz", pack.kBuild / "gpu_slot_double.tar.xz"
     pack.pack(archive, "90-real", [double])
     packed = time.monotonic()
     stage = Rehearsal(root)
@@ -206,7 +206,7 @@ def rehearse(keep):
     shutil.copytree(pack.kRoot / "tests/slot", checkout / "tests/slot", ignore=shutil.ignore_patterns("__pycache__"))
     for name in "tests/gpu_slot.sh", "tests/mpi_environment.py":
         copy(pack.kRoot / name, root, f"/checkout/{name}")
-    copy(double, root, "/checkout/build/gpu_slot.tgz")
+    copy(double, root, "/checkout/build/gpu_slot.tar.xz")
     print(f"root made in {time.monotonic() - packed:.0f} s\n", flush=True)
     rehearse_slots(stage)
     rehearse_faults(stage)
