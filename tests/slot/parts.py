@@ -26,7 +26,8 @@ kRoot = kFolder.parents[1]  # of an unpacked archive
 kPasses = (("F", "frozen_forward"), ("D", "frozen_input_gradient"))
 # Of slot full: a name, the recipe, its ranks, other options. What its table has first is what is wanted most.
 kRecipes = (("jointspar", "jointspar_15", 2), ("dat_fgsm", "dat_fgsm_15", 2), ("pgi", "fast_adversarial", 1, "--loss", "pgi"),
-            ("ladder_frozen", "ladder", 1, "--attack-bn", "eval"), ("ladder", "ladder", 1), ("pgd2", "pgd2", 1), ("n_fgsm", "n_fgsm", 1),
+            ("ladder", "ladder", 1),
+            ("n_fgsm_15", "n_fgsm", 1, "--warmup-epochs", "7.5", "--epochs", "7.5"), ("pgd2", "pgd2", 1), ("n_fgsm", "n_fgsm", 1),
             ("fast_adversarial", "fast_adversarial", 1))
 kGraphPlan = re.compile(r"graph ")  # how the names of what cuDNN's graph API offers begin
 
