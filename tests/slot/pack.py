@@ -165,10 +165,9 @@ def make_archive(out, double):
     stage = kBuild / ("stage_double" if double else "stage") / "gpu_slot"
     about = make_stage(stage, double)
     out.parent.mkdir(parents=True, exist_ok=True)
-    # The double's goes nowhere.
-    with lzma.open(out, "wb", **({"preset": 0} if double else {"filters": kFilters})) as file:
-        with tarfile.open(fileobj=file, mode="w|") as archive:
-            archive.add(stage, stage.name)
+    how = {"preset": 0} if double else {"filters": kFilters}  # the double's goes nowhere
+    with lzma.open(out, "wb", **how) as file, tarfile.open(fileobj=file, mode="w|") as archive:
+        archive.add(stage, stage.name)
     size = out.stat().st_size
     print(f"{out}: {size / kMiB:.1f} MiB, {about['commit']}{', on the double' if double else ''}; needs glibc "
           f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)
