@@ -23,6 +23,7 @@ import collections
 import contextlib
 import fcntl
 import itertools
+import json
 import math
 import os
 import pathlib
@@ -133,18 +134,19 @@ class Study:
         if not self.autoattack:
             print("AutoAttack: left out, this program's eval has no aa-standard")
 
-    def train(self, folder, method, seed, steps):
+    def training(self, folder, method, seed, steps):
+        """The command's words behind the program."""
         arguments = self.arguments
         epochs = math.ceil(steps * self.images / IMAGES)
         warmup = round(self.of.warmup * epochs, 6)
         options = merged(["--alpha", arguments.alpha] if arguments.table == "losses" else [], self.of.options,
                          ["--attack-steps", method.steps(arguments.steps)] if arguments.table == "losses" else [], method.options)
         options = [word.replace("{HALF}", str(max(1, epochs // 2))) for word in options]
-        output_of([*self.launch, *map(str, [
+        return [str(word) for word in [
             "train", "--out", folder, "--data", arguments.data, "--width", arguments.width,
             "--batch", arguments.batch, "--optimizer", "sgd", "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6),
             "--max-steps", steps, "--selector", "all", "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images,
-            "--seed", seed, "--quiet", *options, *arguments.options])])
+            "--seed", seed, "--quiet", *options, *arguments.options]]
 
     def attack_passes(self, folder):
         """Of an image and step, as recorded."""
@@ -160,21 +162,28 @@ class Study:
         if "--attack-stop" in method.options:
             folder = self.arguments.out / f"{method.name}-measured"
             with locked(pathlib.Path(f"{folder}.lock"), wait=True):
-                self.train(folder, method, 0, self.steps_of(passes + method.training))
+                output_of([*self.launch, *self.training(folder, method, 0, self.steps_of(passes + method.training))])
             passes = self.attack_passes(folder)
         return self.steps_of(passes + method.training)
 
     def accuracies(self, method, seed, steps):
         folder = self.arguments.out / f"{slug(method)}-seed{seed}"
-        self.train(folder, method, seed, steps)
+        finished = pathlib.Path(f"{folder}.json")
+        training = self.training(folder, method, seed, steps)
+        attack = ["--eval", self.arguments.aa, "--limit", str(self.arguments.aa_images)] if self.autoattack else []
+        if finished.exists():
+            row = json.loads(finished.read_text())
+            if row["commands"] == [training, attack]:
+                return row["found"]
+        output_of([*self.launch, *training])
         weights = "average" if "--average" in method.options else "raw"
         last = [row for row in rows(folder, "evaluation")
                 if row["split"] == "test" and row.get("weights", "raw") == weights][-1]
         found = {"clean": 100 * last["clean_acc"], "PGD-20": 100 * last["adv_acc"], "passes": self.attack_passes(folder)}
         if self.autoattack:
-            text = output_of([*self.launch, *map(str, ["eval", "--checkpoint", folder, "--eval", self.arguments.aa, "--limit",
-                                                 self.arguments.aa_images, "--out", f"{folder}-aa", "--quiet"])])
+            text = output_of([*self.launch, "eval", "--checkpoint", folder, *attack, "--out", f"{folder}-aa", "--quiet"])
             found["AA"] = 100 * float(re.search(rf" {self.arguments.aa}_acc=(\S+)", text)[1])
+        finished.write_text(json.dumps({"commands": [training, attack], "found": found}) + "\n")
         return found
 
     def shared_out(self, methods, seeds, steps):
