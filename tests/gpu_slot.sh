@@ -2,8 +2,8 @@
 # Everything that needs a GPU, for machines that lend one in short slots: one command for each slot, and one that makes
 # ready for it. docs/testing.md tells more.
 # Usage: bash tests/gpu_slot.sh pack [--out FILE] [--architectures LIST]
-#        bash tests/gpu_slot.sh smoke|laws|speed|graph|full [--out DIR] [--seconds N] [--only PART,...] [--archive FILE]
-#                                                           [--data FILE]
+#        bash tests/gpu_slot.sh smoke|laws|speed|graph|full|table [--out DIR] [--seconds N] [--only PART,...]
+#                                                           [--archive FILE] [--data FILE]
 #        bash tests/gpu_slot.sh check [the same options]
 #        bash tests/gpu_slot.sh rehearse [--keep]
 #   pack       where the project is built: one archive, build/gpu_slot.tar.xz, of prebuilt programs, the libraries that
@@ -15,6 +15,7 @@
 #   graph      the convolutions planned with cuDNN's graph API beside those of its legacy calls
 #   full       recipes at full size (jobs/full/), trained and evaluated one after the other; --data: CIFAR-10, made by
 #              `dat_hpc data convert`
+#   table      fast adversarial training and what is said to help it, narrow networks, three seeds; --data as for full
 #   check      without a GPU: does everything start here
 #   rehearse   where the project is built: all of these on the double of CUDA's libraries, in an empty root and without
 #              a network

@@ -50,7 +50,7 @@ def main():
         verb.add_argument("--seconds", type=float, default=kSeconds, help="after which it ends itself")
         verb.add_argument("--only", default="", help="parts, separated by commas")
         verb.add_argument("--archive", type=pathlib.Path, default=kArchive, help="what pack has made")
-        verb.add_argument("--data", type=os.path.abspath, help="CIFAR-10 as a data file, for full")
+        verb.add_argument("--data", type=os.path.abspath, help="CIFAR-10 as a data file, for full and table")
     verbs.add_parser("versions")
     verb = verbs.add_parser("pack")
     verb.add_argument("--out", type=pathlib.Path, default=kArchive)

@@ -24,7 +24,8 @@ kPrograms = {  # where the build leaves them
 kDoubles = {**{name: f"{path}_double" for name, path in kPrograms.items()}, "dat_hpc": "tests/dat_hpc_double"}
 kLaunchers = ("mpirun", "mpiexec")
 kData = ("tests/gpu_slot.sh", "tests/slot", "tests/mpi_environment.py", "tests/golden", "tests/e2e/common.py",
-         "tests/e2e/cuda.py", "bench/compare.py", "bench/full_size.py", "bench/launch.py", "bench/peers")
+         "tests/e2e/cuda.py", "bench/compare.py", "bench/full_size.py", "bench/robust_table.py", "bench/student.py", "bench/launch.py",
+         "bench/peers")
 kMiB = 2**20
 kMost = 40 * kMiB
 # The programs have most of their code in common: a window that all of them fit into.

@@ -25,10 +25,11 @@ kFolder = pathlib.Path(__file__).resolve().parent
 kRoot = kFolder.parents[1]  # of an unpacked archive
 kPasses = (("F", "frozen_forward"), ("D", "frozen_input_gradient"))
 # Of slot full: a name, the recipe, its ranks, other options. What its table has first is what is wanted most.
-kRecipes = (("jointspar", "jointspar_15", 2), ("dat_fgsm", "dat_fgsm_15", 2), ("pgi", "fast_adversarial", 1, "--loss", "pgi"),
-            ("ladder", "ladder", 1),
-            ("n_fgsm_15", "n_fgsm", 1, "--warmup-epochs", "7.5", "--epochs", "7.5"), ("pgd2", "pgd2", 1), ("n_fgsm", "n_fgsm", 1),
-            ("fast_adversarial", "fast_adversarial", 1))
+kAverage = ("--average", "ema", "--average-decay", "0.998", "--average-bn", "ema")
+kRecipes = (("ladder_22", "ladder", 1, *kAverage, "--warmup-epochs", "8", "--epochs", "14"), ("pgd2", "pgd2", 1),
+            ("ladder_50", "ladder", 1, *kAverage, "--warmup-epochs", "17", "--epochs", "33"),
+            ("jointspar", "jointspar_15", 2), ("dat_fgsm", "dat_fgsm_15", 2), ("n_fgsm", "n_fgsm", 1),
+            ("n_fgsm_15", "n_fgsm", 1, "--warmup-epochs", "7.5", "--epochs", "7.5"), ("fast_adversarial", "fast_adversarial", 1))
 kGraphPlan = re.compile(r"graph ")  # how the names of what cuDNN's graph API offers begin
 
 
@@ -309,6 +310,13 @@ def read_recipe(text):
     return found(r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", text, "the recipe was not finished")
 
 
+def read_table(text):
+    """Of bench/robust_table.py."""
+    rows = re.findall(r"^\S.*? +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d$", text, re.MULTILINE)
+    require(len(rows) > 1, "the table was not finished; what is finished is among the results")
+    return f"{len(rows)} methods"
+
+
 # --- Parts that several slots have -----------------------------------------------------------------------------------
 
 
@@ -508,24 +516,50 @@ def graph(slot, here):
     slot.run([step(here, f"step_{batch}", rates, batch) for batch in here.sizes(512, 2048)])
 
 
+def cifar10(slot, here):
+    """The data file; on the double, a small one of its own."""
+    if not here.double:
+        return here.data
+    data = slot.scratch / "data.h5"
+    slot.run([Part("data", [here.program("dat_hpc"), "data", "synthetic", data, "--train", "256", "--test", "16"], 60)])
+    return data
+
+
+kNoData = "no --data FILE: CIFAR-10 as a data file"
+
+
 def full(slot, here):
     """One after the other: processes that share a GPU take turns, and each takes ten times as long then."""
     if not gpu(slot, here):
         return
-    data, tiny, size = here.data, [], []
+    data, tiny, size = cifar10(slot, here), [], []
     if here.double:
-        data, size = slot.scratch / "data.h5", ["--width", "16", "--images", "8"]
+        size = ["--width", "16", "--images", "8"]
         tiny = ["--limit-train", "256", "--limit-test", "16", "--epochs", "1", "--warmup-epochs", "0"]
-        slot.run([Part("data", [here.program("dat_hpc"), "data", "synthetic", data, "--train", "256", "--test", "16"], 60)])
     for name, recipe, ranks, *options in here.sizes(*kRecipes):
         out = slot.scratch / f"full_{name}"
         slot.run([Part(f"full_{name}", here.script(
             "bench/full_size.py", recipe, "--program", here.program("dat_hpc"), "--data", data, "--out", out, "--ranks", ranks,
-            "--launch", "mpiexec -n {ranks}", *size, "--", "--device", "cuda", "--deterministic", *options, *tiny), 200, read_recipe,
-            missing="" if data else "no --data FILE: CIFAR-10 as a data file")])
+            "--launch", "mpiexec -n {ranks}", *size, "--", "--device", "cuda", "--deterministic", "--checkpoint-async", *options, *tiny), 300,
+            read_recipe, missing="" if data else kNoData)])
         for path in out.rglob("*"):
             if path.name in ("SUMMARY.txt", "row.json", "eval.json"):
                 shutil.copy(path, slot.results / f"full_{name}_{path.parent.name}_{path.name}")
+
+
+def table(slot, here):
+    """Narrow networks leave a GPU idle most of the time: two processes share the rows out."""
+    if not gpu(slot, here):
+        return
+    data, out = cifar10(slot, here), slot.scratch / "table"
+    size = ["--test-images", "0", "--aa-images", "1000"]
+    if here.double:
+        size = ["--methods", "N-FGSM", "--width", "4", "--passes", "0.01", "--test-images", "8", "--aa-images", "4"]
+    command = here.script("bench/robust_table.py", here.program("dat_hpc"), "--data", data, "--table", "fast", "--ranks", "1", "--batch", "128",
+                          "--launch", "", "--seeds", "3", "--aa", "aa-quick", "--out", out, *size, "--", "--device", "cuda", "--threads", "2")
+    slot.run([Part(f"table_{k}", command, 520, read_table, missing="" if data else kNoData) for k in (1, 2)], at_once=2)
+    for path in out.glob("*-seed?.json"):
+        shutil.copy(path, slot.results / f"table_{path.name}")
 
 
 def check(slot, here):
@@ -541,7 +575,7 @@ def check(slot, here):
     ])
 
 
-kSlots = {"smoke": smoke, "laws": laws, "speed": speed, "graph": graph, "full": full, "check": check}
+kSlots = {"smoke": smoke, "laws": laws, "speed": speed, "graph": graph, "full": full, "table": table, "check": check}
 
 
 def print_versions():

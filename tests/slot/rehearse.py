@@ -167,7 +167,7 @@ def rehearse_slots(stage):
     for name, to in (("gpu_slot.tar.xz", "/real"), ("gpu_slot_double.tar.xz", "/double")):
         stage.step(f"unpack {name}", ["sh", "-c", f"mkdir {to} && tar -xf /in/{name} -C {to}"])
     stage.step("smoke, from a checkout", stage.slot("/checkout", "smoke"))
-    for verb in ("laws", "speed", "graph", "full"):
+    for verb in ("laws", "speed", "graph", "full", "table"):
         stage.step(verb, stage.slot("/double/gpu_slot", verb))
     stage.step("the programs for GPUs start", stage.slot("/real/gpu_slot", "check"))
 

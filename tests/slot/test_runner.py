@@ -172,6 +172,13 @@ class Readers(unittest.TestCase):
         with self.assertRaises(runner.Wrong):
             parts.read_recipe("ladder, seed 1: trained, 0 minutes\n")
 
+    def test_a_table_is_finished_or_not(self):
+        rows = "FGSM-RS               4.50           1.00     56.72     32.78     31.40\n" \
+               "no decay of norms     4.50           1.00     56.00     32.00     31.00\n"
+        self.assertEqual(parts.read_table("seed 1, FGSM-RS: clean 56.72 %, PGD-20 32.78 %, AA 31.40 %\n" + rows), "2 methods")
+        with self.assertRaises(runner.Wrong):
+            parts.read_table("seed 1, FGSM-RS: clean 56.72 %, PGD-20 32.78 %, AA 31.40 %\n")
+
     def test_plans_are_compared_pass_by_pass(self):
         def trial(algorithm, ms, **more):
             return json.dumps({"row": "trial", "convolution": "3x3, frozen, f16", "pass": "forward", "algorithm": algorithm,
