@@ -553,11 +553,11 @@ def table(slot, here):
     if not gpu(slot, here):
         return
     data, out = cifar10(slot, here), slot.scratch / "table"
-    size = ["--test-images", "0", "--aa-images", "1000"]
+    size = ["--test-images", "0", "--aa", "aa-quick", "--aa-images", "1000"]
     if here.double:
-        size = ["--methods", "N-FGSM", "--width", "4", "--passes", "0.01", "--test-images", "8", "--aa-images", "4"]
+        size = ["--methods", "N-FGSM", "--width", "4", "--passes", "0.01", "--test-images", "4", "--aa", "pgd2", "--aa-images", "4"]
     command = here.script("bench/robust_table.py", here.program("dat_hpc"), "--data", data, "--table", "fast", "--ranks", "1", "--batch", "128",
-                          "--launch", "", "--seeds", "3", "--aa", "aa-quick", "--out", out, *size, "--", "--device", "cuda", "--threads", "2")
+                          "--launch", "", "--seeds", "1" if here.double else "3", "--out", out, *size, "--", "--device", "cuda", "--threads", "2")
     slot.run([Part(f"table_{k}", command, 520, read_table, missing="" if data else kNoData) for k in (1, 2)], at_once=2)
     for path in out.glob("*-seed?.json"):
         shutil.copy(path, slot.results / f"table_{path.name}")
