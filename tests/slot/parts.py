@@ -27,7 +27,8 @@ kPasses = (("F", "frozen_forward"), ("D", "frozen_input_gradient"))
 # Of slot full: a name, the recipe, its ranks, other options. What its table has first is what is wanted most.
 kAverage = ("--average", "ema", "--average-decay", "0.998", "--average-bn", "ema")
 kRecipes = (("ladder_22", "ladder", 1, *kAverage, "--warmup-epochs", "8", "--epochs", "14"),
-            ("ladder_silu", "ladder", 1, *kAverage, "--activation", "silu"), ("pgd2", "pgd2", 1),
+            ("ladder_silu", "ladder", 1, *kAverage, "--activation", "silu"),
+            ("ladder_smooth", "ladder", 1, *kAverage, "--label-smoothing", "0.2"), ("pgd2", "pgd2", 1),
             ("ladder_50", "ladder", 1, *kAverage, "--warmup-epochs", "17", "--epochs", "33"),
             ("jointspar", "jointspar_15", 2), ("dat_fgsm", "dat_fgsm_15", 2), ("n_fgsm", "n_fgsm", 1),
             ("n_fgsm_15", "n_fgsm", 1, "--warmup-epochs", "7.5", "--epochs", "7.5"), ("fast_adversarial", "fast_adversarial", 1))
