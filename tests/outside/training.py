@@ -74,7 +74,9 @@ def theirs(a, method, seed, images, labels):
         logits = net(x + in_box(x, eta.clamp(-EPS, EPS) if cut else eta))
         optimizer.zero_grad()
         loss = F.cross_entropy(logits, y)
-        (loss + beta * F.mse_loss(logits, before) if beta > 0 else loss).backward()
+        if beta > 0:
+            loss = loss + beta * F.mse_loss(logits, before)
+        loss.backward()
         optimizer.step()
         accuracies.append(float((logits.argmax(1) == y).float().mean()))
     return accuracies

@@ -24,8 +24,8 @@ from runner import NotHere, Part, Wrong, kOk
 kFolder = pathlib.Path(__file__).resolve().parent
 kRoot = kFolder.parents[1]  # of an unpacked archive
 kPasses = (("F", "frozen_forward"), ("D", "frozen_input_gradient"))
-# Of slot full: a name, the recipe, its ranks, other options. What its table has first is what is wanted most.
 kAverage = ("--average", "ema", "--average-decay", "0.998", "--average-bn", "ema")
+# Of slot full: a name, the recipe, its ranks, other options. What its table has first is what is wanted most.
 kRecipes = (("ladder_22", "ladder", 1, *kAverage, "--warmup-epochs", "8", "--epochs", "14"),
             ("ladder_silu", "ladder", 1, *kAverage, "--activation", "silu"),
             ("ladder_smooth", "ladder", 1, *kAverage, "--label-smoothing", "0.2"), ("pgd2", "pgd2", 1),
@@ -554,11 +554,12 @@ def table(slot, here):
     if not gpu(slot, here):
         return
     data, out = cifar10(slot, here), slot.scratch / "table"
-    size = ["--test-images", "0", "--aa", "aa-quick", "--aa-images", "1000"]
+    size = ["--seeds", "3", "--test-images", "0", "--aa", "aa-quick", "--aa-images", "1000"]
     if here.double:
-        size = ["--methods", "N-FGSM", "--width", "4", "--passes", "0.01", "--test-images", "4", "--aa", "pgd2", "--aa-images", "4"]
+        size = ["--methods", "N-FGSM", "--seeds", "1", "--width", "4", "--passes", "0.01", "--test-images", "4", "--aa", "pgd2",
+                "--aa-images", "4"]
     command = here.script("bench/robust_table.py", here.program("dat_hpc"), "--data", data, "--table", "fast", "--ranks", "1", "--batch", "128",
-                          "--launch", "", "--seeds", "1" if here.double else "3", "--out", out, *size, "--", "--device", "cuda", "--threads", "2")
+                          "--launch", "", "--out", out, *size, "--", "--device", "cuda", "--threads", "2")
     slot.run([Part(f"table_{k}", command, 520, read_table, missing="" if data else kNoData) for k in (1, 2)], at_once=2)
     for path in out.glob("*-seed?.json"):
         shutil.copy(path, slot.results / f"table_{path.name}")
