@@ -1,8 +1,9 @@
 """Robust training methods at equal cost: robust_table.py PROGRAM --data cifar10.h5 [--table T] [--seeds 5] [-- OPTIONS]
 
 Trains a narrow PreActResNet-18 by each method with the same seeds, and prints clean accuracy, PGD-20 and AutoAttack
-(standard, first 200 test images), then the difference from the first method with the same seed: its mean and the 95 %
-interval of the mean (Student's t over the pairs), beside what is published about the sign of it, and whether that holds here.
+(standard, first 200 test images), then the difference from the first method with the same seed: its mean and two 95 % intervals
+of the mean, by Student's t over the pairs and, which few seeds need, by the scatter of all methods over the seeds, beside what
+is published about the sign of it, and whether that holds here.
 
   losses  PGD of --steps steps, and what changes its loss, its weights or its attack
   fast    FGSM from a random start (fast adversarial training), and what is said to help training with one step
@@ -231,14 +232,16 @@ def report(found, steps, methods, columns, images):
         of = found[method.name]
         print(f"{method.name:<18}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
               "".join(f"{statistics.fmean(r[column] for r in of):>10.2f}" for column in columns))
-    print(f"\npoints above {methods[0].name}, {seeds} paired seeds, mean and 95 % interval of the mean; published sign; holds here")
+    print(f"\npoints above {methods[0].name}, {seeds} paired seeds: mean, its 95 % interval from these pairs, half the width of that from the"
+          "\nscatter of all methods over the seeds; published sign, and whether it holds here by the latter")
+    pooled = {column: student.block_interval([[r[column] for r in found[method.name]] for method in methods]) for column in columns}
     for method in methods[1:]:
         for column in columns:
             mean, half = student.interval([a[column] - b[column] for a, b in zip(found[method.name], found[methods[0].name])])
             sign = method.published.get(column)
-            said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, half)}"
-            width = f"[{mean - half:+.2f}, {mean + half:+.2f}]" if seeds > 1 else ""
-            print(f"{method.name:<18}{column:<8}{mean:>+8.2f} {width:<18}{said}")
+            said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, pooled[column])}"
+            widths = f"[{mean - half:+.2f}, {mean + half:+.2f}]  +- {pooled[column]:.2f}" if seeds > 1 else ""
+            print(f"{method.name:<18}{column:<8}{mean:>+8.2f} {widths:<27}{said}")
     print("\nwho says so:")
     for method in methods[1:]:
         print(f"{method.name:<18}{method.source}")
