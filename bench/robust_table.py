@@ -71,19 +71,18 @@ def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source="
     return Method(name, [*loss, *options], training, lambda k: steps, list(needs), published or {}, source)
 
 
-NOISE = ["--start-radius", 2, "--project", "off", "--alpha", "8/255"]  # N-FGSM
 WARM = ["--start-box", "auto", "--warm-start", 100]  # what is kept of an attack is in the box as it is
 
 
-def noisy(name, *options, needs=(), **more):
-    return fgsm(f"N-FGSM + {name}", *NOISE, *options, needs=["--start-radius ", *needs], **more)
+def nfgsm(name, *options, needs=(), **more):
+    return fgsm(name, "--start-radius", 2, "--project", "off", "--alpha", "8/255", *options, needs=["--start-radius ", *needs], **more)
 
 
 # Passes: the attack's, those of both images (forward and back), and a way forward more where neither is a constant. All are compared
 # with N-FGSM, and what is no attack of its own is added to that: FGSM-RS overfits catastrophically with one seed and not with another.
 FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attack", "fgsm", "--start-box", "on", "--attack-bn", "train",
               "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8, "--weight-decay", 5e-4], 0.4, [
-    fgsm("N-FGSM", *NOISE, needs=["--start-radius "]),
+    nfgsm("N-FGSM"),
     fgsm("FGSM-RS", published={"AA": -1}, source=BENCHMARK + "43.09 against 47.77"),
     fgsm("PGI", "--loss", "pgi", training=2.5, needs=[r"--loss \S*\bpgi\b"], published={"AA": 1}, source=BENCHMARK + "49.89"),
     fgsm("PGI, constant", "--loss", "pgi", "--detach-reference", needs=["--detach-reference "]),
@@ -98,12 +97,12 @@ FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attac
     fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),
     fgsm("1, then 2 steps", "--attack-bn", "eval", "--attack", "pgd", "--attack-steps", "1,2@{HALF}", "--alpha", "8/255,5/255@{HALF}", steps=1.5,
          needs=["change by epoch"]),
-    noisy("eps grows", "--eps", "0..8/255@0-{HALF}", "--alpha", "0.01/255..8/255@0-{HALF}", needs=["change by epoch"]),
-    noisy("images grow", "--train-size", "24,32@{HALF}", training=2 * (1 + 0.5625) / 2 - 1, needs=["--train-size "]),
-    noisy("one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--peak-momentum", 0.85, needs=[r"\bone_cycle\b"]),
-    noisy("no decay", "--no-decay", "norms", needs=["--no-decay "]),
-    noisy("smoothing", "--label-smoothing", 0.2),
-    noisy("EMA", "--average", "ema", "--average-decay", 0.995, published={"AA": 1}, source=BENCHMARK + "its averages"),
+    nfgsm("N-FGSM + eps grows", "--eps", "0..8/255@0-{HALF}", "--alpha", "0.01/255..8/255@0-{HALF}", needs=["change by epoch"]),
+    nfgsm("N-FGSM + images grow", "--train-size", "24,32@{HALF}", training=2 * (1 + 0.5625) / 2 - 1, needs=["--train-size "]),
+    nfgsm("N-FGSM + one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--peak-momentum", 0.85, needs=[r"\bone_cycle\b"]),
+    nfgsm("N-FGSM + no decay", "--no-decay", "norms", needs=["--no-decay "]),
+    nfgsm("N-FGSM + smoothing", "--label-smoothing", 0.2),
+    nfgsm("N-FGSM + EMA", "--average", "ema", "--average-decay", 0.995, published={"AA": 1}, source=BENCHMARK + "its averages"),
 ])
 TABLES = {"losses": LOSSES, "fast": FAST}
 
@@ -233,10 +232,11 @@ def holds(sign, mean, half):
 
 def report(found, steps, methods, columns, images):
     seeds = len(next(iter(found.values())))
-    print(f"\n{'method':<22}{'epochs':>8}{'attack passes':>15}" + "".join(f"{column + ' %':>10}" for column in columns))
+    wide = max(len(method.name) for method in methods) + 2
+    print(f"\n{'method':<{wide}}{'epochs':>8}{'attack passes':>15}" + "".join(f"{column + ' %':>10}" for column in columns))
     for method in methods:
         of = found[method.name]
-        print(f"{method.name:<22}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
+        print(f"{method.name:<{wide}}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
               "".join(f"{statistics.fmean(r[column] for r in of):>10.2f}" for column in columns))
     print(f"\npoints above {methods[0].name}, {seeds} paired seeds: mean, its 95 % interval from these pairs, half the width of that from the"
           "\nscatter of all methods over the seeds; published sign, and whether it holds here by the latter")
@@ -247,10 +247,10 @@ def report(found, steps, methods, columns, images):
             sign = method.published.get(column)
             said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, pooled[column])}"
             widths = f"[{mean - half:+.2f}, {mean + half:+.2f}]  +- {pooled[column]:.2f}" if seeds > 1 else ""
-            print(f"{method.name:<22}{column:<8}{mean:>+8.2f} {widths:<27}{said}")
+            print(f"{method.name:<{wide}}{column:<8}{mean:>+8.2f} {widths:<27}{said}")
     print("\nwho says so:")
     for method in methods[1:]:
-        print(f"{method.name:<22}{method.source}")
+        print(f"{method.name:<{wide}}{method.source}")
 
 
 def main():
