@@ -85,7 +85,7 @@ class Study:
         row = {"recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options, "attacks": attacks,
                "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
-               "passes": 1 + sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
+               "attack_passes": sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
                "commit": self.commit, "machine": machine(told["provenance"]["backend"])}
         finished.write_text(json.dumps(row) + "\n")
         if a.results:
@@ -127,7 +127,7 @@ def text_of(row):
         parts.append(f"{attack} {100 * part:.2f} [{low:.1f}, {high:.1f}] of {count}")
     return (f"{time.strftime('%Y-%m-%d')} {row['recipe']}, width {row['width'] or 'own'}, seed {row['seed']}, {row['ranks']} rank(s)"
             f"{', ' + shlex.join(row['options']) if row['options'] else ''}: {'; '.join(parts)}; {row['epochs']} epochs, {row['steps']} steps, "
-            f"{row['passes']:.2f} passes, {row['bytes'] / 1e6:.2f} MB a step; {row['minutes'] / 60:.2f} h beside other work; {row['commit']}; "
+            f"{row['attack_passes']:.2f} attack passes, {row['bytes'] / 1e6:.2f} MB a step; {row['minutes'] / 60:.2f} h beside other work; {row['commit']}; "
             f"{row['machine']}")
 
 

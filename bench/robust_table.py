@@ -260,8 +260,8 @@ def main():
     parser.add_argument("--data", required=True, help="CIFAR-10, made by 'dat_hpc data convert'")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--passes", type=float, default=9, help="over 50,000 images, of each run (9)")
-    parser.add_argument("--steps", type=int, default=2, help="of the attack of PGD (2); ATTA has half of them")
-    parser.add_argument("--alpha", default="5/255")
+    parser.add_argument("--steps", type=int, help="losses: of the attack of PGD (2); ATTA has half of them")
+    parser.add_argument("--alpha", help="losses: 5/255")
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--batch", type=int, default=64, help="of a rank (64)")
     parser.add_argument("--ranks", type=int, default=2)
@@ -276,6 +276,9 @@ def main():
     at = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:at])
     arguments.options = words[at + 1:]
+    if arguments.table == "fast" and (arguments.steps or arguments.alpha):
+        parser.error("each method of the table fast has its own steps: --steps and --alpha are about --table losses")
+    arguments.steps, arguments.alpha = arguments.steps or 2, arguments.alpha or "5/255"
     known = TABLES[arguments.table].methods
     unknown = set(arguments.methods or []) - {method.name for method in known}
     if unknown:

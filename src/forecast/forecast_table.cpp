@@ -118,8 +118,7 @@ void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
                      .speed = o.generator_speed,
                      .images = std::int64_t{cluster.ranks} * c.batch,
                      .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
-                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4,
-                     .image_bytes = std::int64_t{4} * 3 * c.image_size * c.image_size};
+                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   for (std::size_t k = 0; k < candidates.size(); ++k) {
     const SplitForecast one = o.generators > 0 ? forecast_split(c, cluster, candidates[k].choice, choice)
                                                : best_split(c, cluster, candidates[k].choice, choice, 1);

@@ -68,10 +68,11 @@ SplitForecast forecast_split(const Calibration& calibration, const Cluster& clus
   const double weights =
       split.weight_bytes * static_cast<double>(calibration.elements()) + static_cast<double>(calibration.statistics);
   const auto versions = static_cast<double>(ceil_of(generators, trainers));
-  const double bytes = images * static_cast<double>(split.image_bytes);
+  const double image = 4.0 * 3 * calibration.image_size * calibration.image_size;
+  const double bytes = images * image;
   const double gradients = trainers > 1 ? 2 * training.bytes * (trainers - 1) / trainers : 0;
   const double version = versions * link.seconds(weights);
-  const double back = link.seconds(static_cast<double>(split.micro_batch * split.image_bytes));
+  const double back = link.seconds(split.micro_batch * image);
   result.link = std::max({version + gradients / link.bandwidth, (bytes / trainers + gradients) / link.bandwidth,
                           bytes / generators / link.bandwidth});
   if (split.staleness == 0)

@@ -6,15 +6,14 @@ namespace dat {
 
 /// Ranks of a launch that only attack, for those that train (--generators).
 struct SplitChoice {
-  int generators = 0;                          ///< the last ranks; 0: all train, each attacks what it trains on
-  int staleness = 1;                           ///< versions of the weights that an attack may lag behind
-  bool refresh = true;                         ///< newer weights between iterations; else an attack has the oldest ones
-  double speed = 1;                            ///< of a generator, in speeds of a rank that was measured
-  bool of_each = false;                        ///< `images` are those of each trainer
-  std::int64_t images = 0;                     ///< of a step of all ranks
-  int micro_batch = 1;                         ///< images that a generator is given at once
-  int weight_bytes = 4;                        ///< of a weight on its way to generators
-  std::int64_t image_bytes = 4 * 3 * 32 * 32;  ///< of an attacked image; as calibrations have them
+  int generators = 0;       ///< the last ranks; 0: all train, each attacks what it trains on
+  int staleness = 1;        ///< versions of the weights that an attack may lag behind
+  bool refresh = true;      ///< newer weights between iterations; else an attack has the oldest ones
+  double speed = 1;         ///< of a generator, in speeds of a rank that was measured
+  bool of_each = false;     ///< `images` are those of each trainer
+  std::int64_t images = 0;  ///< of a step of all ranks
+  int micro_batch = 1;      ///< images that a generator is given at once
+  int weight_bytes = 4;     ///< of a weight on its way to generators
 };
 
 /// Seconds of a step of trainers and generators.

@@ -36,6 +36,10 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " + number(epochs) +
                   " epochs: evaluations attack as it never trained; " +
                   "take earlier epochs in --attack, --attack-steps, --eps or --alpha");
+  if (options.average != "none" && never(options.average_from))
+    all.push_back("--average begins when " + std::to_string(options.average_from) +
+                  " epochs are done, and the run has " + number(epochs) +
+                  ": there is nothing to average; take a smaller --average-from");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");

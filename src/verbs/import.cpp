@@ -44,7 +44,15 @@ void check_class_names(const std::string& names, int classes, const std::string&
   if (options.normalize != "auto") trained.normalize = options.normalize;
   require(options.eps > 0 || options.norm == "auto" || options.norm == trained.norm, ExitCode::usage, "--norm ",
           options.norm, " needs the radius of its ball; give --eps");
-  if (options.norm != "auto") trained.norm = options.norm;
+  if (options.norm != "auto" && options.norm != trained.norm) {
+    // How it was attacked in the other ball says nothing of this one.
+    AttackSettings other;
+    if (trained.attack == "none") other.attack = trained.attack;
+    other.norm = options.norm;
+    other.noise = trained.noise;
+    other.noise_samples = trained.noise_samples;
+    static_cast<AttackSettings&>(trained) = other;
+  }
   if (options.eps > 0) trained.eps = options.eps;
   require_in_range("--eps", norm_from(trained.norm), trained.eps);
   trained.eval_norm = trained.norm;

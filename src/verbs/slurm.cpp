@@ -128,7 +128,7 @@ struct Memory {
       buffers += static_cast<double>(allocation.bytes);
   }
   const Splits& splits = gpu ? own : trainer->splits();
-  const Plan plan(options, splits.train->size(), trainers_of(ranks, options));
+  const Plan plan(options, mix_of(options, *splits.train), trainers_of(ranks, options));
   const Memory memory = memory_of(splits, buffers, gpu);
   const StepTime step = step_time(job);
   const double whole = step.seconds * static_cast<double>(plan.steps);

@@ -309,6 +309,14 @@ class Printed(unittest.TestCase):
         self.assertEqual(self.settings(job)["time"], "00:20:00")
         self.assertEqual(self.settings(self.slurm("--limit-train=64", "--step-seconds=70"))["signal"], "B:USR1@200")
 
+    def test_an_epoch_of_a_mix_is_one_of_the_labelled_images(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = [f"{folder}/labelled.h5", f"{folder}/extra.h5"]
+            for path, images in zip(files, ("64", "640")):
+                subprocess.run([PROGRAM, "data", "synthetic", path, "--train", images, "--test", "10"], capture_output=True, check=True)
+            job = self.slurm("--data", *files, "--mix=balanced:0.5", "--batch=8", "--epochs=1", "--warmup-epochs=0")
+            self.assertIn("Length: 16 steps", job)  # 4 of 64 labelled images each
+
     def test_time_follows_from_a_run(self):
         with tempfile.TemporaryDirectory() as run:
             with open(f"{run}/metrics.jsonl", "w") as file:

@@ -439,6 +439,19 @@ class Import(Case):
         # What is written can be read: a radius that --norm l2 refuses is refused here.
         self.refuse(2, "would hardly perturb an image", "import", "out.safetensors", "--norm", "l2", "--eps", "8/255", "--out", "no.h5")
 
+    def test_another_ball_than_the_training_s(self):
+        """What its training says of L-infinity alone is no obstacle."""
+        for k, more in enumerate((["--attack", "fgsm", "--start-radius", 2, "--project", "off", "--alpha", "8/255"],
+                                  ["--attack-steps", "1,2@1", "--eps", "0.01..0.03@0-2", "--warm-start", 5],
+                                  ["--attack-stop", 1], ["--noise", 0.25, "--attack", "none"])):
+            self.train(f"run{k}", *TRAIN, *options_of("small_cnn"), *more)
+            self.run_well("import", f"run{k}", "--norm", "l2", "--eps", 0.5, "--out", f"back{k}.h5")
+            with h5py.File(f"back{k}.h5") as file:
+                text = file.attrs["config_toml"]
+            self.assertIn('norm = "l2"\neps = 0.5\n', text)
+            self.assertIn(f"\nnoise = {0.25 if '--noise' in more else 0}\n", text)
+            self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2"))
+
     def test_initialize_takes_the_network_from_the_file(self):
         checkpoint = self.trained("wrn16_4")  # with silu and the normalization of cifar10
         said = {"network": '"wrn16_4"', "width": "16", "activation": '"silu"', "normalize": '"cifar10"'}

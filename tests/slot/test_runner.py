@@ -166,7 +166,7 @@ class Readers(unittest.TestCase):
 
     def test_a_recipe_has_its_line(self):
         line = ("2026-11-26 ladder, width own, seed 1, 1 rank(s), --device cuda: clean 74.27 [73.4, 75.1] of 10000; aa-quick 40.25 "
-                "[38.1, 42.4] of 2000; 15 epochs, 5865 steps, 2.00 passes")
+                "[38.1, 42.4] of 2000; 15 epochs, 5865 steps, 1.00 attack passes")
         self.assertEqual(parts.read_recipe(f"ladder, seed 1: trained, 0 minutes\n{line}\n"),
                          "clean 74.27 [73.4, 75.1] of 10000; aa-quick 40.25 [38.1, 42.4] of 2000")
         with self.assertRaises(runner.Wrong):

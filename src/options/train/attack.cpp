@@ -31,7 +31,7 @@ void refuse_kept_starts(const TrainOptions& o) {
       "have; choose these for all epochs");
   const bool logits = kept == StartKept::logits;
   for (const auto& [given, option] :
-       {std::pair(o.generators > 0, "--generators, whose attacks begin on other ranks"),
+       {std::pair(o.generators != 0, "--generators, whose attacks begin on other ranks"),
         std::pair(o.stale_attack > 0, "--stale-attack, whose attacks begin a step before"),
         std::pair(o.awp_gamma > 0, "--awp-gamma, which keeps the attacked and the clean images of a step alone"),
         std::pair(logits && o.attack_stop >= 0, "--attack-stop under --detach-reference; take one of these alone"),

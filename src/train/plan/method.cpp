@@ -54,17 +54,21 @@ Method::Method(const TrainOptions& options, const Dataset& images)
   for (const int epoch : options.epochs_of_change()) {
     TrainOptions now = options;
     static_cast<AttackSettings&>(now) = options.in_epoch(epoch);
-    // In the ball of radius zero an attack is none, but where its passes enter batch statistics.
+    // In the ball of radius zero an attack is none; where its passes enter batch statistics they are made, in that
+    // ball.
     if (now.eps == 0 && now.attack_bn != "train") now.attack = "none";
+    if (now.eps == 0) now.project = "on";
     EpochAttack& one = attacks.emplace_back();
     one.from = epoch;
     one.attack = dat::attack_of(now, images.info().classes);
     one.goal = goal_of(now, *loss);
     one.eps = now.attack != "none" ? now.eps.last() : 0;
     const int passes = passes_in_training_mode(now, *one.attack, *loss);
-    require(epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
-            " passes with batch statistics, and ", attack_passes,
-            " before: as many enter the running statistics in all epochs; add --attack-bn eval");
+    require(
+        epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
+        " passes with batch statistics, and ", attack_passes,
+        " before: as many enter the running statistics in all epochs; take as many --attack-steps in all, or, without "
+        "--attack-reuse, --attack-bn eval");
     attack_passes = passes;
   }
 }

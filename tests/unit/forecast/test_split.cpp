@@ -17,6 +17,7 @@ namespace {
   c.backward = 0.03;
   c.update = 0.004;
   c.attack_iterations = 10;
+  c.image_size = 25;  // 7500 bytes
   c.layers = {{"a", 1000000, 0.03, 0.01}};
   c.codecs = {{.name = "float32", .exact = true, .bytes = {4000000}}};
   return c;
@@ -24,7 +25,7 @@ namespace {
 
 [[nodiscard]] Cluster nodes(int ranks, Link link) { return {.ranks = ranks, .between = link, .within = {}}; }
 
-constexpr SplitChoice kSplit{.generators = 1, .staleness = 1, .images = 20, .micro_batch = 5, .image_bytes = 10000};
+constexpr SplitChoice kSplit{.generators = 1, .staleness = 1, .images = 20, .micro_batch = 5};
 
 }  // namespace
 
@@ -72,12 +73,12 @@ TEST_CASE("weights and images take the busiest link", "[forecast]") {
   rounded.weight_bytes = 2;
   CHECK(forecast_split(example(), nodes(4, link), {}, rounded).link == Approx(3 * 2.001));
   // Three messages of weights, an attack of two micro-batches, an answer.
-  CHECK(one.round == Approx(3 * 4.001 + 10 * 0.011 + 0.001 + 0.05));
+  CHECK(one.round == Approx(3 * 4.001 + 10 * 0.011 + 0.001 + 0.0375));
   split.staleness = 2;
-  CHECK(forecast_split(example(), nodes(4, link), {}, split).round == Approx(3 * 4.001 + 5 * 0.011 + 0.001 + 0.05));
+  CHECK(forecast_split(example(), nodes(4, link), {}, split).round == Approx(3 * 4.001 + 5 * 0.011 + 0.001 + 0.0375));
   split.refresh = false;
   CHECK(forecast_split(example(), nodes(4, link), {}, split).round ==
-        Approx((3 * 4.001 + 10 * 0.011 + 0.001 + 0.05) / 2));
+        Approx((3 * 4.001 + 10 * 0.011 + 0.001 + 0.0375) / 2));
   // Two trainers sum up 4 MB, in two messages of 2 MB, and each sends weights to one generator.
   split.generators = 2;
   one = forecast_split(example(), nodes(4, link), {}, split);

@@ -1381,6 +1381,18 @@ TEST_CASE("options that do not fit together are refused") {
     INFO(other[0]);
     CHECK(contains(refusal(words), "--generators does not go with --"));
   }
+  for (const std::vector<std::string>& some : std::vector<std::vector<std::string>>{
+           {"--generators", "1"}, {"--generators", "auto", "--calibration", "c.json"}})
+    for (const std::vector<std::string>& other : std::vector<std::vector<std::string>>{{"--loss", "pgi"},
+                                                                                       {"--noise", "0.1"},
+                                                                                       {"--eps", "0,8/255@2"},
+                                                                                       {"--attack-steps", "1,2@2"},
+                                                                                       {"--attack", "fgsm,pgd@2"}}) {
+      std::vector<std::string> words = some;
+      words.insert(words.end(), other.begin(), other.end());
+      INFO(words[1] << " " << other[0]);
+      CHECK(contains(refusal(words), "--generators"));
+    }
   for (const std::vector<std::string>& other : std::vector<std::vector<std::string>>{{"--attack", "fgsm"},
                                                                                      {"--attack", "none"},
                                                                                      {"--attack-bn", "train"},

@@ -63,6 +63,20 @@ TEST_CASE("Images that never grow to their own size are named", "[advice]") {
   CHECK(advised(options)[0].starts_with("--train-size grows to the size of the images, in which"));
 }
 
+TEST_CASE("An average that never begins is named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.warmup_epochs = 1.5;
+  options.epochs = 3.5;
+  options.average_from = 5;
+  CHECK(advised(options).empty());
+  options.average = "swa";
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--average begins when 5 epochs are done, and the run has 5:"));
+  options.average_from = 4;
+  CHECK(advised(options).empty());
+}
+
 TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, are named", "[advice]") {
   TrainOptions options = sensible();
   options.batch = 100;

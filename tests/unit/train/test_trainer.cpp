@@ -143,6 +143,10 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   CHECK(weights_after(changes, 6) == weights_after(none, 6));
   CHECK(weights_after(changes, 7) != weights_after(none, 7));
   changes.attack_bn = "train";
+  TrainOptions box = changes;  // without a projection; in the ball of radius 0 the images stay as they are
+  box.project = "off";
+  CHECK(weights_after(box, 6) == weights_after(changes, 6));
+  CHECK(weights_after(box, 7) != weights_after(changes, 7));
   changes.attack_steps = by_epoch(1, 1, 2);
   CHECK_THROWS_AS(weights_after(changes, 1), Error);  // more passes in batch statistics
 }
