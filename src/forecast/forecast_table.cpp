@@ -11,6 +11,7 @@
 
 #include "dat/codec.hpp"
 #include "dat/file.hpp"
+#include "dat/options/jointspar.hpp"
 #include "dat/report.hpp"
 #include "forecast/forecast.hpp"
 #include "forecast/split.hpp"
@@ -88,7 +89,7 @@ struct Row {
   }
   std::vector<double> budgets = o.budget;
   const auto layers = static_cast<double>(c.layers.size());
-  if (budgets.empty() && layers > 1) budgets = {layers * 40 / 54};
+  if (budgets.empty() && layers > 1) budgets = {default_budget(layers)};
   for (const double budget : budgets) {
     all.push_back({formatted("budget %g of %zu%s", std::round(100 * budget) / 100, c.layers.size(),
                              o.budget_unit == "bytes" ? " in bytes" : ""),

@@ -299,8 +299,10 @@ Calibration calibrate(Communicator& world, TrainingStep& step, double seconds) {
   c.attack_iterations = trainer.method().most_gradients();
   const int passes = options.lambda > 0 ? 2 : 1;
   c.backward_passes = passes * (options.batch / options.micro_batch);
-  // Means and variances of all channels, and some losses, in double precision.
-  c.statistics = std::int64_t{sizeof(double)} * (2 * step.graph().statistics + 8);
+  // Means and variances of all channels in each pass that enters them, and some losses, in double precision.
+  const std::vector<int> entering = trainer.method().entering_statistics();
+  const std::int64_t entered = entering.empty() ? 0 : 1 + *std::max_element(entering.begin(), entering.end());
+  c.statistics = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * entered + 8);
   measure_step(world, step, part(0.4), c);
   std::vector<int> order;
   measure_passes(step, part(0.4), c, order);

@@ -83,7 +83,8 @@ void Table::not_together(const Choice& one, const Choice& other, const std::stri
 }
 
 std::string description(const OptionRow& row) {
-  std::vector<std::string> parts;
+  const std::vector<std::string> kOff = {"false"};
+  std::vector<std::string> parts, without;
   for (std::size_t i = 0; i < row.works_with.size(); ++i) {
     const std::vector<Choice>& choices = row.works_with[i].any_of;
     // Of two conditions on the same option, the second is the narrower one.
@@ -92,9 +93,13 @@ std::string description(const OptionRow& row) {
                     [&](const Condition& later) { return later.any_of[0].option == choices[0].option; });
     std::vector<std::string> words;
     for (const Choice& choice : choices) words.push_back(text_of(choice));
-    if (!narrowed) parts.push_back(alternatives(words));
+    if (choices[0].values == kOff)
+      without.push_back("--" + choices[0].option);
+    else if (!narrowed)
+      parts.push_back(alternatives(words));
   }
-  return row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ");
+  return row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ") +
+         (without.empty() ? "" : "; not with ") + joined(without, " and ");
 }
 
 }  // namespace dat

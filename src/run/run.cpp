@@ -122,6 +122,7 @@ void Run::plan() {
     TrainOptions resolved = trainer_->resolved();
     resolved.out = folder_;
     config_ = toml_of(resolved);
+    (void)parse_train_options(config_, "the configuration of this run");  // `eval`, `export` and --config will read it
     // Nothing in the folder is looked at before it is this process's alone.
     lock_ = std::make_unique<RunLock>(folder_, [](const std::string& message) {
       std::cerr << "dat_hpc: " + message + "\n" << std::flush;

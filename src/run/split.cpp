@@ -3,6 +3,7 @@
 #include <fmt/printf.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "communicate/together.hpp"
 #include "dat/reducer.hpp"
@@ -33,12 +34,21 @@ void require_of(const Calibration& calibration, const char* what, const nlohmann
   require(several ? calibration.between.has_value() : calibration.within.has_value(), ExitCode::usage,
           "the calibration has not measured messages between ranks of ", several ? "several nodes" : "a node",
           "; --generators auto needs one that two or more ranks have made there");
-  const Link within = calibration.within.value_or(*calibration.between);
+  const Link within = calibration.within ? *calibration.within : *calibration.between;
   return {.ranks = ranks,
           .ranks_per_node = on_node,
           .between = calibration.between.value_or(within),
           .within = within,
           .reduction = calibration.reduction};
+}
+
+/// Mean number of the calibration's layers that a step has; none: all of them, or not known.
+[[nodiscard]] std::optional<double> budget_of(const TrainOptions& o, const Calibration& calibration) {
+  const auto layers = static_cast<double>(calibration.layers.size());
+  if (o.selector == "all" || o.selector == "freezeout" || o.selector == "autofreeze") return {};
+  if (o.budget == 0) return default_budget(layers);
+  const bool counted_alike = o.granularity == "tensor" && o.budget <= layers;
+  return counted_alike ? std::optional(o.budget) : std::nullopt;
 }
 
 }  // namespace
@@ -53,13 +63,13 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   require_of(calibration, "width", o.width);
   constexpr int kAnyClasses = 10;
   calibration.attack *=
-      attack_of(o, kAnyClasses)->gradient_evaluations() / std::max(1.0, 1.0 * calibration.attack_iterations);
+      attack_of(o, kAnyClasses)->gradients_of_run() / std::max(1.0, 1.0 * calibration.attack_iterations);
   StepChoice choice{.codec = codec_of(calibration, o),
                     .bucket_elements = o.bucket > 0 ? o.bucket : default_bucket(o.overlap),
                     .overlap = o.overlap};
-  const auto layers = static_cast<double>(calibration.layers.size());
-  if (o.selector != "all" && o.budget_unit == "layers" && o.budget > 0 && o.budget <= layers)
-    choice.probabilities = budget_in_layers(calibration, o.budget);
+  if (const std::optional<double> budget = budget_of(o, calibration))
+    choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
+                                                    : budget_in_layers(calibration, *budget);
   const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch;
   SplitChoice split{.staleness = o.staleness,
                     .refresh = o.refresh == "iteration",

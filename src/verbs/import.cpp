@@ -52,10 +52,13 @@ void check_class_names(const std::string& names, int classes, const std::string&
     other.noise = trained.noise;
     other.noise_samples = trained.noise_samples;
     static_cast<AttackSettings&>(trained) = other;
+    trained.eval = EvaluationSettings{}.eval;
   }
   if (options.eps > 0) trained.eps = options.eps;
   require_in_range("--eps", norm_from(trained.norm), trained.eps);
-  trained.eval_norm = trained.norm;
+  trained.eval_norm = EvaluationSettings{}.eval_norm;
+  trained.eval_eps = EvaluationSettings{}.eval_eps;
+  trained.eval_alpha = EvaluationSettings{}.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = 32;

@@ -18,6 +18,7 @@
 #include "run/split.hpp"
 #include "train/plan/role.hpp"
 #include "train/trainer.hpp"
+#include "verbs/planned.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm_common.hpp"
 #include "verbs/verb.hpp"
@@ -115,7 +116,9 @@ struct Memory {
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";
   options.attack_precision = "f32";
+  options.math = "f32";
   options.threads = 1;
+  const int trainers = trainers_of(ranks, options);
   const auto world = Communicator::single();
   std::unique_ptr<Trainer> trainer;
   Splits own;
@@ -123,12 +126,13 @@ struct Memory {
   if (gpu) {  // its buffers are not the host's
     own = open_splits(options);
   } else {
-    trainer = std::make_unique<Trainer>(*world, options);
-    for (const Backend::Allocation& allocation : trainer->replica().backend().allocations())
-      buffers += static_cast<double>(allocation.bytes);
+    trainer = std::make_unique<Trainer>(*world, as_one(options, trainers));
+    for (const auto& [purpose, bytes] : memory_of(*trainer, options, trainers)) buffers += static_cast<double>(bytes);
   }
   const Splits& splits = gpu ? own : trainer->splits();
-  const Plan plan(options, mix_of(options, *splits.train), trainers_of(ranks, options));
+  const Plan plan(options, mix_of(options, *splits.train), trainers);
+  require_ranks(options, plan, ranks);
+  buffers += warm_start_bytes(options, plan, *splits.train);
   const Memory memory = memory_of(splits, buffers, gpu);
   const StepTime step = step_time(job);
   const double whole = step.seconds * static_cast<double>(plan.steps);

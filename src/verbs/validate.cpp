@@ -17,8 +17,8 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"
-#include "train/protocol/guard.hpp"
 #include "train/trainer.hpp"
+#include "verbs/planned.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -114,11 +114,11 @@ namespace {
 }
 
 /// What --warm-start keeps and sends; empty: nothing.
-[[nodiscard]] std::string warm_start_text(Trainer& trainer, const Plan& plan, int ranks) {
+[[nodiscard]] std::string warm_start_text(Trainer& trainer, const TrainOptions& options, const Plan& plan, int ranks) {
   const auto all = static_cast<double>(trainer.examples().kept_bytes());
   if (all == 0) return "";
   const double image = all / static_cast<double>(trainer.splits().train->size());
-  return "warm start       " + megabytes(image * static_cast<double>(plan.images_of_a_rank)) +
+  return "warm start       " + megabytes(warm_start_bytes(options, plan, *trainer.splits().train)) +
          " of host memory per rank (" + megabytes(all) + " more on rank 0 while a checkpoint is written), " +
          megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks) +
          " per step and rank to others\n";
@@ -170,7 +170,9 @@ namespace {
 
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
-  const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
+  // Slurm announces "2(x4),1": the first number.
+  const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+                                 "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
   const int launched = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
   const std::string forecast = settle_generators(order.options, launched, on_node);
   const TrainOptions& options = order.options;
@@ -178,29 +180,17 @@ namespace {
   const int ranks = launched == 1 ? 1 : trainers_of(launched, options);
   const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
   const auto world = Communicator::single();
-  TrainOptions alone = options;
-  alone.faults = TrainOptions{}.faults;  // one rank cannot have as many as `ranks`
-  Trainer trainer(*world, alone);
+  Trainer trainer(*world, as_one(options, ranks));
   trainer.share_state();
   const Model& model = trainer.model();
   const Dataset& train = *trainer.splits().train;
   const Plan plan(options, mix_of(options, train), ranks);
+  if (launched > 1) require_ranks(options, plan, launched);
   Backend& backend = trainer.replica().backend();
-
-  std::map<std::string, std::size_t> memory;
-  std::size_t total = 0;
-  for (const Backend::Allocation& allocation : backend.allocations()) {
-    memory[allocation.purpose] += allocation.bytes;
-    total += allocation.bytes;
-  }
-  // Here is one rank: messages of several take more.
   const Reducer& reducer = trainer.reducer();
-  const auto more = static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
-  memory["messages of " + std::to_string(ranks) + " ranks"] = more;
-  require_validators(options, ranks);
-  const auto kept = options.byzantine && ranks > 1 ? static_cast<std::size_t>(Guard::memory(model, ranks)) : 0;
-  memory["protocol that bans"] = kept;
-  total += more + kept;
+  const std::map<std::string, std::size_t> memory = memory_of(trainer, options, ranks);
+  std::size_t total = 0;
+  for (const auto& [purpose, bytes] : memory) total += bytes;
   std::ostringstream text;
   text << "network          " << options.network << ", width " << options.width
        << (options.activation == "relu" ? "" : ", " + options.activation)
@@ -225,8 +215,8 @@ namespace {
        << " with all layers active\n"
        << generators_text(options, plan, train, *world) << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes())) << ", the last three are kept\n"
-       << warm_start_text(trainer, plan, ranks) << cheats_text(options, model.parameters.size) << "memory per rank  "
-       << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
+       << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
+       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
   text << "\n";

@@ -39,7 +39,7 @@ PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/examples/loc
 CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
-SLURM, SLURM_VERB = "jobs/slurm/common.sh", "src/verbs/slurm.cpp"
+SLURM, SLURM_VERB, PLANNED = "jobs/slurm/common.sh", "src/verbs/slurm.cpp", "src/verbs/planned.cpp"
 SUMMATION, TREE_REDUCER = "src/reduce/tree/summation_tree", "src/reduce/tree/tree_reducer.cpp"
 READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
@@ -308,6 +308,10 @@ MUTATIONS = [
     ("n-fgsm: the start is not cut", "src/attack/fgsm.cpp", "start(o, norm_, start_radius_, start_in_box_);", "start(o, norm_, start_radius_);", "unit:[attack]"),
     ("a start cut to the ball of eps", PERTURB, "if (in_box) eta[at] = clamp(x[at] + eta[at], 0.0F, 1.0F) - x[at];",
      "if (in_box) eta[at] = clamp(eta[at], -eps / 2, eps / 2);", "unit:[attack]"),
+    ("a bucket is written down that --byzantine refuses", "src/options/train/reduction.cpp",
+     "all of a gradient leaves at once; leave one of them off\")\n      .falls_back();", "all of a gradient leaves at once; leave one of them off\");",
+     "e2e:byzantine"),
+    ("statistics of all ranks where these may be false", "src/options/train/optimizer.cpp", ' || ranks_may_be_false(o) ? "raw"', ' ? "raw"', "unit:[#test_config]"),
     ("pgi: attacked by as many generators as a forecast says", "src/options/train/attack.cpp", "std::pair(o.generators != 0,",
      "std::pair(o.generators > 0,", "unit:[#test_config]"),
     ("start-box auto: never", "src/options/train/attack.cpp", 'o.start_box = published && o.attack_start == "uniform" ? "on" : "off";',
@@ -613,6 +617,7 @@ MUTATIONS = [
      "[](float) { return true; }", "e2e:export"),
     ("import: the other ball's attack stays", "src/verbs/import.cpp", "    static_cast<AttackSettings&>(trained) = other;\n",
      "    trained.norm = other.norm;\n", "e2e:export"),
+    ("import: evaluations stay in the other ball", "src/verbs/import.cpp", "  trained.eval_eps = EvaluationSettings{}.eval_eps;\n", "", "e2e:export"),
     ("import: metadata may have any image size", "src/verbs/import.cpp", "source.size >= 8 && source.size <= 4096",
      "source.size > 0", "e2e:export"),
     ("state_dict: the WideResNets' names", STATE_DICT, '  replace(".convShortcut.", ".shortcut.0.");\n', "", "unit:[exchange]"),
@@ -1170,7 +1175,12 @@ MUTATIONS = [
     ("slurm: words as they are", SLURM_VERB, "if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return",
      "if (!plain.empty()) return", "slurm:Printed"),
     ("slurm: memory of one rank", SLURM_VERB, "memory.bytes * job.ranks_per_node", "memory.bytes", "slurm:Printed"),
-    ("slurm: steps of one rank", SLURM_VERB, "trainers_of(ranks, options));", "1);", "slurm:Printed"),
+    ("slurm: steps of one rank", SLURM_VERB, "mix_of(options, *splits.train), trainers);", "mix_of(options, *splits.train), 1);", "slurm:Printed"),
+    ("slurm: one rank has the faults of several", PLANNED, "  one.faults = TrainOptions{}.faults;", "  // one.faults = TrainOptions{}.faults;", "slurm:Printed"),
+    ("slurm: what several ranks are refused is not looked at", SLURM_VERB, "  require_ranks(options, plan, ranks);\n", "", "slurm:Printed"),
+    ("slurm: messages of one rank", PLANNED, "reducer.memory(ranks) - reducer.memory(1)", "reducer.memory(1) - reducer.memory(1)", "slurm:Printed"),
+    ("slurm: needs the CPU of the job", SLURM_VERB, '  options.math = "f32";\n', "", "slurm:Printed"),
+    ("validate: the order of one rank's batch", PLANNED, "options.batch * ranks", "options.batch", "e2e:ranks"),
     ("slurm: a mix is a pool", SLURM_VERB, "mix_of(options, *splits.train)", "splits.train->size()", "slurm:Printed"),
     # Averages.
     ("ema: no warm-up", AVERAGED, "std::min(options.decay, (1.0 +", "std::max(options.decay, 0 * (1.0 +",
@@ -1264,6 +1274,7 @@ MUTATIONS = [
      "unit:[forecast]"),
     ("split: ranks of a node have a link each", SPLIT, ".bandwidth = cluster.between.bandwidth / cluster.ranks_per_node", ".bandwidth = cluster.between.bandwidth", "unit:[forecast]"),
     ("auto: the others are not told the number", "src/run/split.cpp", "  world.broadcast(&generators, sizeof generators);\n", "", "e2e:generators"),
+    ("auto: all layers where no budget is named", "src/run/split.cpp", "if (o.budget == 0) return default_budget(layers);", "if (o.budget == 0) return {};", "e2e:generators"),
     ("auto: attacks are as long as in the calibration", "src/run/split.cpp", "calibration.attack *=", "calibration.attack += 0 *", "e2e:generators"),
     ("generators: rounded weights are cut off", "src/train/generators/version_numbers.hpp", "Stored<BFloat16>::from);", "[](float x) { return BFloat16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U)}; });", "unit:[generators]"),
     ("generators: of an answer, nobody notes when it was begun", GENERATORS + "orders.cpp", "now - answer.since, now}", "now - answer.since - 1e6, now}", "e2e:generators"),

@@ -351,6 +351,23 @@ class Printed(unittest.TestCase):
                 file.write('{"kind":"step","step":1,"wall_time":1}\n')
             self.assertNotIn("\nrm", self.slurm("--like", run))
 
+    def test_a_machine_that_is_not_the_one_of_the_job(self):
+        self.assertIn("--math bf16", self.slurm("--nodes=2", "--math", "bf16"))
+
+    def test_what_several_ranks_are_refused(self):
+        self.assertIn("--faults 2", self.slurm("--nodes=8", "--aggregator", "krum", "--faults", "2"))
+        for options, expected in ((["--aggregator", "krum", "--faults", "4"], "--faults 4 of 8 ranks"),
+                                  (["--attackers", "9", "--cheat", "sign_flip"], "names rank 9, and the ranks are 0 to 7"),
+                                  (["--generators", "5", "--batch=8", "--micro-batch=8"], "--generators 5 are more than the 3")):
+            self.assertIn(expected, self.slurm("--nodes=8", *options, code=2))
+
+    def test_memory_of_messages_among_several(self):
+        def megabytes(nodes):
+            return int(self.settings(self.slurm("--width=128", "--nodes", nodes, "--aggregator", "krum"))["mem"][:-1])
+
+        # Each rank has the gradients of all, twice: some 900,000 numbers.
+        self.assertGreater(megabytes("64") - megabytes("4"), 60 * 2 * 3)
+
     def test_refusals(self):
         for arguments, expected in ((["--job-name", "a b"], "--job-name 'a b'"), (["--partition", "x\ny"], "--partition"),
                                     (["--time", "soon"], "--time 'soon'"), (["--modules", "$(id)"], "--modules"),

@@ -135,6 +135,9 @@ class Byzantine(common.TestCase):
             # The first step checks nobody. Beside the protocol goes a message of votes and passes, which has two numbers.
             self.assertEqual([row["bytes_statistics"] for row in rows], [protocol - 32 * ranks + 16, protocol + 16, protocol + 16])
             self.assertIn("all-to-all of parts, all-gather ", said)
+            # What such a run has written can be read.
+            ended = common.run("eval", folder, "--eval", "fgsm", "--limit", 8, "--threads", 1)
+            self.assertEqual(ended.code, 0, ended.text)
 
     def test_killed_and_gone_on(self):
         """Weights, draws and who checks whom are those of a run in one piece."""

@@ -6,6 +6,7 @@ counted, and told when it hangs. DAT_GENERATORS_CASES=all: every staleness and s
 import json
 import os
 import random
+import re
 import signal
 import time
 
@@ -258,6 +259,21 @@ class Generators(common.TestCase):
         ended = common.run("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
         self.assertEqual(ended.code, 0, ended.text)
         self.assertIn("--generators auto: 0 of 2 ranks", ended.text)
+
+    def test_a_forecast_knows_the_budget(self):
+        layers = 11  # of the network, of equal size in this calibration
+        measured = {"layers": [{"name": str(k), "elements": 10**7, "backward": 0.001, "weight_gradient": 0.0005} for k in range(layers)],
+                    "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
+                                "bytes": [4 * 10**7] * layers}]}
+
+        def forecast(*options):
+            arguments = [word for word in self.calibration(**measured) if word not in ("--selector", "all")]
+            text = common.run("validate", *RUN, *arguments, *options, ranks=2).text
+            return re.search(r"(?m)^forecast .*images/s.*$", text)[0]
+
+        self.assertEqual(forecast(), forecast("--budget", layers * 40 / 54))  # what it is where none is named
+        self.assertEqual(forecast(), forecast("--budget", layers * 40 / 54, "--budget-unit", "bytes"))
+        self.assertNotEqual(forecast(), forecast("--selector", "all"))
 
     def test_calibrations_of_something_else(self):
         for what, other in (("has --width 8, this run 16", {"about": {"network": "small_cnn", "width": 8}}),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import h5py
 import numpy as np
@@ -65,6 +66,10 @@ class AnyNumber(common.TestCase):
             self.go("parts", *arguments, "--max-steps", end, ranks=ranks)
         if parts:
             self.assert_equal_runs("parts", "reference")
+
+    def test_validate_knows_the_order_of_several_ranks(self):
+        said = [common.run("validate", *SMALL, *batch, "--micro-batch", 4, ranks=4).text for batch in (["--batch", 8], ["--total-batch", 32])]
+        self.assertEqual(*(re.search(r"(?m)^.* per step on average.*$", text)[0] for text in said))
 
     def test_lamb_and_the_bandit(self):
         self.check("--optimizer", "lamb", "--bias-correction", "--checkpoint-every", 4, "--average", "ema", "--average-bn", "ema",

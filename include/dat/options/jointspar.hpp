@@ -4,10 +4,13 @@
 
 namespace dat {
 
+/// Mean number of active layers, of so many, where none is named.
+[[nodiscard]] constexpr double default_budget(double layers) { return layers * 40.0 / 54.0; }
+
 /// Which layers a step trains. Rows and rules: src/options/train/jointspar.cpp.
 struct JointSparSettings {
   std::string selector = "exp3";
-  double budget = 0;                   ///< mean number of active layers; 0: 40/54 of the layers
+  double budget = 0;                   ///< mean number of active layers; 0: default_budget() of them
   std::string budget_unit = "layers";  ///< layers | bytes | seconds
   double p_min = 0.1;
   std::string granularity = "tensor";     ///< tensor | module | block

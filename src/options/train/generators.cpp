@@ -30,6 +30,7 @@ void add_generators(TrainTable& table) {
            "how weights go to generators; bf16: half the bytes, rounded, so not with --deterministic",
            one_of({"f32", "bf16"}))
       .works_with("generators", {})
+      .falls_back()
       .may_change();
   table.not_together(
       {"generator-weights", {"bf16"}}, {"deterministic"},

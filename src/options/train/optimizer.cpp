@@ -76,7 +76,7 @@ void add_average(TrainTable& table) {
   table
       .add("--average-bn", &O::average_bn,
            "running statistics of the averaged weights: those of the raw ones; made anew on the training images; or "
-           "averaged, too; auto: rebuild",
+           "averaged, too; auto: rebuild, with an --aggregator that withstands false ranks raw",
            one_of({"auto", "raw", "rebuild", "ema"}))
       .asked([](const O& o) { return o.average_bn != "auto" && o.average_bn != "raw"; })
       .works_with("average", {"ema", "swa"}, both);
@@ -95,7 +95,8 @@ void add_optimizer(TrainTable& table) {
 
 void settle_optimizer(TrainOptions& o) {
   if (o.weight_decay < 0) o.weight_decay = default_weight_decay(o.optimizer);
-  if (o.average_bn == "auto") o.average_bn = o.average == "none" ? "raw" : "rebuild";
+  // Statistics made anew are a mean over all ranks, which an aggregator does not look at.
+  if (o.average_bn == "auto") o.average_bn = o.average == "none" || ranks_may_be_false(o) ? "raw" : "rebuild";
 }
 
 }  // namespace dat

@@ -90,7 +90,6 @@ void add_protocol(TrainTable& table) {
   refuse({"aggregator-mixing"}, "--aggregator-mixing", "ranks see parts of gradients");
   refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
   refuse({"holdout"}, "--holdout", "a rank can lie about its share of an evaluation");
-  refuse({"bucket"}, "--bucket", "all of a gradient leaves at once");
 }
 
 }  // namespace
@@ -125,7 +124,10 @@ void add_reduction(TrainTable& table) {
                   "--mask-transport works with --mask per_worker: with one mask for all ranks there is nothing to "
                   "choose; leave it off");
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs").bound_to_ranks();
-  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount)
+      .works_with("byzantine", {"false"},
+                  "--byzantine does not go with --bucket: all of a gradient leaves at once; leave one of them off")
+      .falls_back();
 }
 
 }  // namespace dat

@@ -19,7 +19,7 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       p_(active_.scale.size(), 1.0),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
-      budget_(options.budget > 0 ? options.budget : model.parameters.layers() * 40.0 / 54.0),
+      budget_(options.budget > 0 ? options.budget : default_budget(model.parameters.layers())),
       name_(options.selector),
       equal_({.layers = model.parameters.layers(),
               .budget = budget_,

@@ -47,24 +47,15 @@ double verification_tolerance(int attack_steps) {
   return 10 * kDifference + 4 * std::sqrt(2 * attack_steps * kDifference);
 }
 
-namespace {
+namespace {}  // namespace
 
-/// Of an attack, in any epoch.
-[[nodiscard]] int most_steps(const TrainOptions& options) {
-  int most = 0;
-  for (const auto& part : options.attack_steps.parts()) most = std::max(most, part.value);
-  return options.attack == "none" ? 0 : most;
-}
-
-}  // namespace
-
-Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, Replica& replica,
-                           Recompute& recompute)
+Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
+                           Replica& replica, Recompute& recompute)
     : ranks_(ranks),
       plan_(plan),
       seed_(options.seed),
       every_(options.verify),
-      tolerance_(options.deterministic ? 0 : verification_tolerance(most_steps(options))),
+      tolerance_(options.deterministic ? 0 : verification_tolerance(method.most_gradients())),
       backend_(replica.backend()),
       recompute_(recompute),
       table_(replica.backend(), replica.model().parameters) {

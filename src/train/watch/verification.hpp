@@ -38,8 +38,8 @@ struct VerificationPlan {
 class Verification {
  public:
   /// The reference arguments must outlive the object.
-  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, Replica& replica,
-               Recompute& recompute);
+  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
+               Replica& replica, Recompute& recompute);
 
   /// Begins step number `step`.
   void begin(std::int64_t step);

@@ -19,7 +19,7 @@ Watch::Watch(const Parts& parts)
       stragglers_(ranks_) {
   if (options_.verify == 0) return;
   recompute_ = std::make_unique<Recompute>(ranks_, parts.images, options_, plan_, parts.method, replica_, timer_);
-  verification_ = std::make_unique<Verification>(ranks_, options_, plan_, replica_, *recompute_);
+  verification_ = std::make_unique<Verification>(ranks_, options_, plan_, parts.method, replica_, *recompute_);
 }
 
 void Watch::compare(std::vector<Stateful*> replicated) {

@@ -562,6 +562,11 @@ TEST_CASE("what lets one rank decide does not go with an aggregator that withsta
   CHECK(command.train.faults == 2);
   CHECK(ranks_may_be_false(command.train));
   CHECK_FALSE(ranks_may_be_false(parse({}).train));
+  // What follows from other options keeps to that, too: a configuration that was written can be read.
+  const Parsed averaged = parse({"--aggregator", "median", "--average", "ema"});
+  CHECK(averaged.train.average_bn == "raw");
+  CHECK(parse_train_options(averaged.resolved_toml, "text") == averaged.train);
+  CHECK(parse({"--average", "ema"}).train.average_bn == "rebuild");
   for (const std::vector<std::string>& other :
        std::vector<std::vector<std::string>>{{"--warm-start", "4"},
                                              {"--average", "ema", "--average-bn", "rebuild"},
@@ -1363,6 +1368,15 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(
       contains(refusal({"--generators", "2", "--generator-weights", "bf16", "--deterministic"}), "promises the bits"));
   CHECK(contains(refusal({"--generator-weights", "bf16"}), "--generator-weights works with --generators"));
+  // A forecast may say that there are none.
+  TrainOptions none = parse({"--generators", "auto", "--calibration", "c.json", "--generator-weights", "bf16"}).train;
+  none.generators = 0;
+  none.calibration.clear();
+  put_back_unused(none);
+  CHECK(none.generator_weights == "f32");
+  CHECK(parse_train_options(toml_of(none), "text") == none);
+  CHECK(contains(refusal({"--generators", "1", "--attack-precision", "f16", "--deterministic", "--verify", "4"}),
+                 "does not work with --attack-precision of 16 bits and --generators"));
   CHECK(contains(refusal({"--generators", "auto"}), "is forecast from --calibration FILE"));
   CHECK(contains(refusal({"--generators", "1", "--calibration", "c.json"}),
                  "is what --generators auto is forecast from"));

@@ -1,0 +1,50 @@
+#include "verbs/planned.hpp"
+
+#include <algorithm>
+
+#include "dat/aggregator.hpp"
+#include "options/train/table.hpp"
+#include "train/attackers/attackers.hpp"
+#include "train/generators/generator.hpp"
+#include "train/plan/role.hpp"
+#include "train/protocol/guard.hpp"
+
+namespace dat {
+
+TrainOptions as_one(const TrainOptions& options, int ranks) {
+  TrainOptions one = options;
+  one.faults = TrainOptions{}.faults;  // one rank cannot have as many as `ranks`
+  if (sums_are_ordered(options) && options.total_batch == 0) {
+    if (one.micro_batch == 0) one.micro_batch = options.batch;
+    one.total_batch = options.batch * ranks;
+    one.batch = 0;
+  }
+  return one;
+}
+
+std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOptions& options, int ranks) {
+  std::map<std::string, std::size_t> all;
+  for (const Backend::Allocation& allocation : trainer.replica().backend().allocations())
+    all[allocation.purpose] += allocation.bytes;
+  const Reducer& reducer = trainer.reducer();
+  all["messages of " + std::to_string(ranks) + " ranks"] =
+      static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
+  if (options.byzantine && ranks > 1)
+    all["protocol that bans"] = static_cast<std::size_t>(Guard::memory(trainer.model(), ranks));
+  return all;
+}
+
+double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {
+  if (options.warm_start == 0) return 0;
+  return static_cast<double>(images.info().image_bytes()) * static_cast<double>(plan.images_of_a_rank);
+}
+
+void require_ranks(const TrainOptions& options, const Plan& plan, int launched) {
+  const int ranks = trainers_of(launched, options);
+  require_fitting(attackers_of(options), launched);
+  static_cast<void>(faults_of(options.aggregator, options.faults, ranks));
+  require_validators(options, ranks);
+  if (options.generators > 0) require_work(options, plan);
+}
+
+}  // namespace dat
