@@ -34,6 +34,8 @@ class CommandLine {
   /// To be called when the values are final. False: the configuration is to be printed, which text() has then.
   [[nodiscard]] bool finish();
 
+  /// Once the words are read: whether the configuration is to be printed.
+  [[nodiscard]] bool prints_config() const { return print_config_; }
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] bool versions_asked() const { return versions_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }

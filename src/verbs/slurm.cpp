@@ -103,11 +103,15 @@ struct Memory {
   return {images + buffers + process, text.str()};
 }
 
-[[nodiscard]] std::string script(SlurmOrder order) {
+void take_known_network(TrainOrder& order) {
   try {
-    take_network(order.training);
+    take_network(order);
   } catch (const Error&) {  // the file may come to be before the job begins
   }
+}
+
+[[nodiscard]] std::string script(SlurmOrder order) {
+  take_known_network(order.training);
   const SlurmOptions& job = order.job;
   const bool gpu = job.gpus_per_node > 0;
   const int ranks = job.nodes * job.ranks_per_node;
@@ -245,6 +249,7 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
   o.train = line.words_given();
   settle_typed(training, order.training.options);
   order.training.given = line.given();
+  if (line.prints_config()) take_known_network(order.training);
   if (!line.finish()) return {};
   return order;
 }

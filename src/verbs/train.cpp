@@ -37,7 +37,8 @@ std::optional<TrainOrder> parse_train(CommandLine& line) {
                         "does is LAMB with JointSpar: PGD-10, and the exp3 bandit draws 40/54 of the\n"
                         "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
                         "  dat_hpc train --recipe madry --data FILE\n"
-                        "and --selector all trains all layers in each step.");
+                        "and --selector all trains all layers in each step.",
+                        take_network);
 }
 
 }  // namespace

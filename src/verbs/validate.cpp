@@ -236,8 +236,8 @@ int run_validation(const TrainOrder& order, int, char**) {
 }
 
 std::optional<TrainOrder> parse_validation(CommandLine& line) {
-  return parse_training(line,
-                        "Checks what 'train' with the same options would do; says what differs from the defaults.");
+  return parse_training(
+      line, "Checks what 'train' with the same options would do; says what differs from the defaults.", take_network);
 }
 
 }  // namespace

@@ -471,6 +471,11 @@ class Import(Case):
             for name, values in arrays_of(common.checkpoints(run)[-1]).items():
                 if ".running_" not in name:
                     np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
+        # So does a configuration that is printed.
+        with open("printed.toml", "w") as file:
+            file.write(self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config"))
+        self.run_well("train", *step, "--config", "printed.toml", "--out", "of_config")
+        self.assertEqual({key: resolved("of_config")[key] for key in said}, said)
         # The same command goes on, whatever has become of the file.
         os.remove("out.safetensors")
         again = ["train", *TRAIN, *step, "--out", "of_tensors", "--initialize", "out.safetensors"]

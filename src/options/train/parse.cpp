@@ -15,7 +15,7 @@ const std::vector<std::string> kMainOptions = {
 
 }  // namespace
 
-std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about) {
+std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about, void (*take)(TrainOrder& order)) {
   TrainOrder order;
   Bound bound(train_table(), order.options);
   line.describe(about);
@@ -24,6 +24,7 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
   if (!line.read()) return {};
   settle_typed(bound, order.options);
   order.given = line.given();
+  if (line.prints_config()) take(order);
   if (!line.finish()) return {};
   return order;
 }
