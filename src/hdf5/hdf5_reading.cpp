@@ -112,21 +112,21 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
             ": dataset ", name, " claims an impossible size");
   }
 
+  const std::int64_t size =
+      bytes / static_cast<std::int64_t>(std::max<std::size_t>(8, element)) * static_cast<std::int64_t>(element);
   const H5D_layout_t layout = H5Pget_layout(creation);
   require(layout != H5D_VIRTUAL && H5Pget_external_count(creation) <= 0, code_, path_, ": dataset ", name,
           " lies in other files; copy it into this one");
   const std::int64_t file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path_));
   const haddr_t offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(dataset) : HADDR_UNDEF;
   if (offset != HADDR_UNDEF) {
-    const std::int64_t size =
-        bytes / static_cast<std::int64_t>(std::max<std::size_t>(8, element)) * static_cast<std::int64_t>(element);
     info.offset = static_cast<std::int64_t>(offset);
     require(info.offset >= 0 && info.offset <= file_bytes && size <= file_bytes - info.offset, code_, path_,
             ": dataset ", name, " is cut off: it needs ", size, " bytes from byte ", info.offset, ", the file has ",
             file_bytes);
   } else {
     const auto stored = static_cast<std::int64_t>(std::min<hsize_t>(H5Dget_storage_size(dataset), file_bytes));
-    require(bytes <= kAlwaysFine || bytes / kMaxGrowth <= stored, code_, path_, ": dataset ", name, " claims ", bytes,
+    require(bytes <= kAlwaysFine || size / kMaxGrowth <= stored, code_, path_, ": dataset ", name, " claims ", size,
             " bytes, but only ", stored, " are stored");
   }
   return info;

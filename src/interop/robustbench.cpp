@@ -156,6 +156,8 @@ struct Figures {
           all.at("weights_hash").get<std::string>(), "), the exported ones are ", weights,
           "; evaluate this checkpoint");
     check(all.at("split") == "test", "is an evaluation of other images than the test images");
+    check(!all.contains("noise"),
+          "is of the network under noise, which the exported one has not; evaluate with --noise 0");
     check(all.value("verdict", "VALID") != "INVALID", "is INVALID: a loss was infinite or NaN");
     Figures figures{.clean = percent(all.at("clean").at("accuracy").get<double>()),
                     .reported = {},

@@ -87,7 +87,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
     close(metrics_);
     throw;
   }
-  const std::size_t layers = facts_.layer_names.size(), ranks = static_cast<std::size_t>(facts_.ranks);
+  const std::size_t layers = facts_.layer_names.size(),
+                    ranks = static_cast<std::size_t>(facts_.ranks + facts_.generators);
   line_.resize(2048 + kNumberBytes * std::max(3 * layers + ranks, ranks * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
   if (facts_.warmup_epochs > 0) warmup_ = fmt::format(" ({:g} warm-up)", facts_.warmup_epochs);

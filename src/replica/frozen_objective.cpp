@@ -38,21 +38,20 @@ void attach(Objective& objective, const Images& images) {
   objective.scratch_stride = images.capacity * images.layout.elements();
 }
 
-FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, int copies_of_each)
+FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, const NoisyCopies* noise)
     : images_(images),
       losses_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       program_(program),
       values_(program.logits()),
       gradients_(program.dlogits()),
-      images_a_pass_(program.n() / copies_of_each) {
-  assert(program.n() % copies_of_each == 0 && images.capacity % images_a_pass_ == 0);
+      images_a_pass_(program.n() / (noise != nullptr ? noise->copies() : 1)) {
+  assert(program.n() % images_a_pass_ == 0 && images.capacity % images_a_pass_ == 0);
   attach(*this, images);
   Backend& backend = images.backend;
   const bool several = images_a_pass_ < images.capacity || (backend.leaves_samples_out() && images.capacity > 1);
-  if (several || copies_of_each > 1)
-    logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
-  if (several && copies_of_each == 1) {
+  if (several || noise != nullptr) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
+  if (several && noise == nullptr) {
     const auto integers = [&](int count) {
       return static_cast<std::int32_t*>(
           backend.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t), "labels"));

@@ -7,14 +7,16 @@
 #include "dat/attack.hpp"
 #include "dat/program.hpp"
 #include "replica/images.hpp"
+#include "replica/noisy_copies.hpp"
 
 namespace dat {
 
 /// The attack's view of the frozen network, on the images of one micro-batch, in pieces of the program's size.
 class FrozenObjective : public Objective {
  public:
-  /// copies: of each image, that an objective of its own shows the program (show).
-  FrozenObjective(Images& images, FrozenProgram& program, int copies = 1);
+  /// noise: that an objective of its own shows the program with copies of each image (show); null: none. Under noise
+  /// images are never put side by side, for their noise is that of their places.
+  FrozenObjective(Images& images, FrozenProgram& program, const NoisyCopies* noise = nullptr);
   /// Makes room for the logits of clean images, which a goal may ask for. While the replica is built.
   void allow_reference();
   /// Prepares an attack on the samples that are in the images now, from a random start. Where the goal is taken against

@@ -51,14 +51,15 @@ Replica::Replica(const ReplicaOptions& options)
       model_(*backend_, graph_of(options, options.images.size), options.granularity),
       images_(*backend_, options.images, room_for_passes(options), options.scratch_images, options.start_kept) {
   if (options.noise > 0) {
-    // Without training, and in f32, there are the passes of attacks alone.
-    const bool passes_alone = options.training_batches.empty() && options.attack_storage == DType::f32;
+    // Without training and evaluations of another type there are the passes of attacks alone.
+    const bool passes_alone =
+        options.training_batches.empty() && (options.attack_storage == DType::f32 || !options.evaluations);
     noise_ = std::make_unique<NoisyCopies>(*backend_, options.noise, options.noise_samples,
                                            passes_alone ? attack_batch_of(options) : images_.capacity,
                                            images_.layout.elements());
   }
   plan(options, options.images.size);
-  if (options.attack_storage != DType::f32) {
+  if (options.attack_storage != DType::f32 && options.evaluations) {
     frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity * copies());
     evaluated_ = objective(*frozen_f32_);
   }

@@ -33,6 +33,7 @@ struct ReplicaOptions {
   double noise = 0;                   ///< deviation of the noise that attacks and evaluations see; 0: none
   int noise_samples = 1;              ///< copies of each image under noise
   bool clean_passes = true;           ///< with noise: training passes of images without it, too
+  bool evaluations = true;            ///< evaluated() is asked for
 };
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that

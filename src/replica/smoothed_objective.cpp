@@ -7,7 +7,7 @@
 namespace dat {
 
 SmoothedObjective::SmoothedObjective(Images& images, FrozenProgram& program, NoisyCopies& noise)
-    : FrozenObjective(images, program, noise.copies()),
+    : FrozenObjective(images, program, &noise),
       noise_(noise),
       smoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
       dsmoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),

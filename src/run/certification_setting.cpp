@@ -58,7 +58,8 @@ namespace {
                      .scratch_images = attacks ? certificate_attack_scratch(options.attack_steps) : 0,
                      .training_batches = {},
                      .noise = attacks ? sigma : 0,
-                     .noise_samples = options.noise_samples});
+                     .noise_samples = options.noise_samples,
+                     .evaluations = false});
 }
 
 }  // namespace

@@ -160,14 +160,12 @@ std::optional<ExitCode> Run::steps() {
   // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
   const bool ended = stops_early() && evaluation_due_ == 0;
   if (ended) best_.forget_evaluation();
-  if (ended || (evaluation_due_ != 0 && trainer_->steps_done() < all)) {
-    evaluate();
-    if (stops_early()) save(Checkpoints::Kind::step);
-  }
+  if (ended || (evaluation_due_ != 0 && trainer_->steps_done() < all)) evaluate_due();
   while (trainer_->steps_done() < all && !stops_early()) {
     if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
     if (!step()) {
       if (members_.has_left(world_.rank())) return members_.sleep_until_the_end();
+      if (evaluation_due_ != 0) evaluate_due();  // of a checkpoint that the run has gone back to
       continue;
     }
     const std::int64_t done = trainer_->steps_done();
@@ -277,6 +275,11 @@ void Run::evaluate() {
     overfitting(accuracy);
 }
 
+void Run::evaluate_due() {
+  evaluate();
+  if (stops_early()) save(Checkpoints::Kind::step);
+}
+
 void Run::overfitting(double accuracy) {
   std::ostringstream cause;
   cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
@@ -357,7 +360,7 @@ void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
   // So what is saved is good, whatever comes to light later.
   if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
   trainer_->timer().lap(Phase::other);
-  const RankRecord times = kind == Checkpoints::Kind::best ? RankRecord{} : gather_times();
+  const RankRecord times = gather_times();
   checkpoints_.settle(*ranks_);  // before the next one takes memory, too
   if (!stopping_) trainer_->complete_average();
   Checkpoint state = trainer_->capture();
@@ -372,7 +375,7 @@ void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
     checkpoints_.write(kind, trainer_->steps_done(), std::move(state), [&](Checkpoint& whole) {
-      if (kind == Checkpoints::Kind::step) report_->ranks(times);
+      report_->ranks(times);
       complete(whole, kind, record);
     });
   });
@@ -405,13 +408,14 @@ void Run::roll_back(std::string cause, bool to_best) {
           before.rollbacks, " times already (--max-rollbacks)");
   std::optional<Checkpoint> state;
   std::vector<LeftRecord> recorded;  ///< who had left at the checkpoint
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, due = 0;
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
     state = checkpoints_.to_go_back_to(first_bad - 1, to_best);
     require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
     bytes = integer_of(*state, "metrics_bytes");
+    due = state->integers["evaluation_due"];
     recorded = Membership::in(*state);
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
   });
@@ -419,7 +423,8 @@ void Run::roll_back(std::string cause, bool to_best) {
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
   checked_ = -1;
-  evaluation_due_ = 0;
+  ranks_->broadcast(&due, sizeof due);
+  evaluation_due_ = due;
   // Whenever the run is killed, its newest checkpoint finds the record that it wants: later checkpoints go before the
   // record is cut, and what is told of the rollback is in a checkpoint afterwards.
   save(Checkpoints::Kind::step, bytes);

@@ -48,6 +48,8 @@ class Run {
   /// Makes an evaluation and records it, unless it ends the run: then finish() records it. Keeps the weights that are
   /// best on what is held out: the averaged ones, where there are any. May go back to a checkpoint (steps_done()).
   void evaluate();
+  /// Makes the evaluation that the checkpoint owes that the run has begun from.
+  void evaluate_due();
   /// Catastrophic overfitting has been seen: as --on-overfitting says.
   void overfitting(double accuracy);
   /// False: the last evaluation has made the run go back to a checkpoint.

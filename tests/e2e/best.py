@@ -57,7 +57,9 @@ class Best(common.TestCase):
         with open(f"{folder}/metrics.jsonl", "rb") as file:
             text = file.read(int(length))
         self.assertEqual(text[-1:], b"\n")
-        self.assertIn(b'"holdout"', text.rsplit(b"\n", 2)[1])
+        evaluation, ranks = text.splitlines()[-2:]
+        self.assertIn(b'"holdout"', evaluation)
+        self.assertIn(b'"kind":"ranks"', ranks)  # times and bytes until then, which a rollback to it keeps
         # What is kept beside it is named by a checkpoint.
         named = {record(path)[1] for path in common.checkpoints(folder)}
         for name in os.listdir(f"{folder}/ckpt"):

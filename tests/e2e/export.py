@@ -361,6 +361,8 @@ class Export(Case):
         self.refuse(3, "other images than the test images", *export, "train.json")
         self.refuse(3, "evaluation of other weights", *export, "other.json")
         self.refuse(3, "a loss was infinite or NaN", *export, "infinite.json")
+        self.run_well("eval", "--checkpoint", checkpoint, "--data", "set.h5", "--eval", "pgd1", "--noise", 0.1, "--out", "noisy.json", "--quiet")
+        self.refuse(3, "is of the network under noise", *export, "noisy.json")
         self.refuse(3, "is no evaluation", *export, "full/network.json")
         self.refuse(3, "cannot read the evaluation", *export, "none.json")
         self.assertFalse(os.path.exists("no"))

@@ -73,6 +73,16 @@ class Numbers(common.TestCase):
                 self.assertEqual(self.setbacks("parts", "rollback"), self.setbacks("straight", "rollback"))
                 shutil.rmtree("parts")
 
+    def test_an_evaluation_that_a_checkpoint_owes_is_made_behind_a_rollback(self):
+        # From epoch 2 on, weights are moved so far that no loss is finite.
+        options = ["--awp-from", 2, "--awp-gamma", 1e30, "--on-bad-steps", "rollback", "--max-rollbacks", 1, "--holdout", 20, "--eval-every", 1,
+                   "--checkpoint-every", 100]
+        epoch = 8
+        self.go("run", *options, "--max-steps", epoch)
+        self.go("run", *options, "--max-steps", 3 * epoch, code=7)
+        self.assertEqual([row["to_step"] for row in self.setbacks("run", "rollback")], [epoch])
+        self.assertEqual([row["step"] for row in common.rows("run", "evaluation") if row["split"] == "test"], [epoch, 2 * epoch])
+
     def test_it_goes_back_a_number_of_times(self):
         """The rate is halved; that is no help. The run ends with the weights before, all of which are finite."""
         for every in 1, 100:

@@ -83,7 +83,10 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
   }
   const std::size_t bytes = dataset.info().image_bytes(), size = static_cast<std::size_t>(ranks.size());
   const std::size_t most = (numbers.size() + size - 1) / size;  // of a rank
-  std::vector<std::uint8_t> mine(most * bytes), all(size * mine.size()), pixels(numbers.size() * bytes);
+  constexpr std::size_t kMessage = 64 << 20;                    // of a rank, or one image
+  const std::size_t piece = std::max<std::size_t>(1, kMessage / bytes);
+  std::vector<std::uint8_t> mine(most * bytes), all(size * std::min(piece, most) * bytes),
+      pixels(numbers.size() * bytes);
   together(ranks, [&] {
     HostBatch batch;
     batch.make_room(1, static_cast<std::int64_t>(bytes));
@@ -101,10 +104,13 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
       std::copy(attacked.begin(), attacked.end(), mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));
     }
   });
-  ranks.all_gather(mine.data(), all.data(), mine.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>((i % size * most + i / size) * bytes), bytes,
-                pixels.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+  for (std::size_t first = 0; first < most; first += piece) {
+    const std::size_t count = std::min(piece, most - first);
+    ranks.all_gather(mine.data() + first * bytes, all.data(), count * bytes);
+    for (std::size_t i = first * size; i < std::min((first + count) * size, numbers.size()); ++i)
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>((i % size * count + i / size - first) * bytes), bytes,
+                  pixels.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+  }
   return {dataset, std::move(numbers), std::move(classes), std::move(pixels)};
 }
 

@@ -24,7 +24,7 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
   if (!line.read()) return {};
   settle_typed(bound, order.options);
   order.given = line.given();
-  if (line.prints_config()) take(order);
+  if (line.prints_config() && take != nullptr) take(order);
   if (!line.finish()) return {};
   return order;
 }

@@ -19,7 +19,7 @@ struct TrainOrder {
 /// (CommandLine::read). `take`: what options take from files that they name, before a configuration is printed.
 /// Error(usage), and those of `take`.
 [[nodiscard]] std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about,
-                                                       void (*take)(TrainOrder& order));
+                                                       void (*take)(TrainOrder& order) = nullptr);
 
 /// Applies all rules to options that were typed: what is typed must mean something, what a run has written is taken as
 /// it is. `bound`: to `options`.

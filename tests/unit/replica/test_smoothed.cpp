@@ -246,14 +246,14 @@ constexpr int kSize = 8, kClasses = 10, kImages = 4, kCopies = 3;
 
 /// A small network, some images, and passes of `pass` of them.
 struct Network {
-  explicit Network(int pass)
+  explicit Network(int pass, int copies = kCopies)
       : backend(test_backend()),
         model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
               Granularity::tensor),
         images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kImages, 1),
-        noise(*backend, kSigma, kCopies, kImages, images.layout.elements()),
-        program(model, pass * kCopies),
-        plain(model, kImages * kCopies),
+        noise(*backend, kSigma, copies, kImages, images.layout.elements()),
+        program(model, pass * copies),
+        plain(model, kImages * copies),
         objective(images, program, noise) {
     model.initialize(1);
     HostBatch batch;
@@ -357,6 +357,28 @@ TEST_CASE("a smoothed image does not depend on the passes, its restarts see one 
   const auto parts = attacked(2, Purpose::attack_start, 4);  // another program, which rounds otherwise
   for (std::size_t i = 0; i < whole.size(); ++i) REQUIRE(std::abs(parts[i] - whole[i]) < 1e-4);
   CHECK(attacked(kImages, Purpose::evaluation_start, 0) == attacked(kImages, Purpose::evaluation_start, 1));
+}
+
+TEST_CASE("images that an attack goes on with are under noise as before, whatever others it is done with",
+          "[smoothed]") {
+  for (const int copies : {1, 2}) {
+    Network f(kImages, copies);
+    f.objective.prepare(9, Purpose::attack_start, 4);
+    attacks().at("none")({})->perturb(f.objective);
+    f.objective.gradient();
+    const std::int64_t pixels = f.images.layout.elements();
+    const auto losses = to_host(*f.backend, f.objective.losses, kImages),
+               dx = to_host(*f.backend, f.images.dx, kImages * pixels);
+    const std::vector<std::int32_t> done = {1, 0, 1, 1};
+    f.backend->copy_to_device(f.images.done, done.data(), done.size() * sizeof(std::int32_t));
+    CHECK(f.objective.live() == 1);
+    f.objective.gradient();
+    const auto later = to_host(*f.backend, f.objective.losses, kImages),
+               ddx = to_host(*f.backend, f.images.dx, kImages * pixels);
+    CHECK(std::abs(later[1] - losses[1]) < 1e-5F);
+    for (std::int64_t i = pixels; i < 2 * pixels; ++i)
+      REQUIRE(std::abs(ddx[static_cast<std::size_t>(i)] - dx[static_cast<std::size_t>(i)]) < 1e-5F);
+  }
 }
 
 TEST_CASE("pgd's iterations on a smoothed network move with the noise of the epoch", "[smoothed]") {
