@@ -100,7 +100,7 @@ MUTATIONS = [
     ("certify: attacks go to the label", ATTACKED, "batch.labels[0] = classes[i];", "batch.labels[0] = (classes[i] + 1) % replica.classes();", "e2e:certify"),
     ("certify: what abstains is broken", ATTACKED, "predicted.certificates[i].prediction != Certificate::kAbstains && ", "", "unit:[certification]"),
     ("certify: attacked images are predicted by the certificate's samples", ATTACKED, "  ++certified.seed;\n", "", "e2e:certify"),
-    ("certify: attacked images of ranks in the order of ranks", ATTACKED, "(i % size * most + i / size)", "i", "e2e:certify"),
+    ("certify: attacked images of ranks in the order of ranks", ATTACKED, "(i % size * count + i / size - first)", "i", "e2e:certify"),
     ("certify: another attack goes on", "src/assess/certification/certification_report.cpp", '{"attack", attack_text(subject)},', "", "e2e:certify"),
     ("certify: every image", "src/run/certification_setting.cpp", "image += options.every)", "++image)", "e2e:certify"),
     ("certify: another sigma goes on", "src/assess/certification/certification_report.cpp", '{"sigma", all_digits(plan.sigma)},', "", "e2e:certify"),
