@@ -162,10 +162,13 @@ std::optional<ExitCode> Run::steps() {
   if (ended) best_.forget_evaluation();
   if (ended || (evaluation_due_ != 0 && trainer_->steps_done() < all)) evaluate_due();
   while (trainer_->steps_done() < all && !stops_early()) {
+    if (evaluation_due_ != 0) {  // of a checkpoint that the run has gone back to
+      evaluate_due();
+      continue;
+    }
     if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
     if (!step()) {
       if (members_.has_left(world_.rank())) return members_.sleep_until_the_end();
-      if (evaluation_due_ != 0) evaluate_due();  // of a checkpoint that the run has gone back to
       continue;
     }
     const std::int64_t done = trainer_->steps_done();

@@ -29,8 +29,7 @@ void refuse_rounding(const TrainOptions& o) {
       not_recomputable("--attack-precision of 16 bits", "without --deterministic their rounding turns too many signs"));
   require(o.verify == 0 || o.attack_precision == "f32" || o.generators == 0, ExitCode::usage,
           not_recomputable("--attack-precision of 16 bits and --generators",
-                           "ranks that train have no network of 16 "
-                           "bits that could attack once more"));
+                           "ranks that train have no network of 16 bits that could attack once more"));
 }
 
 void add_files(TrainTable& table) {

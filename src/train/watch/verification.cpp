@@ -47,8 +47,6 @@ double verification_tolerance(int attack_steps) {
   return 10 * kDifference + 4 * std::sqrt(2 * attack_steps * kDifference);
 }
 
-namespace {}  // namespace
-
 Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
                            Replica& replica, Recompute& recompute)
     : ranks_(ranks),
