@@ -8,6 +8,7 @@
 #include "launch.hpp"
 #include "measure/repeat.hpp"
 #include "reduce/transport/transport.hpp"
+#include "train/statistics/batch_statistics.hpp"
 
 namespace dat {
 
@@ -300,9 +301,8 @@ Calibration calibrate(Communicator& world, TrainingStep& step, double seconds) {
   const int passes = options.lambda > 0 ? 2 : 1;
   c.backward_passes = passes * (options.batch / options.micro_batch);
   // Means and variances of all channels in each pass that enters them, and some losses, in double precision.
-  const std::vector<int> entering = trainer.method().entering_statistics();
-  const std::int64_t entered = entering.empty() ? 0 : 1 + *std::max_element(entering.begin(), entering.end());
-  c.statistics = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * entered + 8);
+  const int passes_entering = passes_in(trainer.method().entering_statistics());
+  c.statistics = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * passes_entering + 8);
   measure_step(world, step, part(0.4), c);
   std::vector<int> order;
   measure_passes(step, part(0.4), c, order);

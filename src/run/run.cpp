@@ -158,11 +158,12 @@ std::optional<ExitCode> Run::steps() {
   const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
   // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
-  const bool ended = stops_early() && evaluation_due_ == 0;
-  if (ended) best_.forget_evaluation();
-  if (ended || (evaluation_due_ != 0 && trainer_->steps_done() < all)) evaluate_due();
+  if (stops_early()) {
+    if (evaluation_due_ == 0) best_.forget_evaluation();
+    evaluate_due();
+  }
   while (trainer_->steps_done() < all && !stops_early()) {
-    if (evaluation_due_ != 0) {  // of a checkpoint that the run has gone back to
+    if (evaluation_due_ != 0) {  // of the checkpoint that the run goes on or has gone back to
       evaluate_due();
       continue;
     }

@@ -44,6 +44,7 @@ void check_class_names(const std::string& names, int classes, const std::string&
   if (options.normalize != "auto") trained.normalize = options.normalize;
   require(options.eps > 0 || options.norm == "auto" || options.norm == trained.norm, ExitCode::usage, "--norm ",
           options.norm, " needs the radius of its ball; give --eps");
+  const EvaluationSettings plain;
   if (options.norm != "auto" && options.norm != trained.norm) {
     // How it was attacked in the other ball says nothing of this one.
     AttackSettings other;
@@ -52,13 +53,13 @@ void check_class_names(const std::string& names, int classes, const std::string&
     other.noise = trained.noise;
     other.noise_samples = trained.noise_samples;
     static_cast<AttackSettings&>(trained) = other;
-    trained.eval = EvaluationSettings{}.eval;
+    trained.eval = plain.eval;
   }
   if (options.eps > 0) trained.eps = options.eps;
   require_in_range("--eps", norm_from(trained.norm), trained.eps);
-  trained.eval_norm = EvaluationSettings{}.eval_norm;
-  trained.eval_eps = EvaluationSettings{}.eval_eps;
-  trained.eval_alpha = EvaluationSettings{}.eval_alpha;
+  trained.eval_norm = plain.eval_norm;
+  trained.eval_eps = plain.eval_eps;
+  trained.eval_alpha = plain.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = 32;

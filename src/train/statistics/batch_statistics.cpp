@@ -18,11 +18,11 @@ namespace {
   return all;
 }
 
-[[nodiscard]] int passes_in(const std::vector<int>& entering) {
+}  // namespace
+
+int passes_in(const std::vector<int>& entering) {
   return entering.empty() ? 0 : 1 + *std::max_element(entering.begin(), entering.end());
 }
-
-}  // namespace
 
 BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order)
     : BatchStatistics(ranks, model, one_after_the_other(passes), local, order) {}

@@ -9,6 +9,9 @@
 
 namespace dat {
 
+/// How many passes `entering` (Method::entering_statistics) names: 1 + its largest number.
+[[nodiscard]] int passes_in(const std::vector<int>& entering);
+
 /// What batch norm has seen in a step: means and unbiased variances of each pass in training mode, averaged over the
 /// micro-batches and, unless they stay each rank's own, over the ranks. At the step's end they enter the running
 /// statistics, pass after pass: the statistics of the attack first, then those of the loss's passes (Loss::entering).
