@@ -55,6 +55,9 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
   folder_.reset(new Folder{
       path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
       Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
+  std::error_code ignored;
+  if (folder_->journal.found().empty())  // what an evaluation before has left is not this one's
+    for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5"}) fs::remove(path / stale, ignored);
   if (!options_.save_adversarial) return;
   bool begun = false;
   for (const JournalEntry& entry : read_journal(folder_->journal.found()))

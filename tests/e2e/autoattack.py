@@ -164,6 +164,11 @@ class Sequence(common.TestCase):
         self.evaluate("other", "--save-adversarial")
         other = common.datasets("other/adversarial.h5")
         self.assert_same(other, tables)
+        # An evaluation that is begun anew, without its journal, has nothing of the one before.
+        os.remove("other/sequence.journal")
+        self.evaluate("other", words="none+fgsm", limit=16)
+        self.assertFalse(os.path.exists("other/adversarial.h5"))
+        self.assertTrue(os.path.exists("other/results.h5"))
 
     def test_what_is_refused(self):
         self.evaluate("one", words="none+fgsm", limit=16)
