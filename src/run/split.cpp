@@ -21,12 +21,24 @@ namespace {
   return named ? whole : options.codec;
 }
 
-/// Error(usage): a calibration says that it is of another network.
+/// Error(usage): a calibration says that it is of something else.
 void require_of(const Calibration& calibration, const char* what, const nlohmann::ordered_json& here) {
   const auto there = calibration.about.find(what);
   require(there == calibration.about.end() || *there == here, ExitCode::usage, "the calibration has --", what, " ",
           there == calibration.about.end() ? "" : there->dump().substr(0, 40), ", this run ", here.dump(),
-          "; --generators auto needs one of this run's network");
+          "; --generators auto needs one of this run's network and arithmetic");
+}
+
+/// Turns what the calibration has measured into what steps of this run take: of its attack, and of its loss's passes.
+void count_as(const TrainOptions& o, Calibration& calibration) {
+  constexpr int kAnyClasses = 10;
+  calibration.attack *=
+      attack_of(o, kAnyClasses)->gradients_of_run() / std::max(1.0, 1.0 * calibration.attack_iterations);
+  const auto passes = static_cast<int>(loss_of(o, false)->passes().size());
+  const double factor = 1.0 * passes / calibration.backward_passes;
+  calibration.forward *= factor;
+  calibration.backward *= factor;
+  calibration.backward_passes = passes;
 }
 
 [[nodiscard]] Cluster cluster_of(const Calibration& calibration, int ranks, int on_node) {
@@ -61,9 +73,11 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   if (ranks == 1) return "--generators auto: none, for one rank trains";
   require_of(calibration, "network", o.network);
   require_of(calibration, "width", o.width);
-  constexpr int kAnyClasses = 10;
-  calibration.attack *=
-      attack_of(o, kAnyClasses)->gradients_of_run() / std::max(1.0, 1.0 * calibration.attack_iterations);
+  // A CPU takes tf32, the default, as f32, and its calibration says so.
+  const bool as_f32 = o.math == "tf32" && calibration.about.contains("math") && calibration.about.at("math") == "f32";
+  require_of(calibration, "math", as_f32 ? "f32" : o.math);
+  require_of(calibration, "attack_precision", o.attack_precision);
+  count_as(o, calibration);
   StepChoice choice{.codec = codec_of(calibration, o),
                     .bucket_elements = o.bucket > 0 ? o.bucket : default_bucket(o.overlap),
                     .overlap = o.overlap};

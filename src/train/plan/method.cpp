@@ -21,6 +21,14 @@ std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
                                        .best_loss = true});
 }
 
+std::unique_ptr<Loss> loss_of(const TrainOptions& options, bool unlabelled) {
+  return losses().at(options.loss)({.lambda = options.lambda,
+                                    .beta = options.beta,
+                                    .smoothing = options.label_smoothing,
+                                    .unlabelled = unlabelled,
+                                    .detach = options.detach_reference});
+}
+
 namespace {
 
 [[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
@@ -44,11 +52,7 @@ namespace {
 
 Method::Method(const TrainOptions& options, const Dataset& images)
     : unlabelled(unlabelled_images(images) > 0),
-      loss(losses().at(options.loss)({.lambda = options.lambda,
-                                      .beta = options.beta,
-                                      .smoothing = options.label_smoothing,
-                                      .unlabelled = unlabelled,
-                                      .detach = options.detach_reference})),
+      loss(loss_of(options, unlabelled)),
       evaluation(evaluation_of(options, images.info().classes)),
       attack_passes(0) {
   for (const int epoch : options.epochs_of_change()) {

@@ -14,6 +14,9 @@ namespace dat {
 /// The attack on training images. Error(usage).
 [[nodiscard]] std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes);
 
+/// The loss that is trained on; unlabelled: some training images have no label. Error(usage).
+[[nodiscard]] std::unique_ptr<Loss> loss_of(const TrainOptions& options, bool unlabelled);
+
 /// The attack on training images in the epochs from one on.
 struct EpochAttack {
   int from = 0;
