@@ -84,12 +84,13 @@ void attack(dat::Communicator& world, const dat::TrainOptions& options, const De
   const double slowness = delays.slowness(world.rank() - dat::trainers_of(world.size(), options));
   const double iteration = slowness * delays.attack * options.micro_batch / options.attack_steps;
   generator.tell([&](int iterations, double seconds) { pass(iterations * iteration - seconds); });
-  static_cast<void>(generator.serve([&]() -> std::optional<dat::ExitCode> {
+  const auto called = [&]() -> std::optional<dat::ExitCode> {
     if (!world.probe(0, kEndTag)) return {};
     int end = 0;
     world.receive(&end, sizeof end, 0, kEndTag);
     return dat::ExitCode::done;
-  }));
+  };
+  static_cast<void>(generator.serve(called, [] { return false; }));
 }
 
 }  // namespace

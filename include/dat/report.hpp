@@ -239,7 +239,8 @@ class Report {
   void left(const LeftRecord&);
   void accusation(const AccusationRecord&);
   void ban(const BanRecord&);
-  /// Cuts metrics.jsonl back to what it was at a checkpoint: the run goes on from there. Error(io).
+  /// Cuts metrics.jsonl back to what it was at a checkpoint: the run goes on from there. What has become of ranks
+  /// (left, accusation, ban) and earlier rollbacks stay true, and are written again behind the cut. Error(io).
   void cut_back(std::int64_t metrics_bytes);
   void message(const std::string& line);  ///< to the terminal and run.log
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
@@ -254,6 +255,8 @@ class Report {
   void write_text(const std::string& line);  // a line that was made elsewhere
   /// Bytes that could be written; errno where it is not all of them.
   [[nodiscard]] std::size_t append(const char* data, std::size_t length);
+  /// Of all lines behind so many bytes those that stay true where the steps among them are taken back.
+  [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
   void print(const char* text);
   void attacks(std::int64_t step, const std::vector<AttackSpan>& spans);
@@ -268,7 +271,7 @@ class Report {
   Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
   std::int64_t first_step_ = -1, images_since_ = 0;
   bool terminal_ = false, progress_shown_ = false;
-  bool attacks_told_ = false;  ///< of any step
+  bool attacks_told_ = false;  ///< of any step in this clock, since the record's last cut
   std::string warmup_;         // " (5 warm-up)"
 };
 

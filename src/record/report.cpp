@@ -13,7 +13,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -56,13 +58,13 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
   // The destructor does not run when a constructor throws.
   try {
     remove_temporaries(folder);
-    for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
     metrics_bytes_ = fresh ? 0 : resume_bytes;
     struct stat status {};
     require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
     require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
             " bytes, but the checkpoint was written after ", metrics_bytes_,
             "; restore the file, or start anew in another folder");
+    for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
             path, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";
@@ -340,12 +342,31 @@ void Report::cut_back(std::int64_t metrics_bytes) {
   require(metrics_bytes <= metrics_bytes_, ExitCode::checkpoint, facts_.folder, "/metrics.jsonl has ", metrics_bytes_,
           " bytes, but the checkpoint to go back to was written after ", metrics_bytes,
           ": it is of another run; remove it");
+  const std::string kept = lines_that_stay(metrics_bytes);
   require(ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ", facts_.folder,
           "/metrics.jsonl back to ", metrics_bytes, " bytes: ", system_reason(errno));
   metrics_bytes_ = metrics_bytes;
   unwritten_.clear();
+  attacks_told_ = false;
   first_step_ = -1;  // speeds are those of the steps from here on
   images_since_ = 0;
+  write_text(kept);
+}
+
+std::string Report::lines_that_stay(std::int64_t from) const {
+  std::ifstream file(facts_.folder + "/metrics.jsonl");
+  file.seekg(from);
+  std::stringstream rest;
+  rest << file.rdbuf() << unwritten_;
+  std::string kept;
+  for (std::string line; std::getline(rest, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    if (!row.is_object()) continue;
+    const std::string kind = row.value("kind", "");
+    if (kind == "left" || kind == "accusation" || kind == "ban" || row.value("event", "") == "rollback")
+      kept += line + "\n";
+  }
+  return kept;
 }
 
 std::string Report::finish(const FinalResult& result) {

@@ -1,11 +1,16 @@
 #include "run/beginning.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
@@ -51,6 +56,18 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::vect
   };
   compare("epochs", earlier.options.epochs, options.epochs);
   compare("max-steps", earlier.options.max_steps, options.max_steps);
+}
+
+/// --max-steps counts steps, and with another number of ranks an epoch has others: the number that ended the run where
+/// the user wanted it would end it elsewhere.
+void require_same_end(const TrainOptions& earlier, const TrainOptions& now, std::int64_t steps_then, const Plan& plan) {
+  const std::int64_t steps = plan.steps_per_epoch;
+  if (steps == steps_then || now.max_steps == 0 || now.max_steps != earlier.max_steps) return;
+  if (now.max_steps >= plan.epochs * std::max(steps, steps_then)) return;  // it ends no run
+  fail(ExitCode::usage, "--max-steps ", now.max_steps, " was given for epochs of ", steps_then, " steps, and with ",
+       plan.ranks, plan.ranks == 1 ? " rank" : " ranks", " they have ", steps, ": give --max-steps ",
+       std::max<std::int64_t>(1, at_same_place(now.max_steps, steps_then, steps)),
+       " for the same end, or another number");
 }
 
 /// A network of the same parameters may compute something else: with another activation, or of images that are
@@ -107,18 +124,27 @@ void begin_with_weights(const TrainOptions& options, const std::function<void(co
 
 }  // namespace
 
+std::string folder_of(const TrainOptions& options) {
+  if (!options.out.empty()) return options.out;
+  if (const char* job = std::getenv("SLURM_JOB_ID")) return std::string("runs/slurm-") + job;
+  const std::time_t now = std::time(nullptr);
+  std::ostringstream name;
+  name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
+  return name.str();
+}
+
 void take_network(TrainOrder& order) {
   TrainOptions& o = order.options;
   if (o.initialize.empty()) return;
   // A run that goes on has written down what it took, and need not find the file again.
-  const std::string own = o.out.empty() ? "" : text_of(o.out + "/config.resolved.toml");
+  const std::string folder = folder_of(o), own = text_of(folder + "/config.resolved.toml");
   const Written begun_with = read_written(own);
   const bool goes_on = begun_with.said.contains("initialize") && begun_with.options.initialize == o.initialize;
   std::string config = own;
   TrainOptions there;
   try {
     if (!goes_on) config = config_of_source(o.initialize);
-    there = parse_train_options(config, goes_on ? o.out : o.initialize);
+    there = parse_train_options(config, goes_on ? folder : o.initialize);
   } catch (const Error& error) {
     throw about_weights(o.initialize, error);
   }
@@ -190,6 +216,9 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
   }
   if (!trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
+  const std::int64_t steps_then = integer_of(*checkpoint, "steps_per_epoch");
+  if (result.own) require_same_end(known.options, options, steps_then, trainer.plan());
+  result.counted_anew = result.own && steps_then != trainer.plan().steps_per_epoch;
   const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");

@@ -14,6 +14,7 @@ struct Beginning {
   bool own = false;                 ///< from a checkpoint in the run's own folder
   bool finished = false;            ///< the run has nothing left to do, and these options would report the same; then:
   std::string summary;              ///< what it reported
+  bool counted_anew = false;        ///< the run's own steps, with another number of ranks: an epoch has others
   std::int64_t metrics_bytes = -1;  ///< of metrics.jsonl at the checkpoint; -1: a new record
   std::int64_t evaluation_due = 0;  ///< 1: the checkpoint's step is still to be evaluated
   BestRecord best;                  ///< of the run's own checkpoint
@@ -22,6 +23,9 @@ struct Beginning {
   std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
 };
+
+/// The run's folder: --out; else one of the Slurm job, which a job that is queued again finds; else one of this second.
+[[nodiscard]] std::string folder_of(const TrainOptions& options);
 
 /// Where a run begins with given weights (`initialize`): its network, width, activation and normalization become those
 /// that the file says it was trained with, where neither the command line nor a file or recipe has set them. On every

@@ -1,6 +1,8 @@
 #include "run/best.hpp"
 
 #include <algorithm>
+#include <iomanip>
+#include <sstream>
 
 namespace dat {
 
@@ -26,6 +28,15 @@ bool BestNetwork::judge(double accuracy, std::int64_t step) {
     ++now_.since;
   }
   return better;
+}
+
+std::string BestNetwork::early_end_text(std::int64_t step, std::int64_t planned_steps) const {
+  std::ostringstream text;
+  text << "stopped early after step " << step << " of " << planned_steps << ": no better robust accuracy on "
+       << images_text("holdout") << " than " << std::fixed << std::setprecision(2) << 100 * accuracy() << " % in "
+       << evaluations_since() << (evaluations_since() == 1 ? " evaluation" : " evaluations")
+       << "; ckpt/best.h5 has that network";
+  return text.str();
 }
 
 void BestNetwork::save_as_best(Checkpoint& checkpoint, std::int64_t metrics_bytes) {

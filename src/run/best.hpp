@@ -41,6 +41,9 @@ class BestNetwork {
   /// The last evaluation is made once more, and counts once.
   void forget_evaluation() { --now_.since; }
 
+  /// The early end of a run after this step, for people.
+  [[nodiscard]] std::string early_end_text(std::int64_t step, std::int64_t planned_steps) const;
+
   /// Adds the record to a checkpoint. metrics_bytes: length of metrics.jsonl where the checkpoint is the best network's
   /// own.
   void save(Checkpoint& checkpoint) const { now_.record.save(checkpoint); }

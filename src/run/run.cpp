@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <ctime>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
@@ -23,14 +21,6 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::string default_folder() {
-  if (const char* job = std::getenv("SLURM_JOB_ID")) return std::string("runs/slurm-") + job;
-  const std::time_t now = std::time(nullptr);
-  std::ostringstream name;
-  name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
-  return name.str();
-}
-
 /// The simulated attackers that have left by now.
 [[nodiscard]] std::vector<LeftRecord> due_to_leave(const std::vector<Attacker>& attackers, std::int64_t done) {
   std::vector<LeftRecord> records;
@@ -45,11 +35,10 @@ Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv
       options_(options),
       argc_(argc),
       argv_(argv),
-      folder_(options.out),
+      folder_(folder_of(options)),
       members_(world),
       checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
-  if (folder_.empty()) folder_ = default_folder();
   world.broadcast(folder_);
   ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
@@ -82,14 +71,15 @@ ExitCode Run::train() {
   finish_step_on_signal();
   if (generator_) {
     world_.keep_records_in(folder_);
-    return generator_->serve([this] { return members_.called(); });
+    return generator_->serve([this] { return members_.called(); }, signalled);
   }
   for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
   trainer_->share_state();
   open_report();
   trainer_->start();
-  // What the first rollback goes back to.
-  if (options_.on_bad_steps == "rollback" && !beginning_.own) save(Checkpoints::Kind::step);
+  // What the first rollback goes back to; and where steps are counted anew, no file has another number than its step.
+  if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own))
+    save(Checkpoints::Kind::step);
   if (!leave(beginning_.left, true)) return members_.sleep_until_the_end();
   do
     if (const std::optional<ExitCode> code = steps()) return *code;
@@ -129,10 +119,11 @@ void Run::plan() {
     });
     beginning_ = begin(resolved, folder_, *trainer_);
   });
-  bool known[] = {beginning_.finished, beginning_.own};
+  bool known[] = {beginning_.finished, beginning_.own, beginning_.counted_anew};
   world_.broadcast(known, sizeof known);
   beginning_.finished = known[0];
   beginning_.own = known[1];
+  beginning_.counted_anew = known[2];
   share(beginning_.left, world_);
   hosts_ = world_.gather(host_name());
 }
@@ -159,8 +150,10 @@ std::optional<ExitCode> Run::steps() {
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
   // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
   if (stops_early()) {
-    if (evaluation_due_ == 0) best_.forget_evaluation();
+    const bool made = evaluation_due_ == 0;
+    if (made) best_.forget_evaluation();
     evaluate_due();
+    recorded_ = made && evaluates_after(trainer_->steps_done());
   }
   while (trainer_->steps_done() < all && !stops_early()) {
     if (evaluation_due_ != 0) {  // of the checkpoint that the run goes on or has gone back to
@@ -175,7 +168,7 @@ std::optional<ExitCode> Run::steps() {
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
-    evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
+    evaluation_due_ = evaluates_after(done);
     if (trainer_->stop_agreed() && !finished) {
       stop();
       return ExitCode::stopped;
@@ -266,17 +259,23 @@ void Run::stop() {
                                            : "; the same command goes on from here"));
 }
 
+double Run::held_out_accuracy() const {
+  return dat::held_out_accuracy(evaluated_, options_.average == "none" ? "raw" : "average");
+}
+
 void Run::evaluate() {
   evaluated_ = trainer_->evaluate();
-  const bool held_out = options_.holdout > 0;
-  const double accuracy = held_out_accuracy(evaluated_, options_.average == "none" ? "raw" : "average");
-  const bool better = held_out && best_.judge(accuracy, trainer_->steps_done());
+  recorded_ = false;
+  checkpoints_.settle(*ranks_);  // whether the best network before is there is known before it is compared with
+  const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   evaluation_due_ = stops_early() ? 1 : 0;  // a run that goes on behind its early end makes it again
-  if (!stops_early()) record_evaluation();
-  if (better)
+  if (better) {
+    record_evaluation();
     save(Checkpoints::Kind::best);
-  else if (held_out && overfits_catastrophically(best_.accuracy(), accuracy, options_.overfitting_margin))
-    overfitting(accuracy);
+  } else if (!stops_early() || (overfits() && options_.on_overfitting != "warn")) {
+    record_evaluation();
+    if (overfits()) overfitting();
+  }
 }
 
 void Run::evaluate_due() {
@@ -284,11 +283,16 @@ void Run::evaluate_due() {
   if (stops_early()) save(Checkpoints::Kind::step);
 }
 
-void Run::overfitting(double accuracy) {
+bool Run::overfits() const {
+  return options_.holdout > 0 &&
+         overfits_catastrophically(best_.accuracy(), held_out_accuracy(), options_.overfitting_margin);
+}
+
+void Run::overfitting() {
   std::ostringstream cause;
   cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
-        << 100 * accuracy << " % after step " << trainer_->steps_done() << ", and was " << 100 * best_.accuracy()
-        << " %";
+        << 100 * held_out_accuracy() << " % after step " << trainer_->steps_done() << ", and was "
+        << 100 * best_.accuracy() << " %";
   if (ranks_->root()) report_->setback({trainer_->steps_done(), "overfitting", cause.str()});
   if (options_.on_overfitting == "rollback") return roll_back(cause.str(), true);
   require(options_.on_overfitting == "warn", ExitCode::numerical, cause.str(),
@@ -301,8 +305,10 @@ bool Run::finish() {
   const std::int64_t done = trainer_->steps_done();
   std::vector<std::string> remarks;
   if (stops_early()) {
+    const bool told = recorded_;
     record_evaluation();
-    remarks.push_back(early_end_text());
+    if (!told && overfits()) overfitting();
+    remarks.push_back(best_.early_end_text(done, trainer_->plan().steps));
   } else {
     evaluate();
   }
@@ -339,21 +345,16 @@ void Run::tell_corruptions() {
 }
 
 void Run::record_evaluation() {
-  if (ranks_->root()) report_->evaluation(evaluated_);
+  if (!std::exchange(recorded_, true) && ranks_->root()) report_->evaluation(evaluated_);
+}
+
+bool Run::evaluates_after(std::int64_t steps_done) const {
+  return options_.eval_every > 0 && steps_done % (trainer_->plan().steps_per_epoch * options_.eval_every) == 0;
 }
 
 bool Run::stops_early() const {
   return options_.patience > 0 && best_.evaluations_since() >= options_.patience &&
          trainer_->steps_done() < trainer_->plan().steps;
-}
-
-std::string Run::early_end_text() const {
-  std::ostringstream text;
-  text << "stopped early after step " << trainer_->steps_done() << " of " << trainer_->plan().steps
-       << ": no better robust accuracy on " << images_text("holdout") << " than " << std::fixed << std::setprecision(2)
-       << 100 * best_.accuracy() << " % in " << best_.evaluations_since()
-       << (best_.evaluations_since() == 1 ? " evaluation" : " evaluations") << "; ckpt/best.h5 has that network";
-  return text.str();
 }
 
 std::string Run::provenance() {
@@ -411,7 +412,6 @@ void Run::roll_back(std::string cause, bool to_best) {
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
           before.rollbacks, " times already (--max-rollbacks)");
   std::optional<Checkpoint> state;
-  std::vector<LeftRecord> recorded;  ///< who had left at the checkpoint
   std::int64_t bytes = 0, due = 0;
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
@@ -420,7 +420,6 @@ void Run::roll_back(std::string cause, bool to_best) {
     require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
     bytes = integer_of(*state, "metrics_bytes");
     due = state->integers["evaluation_due"];
-    recorded = Membership::in(*state);
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
   });
   restart(trainer_, *ranks_, options_now(), state);
@@ -437,9 +436,6 @@ void Run::roll_back(std::string cause, bool to_best) {
     if (!ranks_->root()) return;
     report_->cut_back(bytes);
     report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
-    // Whoever has left stays away, so that it is told in what the record has become, too.
-    for (const LeftRecord& one : members_.left())
-      if (std::find(recorded.begin(), recorded.end(), one) == recorded.end()) report_->left(one);
   });
   checkpoints_.find_best(*ranks_);
   save(Checkpoints::Kind::step);

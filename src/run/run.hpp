@@ -50,8 +50,11 @@ class Run {
   void evaluate();
   /// Makes the evaluation that the checkpoint owes that the run has begun from.
   void evaluate_due();
-  /// Catastrophic overfitting has been seen: as --on-overfitting says.
-  void overfitting(double accuracy);
+  /// The robust accuracy on what is held out in the last evaluation: of the averaged weights, where there are any.
+  [[nodiscard]] double held_out_accuracy() const;
+  /// Whether the last evaluation shows catastrophic overfitting; then what --on-overfitting says.
+  [[nodiscard]] bool overfits() const;
+  void overfitting();
   /// False: the last evaluation has made the run go back to a checkpoint.
   [[nodiscard]] bool finish();
   /// A signal ends the run after this step.
@@ -70,11 +73,12 @@ class Run {
   void check();
   /// Records what has been put right.
   void tell_corruptions();
+  /// The last evaluation, unless the record has it.
   void record_evaluation();
+  /// Whether --eval-every wants an evaluation there.
+  [[nodiscard]] bool evaluates_after(std::int64_t steps_done) const;
   /// Whether --patience ends the run here, before its last step.
   [[nodiscard]] bool stops_early() const;
-  /// The early end, for the summary.
-  [[nodiscard]] std::string early_end_text() const;
   [[nodiscard]] std::string provenance();
 
   /// Writes a checkpoint. `record`: length of metrics.jsonl that it is to go on from; empty: as it is.
@@ -105,6 +109,7 @@ class Run {
   std::int64_t evaluation_due_ =
       0;  ///< a stop comes before the evaluation of its step, which the next part makes up for
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
+  bool recorded_ = false;                    ///< the record has it
   bool stopping_ = false;                    ///< somebody wants the run to stop, soon
   std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
   Crowding crowding_;

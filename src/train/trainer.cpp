@@ -157,7 +157,7 @@ void Trainer::start() {
 
 const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
-  watch_.begin_step(stop);
+  watch_.begin_step(stop || examples_->stop_wanted());
   cheating_.begin(step_);
   if (guard_) guard_->begin(step_);
   timer_.lap(Phase::other);
@@ -338,8 +338,9 @@ void Trainer::restore(const Checkpoint& checkpoint) {
           " images, --data and --limit-train give ", splits_.train->size());
   step_ = integer_of(checkpoint, "step");
   // With another number of ranks an epoch has another number of steps: go on at the same place of the epoch.
-  const std::int64_t now = plan_.steps_per_epoch, then = integer_of(checkpoint, "steps_per_epoch");
-  if (then != now) step_ = step_ / then * now + (step_ % then) * now / then;
+  const std::int64_t then = integer_of(checkpoint, "steps_per_epoch");
+  require(then > 0, ExitCode::checkpoint, "the checkpoint has epochs of ", then, " steps");
+  step_ = at_same_place(step_, then, plan_.steps_per_epoch);
   for (Stateful* part : parts()) part->restore(checkpoint);
 }
 

@@ -54,6 +54,7 @@ FORECAST = "src/forecast/forecast.cpp"
 SPLIT = "src/forecast/split.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
+REPORT = "src/record/report.cpp"
 RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
 OLD = "src/train/examples/old_weights."
 GENERATORS = "src/train/generators/"
@@ -188,7 +189,18 @@ MUTATIONS = [
     ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = plan.total_batch;",
      "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
     ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
-    ("whoever has left is back behind a rollback", RUN, "recorded.end()) report_->left(one);", "recorded.end()) continue;", "e2e:leaving"),
+    ("whoever has left is back behind a rollback", REPORT, 'if (kind == "left" || ', "if (", "e2e:leaving"),
+    ("bans are forgotten behind a rollback", REPORT, ' || kind == "ban"', "", "unit:[report]"),
+    ("spans of two clocks in one picture", REPORT, "  attacks_told_ = false;\n", "", "e2e:generators"),
+    ("steps that are counted anew find files of another count", RUN, "if (beginning_.counted_anew || (", "if ((", "e2e:restart"),
+    ("a number of steps of other epochs", "src/run/beginning.cpp", "if (steps == steps_then || now.max_steps", "if (true || now.max_steps", "e2e:restart"),
+    ("an evaluation that the record has is written again", RUN, "    recorded_ = made && evaluates_after(trainer_->steps_done());\n", "", "e2e:average"),
+    ("an alarm before its evaluation", RUN, "    record_evaluation();\n    if (overfits()) overfitting();\n  }", "    if (overfits()) overfitting();\n    record_evaluation();\n  }", "e2e:setbacks"),
+    ("an early end without its alarm", RUN, "    if (!told && overfits()) overfitting();\n", "", "e2e:setbacks"),
+    ("a best network that is not there is compared with", RUN, "  checkpoints_.settle(*ranks_);  // whether the best", "  // whether the best", "e2e:files"),
+    ("a signal to a generator is lost", "src/train/generators/orders.cpp", "stop_wanted_ || answer.stop != 0", "stop_wanted_", "e2e:generators"),
+    ("a calibration's passes are believed", "src/run/split.cpp", "1.0 * passes / calibration.backward_passes", "1.0", "e2e:generators"),
+    ("an evaluation begun anew has the images of another", "src/assess/sequence_run.cpp", '"adversarial.h5", "adversarial.part", ', "", "e2e:autoattack"),
     ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each + 0 * one_more)", "unit:[membership]"),
     ("those who sleep end as if all were well", RUN, "  members_.wake(code);", "  members_.wake(ExitCode::done);", "e2e:leaving"),
     ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
@@ -1060,7 +1072,7 @@ MUTATIONS = [
     ("a full disk ends the run in any case", RUN_CHECKPOINTS, 'options_.on_full != "continue") throw;', "true) throw;",
      "e2e:files"),
     ("a signal at the start is only noted", "src/run/signals.cpp", "if (under_way == 0) {", "if (false) {", "e2e:files"),
-    ("a record that did not fit is lost", "src/record/report.cpp", "unwritten_.append(line_.data() + done, length - done);", "",
+    ("a record that did not fit is lost", REPORT, "unwritten_.append(line_.data() + done, length - done);", "",
      "e2e:files"),
     # Evaluation.
     ("evaluation with each rank's own statistics", STATISTICS, "  ranks.broadcast(root.data(), root.size() * sizeof(float));\n",
@@ -1240,8 +1252,8 @@ MUTATIONS = [
     ("an average by another rule goes on", UPDATE, "rule->second != rule_ && ", "false && ", "unit:[trainer]"),
     ("statistics are made before there is an average", "src/train/update/weight_average.hpp", "rebuilds_ && has_begun() && !rebuilt_",
      "rebuilds_ && !rebuilt_", "unit:[trainer]"),
-    ("an end by less patience has no figures", RUN, "if (stops_early()) {\n    if (evaluation_due_ == 0)", "if (false) {\n    if (evaluation_due_ == 0)", "e2e:average"),
-    ("an end by less patience counts twice", RUN, "    if (evaluation_due_ == 0) best_.forget_evaluation();\n", "", "e2e:average"),
+    ("an end by less patience has no figures", RUN, "if (stops_early()) {\n    const bool made", "if (false) {\n    const bool made", "e2e:average"),
+    ("an end by less patience counts twice", RUN, "    if (made) best_.forget_evaluation();\n", "", "e2e:average"),
     ("a network begins with another's activation", "src/run/beginning.cpp", "require(was == after.text(row),",
      "require(true,", "e2e:export"),
     ("--initialize changes what was given", "src/run/beginning.cpp", "said.said.contains(key) && !given(key)",

@@ -217,6 +217,12 @@ class Patience(Runs):
         self.go("less", *self.STILL)  # is finished
         self.assertEqual(os.path.getmtime("less/metrics.jsonl"), before)
         self.assertEqual(max(held), max(row["adv_acc"] for row in self.of("less", "holdout", "raw")))
+        # Where the checkpoint is that of an evaluation which the record has, it is not there twice.
+        self.go("again", *self.STILL[:-1], 30, "--max-steps", end + 4)
+        for name in f"ckpt/step-{end + 4:09d}.h5", "results.h5", "SUMMARY.txt":
+            os.remove(f"again/{name}")
+        self.go("again", *self.STILL)
+        self.assertEqual([row["step"] for row in self.of("again", "holdout", "raw")], [*range(8, end + 1, 8)])
         # With more patience it goes on.
         self.go("straight", *self.STILL[:-1], 5, "--max-steps", end + 4)
         self.assertEqual(common.rows("straight", "step")[-1]["step"], end + 4)

@@ -100,6 +100,16 @@ class Full(Files):
             # None of its checkpoints names one, and the next part chooses one as soon as it can.
             for path in common.checkpoints(folder):
                 self.assertEqual(common.datasets(path)["state/best"][0], -1)
+        # One that could not be written takes nothing from the next, which the checkpoint of step 15 names.
+        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+            folder = f"once{number}"
+            ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, 1), folder, "--on-full", "continue", "--holdout", 16,
+                                "--checkpoint-every", 100, "--max-steps", 15, *extra)
+            self.assertEqual((ended.code, sum("best.h5" in line for line in ended.warnings)), (0, 1), ended.text)
+            held = [row for row in common.rows(folder, "evaluation") if row["split"] == "holdout"]
+            accuracies = [row["adv_acc"] for row in held]
+            self.assertGreater(accuracies[1], accuracies[0])
+            self.assertEqual(common.state(folder)["state/best"][0], accuracies[1])
 
     def test_records_that_do_not_fit_come_later(self):
         self.straight(ranks=1)

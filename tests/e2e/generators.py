@@ -173,14 +173,18 @@ class Generators(common.TestCase):
         self.assertRegex(ended.errors[0], r"rank 0 .* waits in message from rank 1 \(attacked images\)")
 
     def test_signal(self):
-        """All ranks get it, as from a job system; the run stops behind a step, and goes on."""
+        """All ranks get it, as from a job system, or one alone, whoever it is; the run stops behind a step, and goes on."""
         arguments = [*DEALT, "--staleness", 2, "--epochs", 20]
         options, ranks = self.options((1, 2), *arguments)
-        running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=3)
-        for pid in running.ranks().values():
-            common.kill(pid, signal.SIGTERM)
-        ended = running.wait()
-        self.assertEqual(ended.code, 75, ended.text)
+        for told in [0, 1, 2], [2], [0]:
+            steps = common.steps_written("run")
+            running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=steps + 3)
+            pids = running.ranks()
+            for rank in told:
+                common.kill(pids[rank], signal.SIGTERM)
+            ended = running.wait()
+            self.assertEqual(ended.code, 75, ended.text)
+            self.assertLess(common.steps_written("run"), 120)
         self.go("run", (1, 1), *arguments)
         self.go("reference", (1, 0), *arguments)
         self.assert_equal_runs("run", "reference")
@@ -240,12 +244,12 @@ class Generators(common.TestCase):
 
     def test_as_many_as_a_forecast_says(self):
         arguments = self.calibration()
-        # 24 images, 12.5 ms each to attack in 4 iterations and 7.5 ms to train on. Two ranks that train compute for 0.24 s
-        # and then wait for the sum of 400 MB; with one that trains, it is 0.4 s until the other has the weights, and an
+        # 24 images, 12.5 ms each to attack in 4 iterations and 15 ms to train on, in two passes. Two ranks that train compute
+        # for 0.33 s and then wait for the sum of 400 MB; with one that trains, it is 0.4 s until the other has the weights, and an
         # eighth of the attack, for which it has eight steps: 0.3 s / 8; everything else is beside these.
         ended = common.run("train", "--out", "auto", *RUN, *arguments, ranks=2)
         self.assertEqual(ended.code, 0, ended.text)
-        self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 37.5 with none", ended.text)
+        self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 32.9 with none", ended.text)
         self.go("told", (1, 1), *arguments[4:])
         self.assert_equal_runs("auto", "told")
         with h5py.File(common.checkpoints("auto")[-1]) as file:
@@ -254,6 +258,13 @@ class Generators(common.TestCase):
         self.assertNotIn("calibration.json", text)
         planned = common.run("validate", *RUN, *arguments, ranks=2)
         self.assertRegex(planned.text, r"\ngenerators +1, beside the ranks that train")
+        # A calibration of two passes says what one of them takes.
+        passes = {"forward": 0.02, "backward": 0.04}
+        self.calibration(seconds={"data": 0, "attack": 0.1, "select": 0, "update": 0} | passes, backward_passes=2)
+        planned = common.run("validate", *RUN, *arguments, ranks=2)
+        self.assertIn("1 of 2 ranks, by a forecast: 54.8 images/s, 32.9 with none", planned.text)
+        planned = common.run("validate", *RUN, *arguments, "--lambda", 0, ranks=2)
+        self.assertIn("1 of 2 ranks, by a forecast: 54.8 images/s, 37.5 with none", planned.text)
         # With a link that costs nothing all ranks train.
         self.calibration(network={"within": {"latency": 0, "bandwidth": 1e15}})
         ended = common.run("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
@@ -277,6 +288,8 @@ class Generators(common.TestCase):
 
     def test_calibrations_of_something_else(self):
         for what, other in (("has --width 8, this run 16", {"about": {"network": "small_cnn", "width": 8}}),
+                            ('has --math "bf16", this run "tf32"', {"about": {"math": "bf16"}}),
+                            ('has --attack_precision "f16", this run "f32"', {"about": {"attack_precision": "f16"}}),
                             ("has --network", {"about": {"network": "resnet18"}}),
                             ("has not measured messages between ranks of a node", {"network": {}})):
             ended = common.run("train", "--out", "run", *RUN, *self.calibration(**other), ranks=2, environment=common.AT_ONCE)

@@ -420,6 +420,24 @@ class OtherRanks(Restart):
         self.assertLess(np.linalg.norm(after - before) / np.linalg.norm(before), 0.1)
         self.assertFalse(np.array_equal(after, before))
 
+    def test_steps_are_counted_anew(self):
+        """A number of steps that was given for other epochs is not taken; checkpoints have numbers of now from the first on."""
+        batch = ["train", *TRAIN, *EPOCHS, "--batch", 8, "--out", "run"]
+        self.assertEqual(common.run(*batch, "--max-steps", 12, ranks=1).code, 0)
+        for_ranks = "--max-steps {} was given for epochs of {} steps, and with {} they have {}: give --max-steps {} for"
+        ended = common.run(*batch, "--max-steps", 12, ranks=2)
+        self.assertIn(for_ranks.format(12, 16, "2 ranks", 8, 6), ended.errors[0])
+        self.assertEqual(common.run(*batch, "--max-steps", 7, "--checkpoint-every", 100, ranks=2).code, 0)
+        self.assertEqual([path[-12:-3] for path in common.checkpoints("run")], [f"{step:09d}" for step in (4, 6, 7)])
+        ended = common.run(*batch, "--max-steps", 7, ranks=1)
+        self.assertIn(for_ranks.format(7, 8, "1 rank", 16, 14), ended.errors[0])
+        # One that ends no run is no end.
+        whole = ["--max-steps", 1000]
+        self.assertEqual(common.run(*batch[:-1], "whole", *whole, ranks=2).code, 0)
+        ended = common.run(*batch[:-1], "whole", *whole, ranks=1)
+        self.assertEqual(ended.code, 0, ended.text)
+        self.assertIn("is finished", ended.text)
+
     def test_with_a_batch_above_the_share(self):
         """It is cut to the share of each rank; the options keep what was asked for."""
         batch = ["train", *TRAIN, *EPOCHS, "--batch", 200, "--out", "run"]

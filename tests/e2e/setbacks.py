@@ -132,6 +132,20 @@ class Numbers(common.TestCase):
         self.assertRegex(ended.errors[0], "catastrophic overfitting.*best.h5")
         seen = [row["adv_acc"] for row in common.rows("stop", "evaluation") if row["split"] == "holdout"]
         self.assertEqual(seen, accuracies[:expected[0] + 1])
+        # Where --patience ends the run with that evaluation, too.
+        since = [k - max(range(k + 1), key=lambda j: (accuracies[j], -j)) for k in range(len(accuracies))]
+        last = next(k for k in expected if since[k] > max(since[:k]))
+        ended = self.overfitting("early", "--patience", since[last])
+        self.assertEqual(ended.code, 0, ended.text)
+        kinds = [row["kind"] for row in common.rows("early") if row["kind"] == "evaluation" or row.get("event") == "overfitting"]
+        self.assertEqual(kinds[-2:], ["evaluation", "setback"])
+        self.assertEqual(len(self.setbacks("early", "overfitting")), expected.index(last) + 1)
+        self.assertEqual(self.overfitting("early").code, 0)
+        self.assertEqual(self.setbacks("early", "overfitting"), self.setbacks("warn", "overfitting"))
+        if last == expected[0]:
+            ended = self.overfitting("both", "--patience", since[last], "--on-overfitting", "stop")
+            self.assertEqual(ended.code, 7, ended.text)
+            self.assertEqual([row["adv_acc"] for row in common.rows("both", "evaluation") if row["split"] == "holdout"], seen)
 
     def test_catastrophic_overfitting_goes_back_to_the_best(self):
         options = ["--on-overfitting", "rollback", "--rollback-lr", 0.001]

@@ -147,14 +147,15 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
   } else {
     Generator generator(world(), options);
     int asked = 0;
-    const ExitCode code = generator.serve([&]() -> std::optional<ExitCode> {
+    const auto called = [&]() -> std::optional<ExitCode> {
       delay();
       if (++asked == 1000) before = resident_bytes();
       if (!world().probe(0, kEndTag)) return {};
       ExitCode end = ExitCode::done;
       world().receive(&end, sizeof end, 0, kEndTag);
       return end;
-    });
+    };
+    const ExitCode code = generator.serve(called, [] { return false; });
     CHECK(code == ExitCode::stopped);
     CHECK((before == 0 || resident_bytes() - before < 4e6));
     // Eight answers, and two versions that may arrive.
@@ -222,10 +223,11 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
       Generator generator(world(), options);
       const double began = seconds_now();
       const std::string told = error_of([&] {
-        (void)generator.serve([&]() -> std::optional<ExitCode> {
+        const auto called = [&]() -> std::optional<ExitCode> {
           require(seconds_now() - began < 20, ExitCode::stopped, "nothing is refused");
           return {};
-        });
+        };
+        (void)generator.serve(called, [] { return false; });
       });
       CHECK(told.find(text) != std::string::npos);
       CHECK(told.find("rank 0") != std::string::npos);

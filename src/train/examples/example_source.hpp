@@ -57,6 +57,8 @@ class ExampleSource : public Stateful, public MessagePart {
   /// The training ends, or goes on with another source: nothing that other ranks do for this one is under way
   /// afterwards.
   virtual void close() {}
+  /// Whether a rank that makes examples has told that the run is to stop.
+  [[nodiscard]] virtual bool stop_wanted() const { return false; }
   /// Bytes that have gone from this rank to others for the sake of this step's examples.
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
   /// Images of all ranks times gradients that the attack has taken in this step, padding included. After the message.
@@ -92,6 +94,7 @@ class WrappedExamples : public ExampleSource {
   void trained() override { source_->trained(); }
   void take_back() override { source_->take_back(); }
   void close() override { source_->close(); }
+  [[nodiscard]] bool stop_wanted() const override { return source_->stop_wanted(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return source_->bytes_sent(); }
   [[nodiscard]] std::int64_t attack_passes() const override { return source_->attack_passes(); }
   [[nodiscard]] const GeneratorRecord* generators() const override { return source_->generators(); }

@@ -81,8 +81,9 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
   replica_.commit();
 }
 
-ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called) {
+ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called, const std::function<bool()>& stop) {
   std::optional<ExitCode> end;
+  stop_ = stop;
   for (;;) {
     look_for_messages();
     if (!end) end = called();
@@ -162,16 +163,23 @@ void Generator::drop_old() {
 
 void Generator::give_up(Task& task) {
   task.wanted = false;
-  answers_.packet().header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
-  answers_.send(0, task.trainer);
+  AnswerPacket& packet = answers_.packet();
+  packet.header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
+  send(packet, 0, task.trainer);
+}
+
+void Generator::send(AnswerPacket& packet, std::size_t behind, int trainer) {
+  packet.header().stop = stop_() ? 1 : 0;
+  answers_.send(behind, trainer);
 }
 
 void Generator::pause_where_told() {
   for (int trainer = 0; trainer < trainers_; ++trainer) {
     Trainer& one = all_[static_cast<std::size_t>(trainer)];
     if (one.pauses_behind < 0 || (trainer == own_trainer_ && versions_.count() < one.pauses_behind)) continue;
-    answers_.packet().header() = {.step = -1};
-    answers_.send(0, trainer);
+    AnswerPacket& packet = answers_.packet();
+    packet.header() = {.step = -1};
+    send(packet, 0, trainer);
     one = {};
   }
 }
@@ -265,7 +273,7 @@ void Generator::answer(Task& task) {
   replica_.backend().copy_to_host(images_in(packet), images.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;
   packet.header().since = seconds_now() - task.began;
-  answers_.send(bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
+  send(packet, bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
 }
 
 }  // namespace dat

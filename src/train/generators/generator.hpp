@@ -35,9 +35,10 @@ class Generator {
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).
   Generator(Communicator& launch, const TrainOptions& options);
 
-  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work.
-  /// Error(communication): a message is not as it must be.
-  [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called);
+  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work. Every
+  /// answer tells what `stop` says: whether the run is to stop. Error(communication): a message is not as it must be.
+  [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called,
+                               const std::function<bool()>& stop);
 
   /// Is called behind each stretch of iterations, with their number and what they have taken.
   void tell(std::function<void(int iterations, double seconds)> observer) { observer_ = std::move(observer); }
@@ -81,6 +82,8 @@ class Generator {
   /// Puts its images, and what the attack has reached, where the network is asked.
   void load(Task& task);
   void answer(Task& task);
+  /// Sends the answer that is in `packet`, with so many bytes behind its header.
+  void send(AnswerPacket& packet, std::size_t behind, int trainer);
   [[nodiscard]] int waiting() const;
 
   Communicator& launch_;
@@ -105,6 +108,7 @@ class Generator {
   const Task* loaded_ = nullptr;
   double idle_ = 0;
   std::function<void(int, double)> observer_;  ///< null: nobody
+  std::function<bool()> stop_;
 };
 
 }  // namespace dat

@@ -48,6 +48,8 @@ class Orders {
   void take_answers();
   /// The answer for a micro-batch of the step whose answers are wanted first, valid until the next call. Waits for it.
   [[nodiscard]] AnswerPacket& wait_for(std::int64_t step, int unit);
+  /// Whether a generator has told that the run is to stop.
+  [[nodiscard]] bool stop_wanted() const { return stop_wanted_; }
   /// Tells all generators that nothing is wanted any more; versions: how many have been sent since begin(). Returns
   /// when nothing of theirs is under way.
   void pause(std::int64_t versions);
@@ -87,6 +89,7 @@ class Orders {
   Request receiving_{};
   std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt
   int paused_ = 0;
+  bool stop_wanted_ = false;
   Counts counts_;
   std::vector<AttackSpan> spans_;
 };

@@ -29,6 +29,7 @@ class RemoteExamples final : public ExampleSource {
   const Examples* next() override;
   void trained() override { orders_.take_answers(); }
   void close() override;
+  [[nodiscard]] bool stop_wanted() const override { return orders_.stop_wanted(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return version_bytes_ + orders_.counts().bytes; }
   [[nodiscard]] std::int64_t attack_passes() const override { return passes_; }
   [[nodiscard]] const GeneratorRecord* generators() const override { return &record_; }

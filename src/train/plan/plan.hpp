@@ -10,6 +10,12 @@
 
 namespace dat {
 
+/// The number of a step that stands, where epochs have `now` steps, at the place of step number `step` where they have
+/// `then`; rounded down.
+[[nodiscard]] constexpr std::int64_t at_same_place(std::int64_t step, std::int64_t then, std::int64_t now) {
+  return step / then * now + step % then * now / then;
+}
+
 /// The arithmetic of a run: how its images are shared out among ranks, steps and micro-batches, and how long it is. A
 /// plan is made once, from the options, the number of training images and the number of ranks that train.
 class Plan {

@@ -390,8 +390,12 @@ TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the r
   const std::int64_t kept = report.metrics_bytes();
   report.step(two.get());
   report.setback({2, "skipped", "the loss is not \"finite\""});
+  report.setback({2, "rollback", "what was before", 0, 0.5});
+  report.left({3, 2, "banned: norm"});
+  report.accusation({2, 1, 3, "norm", true});
+  report.ban({2, 3, 1, "norm"});
   report.cut_back(kept);
-  CHECK_THROWS_AS(report.cut_back(kept + 1), Error);
+  CHECK_THROWS_AS(report.cut_back(report.metrics_bytes() + 1), Error);
   report.setback({2, "rollback", "why", 1, 0.125});
   report.step(two.get());
   report.step(three.get());
@@ -402,11 +406,18 @@ TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the r
   CHECK(metrics.find("{\"kind\":\"setback\",\"step\":2,\"event\":\"rollback\",\"cause\":\"why\",\"to_step\":1,"
                      "\"lr_factor\":0.125}\n") != std::string::npos);
   CHECK(metrics.find("not \\\"finite") == std::string::npos);
+  // What stays true stands behind the cut, in its order, once.
+  std::vector<std::string> kinds;
+  for (std::size_t at = 0; (at = metrics.find("{\"kind\":\"", at)) != std::string::npos; ++at)
+    kinds.push_back(metrics.substr(at + 9, metrics.find('"', at + 9) - at - 9));
+  CHECK(kinds == std::vector<std::string>{"run", "step", "setback", "left", "accusation", "ban", "setback", "step",
+                                          "step", "setback", "setback"});
   CHECK(metrics.find("{\"kind\":\"setback\",\"step\":3,\"event\":\"skipped\",\"cause\":\"the gradient of a is not "
                      "finite\"}\n") != std::string::npos);
   const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
   INFO(summary);
   CHECK(summary.find("\nskipped steps   3: numbers that are not finite\n"
+                     "rollback        from step 2 to 0, 0.5 times the learning rate: what was before\n"
                      "rollback        from step 2 to 1, 0.125 times the learning rate: why\n"
                      "overfitting     it fell\n") != std::string::npos);
   for (const char* line : {"warning: the loss is not \"finite\": the step is skipped", "warning: it fell",
