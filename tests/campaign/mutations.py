@@ -191,7 +191,7 @@ MUTATIONS = [
     ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
     ("whoever has left is back behind a rollback", REPORT, 'if (kind == "left" || ', "if (", "e2e:leaving"),
     ("bans are forgotten behind a rollback", REPORT, ' || kind == "ban"', "", "unit:[report]"),
-    ("spans of two clocks in one picture", REPORT, "  attacks_told_ = false;\n", "", "e2e:generators"),
+    ("spans of two clocks in one picture", REPORT, "  attacks_told_ = false;\n", "", "unit:[report]"),
     ("steps that are counted anew find files of another count", RUN, "if (beginning_.counted_anew || (", "if ((", "e2e:restart"),
     ("a number of steps of other epochs", "src/run/beginning.cpp", "if (steps == steps_then || now.max_steps", "if (true || now.max_steps", "e2e:restart"),
     ("an evaluation that the record has is written again", RUN, "    recorded_ = made && evaluates_after(trainer_->steps_done());\n", "", "e2e:average"),

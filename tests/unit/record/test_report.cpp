@@ -425,6 +425,26 @@ TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the r
     CHECK(log.find(line) != std::string::npos);
 }
 
+TEST_CASE("Spans of attacks behind a rollback are of another part than those before", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  Report report(facts, -1);
+  const std::vector<AttackSpan> spans{{1, 1, 0, 0.5, 0.75}};
+  const GeneratorRecord generators{.spans = &spans};
+  Step one(1), two(2);
+  one.record.generators = two.record.generators = &generators;
+  const std::int64_t begin = report.metrics_bytes();
+  report.step(one.get());
+  report.step(two.get());
+  report.cut_back(begin);
+  report.step(one.get());
+  report.step(two.get());
+  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
+  CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":1,\"first\":true,") != std::string::npos);
+  CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":2,\"first\":false,") != std::string::npos);
+}
+
 TEST_CASE("Ranks that have left are recorded and summed up; their seconds are those of nobody", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");
