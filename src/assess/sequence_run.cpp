@@ -57,7 +57,8 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
       Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
   std::error_code ignored;
   if (folder_->journal.found().empty())  // what an evaluation before has left is not this one's
-    for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5"}) fs::remove(path / stale, ignored);
+    for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5", "eval.json"})
+      fs::remove(path / stale, ignored);
   if (!options_.save_adversarial) return;
   bool begun = false;
   for (const JournalEntry& entry : read_journal(folder_->journal.found()))

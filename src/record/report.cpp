@@ -14,6 +14,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
@@ -356,8 +357,7 @@ void Report::cut_back(std::int64_t metrics_bytes) {
 std::string Report::lines_that_stay(std::int64_t from) const {
   std::ifstream file(facts_.folder + "/metrics.jsonl");
   file.seekg(from);
-  std::stringstream rest;
-  rest << file.rdbuf() << unwritten_;
+  std::istringstream rest(std::string(std::istreambuf_iterator<char>(file), {}) + unwritten_);
   std::string kept;
   for (std::string line; std::getline(rest, line);) {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);

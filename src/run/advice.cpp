@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-std::vector<std::string> advice(const TrainOptions& options, int batch, int cores) {
+std::vector<std::string> advice(const TrainOptions& options, int batch, double epochs, int cores) {
   std::vector<std::string> all;
   if (options.threads > cores)
     all.push_back("--threads " + std::to_string(options.threads) +
@@ -27,7 +27,6 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, int core
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
                   ", one step an epoch");
-  const double epochs = options.warmup_epochs + options.epochs;
   const auto never = [epochs](int from) { return from > 0 && from >= epochs; };
   if (const int last = options.train_size.parts().back().from; never(last))
     all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +

@@ -41,23 +41,6 @@ namespace fs = std::filesystem;
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A later end of a run whose rates or layers depend on its end is another run from here on.
-void compare_ends(const TrainOptions& options, const Written& earlier, std::vector<std::string>& warnings) {
-  const auto compare = [&](const std::string& name, auto before, auto now) {
-    if (!earlier.said.contains(name) || before == now) return;
-    const auto warn = [&](const std::string& what) {
-      warnings.push_back("--" + name + " was " + number_text(before) + " and is " + number_text(now) +
-                         " from here on: " + what +
-                         " depends on it, and the run is not the one that would have been planned so from the start");
-    };
-    if (options.schedule != "step") warn("the learning rate of --schedule " + options.schedule);
-    if (options.selector == "freezeout" || options.selector == "autofreeze")
-      warn("what --selector " + options.selector + " freezes");
-  };
-  compare("epochs", earlier.options.epochs, options.epochs);
-  compare("max-steps", earlier.options.max_steps, options.max_steps);
-}
-
 /// --max-steps counts steps, and with another number of ranks an epoch has others: the number that ended the run where
 /// the user wanted it would end it elsewhere.
 void require_same_end(const TrainOptions& earlier, const TrainOptions& now, std::int64_t steps_then, const Plan& plan) {
@@ -68,6 +51,27 @@ void require_same_end(const TrainOptions& earlier, const TrainOptions& now, std:
        plan.ranks, plan.ranks == 1 ? " rank" : " ranks", " they have ", steps, ": give --max-steps ",
        std::max<std::int64_t>(1, at_same_place(now.max_steps, steps_then, steps)),
        " for the same end, or another number");
+}
+
+/// A later end of a run whose rates or layers depend on its end is another run from here on. steps_then: of an epoch at
+/// the checkpoint. Error(usage): --max-steps must be another number now.
+void compare_ends(const TrainOptions& options, const Written& earlier, std::int64_t steps_then, const Plan& plan,
+                  std::vector<std::string>& warnings) {
+  require_same_end(earlier.options, options, steps_then, plan);
+  const auto compare = [&](const std::string& name, auto before, auto now) {
+    if (!earlier.said.contains(name) || before == now) return;
+    const auto warn = [&](const std::string& what) {
+      warnings.push_back("--" + name + " was " + number_text(before) + " and is " + number_text(now) +
+                         " from here on: " + what +
+                         " depends on it, and the run is not the one that would have been planned so from the start");
+    };
+    if (options.schedule != "step") warn("the learning rate of --schedule " + options.schedule);
+    if (options.stale_attack > 0) warn("the first attack behind the earlier end, by --stale-attack,");
+    if (options.selector == "freezeout" || options.selector == "autofreeze")
+      warn("what --selector " + options.selector + " freezes");
+  };
+  compare("epochs", earlier.options.epochs, options.epochs);
+  compare("max-steps", at_same_place(earlier.options.max_steps, steps_then, plan.steps_per_epoch), options.max_steps);
 }
 
 /// A network of the same parameters may compute something else: with another activation, or of images that are
@@ -196,7 +200,6 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     const std::string differing = differences(known, options, must_stay);
     require(differing.empty(), ExitCode::usage, folder, " was made with other options: ", differing,
             "; repeat them, or choose another --out (there, --resume ", folder, " goes on from it with other options)");
-    compare_ends(options, known, result.warnings);
   }
   if (!checkpoint) {
     if (options.initialize.empty()) return result;
@@ -209,15 +212,16 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     return result;
   }
 
+  const std::string told = result.own ? "" : differences(known, options, is_told);
   try {
-    trainer.restore(*checkpoint);
+    trainer.restore(*checkpoint, !told.empty());
   } catch (const Error& error) {
     if (!elsewhere || result.own) throw;
     throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
   }
   if (!trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   const std::int64_t steps_then = integer_of(*checkpoint, "steps_per_epoch");
-  if (result.own) require_same_end(known.options, options, steps_then, trainer.plan());
+  if (result.own) compare_ends(options, known, steps_then, trainer.plan(), result.warnings);
   result.counted_anew = result.own && steps_then != trainer.plan().steps_per_epoch;
   const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
@@ -226,13 +230,13 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
   if (stay_away(left, *checkpoint, result.own, trainer.plan().ranks, warn)) result.left = left;
   result.evaluation_due = checkpoint->integers["evaluation_due"];
   if (result.own) {
+    result.recorded = checkpoint->integers["evaluation_recorded"] != 0;
     result.best = BestRecord::of(*checkpoint);
     result.since_best = checkpoint->integers["since_best"];
   }
   result.what = ", going on after step " + std::to_string(done);
   if (!result.own) {
-    const std::string differing = differences(known, options, is_told);
-    result.what += " of " + options.resume + (differing.empty() ? "" : " with other options: " + differing);
+    result.what += " of " + options.resume + (told.empty() ? "" : " with other options: " + told);
     return result;
   }
   result.metrics_bytes = checkpoint->integers.at("metrics_bytes");

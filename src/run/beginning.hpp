@@ -17,6 +17,7 @@ struct Beginning {
   bool counted_anew = false;        ///< the run's own steps, with another number of ranks: an epoch has others
   std::int64_t metrics_bytes = -1;  ///< of metrics.jsonl at the checkpoint; -1: a new record
   std::int64_t evaluation_due = 0;  ///< 1: the checkpoint's step is still to be evaluated
+  bool recorded = false;            ///< the record has the evaluation of the checkpoint's step
   BestRecord best;                  ///< of the run's own checkpoint
   std::int64_t since_best = 0;      ///< evaluations since then, where --patience counts them
   std::vector<LeftRecord> left;     ///< ranks that had left at the run's own checkpoint

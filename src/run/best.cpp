@@ -47,7 +47,7 @@ void BestNetwork::save_as_best(Checkpoint& checkpoint, std::int64_t metrics_byte
 void BestNetwork::fall_back(const CheckpointFolder& folder) {
   now_.record = before_;
   ++now_.since;
-  if (accuracy() >= 0 && !folder.restore_best(now_.record)) now_.record = {};
+  if (accuracy() < 0 || !folder.restore_best(now_.record)) now_ = {};
 }
 
 void BestNetwork::find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn) {

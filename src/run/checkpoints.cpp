@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "communicate/together.hpp"
+#include "train/message/stateful.hpp"
+#include "train/plan/plan.hpp"
 
 namespace dat {
 
@@ -83,7 +85,8 @@ void Checkpoints::find_best(Communicator& ranks) {
   best_.share(ranks);
 }
 
-std::optional<Checkpoint> Checkpoints::to_go_back_to(std::int64_t last_good, bool best) const {
+std::optional<Checkpoint> Checkpoints::to_go_back_to(std::int64_t last_good, std::int64_t steps_per_epoch,
+                                                     bool best) const {
   if (best) {
     try {
       return folder_->best();
@@ -91,7 +94,12 @@ std::optional<Checkpoint> Checkpoints::to_go_back_to(std::int64_t last_good, boo
       warn_(std::string(error.what()) + "; going back to the last checkpoint");
     }
   }
+  const auto place = [&](const Checkpoint& one) {
+    return at_same_place(integer_of(one, "step"), integer_of(one, "steps_per_epoch"), steps_per_epoch);
+  };
   std::optional<Checkpoint> state = CheckpointFolder::newest_in(path_, warn_, last_good);
+  while (state && place(*state) > last_good)
+    state = CheckpointFolder::newest_in(path_, warn_, integer_of(*state, "step") - 1);
   return state ? std::move(state) : folder_->newest(warn_);  // no step behind it has been good: there is no other one
 }
 

@@ -42,9 +42,10 @@ class Checkpoints {
   /// Sees to it that ckpt/best.h5 is the best network's. **Collective.**
   void find_best(Communicator& ranks);
 
-  /// The best checkpoint, or the newest one of a step up to the last that was good, for a rollback. Empty: there is
-  /// none. On rank 0.
-  [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, bool best) const;
+  /// The best checkpoint, or the newest one of a step up to the last that was good, for a rollback; steps_per_epoch: of
+  /// the count that this step is of, where a checkpoint may be of another one. Empty: there is none. On rank 0.
+  [[nodiscard]] std::optional<Checkpoint> to_go_back_to(std::int64_t last_good, std::int64_t steps_per_epoch,
+                                                        bool best) const;
 
  private:
   /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked

@@ -23,8 +23,8 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
     report.warning("--verify has no other rank that could recompute anything; start several");
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
     report.warning(warning);
-  for (const std::string& line :
-       advice(options, trainer.plan().batch, choose_threads(0, ranks_on_node(ranks, options))))
+  for (const std::string& line : advice(options, trainer.plan().batch, trainer.plan().epochs_made(),
+                                        choose_threads(0, ranks_on_node(ranks, options))))
     report.warning(line);
 }
 

@@ -77,7 +77,7 @@ ExitCode Run::train() {
   trainer_->share_state();
   open_report();
   trainer_->start();
-  // What the first rollback goes back to; and where steps are counted anew, no file has another number than its step.
+  // What the first rollback goes back to; and where steps are counted anew, the newest file has today's number.
   if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own))
     save(Checkpoints::Kind::step);
   if (!leave(beginning_.left, true)) return members_.sleep_until_the_end();
@@ -139,8 +139,7 @@ void Run::open_report() {
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });
   world_.keep_records_in(folder_);
-  evaluation_due_ = beginning_.evaluation_due;
-  ranks_->broadcast(&evaluation_due_, sizeof evaluation_due_);
+  owe(beginning_.evaluation_due, beginning_.recorded);
   best_.take_up(beginning_.best, beginning_.since_best);
   checkpoints_.find_best(*ranks_);
 }
@@ -148,15 +147,12 @@ void Run::open_report() {
 std::optional<ExitCode> Run::steps() {
   const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
   const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
-  // A run that goes on with less --patience may be at its end already; the evaluation that tells so counts once.
-  if (stops_early()) {
-    const bool made = evaluation_due_ == 0;
-    if (made) best_.forget_evaluation();
-    evaluate_due();
-    recorded_ = made && evaluates_after(trainer_->steps_done());
-  }
-  while (trainer_->steps_done() < all && !stops_early()) {
-    if (evaluation_due_ != 0) {  // of the checkpoint that the run goes on or has gone back to
+  while (trainer_->steps_done() < all) {
+    if (stops_early() && evaluated_now()) break;
+    // With less --patience, or behind a rollback or a best network that could not be written, a run may be at its end
+    // where it has not been evaluated; the evaluation that tells so counts once.
+    if (stops_early() && std::exchange(evaluation_due_, 1) == 0) best_.forget_evaluation();
+    if (evaluation_due_ != 0) {  // of the checkpoint that the run goes on from, too
       evaluate_due();
       continue;
     }
@@ -168,7 +164,7 @@ std::optional<ExitCode> Run::steps() {
     const std::int64_t done = trainer_->steps_done();
     if (options_.check_every > 0 && done % options_.check_every == 0) check();
     const bool finished = done == all;
-    evaluation_due_ = evaluates_after(done);
+    evaluation_due_ = options_.eval_every > 0 && done % (epoch * options_.eval_every) == 0;
     if (trainer_->stop_agreed() && !finished) {
       stop();
       return ExitCode::stopped;
@@ -265,10 +261,10 @@ double Run::held_out_accuracy() const {
 
 void Run::evaluate() {
   evaluated_ = trainer_->evaluate();
-  recorded_ = false;
   checkpoints_.settle(*ranks_);  // whether the best network before is there is known before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
-  evaluation_due_ = stops_early() ? 1 : 0;  // a run that goes on behind its early end makes it again
+  // A run that goes on behind its early end makes it again.
+  evaluation_due_ = stops_early() && recorded_ != trainer_->steps_done();
   if (better) {
     record_evaluation();
     save(Checkpoints::Kind::best);
@@ -305,7 +301,7 @@ bool Run::finish() {
   const std::int64_t done = trainer_->steps_done();
   std::vector<std::string> remarks;
   if (stops_early()) {
-    const bool told = recorded_;
+    const bool told = recorded_ == done;
     record_evaluation();
     if (!told && overfits()) overfitting();
     remarks.push_back(best_.early_end_text(done, trainer_->plan().steps));
@@ -345,11 +341,18 @@ void Run::tell_corruptions() {
 }
 
 void Run::record_evaluation() {
-  if (!std::exchange(recorded_, true) && ranks_->root()) report_->evaluation(evaluated_);
+  const std::int64_t done = trainer_->steps_done();
+  if (std::exchange(recorded_, done) != done && ranks_->root()) report_->evaluation(evaluated_);
 }
 
-bool Run::evaluates_after(std::int64_t steps_done) const {
-  return options_.eval_every > 0 && steps_done % (trainer_->plan().steps_per_epoch * options_.eval_every) == 0;
+bool Run::evaluated_now() const { return !evaluated_.empty() && evaluated_.front().step == trainer_->steps_done(); }
+
+void Run::owe(std::int64_t evaluation_due, bool recorded) {
+  std::int64_t known[] = {evaluation_due, recorded ? 1 : 0};
+  ranks_->broadcast(known, sizeof known);
+  evaluation_due_ = known[0];
+  recorded_ = known[1] != 0 ? trainer_->steps_done() : -1;
+  evaluated_.clear();
 }
 
 bool Run::stops_early() const {
@@ -391,6 +394,7 @@ void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
 void Run::complete(Checkpoint& state, Checkpoints::Kind kind, std::optional<std::int64_t> record) {
   state.integers["metrics_bytes"] = record.value_or(report_->metrics_bytes());
   state.integers["evaluation_due"] = evaluation_due_;
+  state.integers["evaluation_recorded"] = recorded_ == trainer_->steps_done() ? 1 : 0;
   state.texts["config_toml"] = config_;
   if (kind == Checkpoints::Kind::best)
     best_.save_as_best(state, report_->metrics_bytes());
@@ -398,7 +402,7 @@ void Run::complete(Checkpoint& state, Checkpoints::Kind kind, std::optional<std:
     best_.save(state);
   if (options_.patience > 0) {
     // The evaluation that ends the run is still due in its last checkpoint, as any run's last one is.
-    state.integers["since_best"] = best_.evaluations_since() - (stops_early() ? 1 : 0);
+    state.integers["since_best"] = best_.evaluations_since() - (stops_early() && evaluation_due_ != 0 ? 1 : 0);
     state.integers["stopped_early"] = stops_early() ? 1 : 0;
   }
   members_.save(state);
@@ -413,21 +417,22 @@ void Run::roll_back(std::string cause, bool to_best) {
           before.rollbacks, " times already (--max-rollbacks)");
   std::optional<Checkpoint> state;
   std::int64_t bytes = 0, due = 0;
+  bool recorded = false;
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
-    state = checkpoints_.to_go_back_to(first_bad - 1, to_best);
+    state = checkpoints_.to_go_back_to(first_bad - 1, trainer_->plan().steps_per_epoch, to_best);
     require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
     bytes = integer_of(*state, "metrics_bytes");
     due = state->integers["evaluation_due"];
+    recorded = state->integers["evaluation_recorded"] != 0;
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
   });
   restart(trainer_, *ranks_, options_now(), state);
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
   checked_ = -1;
-  ranks_->broadcast(&due, sizeof due);
-  evaluation_due_ = due;
+  owe(due, recorded);
   // Whenever the run is killed, its newest checkpoint finds the record that it wants: later checkpoints go before the
   // record is cut, and what is told of the rollback is in a checkpoint afterwards.
   save(Checkpoints::Kind::step, bytes);

@@ -45,10 +45,11 @@ class Run {
   [[nodiscard]] bool step();
   /// Tells what ranks have been accused of in the last step, and goes on without those who are banned. False: some are.
   [[nodiscard]] bool tell_accusations();
-  /// Makes an evaluation and records it, unless it ends the run: then finish() records it. Keeps the weights that are
-  /// best on what is held out: the averaged ones, where there are any. May go back to a checkpoint (steps_done()).
+  /// Makes an evaluation and records it, unless it ends the run and all is well: then finish() records it. Keeps the
+  /// weights that are best on what is held out: the averaged ones, where there are any. May go back to a checkpoint
+  /// (steps_done()).
   void evaluate();
-  /// Makes the evaluation that the checkpoint owes that the run has begun from.
+  /// Makes an evaluation that a checkpoint owes, or that an early end wants.
   void evaluate_due();
   /// The robust accuracy on what is held out in the last evaluation: of the averaged weights, where there are any.
   [[nodiscard]] double held_out_accuracy() const;
@@ -75,8 +76,11 @@ class Run {
   void tell_corruptions();
   /// The last evaluation, unless the record has it.
   void record_evaluation();
-  /// Whether --eval-every wants an evaluation there.
-  [[nodiscard]] bool evaluates_after(std::int64_t steps_done) const;
+  /// Whether the last evaluation is that of the weights as they are.
+  [[nodiscard]] bool evaluated_now() const;
+  /// What rank 0 knows of the checkpoint that the run goes on from: whether its evaluation is still to be made, or is
+  /// in the record. **Collective.**
+  void owe(std::int64_t evaluation_due, bool recorded);
   /// Whether --patience ends the run here, before its last step.
   [[nodiscard]] bool stops_early() const;
   [[nodiscard]] std::string provenance();
@@ -109,7 +113,7 @@ class Run {
   std::int64_t evaluation_due_ =
       0;  ///< a stop comes before the evaluation of its step, which the next part makes up for
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
-  bool recorded_ = false;                    ///< the record has it
+  std::int64_t recorded_ = -1;               ///< the step whose evaluation the record has, if it is that of now
   bool stopping_ = false;                    ///< somebody wants the run to stop, soon
   std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
   Crowding crowding_;

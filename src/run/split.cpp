@@ -22,9 +22,11 @@ namespace {
 }
 
 /// Error(usage): a calibration says that it is of something else.
-void require_of(const Calibration& calibration, const char* what, const nlohmann::ordered_json& here) {
-  const auto there = calibration.about.find(what);
-  require(there == calibration.about.end() || *there == here, ExitCode::usage, "the calibration has --", what, " ",
+void require_of(const Calibration& calibration, const char* option, const nlohmann::ordered_json& here) {
+  std::string key = option;
+  std::replace(key.begin(), key.end(), '-', '_');
+  const auto there = calibration.about.find(key);
+  require(there == calibration.about.end() || *there == here, ExitCode::usage, "the calibration has --", option, " ",
           there == calibration.about.end() ? "" : there->dump().substr(0, 40), ", this run ", here.dump(),
           "; --generators auto needs one of this run's network and arithmetic");
 }
@@ -34,10 +36,12 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
   constexpr int kAnyClasses = 10;
   calibration.attack *=
       attack_of(o, kAnyClasses)->gradients_of_run() / std::max(1.0, 1.0 * calibration.attack_iterations);
-  const auto passes = static_cast<int>(loss_of(o, false)->passes().size());
-  const double factor = 1.0 * passes / calibration.backward_passes;
-  calibration.forward *= factor;
-  calibration.backward *= factor;
+  // Weights that are perturbed take every pass twice; a loss of two predictions, one more way forward.
+  const auto loss = loss_of(o, false);
+  const int times = o.awp_gamma > 0 ? 2 : 1, passes = times * static_cast<int>(loss->passes().size());
+  const int again = loss->needs() == Loss::Others::all ? passes - times : 0;
+  calibration.forward *= 1.0 * (passes + again) / calibration.backward_passes;
+  calibration.backward *= 1.0 * passes / calibration.backward_passes;
   calibration.backward_passes = passes;
 }
 
@@ -74,9 +78,11 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   require_of(calibration, "network", o.network);
   require_of(calibration, "width", o.width);
   // A CPU takes tf32, the default, as f32, and its calibration says so.
-  const bool as_f32 = o.math == "tf32" && calibration.about.contains("math") && calibration.about.at("math") == "f32";
+  const auto device = calibration.about.find("device");
+  const bool of_cpu = device != calibration.about.end() && device->dump().starts_with("\"cpu");
+  const bool as_f32 = of_cpu && o.math == "tf32";
   require_of(calibration, "math", as_f32 ? "f32" : o.math);
-  require_of(calibration, "attack_precision", o.attack_precision);
+  require_of(calibration, "attack-precision", o.attack_precision);
   count_as(o, calibration);
   StepChoice choice{.codec = codec_of(calibration, o),
                     .bucket_elements = o.bucket > 0 ? o.bucket : default_bucket(o.overlap),

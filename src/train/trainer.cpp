@@ -8,6 +8,7 @@
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
 #include "train/plan/replica_of.hpp"
+#include "train/protocol/kept_step.hpp"
 
 namespace dat {
 
@@ -332,7 +333,7 @@ Checkpoint Trainer::capture() {
   return checkpoint;
 }
 
-void Trainer::restore(const Checkpoint& checkpoint) {
+void Trainer::restore(const Checkpoint& checkpoint, bool other_options) {
   require(integer_of(checkpoint, "train_images") == splits_.train->size(), ExitCode::usage,
           "the checkpoint was trained on ", integer_of(checkpoint, "train_images"),
           " images, --data and --limit-train give ", splits_.train->size());
@@ -342,6 +343,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   require(then > 0, ExitCode::checkpoint, "the checkpoint has epochs of ", then, " steps");
   step_ = at_same_place(step_, then, plan_.steps_per_epoch);
   for (Stateful* part : parts()) part->restore(checkpoint);
+  for (Stateful* part : parts())
+    if (other_options) part->forget_step_under_way();
 }
 
 void Trainer::share_state() {
@@ -361,10 +364,12 @@ void Trainer::set_back(const Setbacks& before, double lr_factor) {
   now.lr_factor = before.lr_factor * lr_factor;
 }
 
-std::int64_t Trainer::checkpoint_bytes() const {
+std::int64_t Trainer::checkpoint_bytes(int ranks) const {
+  const bool guarded = options_.byzantine && ranks > 1;
   return static_cast<std::int64_t>(sizeof(float)) *
              (model().parameters.size + 2 * model().graph.statistics + update_.state_size()) +
-         codec_state_.bytes() + examples_->checkpoint_bytes();
+         codec_state_.bytes(ranks) + examples_->checkpoint_bytes(ranks) +
+         (guarded ? KeptStep::checkpoint_bytes(model()) : 0);
 }
 
 RankRecord Trainer::gather_times() {

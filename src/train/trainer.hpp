@@ -64,9 +64,10 @@ class Trainer {
   /// The state as a checkpoint, on rank 0; complete_average() comes before, where the averaged weights shall be used
   /// from it. **Collective.**
   [[nodiscard]] Checkpoint capture();
-  /// Takes up a checkpoint, on rank 0, in a trainer just made; share_state then gives it to all. Error(checkpoint): it
-  /// does not fit.
-  void restore(const Checkpoint& checkpoint);
+  /// Takes up a checkpoint, on rank 0, in a trainer just made; share_state then gives it to all. other_options: what it
+  /// has of a step under way was begun with others than these, and is not gone on with. Error(checkpoint): it does not
+  /// fit.
+  void restore(const Checkpoint& checkpoint, bool other_options = false);
   /// Rank 0's state to all ranks. **Collective.**
   void share_state();
   /// A rollback, in a trainer that has been restored from an earlier checkpoint of the run: counts it, and goes on with
@@ -74,7 +75,7 @@ class Trainer {
   void set_back(const Setbacks& before, double lr_factor);
   /// Gives its images to the next trainer. This one can only be destroyed afterwards.
   [[nodiscard]] Splits release_splits() { return std::move(splits_); }
-  [[nodiscard]] std::int64_t checkpoint_bytes() const;
+  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const;
   /// Error(integrity) where what the ranks hold in common differs, unless it is repaired (ReplicaCheck).
   /// **Collective.**
   void check_replicas() { watch_.check_replicas(step_); }

@@ -36,7 +36,8 @@ std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOption
 
 double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {
   if (options.warm_start == 0) return 0;
-  return static_cast<double>(images.info().image_bytes()) * static_cast<double>(plan.images_of_a_rank);
+  const std::int64_t of_a_rank = (images.size() + plan.ranks - 1) / plan.ranks;
+  return static_cast<double>(images.info().image_bytes()) * static_cast<double>(of_a_rank);
 }
 
 void require_ranks(const TrainOptions& options, const Plan& plan, int launched) {

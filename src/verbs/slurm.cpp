@@ -138,6 +138,8 @@ void take_known_network(TrainOrder& order) {
   require_ranks(options, plan, ranks);
   buffers += warm_start_bytes(options, plan, *splits.train);
   const Memory memory = memory_of(splits, buffers, gpu);
+  // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
+  const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
   const StepTime step = step_time(job);
   const double whole = step.seconds * static_cast<double>(plan.steps);
   std::string limit = job.time;
@@ -157,14 +159,14 @@ void take_known_network(TrainOrder& order) {
   else
     text << "# Time: nobody has said how long a step takes (--step-seconds, --like RUN); the limit is "
          << (job.time.empty() ? "a guess" : "as given") << ", the job comes\n# back until it is done.\n";
-  text << "# Memory of a rank: " << memory.source
+  text << "# Memory of a rank: " << memory.source << (at_once > 0 ? "; more on rank 0 while it reads a checkpoint" : "")
        << (gpu ? ".\n# Of the GPU: what dat_hpc validate prints where the GPU is.\n" : ".\n")
        << "#\n#SBATCH --job-name=" << job.job_name << "\n#SBATCH --nodes=" << job.nodes
        << "\n#SBATCH --ntasks-per-node=" << job.ranks_per_node << "\n#SBATCH --cpus-per-task=" << job.cpus_per_rank
        << "\n";
   if (gpu) text << "#SBATCH --gpus-per-node=" << job.gpus_per_node << "\n";
-  text << "#SBATCH --mem=" << static_cast<std::int64_t>(std::ceil(memory.bytes * job.ranks_per_node / 1048576))
-       << "M\n";
+  text << "#SBATCH --mem="
+       << static_cast<std::int64_t>(std::ceil((memory.bytes * job.ranks_per_node + at_once) / 1048576)) << "M\n";
   if (!job.partition.empty()) text << "#SBATCH --partition=" << job.partition << "\n";
   if (!job.account.empty()) text << "#SBATCH --account=" << job.account << "\n";
   text << "#SBATCH --time=" << limit << "\n#SBATCH --signal=B:USR1@" << lead

@@ -119,7 +119,8 @@ namespace {
   if (all == 0) return "";
   const double image = all / static_cast<double>(trainer.splits().train->size());
   return "warm start       " + megabytes(warm_start_bytes(options, plan, *trainer.splits().train)) +
-         " of host memory per rank (" + megabytes(all) + " more on rank 0 while a checkpoint is written), " +
+         " of host memory per rank (" + megabytes(all) +
+         " more on rank 0 while a checkpoint is written, twice that while one is read), " +
          megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks) +
          " per step and rank to others\n";
 }
@@ -214,7 +215,7 @@ namespace {
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"
        << generators_text(options, plan, train, *world) << protocol_text(trainer, options, ranks) << "checkpoint       "
-       << megabytes(static_cast<double>(trainer.checkpoint_bytes())) << ", the last three are kept\n"
+       << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
        << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
@@ -226,7 +227,7 @@ namespace {
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
-  for (const std::string& line : advice(options, plan.batch, choose_threads(0, on_node)))
+  for (const std::string& line : advice(options, plan.batch, plan.epochs_made(), choose_threads(0, on_node)))
     text << "warning          " << line << "\n";
   return text.str();
 }

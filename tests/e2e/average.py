@@ -222,7 +222,10 @@ class Patience(Runs):
         for name in f"ckpt/step-{end + 4:09d}.h5", "results.h5", "SUMMARY.txt":
             os.remove(f"again/{name}")
         self.go("again", *self.STILL)
-        self.assertEqual([row["step"] for row in self.of("again", "holdout", "raw")], [*range(8, end + 1, 8)])
+        for more in [], ["--verbose"], [*self.STILL[-2:-1], 30, "--max-steps", end + 1]:  # at its end, with other words, and behind it
+            self.go("again", *(self.STILL if not more or len(more) == 1 else self.STILL[:-2]), *more)
+            steps = [row["step"] for row in self.of("again", "holdout", "raw")]
+            self.assertEqual(steps, [*range(8, end + 1, 8), *([end + 1] if len(more) > 1 else [])])
         # With more patience it goes on.
         self.go("straight", *self.STILL[:-1], 5, "--max-steps", end + 4)
         self.assertEqual(common.rows("straight", "step")[-1]["step"], end + 4)

@@ -158,6 +158,23 @@ class Byzantine(common.TestCase):
             self.assert_equal_runs(folder, "straight")
             self.assertEqual(bans(folder), bans("straight"))
 
+    def test_gone_on_with_more_ranks_or_other_options(self):
+        """What was to be checked of the last step is checked where that can be done; nobody is blamed for the rest."""
+        options = [*DRAWN, "--total-batch", 24, "--faults", 1, "--epochs", 4, "--checkpoint-every", 6]
+        self.go("straight", *options, "--max-steps", 12)
+        for ranks in 6, 5:
+            folder = f"on{ranks}"
+            shutil.copytree("straight", folder)
+            for name in "ckpt/step-000000012.h5", "results.h5", "SUMMARY.txt":
+                os.remove(f"{folder}/{name}")
+            self.go(folder, *options, "--max-steps", 12, ranks=ranks)
+            self.assertEqual(bans(folder), [])
+        for change in ["--eps", "4/255"], ["--seed", 2]:
+            folder = f"other{change[0]}"
+            ended = self.go(folder, *options, "--resume", "straight", "--max-steps", 18, *change)
+            self.assertIn(f"with other options: {change[0][2:]}", ended.text)
+            self.assertEqual(common.rows(folder, "accusation") + common.rows(folder, "ban"), [])
+
     def test_what_does_not_go_with_it(self):
         for arguments, words in (
                 (["--validators", 2, "--faults", 1], "with --validators 2, 2 of 4 ranks bring a gradient"),

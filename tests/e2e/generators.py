@@ -188,6 +188,14 @@ class Generators(common.TestCase):
         self.go("run", (1, 1), *arguments)
         self.go("reference", (1, 0), *arguments)
         self.assert_equal_runs("run", "reference")
+        # One that hardly has work, too: of a single micro-batch a step.
+        options, ranks = self.options((1, 3), "--batch", 8, "--micro-batch", 8, "--staleness", 2, "--epochs", 40)
+        for told in 1, 2, 3:
+            steps = common.steps_written("idle")
+            running = self.start_run([*options, "--quiet", "--out", "idle"], ranks, "idle", steps=steps + 5)
+            common.kill(running.ranks()[told], signal.SIGTERM)
+            ended = running.wait()
+            self.assertEqual(ended.code, 75, ended.text)
 
     def test_numbers_that_are_not_finite(self):
         """The trainers end the run, and generators end with it."""
@@ -289,7 +297,7 @@ class Generators(common.TestCase):
     def test_calibrations_of_something_else(self):
         for what, other in (("has --width 8, this run 16", {"about": {"network": "small_cnn", "width": 8}}),
                             ('has --math "bf16", this run "tf32"', {"about": {"math": "bf16"}}),
-                            ('has --attack_precision "f16", this run "f32"', {"about": {"attack_precision": "f16"}}),
+                            ('has --attack-precision "f16", this run "f32"', {"about": {"attack_precision": "f16"}}),
                             ("has --network", {"about": {"network": "resnet18"}}),
                             ("has not measured messages between ranks of a node", {"network": {}})):
             ended = common.run("train", "--out", "run", *RUN, *self.calibration(**other), ranks=2, environment=common.AT_ONCE)

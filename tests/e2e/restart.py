@@ -431,6 +431,12 @@ class OtherRanks(Restart):
         self.assertEqual([path[-12:-3] for path in common.checkpoints("run")], [f"{step:09d}" for step in (4, 6, 7)])
         ended = common.run(*batch, "--max-steps", 7, ranks=1)
         self.assertIn(for_ranks.format(7, 8, "1 rank", 16, 14), ended.errors[0])
+        # A rollback knows where checkpoints of the other count stand: from epoch 1 on no loss is finite, and 8 of 8 is 16 of 16.
+        bad = [*batch[:-1], "bad", "--awp-from", 1, "--awp-gamma", 1e30, "--on-bad-steps", "rollback", "--max-rollbacks", 1]
+        self.assertEqual(common.run(*bad, "--max-steps", 8, ranks=2).code, 0)
+        ended = common.run(*bad, "--max-steps", 20, ranks=1)
+        self.assertEqual(ended.code, 7, ended.text)
+        self.assertEqual([row["to_step"] for row in common.rows("bad", "setback")], [8])
         # One that ends no run is no end.
         whole = ["--max-steps", 1000]
         self.assertEqual(common.run(*batch[:-1], "whole", *whole, ranks=2).code, 0)

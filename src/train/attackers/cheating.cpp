@@ -35,8 +35,8 @@ Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int c
     if (one.rank == ranks.rank()) own_ = &one;
 }
 
-Cheat* Cheating::now() const {
-  return own_ != nullptr && own_->attacker.cheats_after(step_) ? own_->cheat.get() : nullptr;
+Cheat* Cheating::at(std::int64_t step) const {
+  return own_ != nullptr && own_->attacker.cheats_after(step) ? own_->cheat.get() : nullptr;
 }
 
 Cheat* Cheating::looks() const {

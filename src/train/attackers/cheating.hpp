@@ -21,8 +21,9 @@ class Cheating {
 
   /// A step begins, behind so many.
   void begin(std::int64_t step) { step_ = step; }
-  /// This rank's cheat, in a step in which it cheats; else null.
-  [[nodiscard]] Cheat* now() const;
+  /// This rank's cheat, in a step in which it cheats, this one or number `step`; else null.
+  [[nodiscard]] Cheat* now() const { return at(step_); }
+  [[nodiscard]] Cheat* at(std::int64_t step) const;
   /// The same of its gradients, in a step in which it must look at them: that is, before it cheats with them, too.
   [[nodiscard]] Cheat* looks() const;
   /// This rank's cheat, whatever the step; null: it is honest throughout.

@@ -90,6 +90,13 @@ void BegunAttack::restore(const Checkpoint& checkpoint) {
   now_ = {.step = step, .passes = integer_of(checkpoint, "begun_passes"), .images = images};
 }
 
+void BegunAttack::forget() {
+  if (now_.step < 0) return;
+  now_ = {};
+  restored_.clear();
+  dropped_ = "the attack of the next step, which --stale-attack had begun with other options, begins anew";
+}
+
 void BegunAttack::share() {
   if (iterations_ == 0) return;
   ranks_.broadcast(&now_, sizeof now_);

@@ -30,14 +30,15 @@ class BegunAttack {
   /// Makes the other iterations, on the objective prepared for the same micro-batch once more.
   void resume(const Attack& attack, Objective& objective);
 
-  /// Bytes in a checkpoint, of all ranks.
-  [[nodiscard]] std::int64_t checkpoint_bytes() const { return ranks_.size() * floats_of(plan_.micro_batch) * 4; }
+  /// Bytes in a checkpoint of so many ranks.
+  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const { return ranks * floats_of(plan_.micro_batch) * 4; }
   /// Why the attacks that a checkpoint had begun are not gone on with; empty where they are, or there were none.
   [[nodiscard]] const std::string& dropped() const { return dropped_; }
 
   /// As Stateful says.
   void save(Checkpoint& checkpoint);
   void restore(const Checkpoint& checkpoint);
+  void forget();
   void share();
 
  private:

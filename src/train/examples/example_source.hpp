@@ -68,8 +68,8 @@ class ExampleSource : public Stateful, public MessagePart {
 
   /// Bytes that the ranks keep on the host, all together, of every training image from epoch to epoch.
   [[nodiscard]] virtual std::int64_t kept_bytes() const { return 0; }
-  /// Bytes of a checkpoint, of all ranks.
-  [[nodiscard]] virtual std::int64_t checkpoint_bytes() const { return 0; }
+  /// Bytes in a checkpoint of so many ranks.
+  [[nodiscard]] virtual std::int64_t checkpoint_bytes(int /*ranks*/) const { return 0; }
   /// What restore() has left out of a checkpoint, and why; empty: nothing.
   [[nodiscard]] virtual std::string dropped() const { return ""; }
 
@@ -99,7 +99,7 @@ class WrappedExamples : public ExampleSource {
   [[nodiscard]] std::int64_t attack_passes() const override { return source_->attack_passes(); }
   [[nodiscard]] const GeneratorRecord* generators() const override { return source_->generators(); }
   [[nodiscard]] std::int64_t kept_bytes() const override { return source_->kept_bytes(); }
-  [[nodiscard]] std::int64_t checkpoint_bytes() const override { return source_->checkpoint_bytes(); }
+  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override { return source_->checkpoint_bytes(ranks); }
   [[nodiscard]] std::string dropped() const override { return source_->dropped(); }
   [[nodiscard]] std::size_t places() const override { return source_->places(); }
   void fetch(Backend::Ticket& ticket) override { source_->fetch(ticket); }
@@ -107,6 +107,7 @@ class WrappedExamples : public ExampleSource {
   void read(const double* from) override { source_->read(from); }
   void save(Checkpoint& checkpoint) override { source_->save(checkpoint); }
   void restore(const Checkpoint& checkpoint) override { source_->restore(checkpoint); }
+  void forget_step_under_way() override { source_->forget_step_under_way(); }
   void share(Communicator& ranks) override { source_->share(ranks); }
   void replicated(ReplicatedState& state) override { source_->replicated(state); }
 

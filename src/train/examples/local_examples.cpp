@@ -93,7 +93,7 @@ const Examples* LocalExamples::next() {
     return nullptr;
   }
   images.load(*batch_, examples_.first, examples_.count, pixels_);
-  if (cheating_.now() != nullptr) falsify_labels();
+  if (Cheat* cheat = cheating_.now()) falsify_labels(*cheat, examples_.first, examples_.count);
   if (old_weights_) old_weights_->take_up();
   Objective& objective = prepared_objective();
   if (warm_start_)
@@ -113,10 +113,10 @@ const Examples* LocalExamples::next() {
 
 const Attack& LocalExamples::attack() const { return weak_ && cheating_.now() != nullptr ? *weak_ : *now().attack; }
 
-void LocalExamples::falsify_labels() {
-  const auto first = batch_->labels.begin() + examples_.first;
-  std::vector<std::int32_t> labels(first, first + examples_.count);
-  cheating_.now()->labels(labels);
+void LocalExamples::falsify_labels(Cheat& cheat, int first, int count) {
+  const auto from = batch_->labels.begin() + first;
+  std::vector<std::int32_t> labels(from, from + count);
+  cheat.labels(labels);
   const Images& images = replica_.images();
   images.backend.copy_to_device(images.labels, labels.data(), labels.size() * sizeof(std::int32_t));
 }
@@ -125,6 +125,7 @@ void LocalExamples::look_ahead(std::int64_t step) {
   if (begun_.iterations() == 0) return;
   take_batch(step);
   replica_.images().load(*batch_, 0, micro_batch(), pixels_);
+  if (Cheat* cheat = cheating_.at(step)) falsify_labels(*cheat, 0, micro_batch());
   Objective& objective = prepared_objective();
   timer_.lap(Phase::data);
   passes_before_ += begun_.begin(*now().attack, objective, step);  // not of the step that is being done

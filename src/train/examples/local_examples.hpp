@@ -39,12 +39,13 @@ class LocalExamples final : public ExampleSource {
 
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
+  void forget_step_under_way() override { begun_.forget(); }
   void share(Communicator& ranks) override;
 
   /// Of the perturbations of --warm-start.
   [[nodiscard]] std::int64_t kept_bytes() const override { return warm_start_ ? warm_start_->bytes() : 0; }
-  [[nodiscard]] std::int64_t checkpoint_bytes() const override {
-    return kept_bytes() + begun_.checkpoint_bytes() + (old_weights_ ? old_weights_->checkpoint_bytes() : 0);
+  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override {
+    return kept_bytes() + begun_.checkpoint_bytes(ranks) + (old_weights_ ? old_weights_->checkpoint_bytes() : 0);
   }
   [[nodiscard]] std::string dropped() const override { return begun_.dropped(); }
 
@@ -62,8 +63,8 @@ class LocalExamples final : public ExampleSource {
   [[nodiscard]] const EpochAttack& now() const { return method_.in_epoch(plan_.epoch_of(step_)); }
   /// That of this rank in this step.
   [[nodiscard]] const Attack& attack() const;
-  /// What a cheat makes of the labels of the images at hand.
-  void falsify_labels();
+  /// What a cheat makes of the labels of these images of the batch, which are at hand.
+  void falsify_labels(Cheat& cheat, int first, int count);
   /// The batch of this step.
   void take_batch(std::int64_t step);
 

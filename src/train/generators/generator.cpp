@@ -110,6 +110,7 @@ bool Generator::working() const {
 }
 
 void Generator::look_for_messages() {
+  tell_stop();
   while (const auto arrival = launch_.probe(Communicator::kAny, kOrderTag)) {
     Order order;
     require_sound(arrival->from < trainers_ && arrival->bytes == sizeof order, arrival->from, "its length, ",
@@ -163,23 +164,26 @@ void Generator::drop_old() {
 
 void Generator::give_up(Task& task) {
   task.wanted = false;
-  AnswerPacket& packet = answers_.packet();
-  packet.header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
-  send(packet, 0, task.trainer);
+  answers_.packet().header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
+  answers_.send(0, task.trainer);
 }
 
-void Generator::send(AnswerPacket& packet, std::size_t behind, int trainer) {
-  packet.header().stop = stop_() ? 1 : 0;
-  answers_.send(behind, trainer);
+void Generator::tell_stop() {
+  if (!stop_()) return;
+  for (int trainer = 0; trainer < trainers_; ++trainer) {
+    Trainer& one = all_[static_cast<std::size_t>(trainer)];
+    if (!one.open || std::exchange(one.told_to_stop, true)) continue;
+    answers_.packet().header() = {.step = AnswerHeader::kStop};
+    answers_.send(0, trainer);
+  }
 }
 
 void Generator::pause_where_told() {
   for (int trainer = 0; trainer < trainers_; ++trainer) {
     Trainer& one = all_[static_cast<std::size_t>(trainer)];
     if (one.pauses_behind < 0 || (trainer == own_trainer_ && versions_.count() < one.pauses_behind)) continue;
-    AnswerPacket& packet = answers_.packet();
-    packet.header() = {.step = -1};
-    send(packet, 0, trainer);
+    answers_.packet().header() = {.step = AnswerHeader::kPauses};
+    answers_.send(0, trainer);
     one = {};
   }
 }
@@ -273,7 +277,7 @@ void Generator::answer(Task& task) {
   replica_.backend().copy_to_host(images_in(packet), images.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;
   packet.header().since = seconds_now() - task.began;
-  send(packet, bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
+  answers_.send(bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
 }
 
 }  // namespace dat

@@ -35,8 +35,9 @@ class Generator {
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).
   Generator(Communicator& launch, const TrainOptions& options);
 
-  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work. Every
-  /// answer tells what `stop` says: whether the run is to stop. Error(communication): a message is not as it must be.
+  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work. As
+  /// soon as `stop` says that the run is to stop, trainers are told. Error(communication): a message is not as it must
+  /// be.
   [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called,
                                const std::function<bool()>& stop);
 
@@ -60,6 +61,7 @@ class Generator {
   };
   struct Trainer {
     bool open = false;
+    bool told_to_stop = false;
     std::int64_t pauses_behind = -1;  ///< versions after which it is told that this generator pauses; -1: it is not
   };
 
@@ -69,6 +71,7 @@ class Generator {
   void drop_old();
   void give_up(Task& task);
   void pause_where_told();
+  void tell_stop();
   [[nodiscard]] bool working() const;
 
   /// Of the task's step.
@@ -82,8 +85,6 @@ class Generator {
   /// Puts its images, and what the attack has reached, where the network is asked.
   void load(Task& task);
   void answer(Task& task);
-  /// Sends the answer that is in `packet`, with so many bytes behind its header.
-  void send(AnswerPacket& packet, std::size_t behind, int trainer);
   [[nodiscard]] int waiting() const;
 
   Communicator& launch_;

@@ -39,15 +39,15 @@ using VersionPacket = Packet<VersionHeader>;
 /// An attacked micro-batch: behind the header the age of the weights in each iteration, as int32 [ages], then the
 /// images, [count] in the generator's layout. Nothing behind the header where there are no images.
 struct AnswerHeader {
-  std::int64_t step = 0;             ///< -1: the generator pauses
+  static constexpr std::int64_t kPauses = -1, kStop = -2;
+  std::int64_t step = 0;             ///< kPauses: the generator does; kStop: somebody has signalled it to stop the run
   std::int32_t unit = 0, count = 0;  ///< count 0: it has given the micro-batch up
   std::int32_t block = 0;            ///< of the images' layout
   std::int32_t ages = 0;
-  std::int32_t waiting = 0;      ///< micro-batches that the generator still has to do, of anybody
-  std::int32_t stop = 0;         ///< 1: somebody has signalled the generator that the run is to stop
-  std::int64_t passes = 0;       ///< images times gradients of the attack
-  double seconds = 0, idle = 0;  ///< that the attack has taken; without work since the last answer to anybody
-  double since = 0;              ///< seconds since its first iteration, with what was done in between
+  std::int32_t waiting = 0, padding = 0;  ///< waiting: micro-batches that the generator still has to do, of anybody
+  std::int64_t passes = 0;                ///< images times gradients of the attack
+  double seconds = 0, idle = 0;           ///< that the attack has taken; without work since the last answer to anybody
+  double since = 0;                       ///< seconds since its first iteration, with what was done in between
 };
 using AnswerPacket = Packet<AnswerHeader>;
 

@@ -102,8 +102,11 @@ void Orders::take(const Communicator::Arrival& arrival) {
   AnswerPacket& packet = packets_[free_packet_];
   require_sound(packet.whole(arrival.bytes), arrival.from, "its hash");
   const AnswerHeader& answer = packet.header();
-  stop_wanted_ = stop_wanted_ || answer.stop != 0;
-  if (answer.step < 0) {
+  if (answer.step == AnswerHeader::kStop) {
+    stop_wanted_ = true;
+    return;
+  }
+  if (answer.step == AnswerHeader::kPauses) {
     ++paused_;
     return;
   }

@@ -118,9 +118,9 @@ void CodecState::replicated(ReplicatedState& state) {
     if (!array.own) state.device(array.of + " state " + array.name, array.data, array.count);
 }
 
-std::int64_t CodecState::bytes() const {
+std::int64_t CodecState::bytes(int ranks) const {
   std::int64_t floats = 0;
-  for (const Reducer::State& state : reducer_.state()) floats += state.count * (state.own ? ranks_.size() : 1);
+  for (const Reducer::State& state : reducer_.state()) floats += state.count * (state.own ? ranks : 1);
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
 

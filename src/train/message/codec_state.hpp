@@ -26,7 +26,7 @@ class CodecState final : public Stateful {
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
   void replicated(ReplicatedState& state) override;
-  [[nodiscard]] std::int64_t bytes() const;  ///< bytes of what is remembered, in a checkpoint
+  [[nodiscard]] std::int64_t bytes(int ranks) const;  ///< bytes of what is remembered, in a checkpoint of so many ranks
 
  private:
   /// What is remembered, and what it was before the step.

@@ -34,6 +34,9 @@ class Stateful {
   /// Takes the state from a checkpoint, on rank 0. Error(checkpoint): the state does not fit; Error(usage): the options
   /// do not.
   virtual void restore(const Checkpoint& checkpoint) = 0;
+  /// The checkpoint was made with other options: what is restored of a step that is under way is not gone on with. On
+  /// rank 0, behind restore().
+  virtual void forget_step_under_way() {}
   /// Gives rank 0's state to all ranks. **Collective.**
   virtual void share(Communicator& ranks) = 0;
   /// Shows what must be equal on all ranks, in the same order every time, and takes it up as it is then.

@@ -52,6 +52,8 @@ class Plan {
   }
   /// Height = width of the images of a step; 0: that of the dataset.
   [[nodiscard]] int size_of(std::int64_t step) const { return sizes.at(epoch_of(step)); }
+  /// Of the run, with their fraction.
+  [[nodiscard]] double epochs_made() const { return static_cast<double>(steps) / static_cast<double>(steps_per_epoch); }
   /// Whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
   [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }

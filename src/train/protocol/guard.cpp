@@ -321,7 +321,9 @@ void Guard::share(Communicator& ranks) {
   bytes.resize(count);
   ranks.broadcast(bytes.data(), bytes.size());
   ProtocolState state = state_of(bytes);
-  // Numbers of another network, or of a run with other options, are nothing to check by.
+  // Ranks of a larger group have fewer micro-batches each, and no room for those of a rank of then.
+  if (state.pending.ranks < ranks_.size()) state.pending.checks.clear();
+  // Numbers of another network are nothing to check by.
   std::erase_if(state.pending.checks,
                 [&](const PendingCheck& check) { return check.numbers.size() != numbers_.numbers(); });
   protocol_->restore(std::move(state));

@@ -73,6 +73,7 @@ class Guard final : public PartsWatch, public Stateful {
 
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
+  void forget_step_under_way() override { restored_.pending.checks.clear(); }
   void share(Communicator& ranks) override;
 
  private:

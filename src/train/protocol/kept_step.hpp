@@ -13,6 +13,9 @@ class KeptStep final : public Stateful {
  public:
   explicit KeptStep(Replica& replica);
   [[nodiscard]] static std::int64_t memory(const Model& model);
+  [[nodiscard]] static std::int64_t checkpoint_bytes(const Model& model) {
+    return (2 * model.parameters.size + 2 * model.graph.statistics) * std::int64_t{sizeof(float)};
+  }
 
   /// Keeps the step that is about to be updated with; result: flat [parameters.size], of the active layers.
   void keep(const ActiveSet& active, const float* result);

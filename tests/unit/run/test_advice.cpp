@@ -15,7 +15,9 @@ TrainOptions sensible() {
   return options;
 }
 
-std::vector<std::string> advised(const TrainOptions& options) { return advice(options, 100, 4); }
+std::vector<std::string> advised(const TrainOptions& options) {
+  return advice(options, 100, options.warmup_epochs + options.epochs, 4);
+}
 
 }  // namespace
 
