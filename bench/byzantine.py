@@ -27,6 +27,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import shlex
 import statistics
 import subprocess
@@ -150,8 +151,7 @@ def make(run, form, arguments):
     command = [*shlex.split(arguments.launch.format(ranks=form.ranks)), os.path.abspath(arguments.program),
                *words_of(run, form, arguments, folder)]
     environment = launch.QUIET | {"OMPI_MCA_mpi_yield_when_idle": "1"} | dict(os.environ)
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           check=False, env=environment)
+    ended = launch.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     if ended.returncode not in (0, 7):  # 7: numbers that are not finite, which is a result
         sys.exit(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout[-4000:]}")
     row = {"form": arguments.form, "cheat": run.row, "defence": run.column.name, "ranks": form.ranks, "faults": run.faults,
@@ -160,9 +160,7 @@ def make(run, form, arguments):
         row |= figures(run, form, folder)
     except (IndexError, OSError):  # no evaluation: the run has ended before
         row |= {"clean": None, "pgd10": None, "worst_loss": math.inf, "auc": None, "seconds": None, "bytes": None}
-    written = folder / "row.json.new"
-    written.write_text(json.dumps(row) + "\n")
-    written.rename(folder / "row.json")
+    launch.write_json(folder / "row.json", row)
 
 
 def row_of(run, arguments):
@@ -236,8 +234,8 @@ def report_bans(runs, arguments):
 
 def slurm_script(runs, form, arguments):
     own = sys.argv[1:]
-    given = own.index("--slurm")
-    del own[given:given + 2]
+    given = next(at for at, word in enumerate(own) if word.split("=")[0] == "--slurm")
+    del own[given:given + (1 if "=" in own[given] else 2)]
     at = own.index("--") if "--" in own else len(own)
     own[at:at] = ["--part", f"$SLURM_ARRAY_TASK_ID/{arguments.slurm}"]
     words = " ".join(word if word.startswith("$") else shlex.quote(word) for word in own)
@@ -291,7 +289,10 @@ def main():
     names = chosen(arguments.columns, [column.name for column in defences(form)], "defence")
     columns = [column for column in defences(form) if column.name in names]
     runs = runs_of(form, rows, columns)
-    part, of = map(int, arguments.part.split("/")) if arguments.part else (1, 1)
+    parts = re.fullmatch(r"(\d+)/(\d+)", arguments.part or "1/1")
+    part, of = map(int, parts.groups()) if parts else (0, 0)
+    if not 1 <= part <= of:
+        parser.error("--part K/N wants a K from 1 to N")
     if arguments.slurm:
         print(slurm_script(runs, form, arguments), end="")
         return 0
@@ -299,6 +300,9 @@ def main():
         for number, run in enumerate(runs):
             print(number, run.name, "finished" if row_of(run, arguments) else "")
         return 0
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    launch.begin(arguments.out / "begun.json", {"data": [os.path.abspath(path) for path in arguments.data or []],
+                                                "images": arguments.images, "options": arguments.options})
     for number, run in enumerate(runs):
         if number % of != part - 1 or row_of(run, arguments):
             continue

@@ -6,14 +6,13 @@ accuracy on all test images; the worst of PGD-50 from ten random starts (steps o
 aa-standard, too. Options after `--` go to every training.
 
 The same command goes on where it was stopped: trainings from their last checkpoint, evaluations from their journal; what is
-finished is not made again. A finished run appends one line to --results: accuracies with 95 % intervals (Wilson) of the
-images drawn, hours, commit, machine. Accuracies do not depend on what else runs, hours do; --idle therefore measures on an
+finished is not made again, and other options or data want another --out. A finished run has one line in --results:
+accuracies with 95 % intervals (Wilson) of the images drawn, hours, commit and machine of the training. Accuracies do not depend on what else runs, hours do; --idle therefore measures on an
 idle machine, for each recipe, a step and `bench`'s FMA ceiling, and says the minutes that they make, here and on cores that
 reach 550 GFLOP/s.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -23,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from launch import output_of, rows
+from launch import begin, locked, of_evaluation, output_of, read_json, rows, write_json
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = 550  # GFLOP/s of multiply-adds, of two cores with AVX-512: what published minutes are counted in
@@ -42,8 +41,6 @@ class Study:
         self.arguments = arguments
         self.program = os.path.abspath(arguments.program)
         self.launch = shlex.split(arguments.launch.format(ranks=arguments.ranks)) if arguments.ranks > 1 else []
-        version = output_of([self.program, "--version"])
-        self.commit = re.search(r"commit +(\w+)", version)[1][:7] + ("+" if "local changes" in version else "")
 
     def training(self, recipe, folder, seed, *more):
         a = self.arguments
@@ -56,21 +53,30 @@ class Study:
         out = folder / f"eval-{attack.replace('+', '-')}-{limit or 'all'}"
         done = out / "eval.json"
         if not done.exists():
-            options = ["--restarts", 10] if "pgd" in attack else []
+            options = ["--restarts", 10] if "pgd" in attack else ["--math", "f32"]
             output_of([*self.launch, self.program, "eval", "--checkpoint", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
-                  *options])
-        return json.loads(done.read_text())
+                       *options, *of_evaluation(self.arguments.options)])
+        return read_json(done)
 
     def row(self, recipe, seed):
         a = self.arguments
         folder = a.out / f"{recipe}-{f'w{a.width}' if a.width else 'own'}-seed{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(a.out / f"{folder.name}.lock", wait=True):
+            row = self.made(recipe, seed, folder)
+            if a.results:
+                append(a.results, text_of(row))
+        return row
+
+    def made(self, recipe, seed, folder):
+        a = self.arguments
+        facts = {"ranks": a.ranks, "options": a.options, "data": [os.path.abspath(path) for path in a.data]}
+        begun = begin(folder / "begun.json", facts, machine=machine())
         finished = folder / "row.json"
         attacks = [["pgd50+fgsm", 0 if a.all else a.images], ["aa-quick", a.images], *([["aa-standard", a.images]] if a.standard else [])]
         if finished.exists():
-            row = json.loads(finished.read_text())
-            if [row["ranks"], row["options"]] != [a.ranks, a.options]:
-                sys.exit(f"{folder} was made with {row['ranks']} rank(s) and the options '{shlex.join(row['options'])}': choose another --out")
-            if row["attacks"] == attacks:
+            row = read_json(finished)
+            if row["attacks"] == attacks and "date" in row:
                 return row
         output_of(self.training(recipe, folder, seed))
         steps = rows(folder, "step")
@@ -82,22 +88,26 @@ class Study:
             print(f"{recipe}, seed {seed}: {attack} {100 * found[attack][0]:.2f} %", flush=True)
         last = [row for row in rows(folder, "evaluation") if row["split"] == "test" and row.get("weights", "raw") == told["weights"]][-1]
         found["clean"] = last["clean_acc"], last["images"]
-        row = {"recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options, "attacks": attacks,
+        provenance = read_json(folder / "provenance.json")
+        row = {"date": time.strftime("%Y-%m-%d"), "recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options, "attacks": attacks,
                "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
                "attack_passes": sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
-               "commit": self.commit, "machine": machine(told["provenance"]["backend"])}
-        finished.write_text(json.dumps(row) + "\n")
-        if a.results:
-            with open(a.results, "a") as file:
-                file.write(text_of(row) + "\n")
+               "commit": provenance["git_sha1"][:7] + ("+" if provenance["git_dirty"] else ""),
+               "machine": begun["machine"] if provenance["backend"].startswith("cpu") else provenance["backend"]}
+        write_json(finished, row)
         return row
 
     def idle(self, recipe):
         """Minutes of a training on an idle machine, and its GFLOP/s."""
         a = self.arguments
         ceiling = output_of([self.program, "bench", "--network", "small_cnn", "--width", 16, "--batch", 16, "--seconds", 8])
-        gflops = float(re.search(r"FMA in registers +\S+ +(\S+) GFLOP/s", ceiling)[1])
+        gflops = re.search(r"FMA in registers +\S+ +(\S+) GFLOP/s", ceiling)
+        if gflops is None:
+            sys.exit("--idle counts in GFLOP/s of a CPU, which this program's bench has not measured here")
+        gflops = float(gflops[1])
+        version = output_of([self.program, "--version"])
+        commit = re.search(r"commit +(\w+)", version)[1][:7] + ("+" if "local changes" in version else "")
         with tempfile.TemporaryDirectory() as folder:
             plan = output_of([*self.training(recipe, folder, 1, "--max-steps", a.idle_steps, "--eval-every", 0, "--limit-test", 16)])
             steps = rows(pathlib.Path(folder), "step")
@@ -106,13 +116,18 @@ class Study:
         all_steps = int(re.search(r"\d+ of (\d+) steps", plan)[1])
         minutes = all_steps * second / 60
         print(f"{recipe}, width {a.width or 'own'}: a step {second:.3f} s, {all_steps} steps: {minutes:.1f} minutes on an idle machine with "
-              f"{gflops:.0f} GFLOP/s of multiply-adds, {minutes * gflops / CORES:.1f} on one with {CORES}; {machine()}, {self.commit}", flush=True)
+              f"{gflops:.0f} GFLOP/s of multiply-adds, {minutes * gflops / CORES:.1f} on one with {CORES}; {machine()}, {commit}", flush=True)
 
 
-def machine(backend="cpu"):
-    """backend: what an evaluation says of it."""
-    if not backend.startswith("cpu"):
-        return backend
+def append(path, line):
+    """Adds the line to a file, once."""
+    with open(path, "a+") as file:
+        file.seek(0)
+        if line not in file.read().splitlines():
+            file.write(line + "\n")
+
+
+def machine():
     with open("/proc/cpuinfo") as file:
         text = file.read()
     model = re.search(r"model name\s*: (.*)", text)
@@ -125,7 +140,7 @@ def text_of(row):
         part, count = row["found"][attack]
         low, high = wilson(part, count)
         parts.append(f"{attack} {100 * part:.2f} [{low:.1f}, {high:.1f}] of {count}")
-    return (f"{time.strftime('%Y-%m-%d')} {row['recipe']}, width {row['width'] or 'own'}, seed {row['seed']}, {row['ranks']} rank(s)"
+    return (f"{row['date']} {row['recipe']}, width {row['width'] or 'own'}, seed {row['seed']}, {row['ranks']} rank(s)"
             f"{', ' + shlex.join(row['options']) if row['options'] else ''}: {'; '.join(parts)}; {row['epochs']} epochs, {row['steps']} steps, "
             f"{row['attack_passes']:.2f} attack passes, {row['bytes'] / 1e6:.2f} MB a step; {row['minutes'] / 60:.2f} h beside other work; {row['commit']}; "
             f"{row['machine']}")
@@ -152,8 +167,12 @@ def main():
     at = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:at])
     arguments.options = words[at + 1:]
+    if arguments.results:
+        try:
+            open(arguments.results, "a").close()
+        except OSError as error:
+            sys.exit(f"--results {arguments.results}: {error.strerror}")
     study = Study(arguments)
-    arguments.out.mkdir(parents=True, exist_ok=True)
     for recipe in arguments.recipes:
         if arguments.idle:
             study.idle(recipe)

@@ -1,6 +1,8 @@
-"""What the studies of several ranks have in common: launches through a command that the user gives, calibrations, and
-the middle of paired samples."""
+"""What the studies have in common: launches through a command that the user gives, runs that are not mixed with others,
+and the middle of paired samples."""
 
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -28,13 +30,12 @@ class Launcher:
         words = dict(ranks=ranks, nodes=nodes, per_node=ranks // nodes, rate=rate)
         environment = RING | QUIET | dict(os.environ)
         if self.prepare and self.ready != (nodes, rate):
-            done = subprocess.run(self.prepare.format(**words), shell=True, capture_output=True, text=True,
-                                  env=environment, timeout=self.timeout)
+            done = run([self.prepare.format(**words)], shell=True, capture_output=True, env=environment, timeout=self.timeout)
             if done.returncode != 0:
                 sys.exit(f"{self.prepare.format(**words)}: code {done.returncode}\n{done.stdout}{done.stderr}")
             self.ready = nodes, rate
         command = shlex.split(self.command.format(**words)) + [str(word) for word in program]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=self.timeout)
+        done = run(command, capture_output=True, env=environment, timeout=self.timeout)
         if done.returncode != 0:
             sys.exit(f"{shlex.join(command)}: code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
@@ -47,11 +48,18 @@ def add_launcher_options(parser):
                         "than before: what makes nodes and shapes their links")
 
 
+def run(words, **how):
+    """As subprocess.run; ends where there is no such program."""
+    try:
+        return subprocess.run(words, text=True, check=False, **how)
+    except OSError as error:
+        sys.exit(f"{words[0]}: {error.strerror}; build the program, or install what starts ranks")
+
+
 def output_of(words):
     """Of a program; ends with what it said where it failed."""
     words = [str(word) for word in words]
-    ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           check=False)
+    ended = run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if ended.returncode != 0:
         sys.exit(f"{shlex.join(words)}: exit code {ended.returncode}\n{ended.stdout}")
     return ended.stdout
@@ -61,6 +69,51 @@ def rows(folder, kind):
     """Of a run's record."""
     with open(folder / "metrics.jsonl") as file:
         return [row for row in map(json.loads, file) if row["kind"] == kind]
+
+
+@contextlib.contextmanager
+def locked(path, wait):
+    """Whether the file is this process's until the end of the block; the system lets go of it where a process dies."""
+    with open(path, "w") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            free = True
+        except BlockingIOError:
+            free = False
+        yield free
+
+
+def write_json(path, value):
+    """In one piece: whoever reads the file finds all of it, or what was there before."""
+    written = path.with_name(f"{path.name}.{os.getpid()}")
+    written.write_text(json.dumps(value) + "\n")
+    written.replace(path)
+
+
+def begin(path, facts, **beside):
+    """Writes down in `path` what a run is made with, the first time; ends where that was something else, which must not be
+    gone on with. beside: what is kept with it and may differ. Returns what the file has."""
+    if not path.exists():
+        write_json(path, facts | beside)
+    begun = read_json(path)
+    for name, value in facts.items():
+        if begun.get(name) != value:
+            sys.exit(f"{path}: begun with {name} {told(begun.get(name))}, not {told(value)}: choose another --out")
+    return begun
+
+
+def told(value):
+    return repr(shlex.join(map(str, value)) if isinstance(value, list) else value)
+
+
+def of_evaluation(options):
+    """Of a training's options those that its evaluation needs, too: where it computes."""
+    found = []
+    for at, word in enumerate(options):
+        name, _, value = word.partition("=")
+        if name in ("--device", "--threads"):
+            found += [name, value or options[at + 1]]
+    return found
 
 
 class Clock:

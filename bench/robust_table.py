@@ -13,18 +13,16 @@ of the attack or of the training, and a way forward alone is half a one. So a me
 and its learning rate falls to zero sooner. What an attack that stops early takes is not known before: a run with the length
 of PGD's measures it. The passes that the attacks really took are printed.
 
-Methods that the program does not offer are left out, and a line says so. A run that ends in the program's alarm for
-catastrophic overfitting (--on-overfitting) counts as it ended. What is finished is not made again; what was
-interrupted goes on. The same command typed in several places that see --out shares the runs out: each makes those that
+Methods that the program does not offer are left out, and a line says so. A run in which the program raises its alarm
+for catastrophic overfitting counts as it ends (--on-overfitting warn or rollback; stop ends the table, too). What is
+finished is not made again; what was interrupted goes on; other options want another --out, but for the numbers of images
+and --aa, which are evaluated again. The same command typed in several places that see --out shares the runs out: each makes those that
 no other has begun. Options after `--` go to every training run.
 """
 
 import argparse
 import collections
-import contextlib
-import fcntl
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -34,7 +32,7 @@ import statistics
 import sys
 
 import student
-from launch import output_of, rows
+from launch import begin, locked, of_evaluation, output_of, read_json, rows, write_json
 
 IMAGES = 50_000  # of an epoch of CIFAR-10
 COLUMNS = ["clean", "PGD-20", "AA"]
@@ -167,29 +165,39 @@ class Study:
         passes = method.steps(self.arguments.steps)
         if "--attack-stop" in method.options:
             folder = self.arguments.out / f"{method.name}-measured"
+            training = self.training(folder, method, 0, self.steps_of(passes + method.training))
             with locked(pathlib.Path(f"{folder}.lock"), wait=True):
-                output_of([*self.launch, *self.training(folder, method, 0, self.steps_of(passes + method.training))])
+                self.begin(folder, training)
+                output_of([*self.launch, *training])
             passes = self.attack_passes(folder)
         return self.steps_of(passes + method.training)
+
+    def begin(self, folder, training):
+        """Ends where the run was begun with other options than these, evaluations left out."""
+        words = [word for at, word in enumerate(training) if at > 2 and "--limit-test" not in training[at - 1:at + 1]]
+        begin(pathlib.Path(f"{folder}-begun.json"), {"ranks": self.arguments.ranks, "options": words})
 
     def accuracies(self, method, seed, steps):
         folder = self.arguments.out / f"{slug(method)}-seed{seed}"
         finished = pathlib.Path(f"{folder}.json")
         training = self.training(folder, method, seed, steps)
-        attack = ["--eval", self.arguments.aa, "--limit", str(self.arguments.aa_images)] if self.autoattack else []
+        aa, images = self.arguments.aa, self.arguments.aa_images
+        attack = ["--eval", aa, "--limit", str(images)] if self.autoattack else []
+        self.begin(folder, training)
         if finished.exists():
-            row = json.loads(finished.read_text())
+            row = read_json(finished)
             if row["commands"] == [training, attack]:
                 return row["found"]
         output_of([*self.launch, *training])
-        weights = "average" if "--average" in method.options else "raw"
+        weights = "average" if "--average" in training else "raw"
         last = [row for row in rows(folder, "evaluation")
-                if row["split"] == "test" and row.get("weights", "raw") == weights][-1]
+                if (row["split"], row["attack"], row.get("weights", "raw")) == ("test", "pgd20", weights)][-1]
         found = {"clean": 100 * last["clean_acc"], "PGD-20": 100 * last["adv_acc"], "passes": self.attack_passes(folder)}
         if self.autoattack:
-            text = output_of([*self.launch, "eval", "--checkpoint", folder, *attack, "--out", f"{folder}-aa", "--quiet"])
-            found["AA"] = 100 * float(re.search(rf" {self.arguments.aa}_acc=(\S+)", text)[1])
-        finished.write_text(json.dumps({"commands": [training, attack], "found": found}) + "\n")
+            text = output_of([*self.launch, "eval", "--checkpoint", folder, *attack, "--out", f"{folder}-{aa}-{images}", "--quiet",
+                              "--math", "f32", *of_evaluation(self.arguments.options)])
+            found["AA"] = 100 * float(re.search(rf" {re.escape(aa)}_acc=(\S+)", text)[1])
+        write_json(finished, {"commands": [training, attack], "found": found})
         return found
 
     def shared_out(self, methods, seeds, steps):
@@ -209,18 +217,6 @@ class Study:
 
 def slug(method):
     return re.sub("[^A-Za-z0-9]+", "-", method.name)
-
-
-@contextlib.contextmanager
-def locked(path, wait):
-    """Whether the file is this process's until the end of the block; the system lets go of it where a process dies."""
-    with open(path, "w") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            free = True
-        except BlockingIOError:
-            free = False
-        yield free
 
 
 def holds(sign, mean, half):

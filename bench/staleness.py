@@ -7,52 +7,49 @@ seed: their mean and its 95 % interval (Student's t over the pairs). By rule, on
 those that ranks which only attack would make.
 
 The number of steps is what --staleness 0 makes in --minutes, measured once and kept in OUT/steps; the training images are
-as many as these steps take, once each, so that the learning rate falls to 0. A run that is finished is not made again, one
-that was interrupted goes on. OUT/table.jsonl has all rows, OUT/accuracy.svg the picture (gnuplot). Options after `--` go to
-every run.
+as many as these steps take, once each, or all of them as often as needed, and the learning rate falls to 0. A run that is
+finished is not made again, one that was interrupted goes on; other options want another --out. OUT/table.jsonl has all
+rows, OUT/accuracy.svg the picture (gnuplot). Options after `--` go to every run.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
-import shlex
 import shutil
 import statistics
 import subprocess
 import sys
 
 import student
+from launch import begin, output_of, read_json, rows, write_json
 
 NETWORK = ["--network", "preact_resnet18", "--width", 16, "--threads", 2, "--batch", 64, "--attack", "pgd", "--attack-steps", 8,
            "--alpha", "2/255", "--lambda", 0, "--selector", "all", "--optimizer", "sgd", "--lr", 0.1, "--momentum", 0.9, "--nesterov",
-           "--weight-decay", 5e-4, "--schedule", "linear", "--warmup-epochs", 0, "--epochs", 1, "--eval", "pgd20", "--eval-every", 0,
+           "--weight-decay", 5e-4, "--schedule", "linear", "--warmup-epochs", 0, "--eval", "pgd20", "--eval-every", 0,
            "--limit-test", 2000, "--quiet"]
 BATCH = 64
+IMAGES = 50_000  # of an epoch of CIFAR-10
 
 
-def train(arguments, folder, *options):
-    command = [os.path.abspath(arguments.program), "train", "--data", *arguments.data, "--out", str(folder),
-               *map(str, NETWORK), *map(str, options), *arguments.options]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if ended.returncode != 0:
-        sys.exit(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout[-4000:]}")
-
-
-def record(folder, kind):
-    with open(folder / "metrics.jsonl") as file:
-        return [row for row in map(json.loads, file) if row["kind"] == kind]
+def train(arguments, folder, steps, *options):
+    images = min(IMAGES, steps * BATCH)
+    output_of([os.path.abspath(arguments.program), "train", "--data", *arguments.data, "--out", folder, *NETWORK, "--limit-train", images,
+               "--epochs", math.ceil(steps * BATCH / images), "--max-steps", steps, *options, *arguments.options])
+    made = len(rows(folder, "step"))
+    if made != steps:
+        sys.exit(f"{folder}: {made} steps, not {steps}: {' '.join(arguments.data)} has too few images")
 
 
 def number_of_steps(arguments):
     """What --staleness 0 makes in so many minutes, evaluation left out."""
     kept = arguments.out / "steps"
     if not kept.exists():
-        arguments.out.mkdir(parents=True, exist_ok=True)
         folder = arguments.out / "measured"
         shutil.rmtree(folder, ignore_errors=True)
-        train(arguments, folder, "--limit-train", 12 * BATCH, "--limit-test", 16)
-        times = [row["wall_time"] for row in record(folder, "step")]
+        train(arguments, folder, 12, "--limit-test", 16)
+        times = [row["wall_time"] for row in rows(folder, "step")]
         seconds = statistics.median(later - earlier for earlier, later in zip(times[1:], times[2:]))
         kept.write_text(f"{max(2, round(60 * arguments.minutes / seconds))}\n")
     return int(kept.read_text())
@@ -64,13 +61,11 @@ def row_of(arguments, steps, age, refresh, seed):
     row = folder / "row.json"
     if not row.exists():
         options = ["--staleness", age, "--refresh", refresh] if age > 0 else []
-        train(arguments, folder, "--limit-train", steps * BATCH, "--seed", seed, *options)
-        last = [one for one in record(folder, "evaluation") if one["split"] == "test"][-1]
-        written = row.with_suffix(".new")
-        written.write_text(json.dumps({"age": age, "refresh": refresh, "seed": seed, "steps": steps, "images": last["images"],
-                                       "clean": 100 * last["clean_acc"], "pgd20": 100 * last["adv_acc"]}) + "\n")
-        written.rename(row)
-    return json.loads(row.read_text())
+        train(arguments, folder, steps, "--seed", seed, *options)
+        last = [one for one in rows(folder, "evaluation") if (one["split"], one["attack"]) == ("test", "pgd20")][-1]
+        write_json(row, {"age": age, "refresh": refresh, "seed": seed, "steps": steps, "images": last["images"],
+                         "clean": 100 * last["clean_acc"], "pgd20": 100 * last["adv_acc"]})
+    return read_json(row)
 
 
 def draw(arguments, cells, found):
@@ -111,6 +106,9 @@ def main():
     arguments.options = words[at + 1:]
     cells = [(0, "iteration")] + [(age, refresh) for age in arguments.ages if age > 0
                                   for refresh in (("iteration", "attack") if age > 1 else ("iteration",))]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    begin(arguments.out / "begun.json", {"data": [os.path.abspath(path) for path in arguments.data], "options": arguments.options,
+                                         "minutes": arguments.minutes})
     steps = number_of_steps(arguments)
     found = {cell: [] for cell in cells}
     for seed in range(1, arguments.seeds + 1):
