@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   using dat::ExitCode;
   const auto complain = [](const std::string& message, ExitCode code) {
     if (dat::rank_from_environment() == 0)
-      std::cerr << "dat_hpc: error: " + message + "\n";
+      std::cerr << "dat_hpc: error: " + dat::without_controls(message) + "\n";
     else if (dat::launched())
       std::this_thread::sleep_for(std::chrono::seconds(1));  // launchers end rank 0 when the first rank has ended
     return static_cast<int>(code);

@@ -30,6 +30,13 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
+/// What is to be printed, without what a terminal would obey: control characters of a stranger's file become '?'.
+[[nodiscard]] inline std::string without_controls(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+  return text;
+}
+
 /// Throws Error(code) with the parts written one after the other.
 template <class... Parts>
 [[noreturn]] void fail(ExitCode code, const Parts&... parts) {

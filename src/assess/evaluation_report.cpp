@@ -1,8 +1,10 @@
 #include "assess/evaluation_report.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -233,6 +235,11 @@ std::string prepare_evaluation_file(const std::string& out) {
     fs::create_directories(path.parent_path(), error);
     require(!error, ExitCode::io, "cannot create the folder ", path.parent_path().string(), ": ", error.message());
   }
+  // Before hours of work.
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  require(access(folder.c_str(), W_OK) == 0, ExitCode::io, "--out ", out, ": nothing can be written into ", folder,
+          ": ", system_reason(errno));
+  require(!fs::is_directory(path), ExitCode::usage, "--out ", out, ": ", path.string(), " is a folder");
   return path.string();
 }
 

@@ -128,11 +128,15 @@ Facts facts_of_network(Replica& replica, const std::string& training, const Data
           {"hash of the images", content_hash(images)}};
 }
 
-void refuse_training_folder(const std::string& folder, const std::string& what, const std::string& instead) {
+void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead) {
   const std::filesystem::path path = folder;
-  for (const char* sign : {"metrics.jsonl", "ckpt"})
-    require(!std::filesystem::exists(path / sign), ExitCode::usage, "--out ", folder,
-            " is the folder of a training, whose results.h5 this ", what,
+  const std::vector<std::pair<const char*, std::string>> signs = {{"metrics.jsonl", "training"},
+                                                                  {"ckpt", "training"},
+                                                                  {"certify.journal", "certification"},
+                                                                  {"sequence.journal", "evaluation"}};
+  for (const auto& [sign, whose] : signs)
+    require(whose == what || !std::filesystem::exists(path / sign), ExitCode::usage, "--out ", folder,
+            " is the folder of ", whose == "evaluation" ? "an " : "a ", whose, ", whose results.h5 this ", what,
             " would overwrite; take another one, such as ", (path / instead).string());
 }
 

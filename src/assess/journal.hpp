@@ -66,8 +66,9 @@ class Journal {
 /// the network's training.
 [[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
 
-/// Error(usage): a folder for what an evaluation (`what`) writes is that of a training. instead: one to take.
-void refuse_training_folder(const std::string& folder, const std::string& what, const std::string& instead);
+/// Error(usage): a folder for what an evaluation or a certification (`what`) writes is that of a training, or of the
+/// other of the two. instead: one to take.
+void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead);
 
 /// Calls `read` with each line of Journal::found(). Error(data): it has thrown; `name` is the file's.
 void read_lines(const std::string& lines, const std::string& name, const std::function<void(const std::string&)>& read);

@@ -51,7 +51,7 @@ Facts SequenceRun::facts(const std::string& training) const {
 
 void SequenceRun::open(const std::string& folder, const std::string& training) {
   const fs::path path = folder;
-  refuse_training_folder(folder, "evaluation", sequence_.name);
+  refuse_other_folder(folder, "evaluation", sequence_.name);
   folder_.reset(new Folder{
       path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
       Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});

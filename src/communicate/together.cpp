@@ -6,7 +6,9 @@
 
 namespace dat {
 
-void complain(const std::string& message) { std::cerr << "dat_hpc: error: " + message + "\n" << std::flush; }
+void complain(const std::string& message) {
+  std::cerr << "dat_hpc: error: " + without_controls(message) + "\n" << std::flush;
+}
 
 Error current_error() {
   try {

@@ -211,7 +211,7 @@ void Bench::plan() {
     convolutions_ = std::make_unique<Convolutions>(step_->backend(), step_->graph(), options_.batch, storage_, true);
   });
   for (const std::string& notice : device_notices(world_, step_->backend(), options_.device))
-    std::cerr << "dat_hpc: " + notice + "\n";
+    if (world_.root()) std::cerr << "dat_hpc: " + notice + "\n";
   hosts_ = world_.gather(host_name());
   begin_ms_ = now_ms();
 }

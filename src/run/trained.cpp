@@ -11,10 +11,12 @@
 
 namespace dat {
 
+void warn_on_root(const Communicator& world, const std::string& warning) {
+  if (world.root() && !warning.empty()) std::cerr << "dat_hpc: warning: " + warning + "\n";
+}
+
 Trained read_trained(const Communicator& world, const std::string& path, const std::vector<std::string>& data) {
-  Trained trained{path, find_checkpoint(path, [&](const std::string& warning) {
-                    if (world.root()) std::cerr << "dat_hpc: warning: " + warning + "\n";
-                  })};
+  Trained trained{path, find_checkpoint(path, [&](const std::string& warning) { warn_on_root(world, warning); })};
   Checkpoint& checkpoint = trained.checkpoint;
   require(!data.empty() || !checkpoint.texts.contains("imported_from"), ExitCode::usage, path,
           " was imported and has no data of its own; give --data");
@@ -47,6 +49,16 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
           "with labels");
   require_fitting_images(chosen.images->info(), trained.checkpoint, trained.classes, trained.path);
   return chosen;
+}
+
+std::string weights_notice(const Trained& trained, const std::string& wanted) {
+  const Checkpoint& checkpoint = trained.checkpoint;
+  const bool rebuilt = trained.options.average_bn == "rebuild";
+  if (wanted != "auto" || !has_average(checkpoint) || takes_average(checkpoint, wanted, rebuilt, trained.path))
+    return "";
+  return trained.path +
+         " was written when a signal came, without the batch statistics of the averaged weights: the raw ones are "
+         "taken; let the run go on to its next checkpoint for the others";
 }
 
 std::string load_weights(const Trained& trained, const std::string& wanted, Model& model) {

@@ -107,13 +107,19 @@ void print_notices(Communicator& world, const EvalOptions& options, const Evalua
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
 }
 
-/// What was found out, for a person. output: the file that was written; empty: none.
-void print_results(const EvaluationReport& report, const std::string& output, bool results_beside) {
-  std::string text = report.text();
+/// Tells what was found out, and writes it where `write` says, which returns a line for people. Who cannot write has
+/// the figures all the same.
+void tell(const EvaluationReport& report, const std::function<std::string()>& write) {
   for (const Alarm& alarm : report.alarms())
     if (alarm.state == Alarm::State::raised) warn(alarm.name + ": " + alarm.text);
-  if (!output.empty()) text += "wrote " + output + (results_beside ? " and results.h5 beside it" : "") + "\n";
-  std::cout << text << report.final_line() << "\n" << std::flush;
+  std::cout << report.text();
+  try {
+    std::cout << write();
+  } catch (const Error&) {
+    std::cout << report.final_line() << "\n" << std::flush;
+    throw;
+  }
+  std::cout << report.final_line() << "\n" << std::flush;
   require_printed();
 }
 
@@ -143,18 +149,20 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   const EvaluationReport report(s.subject, *s.data, *s.attacks, result, s.sequence.get(),
                                 sequence ? &*sequence : nullptr);
   const std::vector<std::string> hosts = world.gather(host_name());
-  const bool results_beside = s.sequence && s.sequence->has_folder();
-  together(world, [&] {
-    if (output.empty()) return;
+  const auto write = [&]() -> std::string {
+    if (output.empty()) return "";
     const std::string provenance = provenance_json(hosts, argc, argv, s.replica->backend().description());
-    if (results_beside)
-      s.sequence->write(*sequence, {{"checkpoint", options.checkpoint},
-                                    {"split", options.split},
-                                    {"alarms", alarms_text(report.alarms())},
-                                    {"provenance", provenance}});
     report.write(output, provenance);
+    if (!s.sequence || !s.sequence->has_folder()) return "wrote " + output + "\n";
+    s.sequence->write(*sequence, {{"checkpoint", options.checkpoint},
+                                  {"split", options.split},
+                                  {"alarms", alarms_text(report.alarms())},
+                                  {"provenance", provenance}});
+    return "wrote " + output + " and results.h5 beside it\n";
+  };
+  together(world, [&] {
+    if (world.root()) tell(report, write);
   });
-  if (world.root()) print_results(report, output, results_beside);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -28,8 +28,8 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
 
 [[nodiscard]] std::string write_export(const ExportOptions& options) {
   const std::string& path = options.checkpoint;
-  Checkpoint checkpoint =
-      find_checkpoint(path, [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; });
+  const auto warn = [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; };
+  Checkpoint checkpoint = find_checkpoint(path, warn);
   const TrainOptions trained = parse_train_options(checkpoint.texts["config_toml"], path);
   const auto size = checkpoint.integers.find("image_size");
   require(size != checkpoint.integers.end(), ExitCode::checkpoint, path, ": does not say the size of its images");
@@ -40,6 +40,10 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
                          .activation = activation_from(trained.activation),
                          .normalization = normalization_from(trained.normalize)};
   const bool average = takes_average(checkpoint, options.weights, trained.average_bn == "rebuild", path);
+  if (!average && has_average(checkpoint) && options.weights == "auto")
+    warn(path +
+         " was written when a signal came, without the batch statistics of the averaged weights: the raw ones are "
+         "taken");
   StateDict state = state_dict_of(checkpoint, average);
   network = sizes_of(make, state, network);
   const Graph graph = make(network);

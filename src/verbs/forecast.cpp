@@ -106,7 +106,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
     step = std::make_unique<TrainingStep>(world, step_options);
   });
   for (const std::string& notice : device_notices(world, step->backend(), o.device))
-    std::cerr << "dat_hpc: " + notice + "\n";
+    if (world.root()) std::cerr << "dat_hpc: " + notice + "\n";
   const std::vector<std::string> hosts = world.gather(host_name());
   static_cast<void>(step->check());
   Calibration calibration = calibrate(world, *step, o.seconds);

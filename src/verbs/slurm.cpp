@@ -84,7 +84,7 @@ struct StepTime {
 }
 
 [[nodiscard]] double image_bytes(const Dataset& images) {
-  return 3.0 * images.info().size * images.info().size * static_cast<double>(images.size());
+  return static_cast<double>(images.info().image_bytes()) * static_cast<double>(images.size());
 }
 
 /// Host memory of a rank, and in words what it is made of.

@@ -185,6 +185,13 @@ class Sequence(common.TestCase):
         self.train("second", *TRAIN, "--seed", 2)
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
+        os.mkdir("certified")
+        with open("certified/certify.journal", "w"):
+            pass
+        refuse(2, "certified is the folder of a certification, whose results.h5 this evaluation", "none+fgsm", out="certified")
+        self.refuse(2, "one is the folder of an evaluation, whose results.h5 this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
+        os.mkdir("folder.json")
+        refuse(2, "folder.json is a folder", "fgsm", out="folder.json")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
         refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
         refuse(2, "--save-adversarial is for a sequence", "pgd2", "--save-adversarial", out="two")

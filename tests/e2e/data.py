@@ -33,6 +33,21 @@ def write_records(path, pixels, labels, label_bytes=1):
             file.write(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes())
 
 
+class Terminal(common.TestCase):
+    def test_does_not_obey_a_file(self):
+        common.synthetic("set.h5", train=8, test=8, size=8, classes=2)
+        for name, value in ("source", "\x1b]0;not theirs\x07"), ("filetype", "\x1b[31m"):
+            with h5py.File("set.h5") as ours, h5py.File("theirs.h5", "w") as theirs:  # which has no seal
+                for group in ours:
+                    ours.copy(group, theirs)
+                for attribute, of in (dict(ours.attrs) | {name: value}).items():
+                    theirs.attrs[attribute] = of
+            ended = common.run("data", "inspect", "theirs.h5")
+            self.assertEqual(ended.code, 0 if name == "source" else 3, ended.text)
+            self.assertIn(value.replace("\x1b", "?").replace("\x07", "?"), ended.text)
+            self.assertNotIn("\x1b", ended.text)
+
+
 class Records(common.TestCase):
     def convert(self, *options):
         ended = common.run("data", "convert", "folder", "set.h5", *options)

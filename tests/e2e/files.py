@@ -24,12 +24,16 @@ class Files(restart.Restart):
     def faulty(self, faults, folder, *arguments, ranks=1):
         """A run that some calls fail in: "PART:CALL", errno, the first of them and how many."""
         kind, number, first, count = faults
+        with mock.patch.dict(os.environ, LD_PRELOAD=self.library(), DAT_FAULTS=f"{kind}:{number}:{first}:{count}"):
+            running = restart.launch(folder, *arguments, ranks=ranks)
+        return running.wait()
+
+    @staticmethod
+    def library():
         library = os.path.abspath("faults.so")
         if not os.path.exists(library):
             subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/support/faults.c", "-ldl"], check=True)
-        with mock.patch.dict(os.environ, LD_PRELOAD=library, DAT_FAULTS=f"{kind}:{number}:{first}:{count}"):
-            running = restart.launch(folder, *arguments, ranks=ranks)
-        return running.wait()
+        return library
 
     def steps_of_checkpoints(self, folder):
         return [int(path[-12:-3]) for path in common.checkpoints(folder)]
@@ -110,6 +114,16 @@ class Full(Files):
             accuracies = [row["adv_acc"] for row in held]
             self.assertGreater(accuracies[1], accuracies[0])
             self.assertEqual(common.state(folder)["state/best"][0], accuracies[1])
+
+    def test_an_evaluation_that_cannot_be_written_is_told(self):
+        self.straight(ranks=1)
+        wanted = common.run("eval", "straight", "--eval", "fgsm")
+        with mock.patch.dict(os.environ, LD_PRELOAD=self.library(), DAT_FAULTS=f"eval.json:rename:{errno.EROFS}:1:{EVER}"):
+            ended = common.run("eval", "straight", "--eval", "fgsm", "--out", "here")
+        self.assertEqual(ended.code, 9, ended.text)
+        final = re.search(r"Final: (.*) time_s", wanted.text)[1]
+        self.assertIn(f"Final: {final} ", ended.text)
+        self.assertIn("here/eval.json", ended.errors[0])
 
     def test_records_that_do_not_fit_come_later(self):
         self.straight(ranks=1)

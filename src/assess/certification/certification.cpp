@@ -119,9 +119,9 @@ std::string line_of(const CertificationEntry& entry) {
   return json.dump();
 }
 
-std::vector<CertificationEntry> read_certification_journal(const std::string& lines) {
+std::vector<CertificationEntry> read_certification_journal(const std::string& lines, const std::string& name) {
   std::vector<CertificationEntry> all;
-  read_lines(lines, "certify.journal", [&](const std::string& line) {
+  read_lines(lines, name, [&](const std::string& line) {
     const auto json = nlohmann::json::parse(line);
     CertificationEntry& entry = all.emplace_back();
     json.at("seconds").get_to(entry.seconds);

@@ -112,7 +112,8 @@ struct CertificationEntry {
 };
 [[nodiscard]] std::string line_of(const CertificationEntry& entry);
 /// Error(data): an entry is damaged.
-[[nodiscard]] std::vector<CertificationEntry> read_certification_journal(const std::string& lines);
+[[nodiscard]] std::vector<CertificationEntry> read_certification_journal(const std::string& lines,
+                                                                         const std::string& name);
 
 /// Images, and what is asked of the network about them.
 struct CertificationWork {

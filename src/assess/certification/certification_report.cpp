@@ -49,7 +49,7 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
 
 std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts, bool attacks) {
   const fs::path path = folder;
-  refuse_training_folder(folder, "certification", "certified");
+  refuse_other_folder(folder, "certification", "certified");
   require(path.extension() != ".json", ExitCode::usage, "--out ", folder, " must be a folder: a certification writes ",
           "several files");
   std::error_code error;

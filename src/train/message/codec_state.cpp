@@ -88,14 +88,14 @@ void CodecState::share(Communicator& ranks) {
                              : 0);
     ranks.broadcast(&saved, sizeof saved);
     std::vector<float> mine(static_cast<std::size_t>(state.count));
-    const auto part = [&](int rank) {  // of `saved` ranks' arrays, on rank 0
-      const std::vector<float>& all = restored_[k];
-      for (std::size_t i = 0; i < mine.size(); ++i) {
-        double total = 0;
-        for (std::size_t r = 0; r < static_cast<std::size_t>(saved); ++r) total += all[r * mine.size() + i];
-        mine[i] = saved == ranks.size() ? all[static_cast<std::size_t>(rank) * mine.size() + i]
-                                        : static_cast<float>(total / static_cast<double>(saved));
-      }
+    const bool each_its_own = saved == ranks.size();
+    for (std::size_t i = 0; i < mine.size() && ranks.root() && saved > 0 && !each_its_own; ++i) {
+      double total = 0;
+      for (std::size_t r = 0; r < static_cast<std::size_t>(saved); ++r) total += restored_[k][r * mine.size() + i];
+      mine[i] = static_cast<float>(total / static_cast<double>(saved));
+    }
+    const auto part = [&](int rank) {  // on rank 0
+      if (each_its_own) std::copy_n(restored_[k].begin() + rank * state.count, state.count, mine.begin());
     };
     for (int rank = 1; rank < ranks.size() && saved > 0; ++rank)
       if (ranks.root()) {

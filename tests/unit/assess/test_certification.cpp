@@ -153,14 +153,14 @@ TEST_CASE("A table counts what is right within a radius, and abstentions as wron
 
 TEST_CASE("An entry of the journal is read as it was written, a damaged one refused", "[certification]") {
   const CertificationEntry entry{.seconds = 1.5, .images = {0, 20}, .blocks = {3, 0}, .votes = {{1, 2}, {3, 4}}};
-  const auto read = read_certification_journal(line_of(entry) + "\n" + line_of(entry) + "\n");
+  const auto read = read_certification_journal(line_of(entry) + "\n" + line_of(entry) + "\n", "certify.journal");
   REQUIRE(read.size() == 2);
   CHECK(read[1].images == entry.images);
   CHECK(read[1].blocks == entry.blocks);
   CHECK(read[1].votes == entry.votes);
   for (const char* line : {"{}", "{\"seconds\":1,\"images\":[0],\"blocks\":[],\"votes\":[]}", "[1"}) {
     try {
-      (void)read_certification_journal(std::string(line) + "\n");
+      (void)read_certification_journal(std::string(line) + "\n", "certify.journal");
       FAIL("was read");
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::data);
