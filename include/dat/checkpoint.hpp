@@ -58,8 +58,9 @@ void write_checkpoint(const std::string& path, const Checkpoint&);
 [[nodiscard]] Checkpoint read_weights(const std::string& path);
 
 /// The folder `ckpt` of a run: step-NNNNNNNNN.h5, of which the last three are kept, `latest`, which names the newest,
-/// and best.h5. A best.h5 that is no longer the best one is kept as best-NNNNNNNNN.h5 as long as one of the last three
-/// checkpoints names it: whichever of them the run goes on from finds its own.
+/// and best.h5. A best.h5 that is no longer the best one is kept as best-NNNNNNNNN.h5, by its step or, where another
+/// one has that, the next free number, as long as one of the last three checkpoints names it: whichever of them the run
+/// goes on from finds its own.
 class CheckpointFolder {
  public:
   /// Creates the folder if need be and removes temporary files that a killed writer left. `goes_on`: the run was

@@ -246,17 +246,22 @@ void CheckpointFolder::save_best(const Checkpoint& checkpoint) const {
   const fs::path path = fs::path(folder_) / kBestFile;
   const std::optional<BestRecord> before = best_record_in(path.string());
   if (before && before->step >= 0 && is_named(*before)) {  // it stays at hand for the checkpoint that names it
-    move_file(path, fs::path(folder_) / file_name(kBest, before->step));
+    std::int64_t number = before->step;
+    while (fs::exists(fs::path(folder_) / file_name(kBest, number))) ++number;
+    move_file(path, fs::path(folder_) / file_name(kBest, number));
   }
   write(kBestFile, checkpoint);
 }
 
 bool CheckpointFolder::restore_best(const BestRecord& best) const {
-  const fs::path path = fs::path(folder_) / kBestFile, other = fs::path(folder_) / file_name(kBest, best.step);
+  const fs::path path = fs::path(folder_) / kBestFile;
   if (best_record_in(path.string()) == best) return true;
-  if (best_record_in(other.string()) != best) return false;
-  move_file(other, path);
-  return true;
+  for (const auto& [number, other] : checkpoints_in(folder_, kBest))
+    if (best_record_in(other) == best) {
+      move_file(other, path);
+      return true;
+    }
+  return false;
 }
 
 Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(folder_) / kBestFile).string()); }

@@ -186,8 +186,8 @@ bool Communicator::agree(std::uint64_t value) {
 }
 
 void Communicator::broadcast(void* data, std::size_t bytes) {
-  if (alone()) return;
   const int count = checked(bytes, "a broadcast");
+  if (alone()) return;
   if (root()) give(count);
   const Blocking call(record(Call::broadcast, count));
   const Turn turn;

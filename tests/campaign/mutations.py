@@ -200,6 +200,7 @@ MUTATIONS = [
     ("a check of another run is gone on with", "src/train/trainer.cpp", "if (other_options) part->forget_step_under_way();", "", "e2e:byzantine"),
     ("a check of fewer ranks is gone on with", "src/train/protocol/guard.cpp", "  if (state.pending.ranks < ranks_.size()) state.pending.checks.clear();\n", "", "e2e:byzantine"),
     ("a begun attack on labels that are right", "src/train/examples/local_examples.cpp", "if (Cheat* cheat = cheating_.at(step)) falsify_labels", "if (Cheat* cheat = nullptr) falsify_labels", "e2e:cheating"),
+    ("a best network of the same number is written over", "src/checkpoint/checkpoint.cpp", "while (fs::exists(fs::path(folder_) / file_name(kBest, number))) ++number;", "", "unit:[#test_checkpoint]"),
     ("a lost best network counts toward the end", "src/run/best.cpp", "if (accuracy() < 0 || !folder", "if (accuracy() >= 0 && !folder", "e2e:files"),
     ("an alarm before its evaluation", RUN, "    record_evaluation();\n    if (overfits()) overfitting();\n  }", "    if (overfits()) overfitting();\n    record_evaluation();\n  }", "e2e:setbacks"),
     ("an early end without its alarm", RUN, "    if (!told && overfits()) overfitting();\n", "", "e2e:setbacks"),

@@ -201,6 +201,29 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
   CHECK(read_bytes(folder / "ckpt/latest") == "step-000001000.h5\n");
 }
 
+TEST_CASE("Best networks of one step number, in two counts of steps, are both kept while checkpoints name them") {
+  const TemporaryFolder folder;
+  const CheckpointFolder files(folder / "ckpt", false);
+  const auto best = [](std::int64_t step, std::int64_t bytes) {
+    return BestRecord{.accuracy = 0.5, .step = step, .bytes = bytes};
+  };
+  const auto save = [&](std::int64_t step, const BestRecord& record, bool as_best) {
+    Checkpoint state = example(step);
+    record.save(state);
+    if (as_best) return files.save_best(state);
+    state.integers["step"] = step;
+    files.save(step, state);
+  };
+  save(16, best(16, 100), true);
+  save(17, best(16, 100), false);
+  save(16, best(16, 200), true);
+  save(18, best(16, 200), false);
+  save(19, best(19, 300), true);
+  CHECK(files.restore_best(best(16, 100)));
+  CHECK(files.restore_best(best(16, 200)));
+  CHECK_FALSE(files.restore_best(best(16, 300)));
+}
+
 TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all damaged is Error(checkpoint)") {
   const TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path(), false);
