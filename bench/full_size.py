@@ -71,7 +71,7 @@ class Study:
     def made(self, recipe, seed, folder):
         a = self.arguments
         facts = {"ranks": a.ranks, "options": a.options, "data": [os.path.abspath(path) for path in a.data]}
-        begun = begin(folder / "begun.json", facts, machine=machine())
+        begun = begin(folder / "begun.json", facts, folder, machine=machine())
         finished = folder / "row.json"
         attacks = [["pgd50+fgsm", 0 if a.all else a.images], ["aa-quick", a.images], *([["aa-standard", a.images]] if a.standard else [])]
         if finished.exists():

@@ -90,10 +90,11 @@ def write_json(path, value):
     written.replace(path)
 
 
-def begin(path, facts, **beside):
+def begin(path, facts, run=None, **beside):
     """Writes down in `path` what a run is made with, the first time; ends where that was something else, which must not be
-    gone on with. beside: what is kept with it and may differ. Returns what the file has."""
-    if not path.exists():
+    gone on with. run: its folder, where nothing has begun without a record. beside: what is kept with it and may differ.
+    Returns what the file has."""
+    if not path.exists() or (run is not None and not (run / "metrics.jsonl").exists()):
         write_json(path, facts | beside)
     begun = read_json(path)
     for name, value in facts.items():

@@ -175,7 +175,7 @@ class Study:
     def begin(self, folder, training):
         """Ends where the run was begun with other options than these, evaluations left out."""
         words = [word for at, word in enumerate(training) if at > 2 and "--limit-test" not in training[at - 1:at + 1]]
-        begin(pathlib.Path(f"{folder}-begun.json"), {"ranks": self.arguments.ranks, "options": words})
+        begin(pathlib.Path(f"{folder}-begun.json"), {"ranks": self.arguments.ranks, "options": words}, pathlib.Path(folder))
 
     def accuracies(self, method, seed, steps):
         folder = self.arguments.out / f"{slug(method)}-seed{seed}"
