@@ -40,6 +40,18 @@ class Cheating(common.TestCase):
         self.assertNotEqual(both[0], both[1])
         self.assertLess(both[0][-1], 2 * both[1][-1])
 
+    def test_an_attack_that_is_begun_ahead_climbs_the_false_labels_too(self):
+        """Of weights that hardly move, an attack begun a step ahead differs by the running statistics alone, whatever the labels."""
+        run = [word for word in RUN if word != 0.05] + [1e-30, "--attack", "pgd", "--aggregator", "median"]
+        differences = []
+        for cheat in [], ["--attackers", 1, "--cheat", "label_flip", "--cheat-from", 2]:
+            losses = []
+            for folder, options in (f"ahead{len(cheat)}", ["--stale-attack", 1]), (f"at_once{len(cheat)}", []):
+                self.train(folder, *run, *cheat, *options, ranks=3)
+                losses.append([row["loss_adv"] for row in common.rows(folder, "step")][2:])
+            differences.append(max(abs(a - b) for a, b in zip(*losses)))
+        self.assertLess(differences[1], 3 * differences[0], differences)
+
     def test_memory_of_late_gradients(self):
         ended = common.run("validate", *RUN, "--attackers", "1,2", "--cheat", "delayed,alie", "--cheat-delay", 99)
         self.assertEqual(ended.code, 0, ended.text)
