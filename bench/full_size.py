@@ -7,9 +7,9 @@ aa-standard, too. Options after `--` go to every training.
 
 The same command goes on where it was stopped: trainings from their last checkpoint, evaluations from their journal; what is
 finished is not made again, and other options or data want another --out. A finished run has one line in --results:
-accuracies with 95 % intervals (Wilson) of the images drawn, hours, commit and machine of the training. Accuracies do not depend on what else runs, hours do; --idle therefore measures on an
-idle machine, for each recipe, a step and `bench`'s FMA ceiling, and says the minutes that they make, here and on cores that
-reach 550 GFLOP/s.
+accuracies with 95 % intervals (Wilson) of the images drawn, hours, commit and machine of the training. Accuracies do not
+depend on what else runs, hours do; --idle therefore measures on an idle machine, for each recipe, a step and `bench`'s FMA
+ceiling, and says the minutes that they make, here and on cores that reach 550 GFLOP/s.
 """
 
 import argparse
@@ -89,8 +89,8 @@ class Study:
         last = [row for row in rows(folder, "evaluation") if row["split"] == "test" and row.get("weights", "raw") == told["weights"]][-1]
         found["clean"] = last["clean_acc"], last["images"]
         provenance = read_json(folder / "provenance.json")
-        row = {"date": time.strftime("%Y-%m-%d"), "recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks, "options": a.options, "attacks": attacks,
-               "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
+        row = {"date": time.strftime("%Y-%m-%d"), "recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks,
+               "options": a.options, "attacks": attacks, "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
                "attack_passes": sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
                "commit": provenance["git_sha1"][:7] + ("+" if provenance["git_dirty"] else ""),

@@ -15,9 +15,9 @@ of PGD's measures it. The passes that the attacks really took are printed.
 
 Methods that the program does not offer are left out, and a line says so. A run in which the program raises its alarm
 for catastrophic overfitting counts as it ends (--on-overfitting warn or rollback; stop ends the table, too). What is
-finished is not made again; what was interrupted goes on; other options want another --out, but for the numbers of images
-and --aa, which are evaluated again. The same command typed in several places that see --out shares the runs out: each makes those that
-no other has begun. Options after `--` go to every training run.
+finished is not made again; what was interrupted goes on; other options want another --out, but for the numbers of
+images and --aa, which are evaluated again. The same command typed in several places that see --out shares the runs out:
+each makes those that no other has begun. Options after `--` go to every training run.
 """
 
 import argparse

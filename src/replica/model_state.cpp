@@ -105,6 +105,14 @@ bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool
   return wanted != "raw" && has_average(checkpoint) && complete;
 }
 
+std::string weights_notice(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
+                           const std::string& path) {
+  if (wanted != "auto" || !has_average(checkpoint) || takes_average(checkpoint, wanted, rebuilt, path)) return "";
+  return path +
+         " was written when a signal came, without the batch statistics of the averaged weights: the raw ones are "
+         "taken; let the run go on to its next checkpoint for the others";
+}
+
 void load_average(const Checkpoint& checkpoint, Model& model) {
   load_segments(checkpoint, kAverageGroup, model, model.parameters.values);
   if (has_average_statistics(checkpoint))

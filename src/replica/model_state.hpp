@@ -35,6 +35,9 @@ inline const char* const kAverageGroup = "optim/average";
 /// checkpoint has no averaged weights that can be used; `path` names it.
 [[nodiscard]] bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
                                  const std::string& path);
+/// Says where `wanted` (auto) means the raw weights though there are averaged ones; empty: it does not.
+[[nodiscard]] std::string weights_notice(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
+                                         const std::string& path);
 /// Copies the averaged weights of a checkpoint, with their statistics, into a model that has its network.
 void load_average(const Checkpoint& checkpoint, Model& model);
 

@@ -82,8 +82,7 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
                .noise_samples = options.noise_samples};
   s.replica = certified_replica(world, options, from, s.data->info(), s.subject.plan.sigma);
   Model& model = s.replica->model();
-  warn_on_root(world, weights_notice(from, options.weights));
-  s.subject.weights = load_weights(from, options.weights, model);
+  s.subject.weights = load_weights(world, from, options.weights, model);
   s.subject.weights_hash = weights_hash(model);
   const int blocks = std::max(1, static_cast<int>(options.batch / CertificationPlan::kBlock));
   s.certifier = std::make_unique<Certifier>(world, *s.replica, s.subject.plan.sigma, s.subject.plan.grid, blocks);

@@ -122,8 +122,7 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   choose_attacks(options, gpu, s);
   s.replica = make_replica(world, options, trained, gpu, s);
   Model& model = s.replica->model();
-  warn_on_root(world, weights_notice(from, options.weights));
-  subject.weights = load_weights(from, options.weights, model);
+  subject.weights = load_weights(world, from, options.weights, model);
   subject.weights_hash = weights_hash(model);
   s.evaluator =
       std::make_unique<Evaluator>(world, *s.data, nullptr, s.replica->images(), s.replica->evaluated(),

@@ -11,9 +11,13 @@
 
 namespace dat {
 
+namespace {
+
 void warn_on_root(const Communicator& world, const std::string& warning) {
   if (world.root() && !warning.empty()) std::cerr << "dat_hpc: warning: " + warning + "\n";
 }
+
+}  // namespace
 
 Trained read_trained(const Communicator& world, const std::string& path, const std::vector<std::string>& data) {
   Trained trained{path, find_checkpoint(path, [&](const std::string& warning) { warn_on_root(world, warning); })};
@@ -51,19 +55,11 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
   return chosen;
 }
 
-std::string weights_notice(const Trained& trained, const std::string& wanted) {
-  const Checkpoint& checkpoint = trained.checkpoint;
-  const bool rebuilt = trained.options.average_bn == "rebuild";
-  if (wanted != "auto" || !has_average(checkpoint) || takes_average(checkpoint, wanted, rebuilt, trained.path))
-    return "";
-  return trained.path +
-         " was written when a signal came, without the batch statistics of the averaged weights: the raw ones are "
-         "taken; let the run go on to its next checkpoint for the others";
-}
-
-std::string load_weights(const Trained& trained, const std::string& wanted, Model& model) {
+std::string load_weights(const Communicator& world, const Trained& trained, const std::string& wanted, Model& model) {
   load_network(trained.checkpoint, model);
-  if (!takes_average(trained.checkpoint, wanted, trained.options.average_bn == "rebuild", trained.path)) return "raw";
+  const bool rebuilt = trained.options.average_bn == "rebuild";
+  warn_on_root(world, weights_notice(trained.checkpoint, wanted, rebuilt, trained.path));
+  if (!takes_average(trained.checkpoint, wanted, rebuilt, trained.path)) return "raw";
   load_average(trained.checkpoint, model);
   return "average";
 }

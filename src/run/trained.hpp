@@ -29,9 +29,6 @@ struct Trained {
 [[nodiscard]] Trained read_trained(const Communicator& world, const std::string& path,
                                    const std::vector<std::string>& data);
 
-/// Prints the warning on rank 0; empty: none.
-void warn_on_root(const Communicator& world, const std::string& warning);
-
 /// A split of the training's data, or of files in its place.
 struct ChosenSplit {
   std::unique_ptr<Dataset> images;  ///< the first `limit` ones
@@ -42,11 +39,9 @@ struct ChosenSplit {
 [[nodiscard]] ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data,
                                       const std::string& split, std::int64_t limit);
 
-/// Says where `wanted` (auto) takes raw weights though there are averaged ones; empty: it does not.
-[[nodiscard]] std::string weights_notice(const Trained& trained, const std::string& wanted);
-
-/// Loads a model with the weights that `wanted` (auto, raw, average) means. Returns which: raw or average.
-/// Error(checkpoint).
-[[nodiscard]] std::string load_weights(const Trained& trained, const std::string& wanted, Model& model);
+/// Loads a model with the weights that `wanted` (auto, raw, average) means. Returns which: raw or average; warns on
+/// rank 0 where they are raw though there are averaged ones. Error(checkpoint).
+[[nodiscard]] std::string load_weights(const Communicator& world, const Trained& trained, const std::string& wanted,
+                                       Model& model);
 
 }  // namespace dat

@@ -342,9 +342,10 @@ void Trainer::restore(const Checkpoint& checkpoint, bool other_options) {
   const std::int64_t then = integer_of(checkpoint, "steps_per_epoch");
   require(then > 0, ExitCode::checkpoint, "the checkpoint has epochs of ", then, " steps");
   step_ = at_same_place(step_, then, plan_.steps_per_epoch);
-  for (Stateful* part : parts()) part->restore(checkpoint);
-  for (Stateful* part : parts())
+  for (Stateful* part : parts()) {
+    part->restore(checkpoint);
     if (other_options) part->forget_step_under_way();
+  }
 }
 
 void Trainer::share_state() {

@@ -39,11 +39,10 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
                          .size = static_cast<int>(size->second),
                          .activation = activation_from(trained.activation),
                          .normalization = normalization_from(trained.normalize)};
-  const bool average = takes_average(checkpoint, options.weights, trained.average_bn == "rebuild", path);
-  if (!average && has_average(checkpoint) && options.weights == "auto")
-    warn(path +
-         " was written when a signal came, without the batch statistics of the averaged weights: the raw ones are "
-         "taken");
+  const bool rebuilt = trained.average_bn == "rebuild";
+  if (const std::string notice = weights_notice(checkpoint, options.weights, rebuilt, path); !notice.empty())
+    warn(notice);
+  const bool average = takes_average(checkpoint, options.weights, rebuilt, path);
   StateDict state = state_dict_of(checkpoint, average);
   network = sizes_of(make, state, network);
   const Graph graph = make(network);

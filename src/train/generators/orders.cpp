@@ -113,7 +113,7 @@ void Orders::take(const Communicator::Arrival& arrival) {
   const double now = seconds_now();
   dealing_.answered(arrival.from - first_generator_, answer.seconds, answer.waiting, now);
   counts_.idle += answer.idle;
-  require_sound(answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
+  require_sound(answer.step >= 0 && answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
                 "its number, micro-batch ", answer.unit, " of step ", answer.step);
   Dealt& dealt = dealt_[under_way_.place(answer.step, answer.unit)];
   // What came too late for its step, was given up, or is there from another generator.
