@@ -136,13 +136,12 @@ struct ChunkMoments {
 };
 
 /// TernGrad's scale of each tensor, sums [t * kSums]: the largest magnitude after gradients are clipped to `clip`
-/// standard deviations, of the share `real` of elements that are no filling; 0: they are not. A tensor whose elements
-/// are all the same is not clipped.
+/// standard deviations of its `real` elements, those that are no filling; 0: they are not. A tensor whose elements are
+/// all the same is not clipped.
 struct TernaryScale {
   const std::int32_t* chunk;
   std::int32_t origin;
-  const std::int64_t* size;
-  const double* real;
+  const std::int64_t* real;
   int first;
   const double* partial;
   double clip;
@@ -155,7 +154,7 @@ struct TernaryScale {
       squares += partial[k * kSums + 1];
       largest = partial[k * kSums + 2] > largest ? partial[k * kSums + 2] : largest;
     }
-    const double count = static_cast<double>(size[first + t]) * real[first + t], mean = total / count;
+    const double count = static_cast<double>(real[first + t]), mean = total / count;
     const double variance = squares / count - mean * mean;
     const double limit = variance > 0 ? clip * std::sqrt(variance) : 0;
     sums[t * kSums] = (limit > 0 && limit < largest ? limit : largest) + 0 * squares;

@@ -34,6 +34,8 @@ struct Segment {
   [[nodiscard]] std::vector<int> file_shape() const;
   /// Elements of file_shape().
   [[nodiscard]] std::int64_t file_size() const;
+  /// How many of the first `count` elements in memory are no filling.
+  [[nodiscard]] std::int64_t real_before(std::int64_t count) const;
 };
 
 /// Elements of all segments in files: the number of a network's parameters.

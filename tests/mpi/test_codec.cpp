@@ -87,7 +87,7 @@ TEST_CASE("Codecs: gathered messages give the mean of what each is alone", "[cod
 }
 
 TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the bytes by hand", "[codec]") {
-  ReductionCase f(world());
+  ReductionCase f(world(), 21);
   f.codec_options.clip = 0;
   const Parameters& p = f.model.parameters;
   const std::int64_t ranks = world().size(), me = world().rank();
@@ -169,6 +169,41 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
         if (ranks > 1)
           CHECK(reducer.bytes_sent(drawn, static_cast<int>(ranks)) == static_cast<double>(reducer.bytes_sent()));
       }
+}
+
+TEST_CASE("TernGrad clips each tensor that it is given by that tensor's own elements, filling apart", "[codec]") {
+  // One element of a share is large and the others are zero: clipped to 2.5 deviations of the share it goes for
+  // certain, and the same again in the mean's way back. Shares are runs of groups of four.
+  for (const int width : {16, 20})
+    for (const std::string transport : {"gather", "two_sided"}) {
+      ReductionCase f(world(), width);
+      const Parameters& p = f.model.parameters;
+      std::vector<float> mine(static_cast<std::size_t>(p.size)), expected = mine;
+      for (const Segment& segment : p.segments) {
+        std::int64_t begin = segment.begin;
+        for (const std::int64_t share :
+             transport == "gather" ? std::vector<std::int64_t>{segment.size} : shares_of(segment.size)) {
+          const std::int64_t end = begin + share;
+          double count = 0;
+          for (std::int64_t i = begin; i < end; ++i) count += f.real[static_cast<std::size_t>(i)];
+          std::int64_t large = begin;
+          while (large < end && f.real[static_cast<std::size_t>(large)] == 0) ++large;
+          begin = end;
+          if (large == end) continue;
+          const double clipped = std::min(1.0, 2.5 * std::sqrt(1 / count - 1 / (count * count)));
+          mine[static_cast<std::size_t>(large)] = 3;
+          expected[static_cast<std::size_t>(large)] =
+              static_cast<float>(3 * (count > 1 ? transport == "gather" ? clipped : clipped * clipped : 1));
+        }
+      }
+      GradientReducer reducer = f.reducer({.codec_transport = transport}, "terngrad");
+      const auto ours = f.reduce(reducer, ActiveSet::all(p.layers()), 0, mine);
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < ours.size(); ++i)
+        wrong += !(std::abs(ours[i] - expected[i]) <= 1e-5 * std::abs(expected[i]));
+      INFO(transport << ", width " << width);
+      CHECK(wrong == 0);
+    }
 }
 
 TEST_CASE("PowerSGD: ranks find what one finds for their mean, and keep what it lacks", "[codec]") {

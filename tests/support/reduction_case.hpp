@@ -185,11 +185,17 @@ class Heavy final : public Aggregator {
 
 /// A network whose gradients are random numbers, and reducers for it.
 struct ReductionCase {
-  explicit ReductionCase(Communicator& all)
+  /// width: of channels; where it is no multiple of 16, tensors have filling.
+  explicit ReductionCase(Communicator& all, int width = 16)
       : group(all),
         backend(test_backend(1)),
-        model(*backend, networks().at("small_cnn")({.width = 16, .size = 8}), Granularity::tensor),
-        gradients(backend->allocate_floats(model.parameters.size, "test")) {}
+        model(*backend, networks().at("small_cnn")({.width = width, .size = 8}), Granularity::tensor),
+        gradients(backend->allocate_floats(model.parameters.size, "test")),
+        real(static_cast<std::size_t>(model.parameters.size)) {
+    for (const Segment& segment : model.parameters.segments)
+      to_memory_order(segment, std::vector<float>(static_cast<std::size_t>(segment.file_size()), 1.0F).data(),
+                      real.data() + segment.begin);
+  }
 
   [[nodiscard]] std::unique_ptr<Codec> codec(const std::string& name) {
     CodecOptions options = codec_options;
@@ -211,7 +217,9 @@ struct ReductionCase {
 
   /// What one rank's backward pass leaves.
   [[nodiscard]] std::vector<float> gradient_of(int rank, std::int64_t step) const {
-    return random_values(model.parameters.size, static_cast<std::uint32_t>(1000 * step + rank));
+    auto values = random_values(model.parameters.size, static_cast<std::uint32_t>(1000 * step + rank));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] *= real[i];
+    return values;
   }
 
   /// One step of a reducer on these gradients, without memory of its own. layers: of all ranks, or of each.
@@ -244,6 +252,7 @@ struct ReductionCase {
   std::unique_ptr<Backend> backend;
   Model model;
   float* gradients;
+  std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is filling
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.

@@ -10,15 +10,7 @@ namespace {
 /// scale for each tensor ("layer-wise ternarizing"), behind gradient clipping. Unbiased without clipping.
 class TernGrad final : public Codec {
  public:
-  TernGrad(Backend& backend, const Parameters& parameters, const CodecOptions& options)
-      : backend_(backend), options_(options) {
-    std::vector<double> real;
-    for (const Segment& tensor : parameters.segments)
-      real.push_back(static_cast<double>(tensor.file_size()) / static_cast<double>(tensor.size));
-    const std::size_t bytes = real.size() * sizeof(double);
-    real_ = static_cast<double*>(backend.allocate(bytes, "terngrad"));
-    backend.copy_to_device(real_, real.data(), bytes);
-  }
+  TernGrad(Backend& backend, const CodecOptions& options) : backend_(backend), options_(options) {}
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override {
     constexpr std::int64_t kGroup = kernels::Ternary::kGroup;
@@ -33,8 +25,8 @@ class TernGrad final : public Codec {
          kernels::ChunkMoments{gradients, bucket.element, bucket.size, chunks.first, chunks.origin, bucket.first,
                                bucket.partial});
     each(backend_.device(), std::int64_t{chunks.segments},
-         kernels::TernaryScale{chunks.first, chunks.origin, bucket.size, real_, bucket.first, bucket.partial,
-                               options_.clip, bucket.sums});
+         kernels::TernaryScale{chunks.first, chunks.origin, bucket.real, bucket.first, bucket.partial, options_.clip,
+                               bucket.sums});
     each(backend_.device(), chunks,
          kernels::Ternary{gradients, static_cast<std::byte*>(message), bucket.element, bucket.size, bucket.byte,
                           bucket.sums, bucket.first,
@@ -49,13 +41,12 @@ class TernGrad final : public Codec {
  private:
   Backend& backend_;
   CodecOptions options_;
-  double* real_;  ///< [segments] share of a tensor's elements that are no filling, on the device
 };
 
 }  // namespace
 
-std::unique_ptr<Codec> make_terngrad(Backend& backend, const Parameters& parameters, const CodecOptions& options) {
-  return std::make_unique<TernGrad>(backend, parameters, options);
+std::unique_ptr<Codec> make_terngrad(Backend& backend, const Parameters&, const CodecOptions& options) {
+  return std::make_unique<TernGrad>(backend, options);
 }
 
 }  // namespace dat

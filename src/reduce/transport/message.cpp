@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <limits>
+#include <utility>
 
 #include "dat/error.hpp"
 #include "launch.hpp"
@@ -43,19 +44,20 @@ void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, 
 }
 
 void TensorTables::reserve(Backend& backend, const Parameters& tensors) {
-  std::vector<std::int64_t> elements, sizes;
+  std::vector<std::int64_t> elements, sizes, reals;
   std::int64_t chunks = 0;
   for (const Segment& tensor : tensors.segments) {
     elements.push_back(tensor.begin);
     sizes.push_back(tensor.size);
+    reals.push_back(tensor.file_size());
     chunks += (tensor.size + kChunk - 1) / kChunk;
   }
-  element = numbers(backend, elements.size());
-  size = numbers(backend, sizes.size());
   partial = doubles(backend, chunks);
   sums = doubles(backend, std::ssize(sizes));
-  backend.copy_to_device(element, elements.data(), elements.size() * sizeof(std::int64_t));
-  backend.copy_to_device(size, sizes.data(), sizes.size() * sizeof(std::int64_t));
+  for (auto [table, values] : {std::pair(&element, &elements), std::pair(&size, &sizes), std::pair(&real, &reals)}) {
+    *table = numbers(backend, values->size());
+    backend.copy_to_device(*table, values->data(), values->size() * sizeof(std::int64_t));
+  }
 }
 
 Message::Message(Backend& backend, const Parameters& tensors, int rounds)
@@ -82,6 +84,7 @@ Bucket Message::bucket(const TensorTables& tables, int first, int end, Bucket ab
   about.chunks = table_.between(first, end);
   about.element = tables.element;
   about.size = tables.size;
+  about.real = tables.real;
   about.byte = device_begin_ + static_cast<std::size_t>(row) * tensors_;
   about.partial = tables.partial;
   about.sums = tables.sums;

@@ -27,7 +27,7 @@ void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, 
 struct TensorTables {
   void reserve(Backend& backend, const Parameters& tensors);
 
-  std::int64_t *element = nullptr, *size = nullptr;
+  std::int64_t *element = nullptr, *size = nullptr, *real = nullptr;
   double *partial = nullptr, *sums = nullptr;
 };
 

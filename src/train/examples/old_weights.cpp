@@ -11,7 +11,7 @@ const char* const kThere = "attack_versions";
 Staleness staleness_of(const TrainOptions& options, const Attack& attack) {
   return {.versions = options.staleness,
           .refresh = options.refresh == "iteration",
-          .iterations = attack.gradient_evaluations()};
+          .iterations = std::max(1, attack.gradient_evaluations())};
 }
 
 OldWeights::OldWeights(const Staleness& staleness, Replica& replica) : staleness_(staleness), replica_(replica) {

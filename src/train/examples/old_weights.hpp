@@ -16,7 +16,7 @@ namespace dat {
 struct Staleness {
   int versions = 0;     ///< K: how many steps the oldest weights are behind
   bool refresh = true;  ///< newer weights between iterations; else the whole attack has the oldest ones
-  int iterations = 1;   ///< n
+  int iterations = 1;   ///< n; 1 for an attack without gradients, which is made in one piece
 
   /// Iteration i of step t runs on version t - K + floor(i K / n), or on t - K throughout; none is older than `first`.
   [[nodiscard]] std::int64_t version(std::int64_t step, int iteration, std::int64_t first) const {
