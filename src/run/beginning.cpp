@@ -219,7 +219,6 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     if (!elsewhere || result.own) throw;
     throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
   }
-  if (!trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   const std::int64_t steps_then = integer_of(*checkpoint, "steps_per_epoch");
   if (result.own) compare_ends(options, known, steps_then, trainer.plan(), result.warnings);
   result.counted_anew = result.own && steps_then != trainer.plan().steps_per_epoch;
@@ -228,6 +227,9 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
           total, "; raise --epochs or --max-steps");
   const std::vector<LeftRecord> left = Membership::in(*checkpoint);
   if (stay_away(left, *checkpoint, result.own, trainer.plan().ranks, warn)) result.left = left;
+  // A trainer of all ranks cannot hold what belongs to each of the fewer ones.
+  if (!result.left.empty()) result.state = *checkpoint;
+  if (result.left.empty() && !trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   result.evaluation_due = checkpoint->integers["evaluation_due"];
   if (result.own) {
     result.recorded = checkpoint->integers["evaluation_recorded"] != 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct Beginning {
   bool recorded = false;            ///< the record has the evaluation of the checkpoint's step
   BestRecord best;                  ///< of the run's own checkpoint
   std::int64_t since_best = 0;      ///< evaluations since then, where --patience counts them
-  std::vector<LeftRecord> left;     ///< ranks that had left at the run's own checkpoint
+  std::vector<LeftRecord> left;     ///< ranks that had left at the checkpoint, and stay away
+  std::optional<Checkpoint> state;  ///< where ranks stay away: the checkpoint, for a trainer of those that are left
   std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
 };

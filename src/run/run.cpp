@@ -182,7 +182,7 @@ bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
   for (const LeftRecord& one : gone) world_.excuse(one.rank);
   trainer_->timer().lap(Phase::other);
   const RankRecord times = gather_times();
-  const std::optional<Checkpoint> state = trainer_->capture();
+  const auto state = told ? std::exchange(beginning_.state, {}) : std::optional(trainer_->capture());
   const bool stays = !members_.has_left(world_.rank());
   // The trainer lives on its group until there is another one.
   const std::unique_ptr<Communicator> before =

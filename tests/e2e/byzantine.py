@@ -158,6 +158,19 @@ class Byzantine(common.TestCase):
             self.assert_equal_runs(folder, "straight")
             self.assertEqual(bans(folder), bans("straight"))
 
+    def test_gone_on_after_each_step_around_a_ban(self):
+        """What was to be checked when it stopped is checked, by those who are left: the group of the checkpoint, not of the
+        launch."""
+        options = [*ALL, "--total-batch", 40, "--faults", 1, "--validators", 2, "--epochs", 6, *attackers([3], "weak", 1)]
+        self.go("straight", *options, "--max-steps", 14, ranks=5)
+        ((rank, step, _),) = bans("straight")
+        self.assertEqual(rank, 3)
+        self.assertTrue(1 < step < 11, step)
+        for end in [*(range(1, 14) if WHOLE else range(step - 1, step + 3)), 14]:
+            self.go("split", *options, "--max-steps", end, ranks=5)
+        self.assertEqual(bans("split"), bans("straight"))
+        self.assert_equal_runs("split", "straight")
+
     def test_gone_on_with_more_ranks_or_other_options(self):
         """What was to be checked of the last step is checked where that can be done; nobody is blamed for the rest."""
         options = [*DRAWN, "--total-batch", 24, "--faults", 1, "--epochs", 4, "--checkpoint-every", 6]
