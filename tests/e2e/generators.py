@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import time
 
@@ -82,6 +83,19 @@ class Generators(common.TestCase):
     def test_perturbed_weights(self):
         """Where another source of examples stands around this one."""
         self.check("--staleness", 2, "--awp-gamma", 0.01, "--max-bad-steps", 1, "--on-bad-steps", "rollback", splits=[(2, 1)])
+
+    def test_every_attack(self):
+        """Also those that look at no gradient; with weights of before, and checked by other ranks."""
+        names = re.search(r"must be one of (.*), not '[?]'", common.run("train", "--attack", "?").text)[1].split(", ")
+        for attack in sorted(set(names) - {"none", "smooth-pgd"}) if ALL else ["square"]:
+            for ways in ["--verify", 1], ["--staleness", 1, "--refresh", "attack"]:
+                with self.subTest(attack=attack, ways=ways):
+                    arguments = [*DEALT, "--attack", attack, "--attack-steps", 2, "--attack-bn", "eval", "--max-steps", 3, *ways]
+                    self.go("reference", (1, 0), *arguments)
+                    self.go("split", (2, 1), *arguments)
+                    self.assert_equal_runs("split", "reference")
+                    shutil.rmtree("reference")
+                    shutil.rmtree("split")
 
     def test_kills(self):
         """Any rank dies at any time; the same command goes on, at another split."""
