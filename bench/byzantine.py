@@ -49,9 +49,9 @@ PAPER = ["--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--ba
          "--momentum", 0.9, "--nesterov", "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0]
 OF_PAPER = Form(16, [7, 3], [(5100, 1000, 1000), (14100, 10000, 1000)], [0, 1, 2, 3, 4], [1, 10], PAPER, True, False)
 FORMS = {
-    "cores": Form(16, [7], [(400, 100, 100)], [1], [1], CORES, True, False),
-    "bans": Form(16, [7], [(400, 100, 100)], [1, 2, 3], [1], CORES, True, True),
-    "minutes": Form(8, [3], [(40, 10, 10)], [1], [1], [
+    "cores": Form(16, [7], [(400, 100, 100)], [1], ["auto"], CORES, True, False),
+    "bans": Form(16, [7], [(400, 100, 100)], [1, 2, 3], ["auto"], CORES, True, True),
+    "minutes": Form(8, [3], [(40, 10, 10)], [1], ["auto"], [
         "--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--batch", 8,
         "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 200], False, False),
     "paper": OF_PAPER,
@@ -132,7 +132,7 @@ def figures(run, form, folder):
     cheaters = run.cheaters(form.ranks)
     left = min((row["step"] for row in record if row["kind"] == "left"), default=run.steps)
     areas = [area_under_curve(row["distance"], cheaters) for row in steps
-             if run.start < row["step"] <= left and "distance" in row]  # all are there
+             if cheaters and run.start < row["step"] <= left and "distance" in row]  # all are there
     phases = [sum(value for name, value in row.items() if name.startswith("t_") and value is not None and
                   name not in ("t_evaluate", "t_checkpoint", "t_hidden")) for row in steps]
     return {"clean": 100 * last["clean_acc"], "pgd10": 100 * last["adv_acc"], "images": last["images"],

@@ -9,11 +9,10 @@
 
 namespace dat {
 
-PartWork::PartWork(Backend& backend, int ranks, int rank, std::int64_t most, double tau,
+PartWork::PartWork(Backend& backend, int ranks, int rank, std::int64_t most,
                    std::function<Redone(const PendingChecks&, const PendingCheck&)> redo)
     : backend_(backend),
       rank_(rank),
-      tau_(tau),
       redo_(std::move(redo)),
       // A check may be of a step in which the group was larger.
       hasher_(backend, most + ranks, kMostRanks),
@@ -75,10 +74,7 @@ void PartWork::replace(int rank, std::span<const std::byte> shown) {
   backend_.copy_to_device(everyone_ + rank * layout_.size(rank_), shown.data(), shown.size());
 }
 
-Claim PartWork::claim_of(const double* sums) const {
-  const double norm = std::sqrt(sums[1]);
-  return {.product = sums[0] * (norm > tau_ ? tau_ / norm : 1), .norm = norm};
-}
+Claim PartWork::claim_of(const double* sums) { return {.product = sums[0], .norm = std::sqrt(sums[1])}; }
 
 const double* PartWork::sums_of_parts(const PartLayout& layout, std::span<const std::uint64_t> keys,
                                       const float* message, const float* result) {

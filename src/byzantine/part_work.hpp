@@ -23,7 +23,7 @@ struct Redone {
 class PartWork final : public Work {
  public:
   /// most: elements of a step's message, at most. redo: does the work of a check's target once more.
-  PartWork(Backend& backend, int ranks, int rank, std::int64_t most, double tau,
+  PartWork(Backend& backend, int ranks, int rank, std::int64_t most,
            std::function<Redone(const PendingChecks&, const PendingCheck&)> redo);
   [[nodiscard]] static std::int64_t memory(int ranks, std::int64_t most);
 
@@ -55,7 +55,7 @@ class PartWork final : public Work {
   [[nodiscard]] const Contribution& redo(const PendingChecks& of, const PendingCheck& check) override;
 
  private:
-  [[nodiscard]] Claim claim_of(const double* sums) const;
+  [[nodiscard]] static Claim claim_of(const double* sums);
   /// Of each part, beside that of the result: [parts][kSums].
   [[nodiscard]] const double* sums_of_parts(const PartLayout& layout, std::span<const std::uint64_t> keys,
                                             const float* message, const float* result);
@@ -64,7 +64,6 @@ class PartWork final : public Work {
   Backend& backend_;
   int rank_;
   Aggregator* aggregator_ = nullptr;
-  double tau_;
   std::function<Redone(const PendingChecks&, const PendingCheck&)> redo_;
   RunHasher hasher_;
   RunSums sums_;

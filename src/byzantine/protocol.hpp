@@ -47,7 +47,7 @@ struct Ban {
 struct ProtocolOptions {
   int faults = 0;               ///< ranks that may say anything
   int validators = 1;           ///< of a step, at most
-  double tau = 0;               ///< of CenteredClip; may be infinite
+  double tau = 0;               ///< of CenteredClip, as AggregatorOptions has it
   double enough = 0;            ///< the length of a step of its iteration at which it is at rest
   std::vector<double> weights;  ///< [ranks] of their contributions
 };

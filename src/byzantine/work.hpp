@@ -9,8 +9,8 @@
 
 namespace dat {
 
-/// What a rank says of its part of a gradient once the result is known: with the difference d between the two, cut to
-/// the length tau as CenteredClip cuts it, and a random direction z, <z, d>; and |d| before it is cut.
+/// What a rank says of its part of a gradient once the result is known: with the difference d between the two and a
+/// random direction z, <z, d>; and |d|.
 struct Claim {
   double product = 0, norm = 0;
 };

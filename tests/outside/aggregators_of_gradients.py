@@ -49,11 +49,12 @@ def krum(x, f, count):
 
 
 def centered_clip(x, tau, iterations):
-    """Karimireddy et al., 2021, equation CC, from the median on."""
+    """Karimireddy et al., 2021, equation CC, from the median on; auto: tau is the (upper) median of the distances."""
     v = lower_median(x)
     for _ in range(iterations):
         d = np.linalg.norm(x - v, axis=1)
-        step = ((x - v) * np.minimum(1, tau / np.maximum(d, 1e-300))[:, None]).mean(0)
+        cut = np.sort(d)[len(d) // 2] if tau == "auto" else float(tau)
+        step = ((x - v) * np.minimum(1, cut / np.maximum(d, 1e-300))[:, None]).mean(0)
         v = v + step
         if np.linalg.norm(step) <= 1e-6:
             break
@@ -70,7 +71,7 @@ def whole(config, x):
             "geometric_median": lambda: geometric_median(x, config["aggregator-iterations"]),
             "krum": lambda: krum(x, f, 1),
             "multi_krum": lambda: krum(x, f, n - f),
-            "centered_clip": lambda: centered_clip(x, float(config["aggregator-tau"]), config["aggregator-iterations"]),
+            "centered_clip": lambda: centered_clip(x, config["aggregator-tau"], config["aggregator-iterations"]),
             }[config["aggregator"]]()
 
 

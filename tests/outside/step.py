@@ -196,7 +196,7 @@ TABLE = [
     ("Multi-Krum, mixed", 3, "4", "--aggregator multi_krum --faults 1 --aggregator-mixing --batch 3 --optimizer sgd --lr 0.1"),
     ("CenteredClip", 3, "4 7", "--aggregator centered_clip --aggregator-tau 0.3 --batch 3 --optimizer sgd --lr 0.1"),
     ("two ranks, median", 2, "4", "--aggregator median --batch 4 --attack-bn train --optimizer sgd --lr 0.1"),
-    ("CenteredClip of parts", 3, "4", "--aggregator centered_clip --aggregator-tau 0.1 --codec-transport butterfly "
+    ("CenteredClip of parts", 3, "4", "--aggregator centered_clip --codec-transport butterfly "
                                       "--batch 3 --budget 6 --overlap --bucket 700"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
     ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),

@@ -109,11 +109,24 @@ struct CountedGradients {
   return mean;
 }
 
-/// (1 / sum w) sum_i w_i (x_i - v) min(1, tau / |x_i - v|).
+/// The weighted median of the distances from v, the upper one: more than half of the weight is no further away.
+[[nodiscard]] inline double median_distance(const CountedGradients& of, const Vector& v) {
+  std::vector<std::pair<double, double>> far;
+  for (std::size_t i = 0; i < of.x.size(); ++i) far.emplace_back(distance(of.x[i], v), of.w[i]);
+  std::sort(far.begin(), far.end());
+  double total = 0, within = 0;
+  for (const double w : of.w) total += w;
+  std::size_t k = 0;
+  for (within = far[0].second; within <= total / 2; within += far[k].second) ++k;
+  return far[k].first;
+}
+
+/// (1 / sum w) sum_i w_i (x_i - v) min(1, tau / |x_i - v|); tau 0: median_distance().
 [[nodiscard]] inline Vector clipped_step(const CountedGradients& of, const Vector& v, double tau) {
   Vector step(v.size(), 0.0);
   double total = 0;
   for (const double w : of.w) total += w;
+  if (tau == 0) tau = median_distance(of, v);
   for (std::size_t i = 0; i < of.x.size(); ++i) {
     const double far = distance(of.x[i], v), factor = far > tau ? tau / far : 1;
     for (std::size_t d = 0; d < v.size(); ++d) step[d] += of.w[i] / total * factor * (of.x[i][d] - v[d]);

@@ -123,7 +123,7 @@ struct PartyOptions {
   int ranks = 4, faults = 1, validators = 1;
   std::int64_t elements = 500;
   std::int64_t steps = 10;
-  double tau = 10;
+  double tau = 0;  ///< 0: from the distances
   int iterations = 500;
   std::uint64_t seed = 1;
   std::map<int, std::string> cheats{};  ///< of ranks, from `from` on
@@ -189,7 +189,7 @@ class Party {
     const std::unique_ptr<Aggregator> aggregator = aggregators().at("centered_clip")(
         *backend, Parameters{},
         {.ranks = ranks, .faults = faults, .tau = options_.tau, .iterations = options_.iterations});
-    PartWork work(*backend, ranks, assembly.rank(), options_.elements, options_.tau,
+    PartWork work(*backend, ranks, assembly.rank(), options_.elements,
                   [&](const PendingChecks& of, const PendingCheck& check) {
                     redone_ = gradient(check.target, of.step, before_);
                     redone_numbers_ = numbers_of(redone_);

@@ -14,7 +14,7 @@ struct ReductionSettings {
   std::string aggregator = "mean";       ///< how the gradients of all ranks become one
   int faults = -1;                       ///< ranks that may bring anything; -1: as many as the aggregator is made for
   bool aggregator_mixing = false;        ///< nearest-neighbour mixing before
-  double aggregator_tau = 10;            ///< of centered_clip; may be infinite
+  double aggregator_tau = 0;             ///< of centered_clip; 0: from the distances of a step
   bool byzantine = false;                ///< ranks that bring false gradients are found out and banned (BTARD)
   int validators = 1;                    ///< ranks that do others' work once more in a step, with byzantine
   int aggregator_iterations = 500;       ///< most of centered_clip and geometric_median

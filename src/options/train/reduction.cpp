@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "dat/aggregator.hpp"
 #include "dat/codec.hpp"
 #include "options/ranges.hpp"
@@ -39,8 +37,9 @@ void add_aggregator(TrainTable& table) {
            "first replace each gradient by the mean of the ranks - faults nearest ones")
       .works_with("aggregator", aggregators_of_ranks());
   table
-      .add("--aggregator-tau", &O::aggregator_tau, "the longest that a rank's difference from the result counts with",
-           {.low = 0, .above = true, .automatic = std::numeric_limits<double>::infinity(), .word = "inf"})
+      .add("--aggregator-tau", &O::aggregator_tau,
+           "the longest that a rank's difference from the result counts with; auto: what half of them are within",
+           kAutoRadius)
       .works_with("aggregator", {"centered_clip"});
   table.add("--aggregator-iterations", &O::aggregator_iterations, "most iterations", kPositive)
       .works_with("aggregator", {"centered_clip", "geometric_median"});

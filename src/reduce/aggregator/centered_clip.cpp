@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "reduce/aggregator/iterate.hpp"
 
@@ -9,7 +11,8 @@ namespace {
 /// CenteredClip (Karimireddy, He, Jaggi, ICML 2021; as BTARD iterates it): from v0 on, the median of each coordinate,
 ///   v <- v + (1 / sum w) sum_i w_i (x_i - v) min(1, tau / |x_i - v|)
 /// until a step is no longer than kClipAtRest, or for so many iterations. The end is the one v where the clipped
-/// differences cancel out; without tau, the mean.
+/// differences cancel out. Without a tau, it is clip_length() at each v: a step takes no two points further apart than
+/// 2 C / sum w times their distance, C < sum w / 2 being the weight of what is clipped, so there is one such v, too.
 class CenteredClip final : public Robust {
  public:
   CenteredClip(Backend& backend, const AggregatorOptions& options)
@@ -20,14 +23,14 @@ class CenteredClip final : public Robust {
  private:
   void make() override {
     v_.begin(products_around_median(), n());
-    double total = 0;
-    for (int i = 0; i < n(); ++i) total += weight(i);
+    const double total = std::accumulate(weights().begin(), weights().end(), 0.0);
     unfinished_ = true;
     for (int iteration = 0; iteration < options().iterations && unfinished_; ++iteration) {
       v_.measure();
+      const double tau = options().tau > 0 ? options().tau : clip_length(v_.distances(), weights());
       double all = 0;
       for (int i = 0; i < n(); ++i) {
-        v_.step(i) = weight(i) / total * clip(v_.distance(i));
+        v_.step(i) = weight(i) / total * (v_.distance(i) > tau ? tau / v_.distance(i) : 1);
         all += v_.step(i);
       }
       for (int i = 0; i < n(); ++i) v_.step(i) -= all * v_.coefficient(i);
@@ -36,13 +39,23 @@ class CenteredClip final : public Robust {
     }
     combine(v_.coefficients(), v_.of_start());
   }
-  [[nodiscard]] double clip(double distance) const { return distance > options().tau ? options().tau / distance : 1; }
 
   Iterate v_;
   bool unfinished_ = false;
 };
 
 }  // namespace
+
+double clip_length(std::span<const double> distances, std::span<const double> weights) {
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const double distance : distances) {
+    double within = 0;
+    for (std::size_t i = 0; i < distances.size(); ++i) within += distances[i] <= distance ? weights[i] : 0;
+    if (2 * within > total) shortest = std::min(shortest, distance);
+  }
+  return shortest;
+}
 
 std::unique_ptr<Aggregator> make_centered_clip(Backend& backend, const Parameters&, const AggregatorOptions& options) {
   return std::make_unique<CenteredClip>(backend, options);

@@ -16,6 +16,7 @@ class Iterate {
   /// Sets |v0 + y_i - v| of all i. A distance that is nothing but rounding is 0.
   void measure();
   [[nodiscard]] double distance(int i) const { return distance_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] const std::vector<double>& distances() const { return distance_; }
   [[nodiscard]] double coefficient(int i) const { return coefficients_[static_cast<std::size_t>(i)]; }
   /// The coefficients of the step that is to be taken, which the caller writes, all of them.
   [[nodiscard]] double& step(int i) { return step_[static_cast<std::size_t>(i)]; }

@@ -53,6 +53,7 @@ class Robust : public Aggregator {
   [[nodiscard]] const AggregatorOptions& options() const { return options_; }
   [[nodiscard]] int n() const { return counted_.count; }
   [[nodiscard]] int faults() const { return faults_; }
+  [[nodiscard]] const std::vector<double>& weights() const { return weights_; }
   [[nodiscard]] double weight(int i) const { return weights_[static_cast<std::size_t>(i)]; }
 
   /// result = of each coordinate, the mean of the numbers first .. last of the x_i in ascending order.

@@ -149,7 +149,7 @@ Guard::Guard(const Parts& parts)
       kept_(parts.replica),
       sum_(replica_.backend().allocate_floats(replica_.model().parameters.size, "a contribution made once more")),
       message_(replica_.backend().allocate_floats(replica_.model().parameters.size, "a contribution made once more")),
-      work_(replica_.backend(), ranks_.size(), ranks_.rank(), replica_.model().parameters.size, options_.tau,
+      work_(replica_.backend(), ranks_.size(), ranks_.rank(), replica_.model().parameters.size,
             [this](const PendingChecks& of, const PendingCheck& check) { return redo(of, check); }),
       numbers_(ranks_, replica_.backend(), &order_,
                Tolerance{.faults = options_.faults, .shares = std::vector<double>(options_.weights.size())}),

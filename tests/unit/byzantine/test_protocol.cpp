@@ -35,9 +35,10 @@ const char* const kCheats[] = {"equivocate", "wrong_digest",  "wrong_aggregate",
 TEST_CASE("Nobody is banned where all are honest, and all ranks have the same weights", "[byzantine]") {
   const int ranks = GENERATE(2, 3, 4, 7);
   const int validators = GENERATE(0, 1, 2);
+  const double tau = GENERATE(0.0, 10.0);
   if (validators >= ranks) return;
-  const std::vector<PartyResult> all =
-      hold_party({.ranks = ranks, .faults = (ranks - validators - 1) / 2, .validators = validators, .steps = 6});
+  const std::vector<PartyResult> all = hold_party(
+      {.ranks = ranks, .faults = (ranks - validators - 1) / 2, .validators = validators, .steps = 6, .tau = tau});
   for (const PartyResult& one : all) {
     CHECK(one.bans.empty());
     CHECK(one.accusations.empty());
@@ -54,6 +55,7 @@ TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves
     CAPTURE(cheat, large, seed);
     const bool validates = cheat == "idle_validator";
     PartyOptions options{.ranks = 4, .faults = 1, .steps = validates ? 80 : 10, .seed = seed, .cheats = {{2, cheat}}};
+    options.tau = seed % 2 == 0 ? 10 : 0;
     if (large) {
       options.ranks = 8;
       options.faults = 3;

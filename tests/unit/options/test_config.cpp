@@ -869,7 +869,7 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       const std::string key = line.substr(0, line.find(' '));
       const std::vector<std::string> later = {"resume",      "device", "threads",    "resident",
                                               "budget",      "bucket", "codec-rank", "codec-transport",
-                                              "total-batch", "faults", "train-size"};
+                                              "total-batch", "faults", "train-size", "aggregator-tau"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
@@ -915,19 +915,19 @@ TEST_CASE("options of one optimizer restore, and are refused with another") {
   CHECK(contains(refusal({"--epsilon", "8/255", "--optimizer", "sgd"}), "the radius of the attack is --eps"));
 }
 
-TEST_CASE("options of an aggregator go with those that look at them, and tau may be infinite") {
+TEST_CASE("options of an aggregator go with those that look at them, and tau may be automatic") {
   const std::vector<std::string> mean = {"--faults", "0"}, mixing = {"--aggregator-mixing"};
   for (const std::vector<std::string>& option : {mean, mixing})
     CHECK(contains(refusal(option), "krum, median, multi_krum or trimmed_mean, not with mean; leave it off"));
   CHECK(contains(refusal({"--aggregator", "krum", "--aggregator-tau", "3"}), "works with --aggregator centered_clip"));
   CHECK(contains(refusal({"--aggregator", "krum", "--aggregator-iterations", "3"}),
                  "works with --aggregator centered_clip or geometric_median"));
-  CHECK(contains(refusal({"--aggregator", "centered_clip", "--aggregator-tau", "0"}), "above 0 or \"inf\""));
+  CHECK(contains(refusal({"--aggregator", "centered_clip", "--aggregator-tau", "0"}), "above 0 or \"auto\""));
   CHECK(contains(refusal({"--aggregator", "krum", "--faults", "65"}), "at most 64"));
-  const Parsed command = parse({"--aggregator", "centered_clip", "--aggregator-tau", "inf", "--faults", "0"});
-  CHECK(std::isinf(command.train.aggregator_tau));
+  const Parsed command = parse({"--aggregator", "centered_clip", "--aggregator-tau", "auto", "--faults", "0"});
+  CHECK(command.train.aggregator_tau == 0);
   CHECK(command.train.faults == 0);
-  CHECK(contains(command.resolved_toml, "\naggregator-tau = \"inf\"\n"));
+  CHECK(contains(command.resolved_toml, "\naggregator-tau = \"auto\"\n"));
   CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
   CHECK(parse({"--aggregator", "krum"}).train.faults == -1);
 }

@@ -113,7 +113,7 @@ class Rig {
 [[nodiscard]] AggregationCase random_case(Dice& dice, std::size_t coordinates, int ranks) {
   AggregationCase all;
   all.faults = dice.below((ranks - 1) / 2 + 1);
-  all.tau = std::vector<double>{0.1, 1, 10, HUGE_VAL}[static_cast<std::size_t>(dice.below(4))];
+  all.tau = std::vector<double>{0, 0.1, 1, 10, HUGE_VAL}[static_cast<std::size_t>(dice.below(5))];
   all.iterations = std::vector<int>{1, 3, 500}[static_cast<std::size_t>(dice.below(3))];
   all.mixing = dice.below(2) == 0;
   const int kind = dice.below(5);
@@ -219,6 +219,72 @@ TEST_CASE("CenteredClip ends where the clipped differences cancel out", "[reduce
   CHECK(length(clipped_step(of, Vector(result.begin(), result.end()), 60)) <= 1e-5);
 }
 
+TEST_CASE("CenteredClip without a tau stays with the honest gradients, whatever the others are", "[reducer]") {
+  // If the honest ones, of weight h, are within s of a point, the result is within s (h + b) / (h - b) of that point, b
+  // being the weight of the others: the honest ones cut to tau pull back by more than the others can push. Nor does it
+  // matter how long gradients are.
+  constexpr std::int64_t kSize = 40;
+  Rig rig(kSize);
+  Dice dice(21);
+  for (int k = 0; k < 200; ++k) {
+    const int ranks = 3 + dice.below(14), faults = dice.below((ranks - 1) / 2 + 1);
+    const float unit = std::pow(10.0F, static_cast<float>(dice.below(7) - 3));
+    const float away = unit * std::pow(10.0F, static_cast<float>(dice.below(8) - 2));
+    std::vector<std::vector<float>> gradients;
+    std::vector<double> weights;
+    const bool alike = dice.below(2) == 0;  // the liars
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<float> one;
+      for (std::int64_t d = 0; d < kSize; ++d)
+        one.push_back(unit * static_cast<float>(dice.number()) +
+                      (rank < faults ? away : 0) * (alike ? 1 : static_cast<float>(dice.number())));
+      gradients.push_back(one);
+      weights.push_back(rank < faults ? 1 : 1 + dice.below(2));
+    }
+    const auto result = rig.run("centered_clip", {.ranks = ranks, .faults = faults}, gradients, weights);
+    double radius = 0, off = 0, honest = 0, all = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      all += weights[static_cast<std::size_t>(rank)];
+      if (rank < faults) continue;
+      honest += weights[static_cast<std::size_t>(rank)];
+      double square = 0;
+      for (const float value : gradients[static_cast<std::size_t>(rank)]) square += double(value) * value;
+      radius = std::max(radius, std::sqrt(square));
+    }
+    for (const float value : result) off += double(value) * value;
+    INFO(ranks << " ranks, " << faults << " of them false, " << away / unit << " away");
+    CHECK(std::sqrt(off) <= radius * all / (2 * honest - all) + 1e-5);
+  }
+}
+
+TEST_CASE("Without a tau CenteredClip has one end, from wherever it begins", "[reducer]") {
+  // Also for a few gradients in a line, of which half are cut.
+  Dice dice(5);
+  for (int k = 0; k < 100; ++k) {
+    CountedGradients of;
+    const int ranks = 2 + dice.below(8);
+    const std::size_t coordinates = 1 + static_cast<std::size_t>(dice.below(3));
+    for (int rank = 0; rank < ranks; ++rank) {
+      Vector one;
+      for (std::size_t d = 0; d < coordinates; ++d) one.push_back(dice.number() * (rank < ranks / 2 ? 100 : 1));
+      of.x.push_back(one);
+      of.w.push_back(1 + dice.below(2));
+    }
+    Vectors ends;
+    for (const double begin : {-1e3, 0.0, 1e3}) {
+      Vector v(coordinates, begin);
+      for (int iteration = 0; iteration < 20000; ++iteration) {
+        const Vector step = clipped_step(of, v, 0);
+        for (std::size_t d = 0; d < v.size(); ++d) v[d] += step[d];
+        if (length(step) <= 1e-12) break;
+      }
+      ends.push_back(v);
+    }
+    CHECK(distance(ends[0], ends[1]) <= 1e-7);
+    CHECK(distance(ends[2], ends[1]) <= 1e-7);
+  }
+}
+
 TEST_CASE("At the geometric median the directions to the gradients cancel out, whatever some of them are",
           "[reducer]") {
   constexpr std::int64_t kSize = 3000;
@@ -246,7 +312,7 @@ TEST_CASE("Sums over pairs, and the search for what is not finite, reach the las
   std::vector<std::vector<float>> gradients(4, std::vector<float>(kSize, 0.0F));
   const float x[4][2] = {{1, 0}, {0, 1}, {1, 1}, {100, 100}};
   for (std::size_t rank = 0; rank < 4; ++rank) std::copy_n(x[rank], 2, gradients[rank].end() - 2);
-  const auto clipped = rig.run("centered_clip", {.ranks = 4, .faults = 1}, gradients);
+  const auto clipped = rig.run("centered_clip", {.ranks = 4, .faults = 1, .tau = 10}, gradients);
   CHECK(clipped[kSize - 3] == 0);
   for (std::size_t d = kSize - 2; d < kSize; ++d) CHECK(clipped[d] == Approx(3.02368915).epsilon(1e-6));
   CHECK((rig.run("krum", {.ranks = 4}, gradients) == gradients[2]));
