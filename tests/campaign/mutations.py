@@ -893,7 +893,7 @@ MUTATIONS = [
     ("CenteredClip: clipped by the sum of the ranks' differences", CLIP, "? tau / v_.distance(i) : 1", "? tau / v_.distance(i) / n() : 1",
      "unit:[reducer]"),
     ("CenteredClip: half of the weight is enough", CLIP, "if (2 * within > total)", "if (2 * within >= total)", "unit:[reducer]"),
-    ("two-sided: filling counts in shares", TWO_SIDED, "run.filling_out = static_cast<int>(", "run.filling_out = 0 * static_cast<int>(",
+    ("two-sided: filling counts in shares", TWO_SIDED, "run.filling_out =\n      static_cast<int>(", "run.filling_out =\n      0 * static_cast<int>(",
      "mpi:3"),
     ("those left take up what a trainer of all has made of it", RUN, "told ? std::exchange(beginning_.state, {}) : std::optional(trainer_->capture())",
      "std::optional(trainer_->capture())", "e2e:byzantine"),
