@@ -20,15 +20,16 @@ constexpr int kMostRanks = 64;
 /// centered_clip: a step of its iteration that is no longer than this is the last one.
 constexpr double kClipAtRest = 1e-6;
 
-/// tau of centered_clip where none is given, for the distances [n] of the gradients from the result, and their weights:
-/// the shortest distance within which gradients of more than half of the weight lie.
+/// tau of centered_clip where none is given, for the distances [n] of the gradients from the result, and their weights
+/// [n]: the shortest distance within which more than half of the weight lies, and more than half of the gradients whose
+/// weight is not 0.
 [[nodiscard]] double clip_length(std::span<const double> distances, std::span<const double> weights);
 
 struct AggregatorOptions {
   int ranks = 1;         ///< whose gradients become one
   int faults = 0;        ///< f: ranks that may bring anything, as faults_of() says
   double tau = 0;        ///< centered_clip: the longest that a rank's difference counts with; 0: clip_length()
-  int iterations = 500;  ///< centered_clip, geometric_median: most iterations
+  int iterations = 2000;  ///< centered_clip, geometric_median: most iterations
   bool mixing = false;   ///< each gradient is replaced by the mean of its n - f nearest ones, itself among them, before
 };
 

@@ -1,6 +1,7 @@
 // Of a step of the protocol: what ranks claim of the result, and what follows from it.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -91,18 +92,18 @@ void Protocol::settle_accusations(std::span<const std::uint64_t> accused) {
 /// length |F| <= enough, |F(v)| <= enough; v's rounding to f32 adds |v| / 2^24. The direction z is drawn when v stands,
 /// its numbers are uniform in [-1, 1], so <z, F> is beyond 8 |F| / sqrt(3) with a probability below 2 e^-32. Where most
 /// differences are long, or v so long that its rounding says nothing, liars could make the sum of the claims small for
-/// a v that is wrong. Where tau is clip_length(), most differences are not cut, and F changes by up to twice as much as
-/// v does.
+/// a v that is wrong. Not so where tau is clip_length(): T(v) = v + F(v) brings any two points nearer together, so no v
+/// that is far off has a small F; there F changes by up to twice as much as v does.
 bool Protocol::must_look(int part) const {
   const auto ranks = static_cast<std::size_t>(ranks_), j = static_cast<std::size_t>(part);
   if (unfinished_[j] != 0) return true;
-  std::vector<double> norms, weights;
+  std::array<double, kMostRanks> norms{}, weights{};
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const double norm = claims_[rank * ranks + j].norm;
-    norms.push_back(norm);
-    weights.push_back(std::isfinite(norm) ? weights_[rank] : 0);
+    norms[rank] = claims_[rank * ranks + j].norm;
+    weights[rank] = std::isfinite(norms[rank]) ? weights_[rank] : 0;
   }
-  const double tau = options_.tau > 0 ? options_.tau : clip_length(norms, weights);
+  const bool given = options_.tau > 0;
+  const double tau = given ? options_.tau : clip_length({norms.data(), ranks}, {weights.data(), ranks});
   double total = 0, weight = 0, far = 0, length = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const double w = weights[rank], norm = norms[rank];
@@ -114,8 +115,8 @@ bool Protocol::must_look(int part) const {
   }
   if (weight == 0) return true;
   const double rounding = norms_[j] * 0x1p-24;
-  const double bound = options_.enough + (options_.tau > 0 ? 1 : 2) * rounding + 1e-12 * length / weight;
-  if (2 * far > weight || rounding > 0.01 * tau) return true;
+  const double bound = options_.enough + (given ? 1 : 2) * rounding + 1e-12 * length / weight;
+  if (given && (2 * far > weight || rounding > 0.01 * tau)) return true;
   return !(std::abs(total) / weight <= 8 / std::sqrt(3.0) * bound);
 }
 

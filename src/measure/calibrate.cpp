@@ -7,7 +7,7 @@
 #include "forecast/forecast.hpp"
 #include "launch.hpp"
 #include "measure/repeat.hpp"
-#include "reduce/transport/transport.hpp"
+#include "reduce/transport/message.hpp"
 #include "train/statistics/batch_statistics.hpp"
 
 namespace dat {
@@ -121,41 +121,25 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
   const std::unique_ptr<Codec> codec = codecs().at(name)(backend, parameters, {});
   const std::size_t segments = parameters.segments.size();
   const int rounds = codec->rounds();
-  const auto device_numbers = [&](const std::vector<std::int64_t>& numbers) {
-    auto* device = static_cast<std::int64_t*>(backend.allocate(numbers.size() * sizeof(std::int64_t), "codec"));
-    backend.copy_to_device(device, numbers.data(), numbers.size() * sizeof(std::int64_t));
-    return device;
-  };
-  const auto device_doubles = [&](std::int64_t count) {
-    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "codec"));
-  };
-  std::vector<std::int64_t> element, size;
-  for (const Segment& segment : parameters.segments) {
-    element.push_back(segment.begin);
-    size.push_back(segment.size);
-  }
-  ChunkTable table(backend, parameters);
-  Bucket bucket{.first = 0,
-                .end = static_cast<int>(segments),
-                .chunks = table.select(ActiveSet::all(parameters.layers())),
-                .element = device_numbers(element),
-                .size = device_numbers(size),
-                .partial = device_doubles(table.largest()),
-                .sums = device_doubles(static_cast<std::int64_t>(segments))};
+  TensorTables tables;
+  Message messages(backend, parameters, rounds);
+  tables.reserve(backend, parameters);
+  messages.reserve();
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(rounds), 0);
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t k = 0; k < segments; ++k) {
+      messages.begin(k, round) = bytes[static_cast<std::size_t>(round)];
+      bytes[static_cast<std::size_t>(round)] += codec->bytes(parameters.segments[k], round);
+    }
+  messages.select(ActiveSet::all(parameters.layers()));
   Calibration::Codec cost{
       .name = name, .rounds = rounds, .exact = codec->exact(), .bytes = std::vector<std::int64_t>(segments, 0)};
   const auto elements = static_cast<double>(parameters.size);
   for (int round = 0; round < rounds; ++round) {
-    std::vector<std::int64_t> byte;
-    bucket.round = round;
-    bucket.bytes = 0;
-    for (const Segment& segment : parameters.segments) {
-      byte.push_back(bucket.bytes);
-      bucket.bytes += codec->bytes(segment, round);
-    }
+    const Bucket bucket = messages.bucket(tables, 0, static_cast<int>(segments),
+                                          {.round = round, .bytes = bytes[static_cast<std::size_t>(round)]}, round);
     for (std::size_t k = 0; k < segments; ++k)
       cost.bytes[k] += codec->bytes(parameters.segments[static_cast<std::size_t>(order[k])], round);
-    bucket.byte = device_numbers(byte);
     void* const message = backend.allocate(static_cast<std::size_t>(bucket.bytes), "codec");
     const double of_one = seconds / (2 * rounds);
     cost.encode +=

@@ -320,7 +320,7 @@ def automatic(config, layers):
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
-            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 500, "augment": True, "train-size": "auto", "warm-start": 0, "attack-stop": "off",
+            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 2000, "augment": True, "train-size": "auto", "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 

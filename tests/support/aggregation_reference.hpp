@@ -29,7 +29,7 @@ struct AggregationCase {
   Vector weights;     ///< [ranks]
   int faults = 0;
   double tau = 10;
-  int iterations = 500;
+  int iterations = 2000;
   bool mixing = false;
 };
 
@@ -109,7 +109,7 @@ struct CountedGradients {
   return mean;
 }
 
-/// The weighted median of the distances from v, the upper one: more than half of the weight is no further away.
+/// The least distance from v within which more than half of the weight is, and more than half of the gradients.
 [[nodiscard]] inline double median_distance(const CountedGradients& of, const Vector& v) {
   std::vector<std::pair<double, double>> far;
   for (std::size_t i = 0; i < of.x.size(); ++i) far.emplace_back(distance(of.x[i], v), of.w[i]);
@@ -117,7 +117,7 @@ struct CountedGradients {
   double total = 0, within = 0;
   for (const double w : of.w) total += w;
   std::size_t k = 0;
-  for (within = far[0].second; within <= total / 2; within += far[k].second) ++k;
+  for (within = far[0].second; within <= total / 2 || 2 * (k + 1) <= far.size(); within += far[k].second) ++k;
   return far[k].first;
 }
 

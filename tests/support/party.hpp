@@ -124,7 +124,7 @@ struct PartyOptions {
   std::int64_t elements = 500;
   std::int64_t steps = 10;
   double tau = 0;  ///< 0: from the distances
-  int iterations = 500;
+  int iterations = 2000;
   std::uint64_t seed = 1;
   std::map<int, std::string> cheats{};  ///< of ranks, from `from` on
   std::int64_t from = 2;
@@ -146,6 +146,23 @@ struct PartyResult {
   std::vector<float> weights;
   std::int64_t steps = 0;
   std::vector<int> validators{};  ///< [steps] the first one of each; -1: none
+  std::int64_t looks = 0;         ///< times that this rank has aggregated another one's part, or its own once more
+};
+
+/// Counts what another one does.
+class CountedAggregator final : public Aggregator {
+ public:
+  CountedAggregator(std::unique_ptr<Aggregator> of, std::int64_t& count) : of_(std::move(of)), count_(count) {}
+  [[nodiscard]] bool keeps_one() const override { return of_->keeps_one(); }
+  [[nodiscard]] bool unfinished() const override { return of_->unfinished(); }
+  void aggregate(const Contributions& all) override {
+    ++count_;
+    of_->aggregate(all);
+  }
+
+ private:
+  std::unique_ptr<Aggregator> of_;
+  std::int64_t& count_;
 };
 
 /// A rank of the small training.
@@ -186,9 +203,11 @@ class Party {
                           distortion != options_.distortions.end() ? distortion->second : Distortion());
     const std::unique_ptr<Backend> backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
     const int faults = std::max(0, options_.faults - gone);
-    const std::unique_ptr<Aggregator> aggregator = aggregators().at("centered_clip")(
-        *backend, Parameters{},
-        {.ranks = ranks, .faults = faults, .tau = options_.tau, .iterations = options_.iterations});
+    const auto aggregator = std::make_unique<CountedAggregator>(
+        aggregators().at("centered_clip")(
+            *backend, Parameters{},
+            {.ranks = ranks, .faults = faults, .tau = options_.tau, .iterations = options_.iterations}),
+        result_.looks);
     PartWork work(*backend, ranks, assembly.rank(), options_.elements,
                   [&](const PendingChecks& of, const PendingCheck& check) {
                     redone_ = gradient(check.target, of.step, before_);
@@ -240,6 +259,7 @@ class Party {
                              .step = done_,
                              .result = part.data(),
                              .weights = protocol.weights()});
+      --result_.looks;
       work.aggregated();
       if (cheats_now && cheat_->mischief() != nullptr) cheat_->mischief()->aggregate({part.data(), mine});
       if (const auto shift = options_.shifts.find(launch_); shift != options_.shifts.end())

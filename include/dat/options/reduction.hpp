@@ -17,7 +17,7 @@ struct ReductionSettings {
   double aggregator_tau = 0;             ///< of centered_clip; 0: from the distances of a step
   bool byzantine = false;                ///< ranks that bring false gradients are found out and banned (BTARD)
   int validators = 1;                    ///< ranks that do others' work once more in a step, with byzantine
-  int aggregator_iterations = 500;       ///< most of centered_clip and geometric_median
+  int aggregator_iterations = 2000;      ///< most of centered_clip and geometric_median
   std::string mask_transport = "union";  ///< of masks per worker: dense | union | allgather
   bool overlap = false;                  ///< send gradients while the backward pass runs
   std::int64_t bucket = 0;               ///< elements of one message; 0: 2^19 with overlap, else 2^23

@@ -47,12 +47,21 @@ class CenteredClip final : public Robust {
 }  // namespace
 
 double clip_length(std::span<const double> distances, std::span<const double> weights) {
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double shortest = std::numeric_limits<double>::infinity();
+  double total = 0, shortest = std::numeric_limits<double>::infinity();
+  int ranks = 0;
+  for (const double weight : weights) {
+    total += weight;
+    ranks += weight > 0 ? 1 : 0;
+  }
   for (const double distance : distances) {
     double within = 0;
-    for (std::size_t i = 0; i < distances.size(); ++i) within += distances[i] <= distance ? weights[i] : 0;
-    if (2 * within > total) shortest = std::min(shortest, distance);
+    int ranks_within = 0;
+    for (std::size_t i = 0; i < distances.size(); ++i) {
+      if (!(weights[i] > 0 && distances[i] <= distance)) continue;
+      within += weights[i];
+      ++ranks_within;
+    }
+    if (2 * within > total && 2 * ranks_within > ranks) shortest = std::min(shortest, distance);
   }
   return shortest;
 }

@@ -42,6 +42,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
   for (const PartyResult& one : all) {
     CHECK(one.bans.empty());
     CHECK(one.accusations.empty());
+    CHECK(one.looks == 0);
     CHECK(one.steps == 6);
     CHECK(one.weights == all.front().weights);
   }
