@@ -945,7 +945,7 @@ MUTATIONS = [
     ("atomo: pairs of a real input and filling", "src/reduce/codec/atomo.cpp", "s.inputs % 2 == 0 && tensor.filling_in % 2 == 0 &&", "s.inputs % 2 == 0 &&", "unit:[trainer]"),
     ("eval: figures are lost with their file", "src/verbs/eval.cpp", "    std::cout << report.final_line() << \"\\n\" << std::flush;\n    throw;", "    throw;", "e2e:files"),
     ("eval: the results of a certification are overwritten", "src/assess/journal.cpp", '{"certify.journal", "certification"}', '{"certify.journal", "evaluation"}', "e2e:autoattack"),
-    ("terminals obey files", "include/dat/error.hpp", "c = '?';", "c = c;", "e2e:data"),
+    ("terminals obey files", "src/printed.cpp", "if (length == 0 || control)", "if (false)", "e2e:data"),
     ("codec: the state is not saved", TRAINER, "layers_.get(),     &codec_state_,", "layers_.get(),",
      "mpi:2"),
     ("every message is rank 0's", GATHER, "      next += bucket.bytes;\n", "", "mpi:2"),
