@@ -57,7 +57,7 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
     if (locked_ && is_file(file_, path)) return;
     if (!locked_ && errno != EWOULDBLOCK) {
       warning_ = "the folder " + folder + " cannot be locked (" + system_reason(errno) +
-                 "): a second start that writes there is not held back, and ends one of the two";
+                 "): a second start there is not held back; where both write, one of them ends";
       return;
     }
     if (locked_) {

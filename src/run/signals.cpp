@@ -38,11 +38,14 @@ extern "C" void on_signal(int) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (signals_seen == 0) {
     first_signal = now.tv_sec;
-    say("dat_hpc: a signal: the run stops after the step or evaluation under way, with a checkpoint; another signal, "
-        "more "
-        "than 2 seconds later, ends it at once, without one\n");
+    say("dat_hpc: a signal: the run ends after the step or evaluation under way, with a checkpoint and code 75, and "
+        "the "
+        "same command goes on there; another signal, more than 2 seconds later, ends it at once. Where a launcher does "
+        "not "
+        "wait (mpirun: 1 second), the same command goes on from the last checkpoint, or from the start\n");
   } else if (now.tv_sec > first_signal + kGraceSeconds) {
-    say("dat_hpc: ended at once by another signal, without a checkpoint; the same command goes on from the last one\n");
+    say("dat_hpc: ended at once by another signal, with code 76; the same command goes on from the last checkpoint, or "
+        "from the start\n");
     _exit(static_cast<int>(ExitCode::stopped) + 1);
   }
   signals_seen = 1;
