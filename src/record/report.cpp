@@ -37,9 +37,10 @@ int terminal_columns() {
   return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/// A line of the record. Texts may be a stranger's: what is no UTF-8 is replaced.
+/// A line of the record. Texts may be a stranger's: what is no UTF-8 is replaced, and controls are escaped, so that
+/// whoever looks at the file as it grows sees words.
 [[nodiscard]] std::string line_of(const nlohmann::ordered_json& row) {
-  return row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return row.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 [[nodiscard]] std::string line_of(const SetbackRecord& record) {

@@ -773,7 +773,8 @@ TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in 
   CHECK(contents(folder / "output").starts_with("says " + tame + "\n"));
   CHECK(contents(folder / "errors") ==
         "dat_hpc: warning: " + tame + "\ndat_hpc: warning: " + tame + ": the step is skipped\n");
-  for (const std::string& name : {facts.folder + "/run.log", facts.folder + "/SUMMARY.txt", folder / "output"}) {
+  for (const std::string& name :
+       {facts.folder + "/run.log", facts.folder + "/SUMMARY.txt", facts.folder + "/metrics.jsonl", folder / "output"}) {
     INFO(name);
     const std::string text = contents(name);
     CHECK(!text.empty());
