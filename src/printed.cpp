@@ -1,6 +1,6 @@
 #include "printed.hpp"
 
-#include <cstdint>
+#include <algorithm>
 #include <iostream>
 #include <streambuf>
 #include <string>
@@ -92,6 +92,16 @@ std::string in_one_line(std::string text) {
   for (char& c : text)
     if (c == '\n' || c == '\t') c = ' ';
   return text;
+}
+
+const std::string& unchanged(const std::string& text) {
+  const std::string printed = without_controls(text);
+  const auto [there, here] = std::mismatch(text.begin(), text.end(), printed.begin(), printed.end());
+  if (there == text.end()) return text;
+  const auto at = static_cast<std::size_t>(here - printed.begin());
+  const std::size_t begin = printed.rfind('\n', at) + 1;  // 0 in the first line
+  fail(ExitCode::usage, "what is to be printed holds control characters, or bytes that are no UTF-8, in the line '",
+       printed.substr(begin, printed.find('\n', at) - begin), "'; rename the file that it names");
 }
 
 void clean_streams() {

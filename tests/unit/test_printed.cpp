@@ -30,6 +30,18 @@ TEST_CASE("What a terminal would obey is not printed", "[report]") {
   CHECK(in_one_line("a\n\tb\r") == "a  b?");
 }
 
+TEST_CASE("What is printed to be kept is printed as it is, or not at all", "[report]") {
+  const std::string plain = "a\n\tb \xc3\xa9\n";
+  CHECK(unchanged(plain) == plain);
+  try {
+    (void)unchanged("first\nout = \"r\xe9\"\nlast");
+    FAIL("it was printed");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::usage);
+    CHECK(std::string(error.what()).find("in the line 'out = \"r?\"'; rename") != std::string::npos);
+  }
+}
+
 TEST_CASE("Streams are cleaned, and characters may come in pieces", "[report]") {
   std::ostringstream out, errors;
   std::streambuf *const before = std::cout.rdbuf(out.rdbuf()), *const before_errors = std::cerr.rdbuf(errors.rdbuf());
