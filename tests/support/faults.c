@@ -1,7 +1,7 @@
 // Preloaded (LD_PRELOAD) into the program, it lets calls on chosen files fail as a full or broken disk does.
-// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, truncate, flock, fsync or rename) on files
-// whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0: the program
-// is killed there.
+// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, truncate, flock, fsync or rename) on
+// files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0: the
+// program is killed there.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -77,10 +77,10 @@ ssize_t write(int file, const void* data, size_t bytes) {
 PWRITE(pwrite, off_t)
 PWRITE(pwrite64, off64_t)
 
-#define TRUNCATE(NAME, LENGTH)                                          \
-  int NAME(int file, LENGTH length) {                                   \
-    if (strikes_at("truncate", file)) return -1;                        \
-    return ((int (*)(int, LENGTH))next(#NAME))(file, length);           \
+#define TRUNCATE(NAME, LENGTH)                                \
+  int NAME(int file, LENGTH length) {                         \
+    if (strikes_at("truncate", file)) return -1;              \
+    return ((int (*)(int, LENGTH))next(#NAME))(file, length); \
   }
 TRUNCATE(ftruncate, off_t)
 TRUNCATE(ftruncate64, off64_t)
