@@ -6,17 +6,25 @@
 
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
+#include "printed.hpp"
+#include "run/signals.hpp"
+#include "start.hpp"
 #include "verbs/help.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 #include "waiting.hpp"
 
 int main(int argc, char** argv) {
+  dat::open_standard_descriptors();
+  dat::hold_signals();
   dat::wait_briefly(argv);
+  if (dat::trains(argc, argv)) dat::catch_signals();
+  dat::release_signals();
+  dat::clean_streams();
   using dat::ExitCode;
   const auto complain = [](const std::string& message, ExitCode code) {
     if (dat::rank_from_environment() == 0)
-      std::cerr << "dat_hpc: error: " + dat::without_controls(message) + "\n";
+      std::cerr << "dat_hpc: error: " + dat::in_one_line(message) + "\n";
     else if (dat::launched())
       std::this_thread::sleep_for(std::chrono::seconds(1));  // launchers end rank 0 when the first rank has ended
     return static_cast<int>(code);

@@ -30,12 +30,11 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// What is to be printed, without what a terminal would obey: control characters of a stranger's file become '?'.
-[[nodiscard]] inline std::string without_controls(std::string text) {
-  for (char& c : text)
-    if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f) c = '?';
-  return text;
-}
+/// What is to be printed, without what a terminal would obey: control characters (C0 but for line breaks and tabs, DEL,
+/// C1) and bytes that are no UTF-8 become '?'. Texts of a stranger's file have any.
+[[nodiscard]] std::string without_controls(std::string text);
+/// The same in one line: line breaks and tabs become blanks.
+[[nodiscard]] std::string in_one_line(std::string text);
 
 /// Throws Error(code) with the parts written one after the other.
 template <class... Parts>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -186,7 +186,7 @@ struct RunFacts {
 
 /// "63.10 %".
 [[nodiscard]] std::string percent_text(double part);
-/// "2:03:04": hours, minutes, seconds.
+/// With its units: "4 s", "3 min 04 s", "2 h 03 min", "5 d 02 h".
 [[nodiscard]] std::string duration_text(double seconds);
 
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
@@ -213,6 +213,8 @@ struct FinalResult {
   std::vector<std::string> remarks;  ///< lines above the final one
 };
 
+class ProgressLine;
+
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
@@ -222,9 +224,10 @@ class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
   /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
-  /// Removes a results.h5 and SUMMARY.txt that were there. Error(io); Error(checkpoint) where metrics.jsonl is shorter
-  /// than `resume_bytes`.
-  Report(RunFacts facts, std::int64_t resume_bytes);
+  /// Removes a results.h5 and SUMMARY.txt that were there. Each line is added by one who is alone (require_alone, also
+  /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter
+  /// than `resume_bytes`. behind: lines that come behind them at once.
+  Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "");
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
@@ -235,14 +238,18 @@ class Report {
   void ranks(const RankRecord&);
   void straggler(const StragglerRecord&, const std::string& host);
   void corruption(const CorruptionRecord&);  ///< a warning, too
-  void setback(const SetbackRecord&);        ///< a warning, too
+  void setback(const SetbackRecord&);        ///< a warning, too; a rollback is told by roll_back()
   void left(const LeftRecord&);
   void accusation(const AccusationRecord&);
   void ban(const BanRecord&);
-  /// Cuts metrics.jsonl back to what it was at a checkpoint: the run goes on from there. What has become of ranks
-  /// (left, accusation, ban) and earlier rollbacks stay true, and are written again behind the cut. Error(io).
-  void cut_back(std::int64_t metrics_bytes);
-  void message(const std::string& line);  ///< to the terminal and run.log
+  /// What is to stand behind the first `metrics_bytes` bytes of metrics.jsonl once the run has gone back to the
+  /// checkpoint that was written after them: what has become of ranks (left, accusation, ban) and earlier rollbacks,
+  /// which stay true, and this rollback. Changes nothing: it is to be in a checkpoint before the record is cut.
+  [[nodiscard]] std::string behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const;
+  /// Cuts metrics.jsonl back to so many bytes, and puts these lines behind them; and warns. Error(io);
+  /// Error(checkpoint): it is shorter than that.
+  void roll_back(std::int64_t metrics_bytes, const std::string& behind, const SetbackRecord& rollback);
+  void message(const std::string& line);  ///< to the terminal and run.log, without controls (error.hpp)
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Bytes of metrics.jsonl so far, for the checkpoint. The bytes are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes();
@@ -250,7 +257,6 @@ class Report {
   std::string finish(const FinalResult&);
 
  private:
-  using Clock = std::chrono::steady_clock;
   void write_line(std::size_t length);       // the first `length` bytes of line_
   void write_text(const std::string& line);  // a line that was made elsewhere
   /// Bytes that could be written; errno where it is not all of them.
@@ -258,7 +264,7 @@ class Report {
   /// Of all lines behind so many bytes those that stay true where the steps among them are taken back.
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
-  void print(const char* text);
+  void print(const char* text);  // of the program's own words; else message()
   void attacks(std::int64_t step, const std::vector<AttackSpan>& spans);
   void progress(const StepRecord&);
 
@@ -267,12 +273,10 @@ class Report {
   std::FILE* log_ = nullptr;
   std::int64_t metrics_bytes_ = 0;
   std::vector<char> line_;
-  std::string unwritten_;                                    ///< keep_on: lines that come before the next one
-  Clock::time_point started_, last_progress_, last_logged_;  // started_: the end of this process's first step
-  std::int64_t first_step_ = -1, images_since_ = 0;
+  std::string metrics_path_, unwritten_;          ///< unwritten_: keep_on: lines that come before the next one
+  std::unique_ptr<ProgressLine> logged_, shown_;  ///< shown_: on the terminal
   bool terminal_ = false, progress_shown_ = false;
   bool attacks_told_ = false;  ///< of any step in this clock, since the record's last cut
-  std::string warmup_;         // " (5 warm-up)"
 };
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):

@@ -12,6 +12,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/run_lock.hpp"
 #include "dat/tick.hpp"
 #include "replica/model_state.hpp"
 
@@ -73,6 +74,7 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   found_ = text.substr(first);
   require(::ftruncate(file_, static_cast<off_t>(end)) == 0, ExitCode::io, "cannot write ", path_, ": ",
           system_reason(errno));
+  bytes_ = static_cast<std::int64_t>(end);
   if (first == 0) write(header);
 }
 
@@ -107,11 +109,13 @@ std::string line_of(const JournalEntry& entry) {
 }
 
 void Journal::write(const std::string& text) {
+  require_alone(file_, bytes_, path_);
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t got = ::write(file_, text.data() + done, text.size() - done);
     if (got < 0 && errno == EINTR) continue;
     require(got > 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
     done += static_cast<std::size_t>(got);
+    bytes_ += got;
   }
   require(::fdatasync(file_) == 0, ExitCode::io, path_, ": cannot bring it to disk: ", system_reason(errno));
   tick();

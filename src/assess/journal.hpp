@@ -51,7 +51,8 @@ class Journal {
 
   /// The lines behind the first one, as they were found.
   [[nodiscard]] const std::string& found() const { return found_; }
-  /// Adds a line, a JSON value without its line break, which is on disk when this returns. Error(io).
+  /// Adds a line, a JSON value without its line break, which is on disk when this returns. Error(usage), as
+  /// require_alone(). Error(io).
   void append(const std::string& line);
 
  private:
@@ -60,6 +61,7 @@ class Journal {
 
   std::string path_, found_;
   int file_ = -1;
+  std::int64_t bytes_ = 0;  ///< of the file
 };
 
 /// What decides about what a network computes of these images: a journal's facts. training: a hash of the options of

@@ -55,6 +55,8 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
   folder_.reset(new Folder{
       path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
       Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
+  if (const std::string& warning = folder_->lock.warning(); !warning.empty())
+    std::cerr << "dat_hpc: warning: " + warning + "\n";
   std::error_code ignored;
   if (folder_->journal.found().empty())  // what an evaluation before has left is not this one's
     for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5", "eval.json"})

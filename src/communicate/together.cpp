@@ -7,7 +7,7 @@
 namespace dat {
 
 void complain(const std::string& message) {
-  std::cerr << "dat_hpc: error: " + without_controls(message) + "\n" << std::flush;
+  std::cerr << "dat_hpc: error: " + in_one_line(message) + "\n" << std::flush;
 }
 
 Error current_error() {

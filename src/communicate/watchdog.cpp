@@ -36,6 +36,7 @@ std::atomic<Watchdog*> of_this_process{nullptr};
 
 /// In one piece, unless nobody reads any more.
 void write_to_stderr(std::string text) {
+  text = in_one_line(std::move(text));
   constexpr std::size_t kMost = 4096;  // that a pipe takes in one piece
   if (text.size() >= kMost) text = text.substr(0, kMost - 5) + " ...";
   text += '\n';

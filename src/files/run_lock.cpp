@@ -38,7 +38,8 @@ bool holds_only_the_lock(const std::string& folder) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting) : folder_(folder) {
+RunLock::RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting, bool made)
+    : folder_(folder), made_folder_(made) {
   const std::string path = folder + "/.lock";
   constexpr int kSeconds = 10, kTriesPerSecond = 10;
   for (int i = 0, told = 0; i < kSeconds * kTriesPerSecond; ++i) {
@@ -53,7 +54,12 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
       if (file_ < 0) continue;
     }
     locked_ = flock(file_, LOCK_EX | LOCK_NB) == 0;
-    if (locked_ ? is_file(file_, path) : errno != EWOULDBLOCK) return;
+    if (locked_ && is_file(file_, path)) return;
+    if (!locked_ && errno != EWOULDBLOCK) {
+      warning_ = "the folder " + folder + " cannot be locked (" + system_reason(errno) +
+                 "): a second start there is not held back; where both write, one of them ends";
+      return;
+    }
     if (locked_) {
       close(file_);
       file_ = -1;
@@ -77,6 +83,27 @@ RunLock::~RunLock() {
     if (made_folder_) rmdir(folder_.c_str());
   }
   close(file_);
+}
+
+std::string make_new_folder(const std::string& wanted) {
+  std::error_code error;
+  if (const fs::path parent = fs::path(wanted).parent_path(); !parent.empty()) fs::create_directories(parent, error);
+  require(!error, ExitCode::io, "cannot create the folder ", wanted, ": ", error.message());
+  std::string path = wanted;
+  // Whoever makes a folder is the only one who does, on other hosts, too.
+  for (int number = 2; mkdir(path.c_str(), 0777) != 0; ++number) {
+    require(errno == EEXIST, ExitCode::io, "cannot create the folder ", path, ": ", system_reason(errno));
+    path = wanted + "-" + std::to_string(number);
+  }
+  return path;
+}
+
+void require_alone(int file, std::int64_t bytes, const std::string& path) {
+  struct stat status {};
+  if (fstat(file, &status) != 0) fail(ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
+  require(status.st_size == bytes, ExitCode::usage, "another process is writing into ", path, ", which has ",
+          status.st_size, " bytes where this one has left ", bytes,
+          ": this one ends; see that one alone is started there");
 }
 
 }  // namespace dat

@@ -155,7 +155,7 @@ void write_picture(const std::string& folder, const std::vector<Convolutions::Ro
     for (const Pass pass : kShown) chart.values.push_back(row.gflops(pass));
   }
   try {
-    std::printf("%s\n", draw_bars(folder, "layers", chart).c_str());
+    std::cout << draw_bars(folder, "layers", chart) + "\n" << std::flush;
   } catch (const Error& error) {
     if (error.code() != ExitCode::device) throw;
     std::cerr << "dat_hpc: no picture: " + std::string(error.what()) + "\n";
@@ -314,7 +314,7 @@ void Bench::finish(const Peak& peak, int argc, char** argv) {
   found_["provenance"] = ordered_json::parse(provenance_json(hosts_, argc, argv, step_->backend().description()));
   const std::string path = options_.out + "/bench.json";
   write_text_atomically(path, found_.dump(2) + "\n");
-  std::printf("\n%s\n", path.c_str());
+  std::cout << "\n" + path + "\n" << std::flush;
   write_picture(options_.out, rows_, peak,
                 options_.network + ", width " + std::to_string(options_.width) + ", batch " +
                     std::to_string(options_.batch) + ", " + step_->backend().description());

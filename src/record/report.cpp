@@ -22,8 +22,10 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/run_lock.hpp"
 #include "record/history.hpp"
 #include "record/json_line.hpp"
+#include "record/progress_line.hpp"
 #include "record/summary.hpp"
 
 namespace dat {
@@ -35,8 +37,20 @@ int terminal_columns() {
   return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
+/// A line of the record. Texts may be a stranger's: what is no UTF-8 is replaced, and controls are escaped, so that
+/// whoever looks at the file as it grows sees words.
+[[nodiscard]] std::string line_of(const nlohmann::ordered_json& row) {
+  return row.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+[[nodiscard]] std::string line_of(const SetbackRecord& record) {
+  nlohmann::ordered_json row{
+      {"kind", "setback"}, {"step", record.step}, {"event", record.event}, {"cause", record.cause}};
+  if (record.event == "rollback") {
+    row["to_step"] = record.to_step;
+    row["lr_factor"] = record.lr_factor;
+  }
+  return line_of(row);
 }
 
 /// A whole number as one.
@@ -47,13 +61,17 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
 
 }  // namespace
 
-Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(facts)) {
+Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind)
+    : facts_(std::move(facts)),
+      metrics_path_(facts_.folder + "/metrics.jsonl"),
+      logged_(std::make_unique<ProgressLine>()),
+      shown_(std::make_unique<ProgressLine>()) {
   const std::string& folder = facts_.folder;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
   const bool fresh = resume_bytes < 0;
-  const std::string path = folder + "/metrics.jsonl";
+  const std::string& path = metrics_path_;
   metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
@@ -69,7 +87,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
             path, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";
-    log_ = std::fopen(log_path.c_str(), fresh ? "we" : "ae");
+    if (fresh) std::filesystem::remove(log_path, error);
+    log_ = std::fopen(log_path.c_str(), "ae");
     require(log_ != nullptr, ExitCode::io, "cannot open ", log_path, ": ", system_reason(errno));
     write_text_atomically(folder + "/config.resolved.toml", facts_.config_toml);
     write_text_atomically(folder + "/provenance.json", facts_.provenance_json);
@@ -82,9 +101,9 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
                                                         {"warmup_epochs", plain_number(facts_.warmup_epochs)}}
                                      .dump() +
                                  "\n";
-      line_.assign(header.begin(), header.end());
-      write_line(line_.size());
+      write_text(header);
     }
+    if (!behind.empty()) write_text(behind);
   } catch (...) {
     if (log_ != nullptr) std::fclose(log_);
     close(metrics_);
@@ -94,7 +113,6 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes) : facts_(std::move(fac
                     ranks = static_cast<std::size_t>(facts_.ranks + facts_.generators);
   line_.resize(2048 + kNumberBytes * std::max(3 * layers + ranks, ranks * (kPhases + 1)));
   terminal_ = terminal_columns() > 0;
-  if (facts_.warmup_epochs > 0) warmup_ = fmt::format(" ({:g} warm-up)", facts_.warmup_epochs);
 }
 
 Report::~Report() {
@@ -104,9 +122,10 @@ Report::~Report() {
 }
 
 std::int64_t Report::metrics_bytes() {
+  require_alone(metrics_, metrics_bytes_, metrics_path_);
   unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
-  require(unwritten_.empty() && fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", facts_.folder,
-          "/metrics.jsonl: ", system_reason(errno));
+  require(unwritten_.empty() && fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", metrics_path_, ": ",
+          system_reason(errno));
   return metrics_bytes_;
 }
 
@@ -123,10 +142,11 @@ std::size_t Report::append(const char* data, std::size_t length) {
 }
 
 void Report::write_line(std::size_t length) {
+  require_alone(metrics_, metrics_bytes_, metrics_path_);
   if (!unwritten_.empty()) unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
   const std::size_t done = unwritten_.empty() ? append(line_.data(), length) : 0;
   if (done == length) return;
-  if (!facts_.keep_on) fail(ExitCode::io, "cannot write ", facts_.folder, "/metrics.jsonl: ", system_reason(errno));
+  if (!facts_.keep_on) fail(ExitCode::io, "cannot write ", metrics_path_, ": ", system_reason(errno));
   unwritten_.append(line_.data() + done, length - done);
 }
 
@@ -153,9 +173,10 @@ void Report::print(const char* text) {
   log(text);
 }
 
-void Report::message(const std::string& line) { print(line.c_str()); }
+void Report::message(const std::string& line) { print(in_one_line(line).c_str()); }
 
-void Report::warning(const std::string& line) {
+void Report::warning(const std::string& text) {
+  const std::string line = in_one_line(text);
   if (progress_shown_) std::fputs("\r\033[K", stdout);
   std::fflush(stdout);
   progress_shown_ = false;
@@ -199,47 +220,28 @@ void Report::attacks(std::int64_t step, const std::vector<AttackSpan>& spans) {
                              {"first", !std::exchange(attacks_told_, true)},
                              {"spans", nlohmann::ordered_json::array()}};
   for (const AttackSpan& one : spans) row["spans"].push_back({one.rank, one.step, one.unit, one.begin, one.end});
-  write_text(row.dump() + "\n");
+  write_text(line_of(row));
 }
 
 void Report::progress(const StepRecord& record) {
-  const Clock::time_point now = Clock::now();
-  if (first_step_ < 0) {
-    first_step_ = record.step;
-    started_ = last_progress_ = last_logged_ = now;
-  } else {
-    images_since_ += record.images;
-  }
-  const bool last = record.step == facts_.total_steps;
-  const bool due = last || seconds_between(last_logged_, now) >= facts_.progress_seconds;
-  const double since = seconds_between(last_progress_, now);
-  if (!due && !(terminal_ && !facts_.quiet && since >= 1)) return;
-
+  const ProgressLine::Clock::time_point now = ProgressLine::Clock::now();
+  logged_->add(record, now);
+  shown_->add(record, now);
+  const bool due = record.step == facts_.total_steps || logged_->waited(now) >= facts_.progress_seconds;
+  const bool alive = terminal_ && !facts_.quiet;
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
-  const auto out = std::back_inserter(line);
-  fmt::format_to(out, "step {}/{}  epoch {} of {}{}  loss {:.4f}  acc {:.2f} %", record.step, facts_.total_steps,
-                 record.epoch + 1, std::max(facts_.epochs, record.epoch + 1), warmup_, record.loss_adv,
-                 100 * record.acc_adv);
-  if (record.step > first_step_) {
-    const double left = seconds_between(started_, now) / static_cast<double>(record.step - first_step_) *
-                        static_cast<double>(facts_.total_steps - record.step);
-    fmt::format_to(out, "  {:.4g} images/s  ETA {}", static_cast<double>(images_since_) / since, duration_text(left));
-  }
-  line.push_back('\0');
-  const char* const text = line.data();
-  images_since_ = 0;
-  last_progress_ = now;
-  if (terminal_ && !facts_.quiet) {
-    std::printf("\r%.*s\033[K", std::max(terminal_columns() - 1, 0), text);
+  if (alive && (due || shown_->waited(now) >= 1)) {
+    shown_->write(line, facts_, now, std::max(terminal_columns() - 1, 1));
+    std::printf("\r%s\033[K", line.data());
     std::fflush(stdout);
     progress_shown_ = true;
   }
   if (!due) return;
-  last_logged_ = now;
+  logged_->write(line, facts_, now);
   if (terminal_ || facts_.quiet)
-    log(text);
+    log(line.data());
   else
-    print(text);
+    print(line.data());
 }
 
 void Report::evaluation(const std::vector<EvaluationRecord>& records) {
@@ -259,7 +261,7 @@ void Report::evaluation(const std::vector<EvaluationRecord>& records) {
       text += "; " + next->attack + fmt::format(" {:.2f} %, loss {:.4f}", 100 * next->adv_acc, next->adv_loss);
       if (const std::string how = attack_text(*next); !how.empty()) text += " (" + how + ")";
     }
-    print(text.c_str());
+    message(text);
   }
 }
 
@@ -301,24 +303,13 @@ void Report::corruption(const CorruptionRecord& record) {
 }
 
 void Report::setback(const SetbackRecord& record) {
-  const bool rollback = record.event == "rollback";
-  nlohmann::ordered_json row{
-      {"kind", "setback"}, {"step", record.step}, {"event", record.event}, {"cause", record.cause}};
-  if (rollback) {
-    row["to_step"] = record.to_step;
-    row["lr_factor"] = record.lr_factor;
-  }
-  write_text(row.dump() + "\n");
-  if (record.event == "skipped") warning(record.cause + ": the step is skipped");
-  if (record.event == "overfitting") warning(record.cause);
-  if (rollback)
-    warning("back to the checkpoint of step " + std::to_string(record.to_step) +
-            fmt::format(", with {:g} times the learning rate: ", record.lr_factor) + record.cause);
+  write_text(line_of(record));
+  warning(record.cause + (record.event == "skipped" ? ": the step is skipped" : ""));
 }
 
 void Report::left(const LeftRecord& record) {
   const nlohmann::ordered_json row{{"kind", "left"}, {"step", record.step}, {"rank", record.rank}, {"why", record.why}};
-  write_text(row.dump() + "\n");
+  write_text(line_of(row));
 }
 
 namespace {
@@ -330,32 +321,37 @@ namespace {
 void Report::accusation(const AccusationRecord& record) {
   const nlohmann::ordered_json row{{"kind", "accusation"}, {"step", record.step}, {"by", accuser(record.by)},
                                    {"rank", record.rank},  {"rule", record.rule}, {"upheld", record.upheld}};
-  write_text(row.dump() + "\n");
+  write_text(line_of(row));
 }
 
 void Report::ban(const BanRecord& record) {
   const nlohmann::ordered_json row{
       {"kind", "ban"}, {"step", record.step}, {"rank", record.rank}, {"by", accuser(record.by)}, {"rule", record.rule}};
-  write_text(row.dump() + "\n");
+  write_text(line_of(row));
 }
 
-void Report::cut_back(std::int64_t metrics_bytes) {
-  require(metrics_bytes <= metrics_bytes_, ExitCode::checkpoint, facts_.folder, "/metrics.jsonl has ", metrics_bytes_,
+std::string Report::behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const {
+  return lines_that_stay(metrics_bytes) + line_of(rollback);
+}
+
+void Report::roll_back(std::int64_t metrics_bytes, const std::string& behind, const SetbackRecord& rollback) {
+  require(metrics_bytes <= metrics_bytes_, ExitCode::checkpoint, metrics_path_, " has ", metrics_bytes_,
           " bytes, but the checkpoint to go back to was written after ", metrics_bytes,
           ": it is of another run; remove it");
-  const std::string kept = lines_that_stay(metrics_bytes);
-  require(ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ", facts_.folder,
-          "/metrics.jsonl back to ", metrics_bytes, " bytes: ", system_reason(errno));
+  require(ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ", metrics_path_, " back to ",
+          metrics_bytes, " bytes: ", system_reason(errno));
   metrics_bytes_ = metrics_bytes;
   unwritten_.clear();
   attacks_told_ = false;
-  first_step_ = -1;  // speeds are those of the steps from here on
-  images_since_ = 0;
-  write_text(kept);
+  logged_->begin_anew();
+  shown_->begin_anew();
+  write_text(behind);
+  warning("back to the checkpoint of step " + std::to_string(rollback.to_step) +
+          fmt::format(", with {:g} times the learning rate: ", rollback.lr_factor) + rollback.cause);
 }
 
 std::string Report::lines_that_stay(std::int64_t from) const {
-  std::ifstream file(facts_.folder + "/metrics.jsonl");
+  std::ifstream file(metrics_path_);
   file.seekg(from);
   std::istringstream rest(std::string(std::istreambuf_iterator<char>(file), {}) + unwritten_);
   std::string kept;
@@ -383,7 +379,7 @@ std::string Report::finish(const FinalResult& result) {
     last += of + r.attack + fmt::format("_acc={:.4f}", std::fabs(r.adv_acc));
   }
   last += fmt::format(" time_s={:.1f} comm_s={:.1f} {}", result.time_s, result.comm_s, verdict_text(result.verdict));
-  const std::string text = summary_table(facts_, history, result) + last + "\n";
+  const std::string text = without_controls(summary_table(facts_, history, result)) + last + "\n";
   write_text_atomically(facts_.folder + "/SUMMARY.txt", text);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);

@@ -67,8 +67,11 @@ std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, in
 std::string percent_text(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  const auto s = static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e11)), minutes = s / 60, hours = minutes / 60;
+  if (minutes == 0) return fmt::format("{} s", s);
+  if (hours == 0) return fmt::format("{} min {:02} s", minutes, s % 60);
+  if (hours < 48) return fmt::format("{} h {:02} min", hours, minutes % 60);
+  return fmt::format("{} d {:02} h", hours / 24, hours % 24);
 }
 
 }  // namespace dat

@@ -12,6 +12,7 @@
 #include <optional>
 #include <sstream>
 
+#include "dat/run_lock.hpp"
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
 #include "options/value.hpp"
@@ -130,18 +131,22 @@ void begin_with_weights(const TrainOptions& options, const std::function<void(co
 
 std::string folder_of(const TrainOptions& options) {
   if (!options.out.empty()) return options.out;
-  if (const char* job = std::getenv("SLURM_JOB_ID")) return std::string("runs/slurm-") + job;
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  return job != nullptr ? std::string("runs/slurm-") + job : "";
+}
+
+std::string make_run_folder() {
   const std::time_t now = std::time(nullptr);
   std::ostringstream name;
   name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
-  return name.str();
+  return make_new_folder(name.str());
 }
 
 void take_network(TrainOrder& order) {
   TrainOptions& o = order.options;
   if (o.initialize.empty()) return;
   // A run that goes on has written down what it took, and need not find the file again.
-  const std::string folder = folder_of(o), own = text_of(folder + "/config.resolved.toml");
+  const std::string folder = folder_of(o), own = folder.empty() ? "" : text_of(folder + "/config.resolved.toml");
   const Written begun_with = read_written(own);
   const bool goes_on = begun_with.said.contains("initialize") && begun_with.options.initialize == o.initialize;
   std::string config = own;
@@ -242,6 +247,7 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     return result;
   }
   result.metrics_bytes = checkpoint->integers.at("metrics_bytes");
+  result.behind = checkpoint->texts["metrics_behind"];
   const bool same = earlier.unreadable.empty() && earlier.options == options;
   if ((done == total || checkpoint->integers["stopped_early"] != 0) && same &&
       fs::exists(folder + "/results.h5", unreadable)) {

@@ -17,6 +17,7 @@ struct Beginning {
   std::string summary;              ///< what it reported
   bool counted_anew = false;        ///< the run's own steps, with another number of ranks: an epoch has others
   std::int64_t metrics_bytes = -1;  ///< of metrics.jsonl at the checkpoint; -1: a new record
+  std::string behind;               ///< lines of metrics.jsonl that come behind these (Report::behind_rollback)
   std::int64_t evaluation_due = 0;  ///< 1: the checkpoint's step is still to be evaluated
   bool recorded = false;            ///< the record has the evaluation of the checkpoint's step
   BestRecord best;                  ///< of the run's own checkpoint
@@ -27,8 +28,10 @@ struct Beginning {
   std::vector<std::string> warnings;
 };
 
-/// The run's folder: --out; else one of the Slurm job, which a job that is queued again finds; else one of this second.
+/// The run's folder: --out; else one of the Slurm job, which a job that is queued again finds; else empty: a new one.
 [[nodiscard]] std::string folder_of(const TrainOptions& options);
+/// Makes a run's new folder, named by the second. On rank 0. Error(io).
+[[nodiscard]] std::string make_run_folder();
 
 /// Where a run begins with given weights (`initialize`): its network, width, activation and normalization become those
 /// that the file says it was trained with, where neither the command line nor a file or recipe has set them. On every

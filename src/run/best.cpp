@@ -30,6 +30,13 @@ bool BestNetwork::judge(double accuracy, std::int64_t step) {
   return better;
 }
 
+std::string BestNetwork::overfitting_text(double accuracy, std::int64_t step) const {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
+       << 100 * accuracy << " % after step " << step << ", and was " << 100 * now_.record.accuracy << " %";
+  return text.str();
+}
+
 std::string BestNetwork::early_end_text(std::int64_t step, std::int64_t planned_steps) const {
   std::ostringstream text;
   text << "stopped early after step " << step << " of " << planned_steps << ": no better robust accuracy on "

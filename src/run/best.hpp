@@ -41,6 +41,8 @@ class BestNetwork {
   /// The last evaluation is made once more, and counts once.
   void forget_evaluation() { --now_.since; }
 
+  /// Catastrophic overfitting, seen after this step by this accuracy, for people.
+  [[nodiscard]] std::string overfitting_text(double accuracy, std::int64_t step) const;
   /// The early end of a run after this step, for people.
   [[nodiscard]] std::string early_end_text(std::int64_t step, std::int64_t planned_steps) const;
 

@@ -55,7 +55,13 @@ void Membership::save(Checkpoint& checkpoint) const {
 
 std::vector<LeftRecord> Membership::in(const Checkpoint& checkpoint) {
   const auto found = checkpoint.texts.find(kLeft);
-  return found == checkpoint.texts.end() ? std::vector<LeftRecord>() : records_of(found->second);
+  if (found == checkpoint.texts.end()) return {};
+  std::vector<LeftRecord> records = records_of(found->second);
+  const std::int64_t ranks = integer_of(checkpoint, "ranks") + std::ssize(records);
+  for (const LeftRecord& one : records)
+    require(one.rank > 0 && one.rank < ranks, ExitCode::checkpoint, "the checkpoint says that rank ", one.rank, " of ",
+            ranks, " has left: it is damaged");
+  return records;
 }
 
 RankRecord Membership::of_launch(const RankRecord& record, const Communicator& group) const {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <utility>
 
 #include "communicate/handshake.hpp"
@@ -39,7 +37,6 @@ Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv
       members_(world),
       checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
-  world.broadcast(folder_);
   ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
 
@@ -109,16 +106,19 @@ void Run::plan() {
   shake_hands(world_, facts);
   together(world_, [&] {
     if (!world_.root()) return;
+    const bool made = folder_.empty();
+    if (made) folder_ = make_run_folder();
+    // Nothing in the folder is looked at before it is this process's alone.
+    const auto tell = [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n" << std::flush; };
+    lock_ = std::make_unique<RunLock>(folder_, tell, made);
     TrainOptions resolved = trainer_->resolved();
     resolved.out = folder_;
     config_ = toml_of(resolved);
     (void)parse_train_options(config_, "the configuration of this run");  // `eval`, `export` and --config will read it
-    // Nothing in the folder is looked at before it is this process's alone.
-    lock_ = std::make_unique<RunLock>(folder_, [](const std::string& message) {
-      std::cerr << "dat_hpc: " + message + "\n" << std::flush;
-    });
     beginning_ = begin(resolved, folder_, *trainer_);
+    if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
+  world_.broadcast(folder_);
   bool known[] = {beginning_.finished, beginning_.own, beginning_.counted_anew};
   world_.broadcast(known, sizeof known);
   beginning_.finished = known[0];
@@ -135,7 +135,7 @@ void Run::open_report() {
     const Opening opening{options_, folder_, config_, provenance(), beginning_, notices};
     const RunFacts facts = run_facts(opening, *trainer_, *ranks_);
     checkpoints_.open(folder_, beginning_.own, [this](const std::string& warning) { report_->warning(warning); });
-    report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes);
+    report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes, beginning_.behind);
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });
   world_.keep_records_in(folder_);
@@ -285,14 +285,10 @@ bool Run::overfits() const {
 }
 
 void Run::overfitting() {
-  std::ostringstream cause;
-  cause << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
-        << 100 * held_out_accuracy() << " % after step " << trainer_->steps_done() << ", and was "
-        << 100 * best_.accuracy() << " %";
-  if (ranks_->root()) report_->setback({trainer_->steps_done(), "overfitting", cause.str()});
-  if (options_.on_overfitting == "rollback") return roll_back(cause.str(), true);
-  require(options_.on_overfitting == "warn", ExitCode::numerical, cause.str(),
-          "; ckpt/best.h5 has the network of then");
+  const std::string cause = best_.overfitting_text(held_out_accuracy(), trainer_->steps_done());
+  if (ranks_->root()) report_->setback({trainer_->steps_done(), "overfitting", cause});
+  if (options_.on_overfitting == "rollback") return roll_back(cause, true);
+  require(options_.on_overfitting == "warn", ExitCode::numerical, cause, "; ckpt/best.h5 has the network of then");
 }
 
 bool Run::finish() {
@@ -364,7 +360,7 @@ std::string Run::provenance() {
   return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description());
 }
 
-void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
+void Run::save(Checkpoints::Kind kind, const CutRecord* cut) {
   // So what is saved is good, whatever comes to light later.
   if (options_.check_every > 0 && checked_ != trainer_->steps_done()) check();
   trainer_->timer().lap(Phase::other);
@@ -384,20 +380,22 @@ void Run::save(Checkpoints::Kind kind, std::optional<std::int64_t> record) {
     if (!ranks_->root()) return;
     checkpoints_.write(kind, trainer_->steps_done(), std::move(state), [&](Checkpoint& whole) {
       report_->ranks(times);
-      complete(whole, kind, record);
+      complete(whole, kind, cut);
     });
   });
   if (kind == Checkpoints::Kind::best) best_.share(*ranks_);
   trainer_->timer().lap(Phase::checkpoint);
 }
 
-void Run::complete(Checkpoint& state, Checkpoints::Kind kind, std::optional<std::int64_t> record) {
-  state.integers["metrics_bytes"] = record.value_or(report_->metrics_bytes());
+void Run::complete(Checkpoint& state, Checkpoints::Kind kind, const CutRecord* cut) {
+  const std::int64_t bytes = report_->metrics_bytes();  // all of them are on disk
+  state.integers["metrics_bytes"] = cut != nullptr ? cut->bytes : bytes;
+  if (cut != nullptr) state.texts["metrics_behind"] = cut->behind;
   state.integers["evaluation_due"] = evaluation_due_;
   state.integers["evaluation_recorded"] = recorded_ == trainer_->steps_done() ? 1 : 0;
   state.texts["config_toml"] = config_;
   if (kind == Checkpoints::Kind::best)
-    best_.save_as_best(state, report_->metrics_bytes());
+    best_.save_as_best(state, bytes);
   else
     best_.save(state);
   if (options_.patience > 0) {
@@ -416,14 +414,15 @@ void Run::roll_back(std::string cause, bool to_best) {
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
           before.rollbacks, " times already (--max-rollbacks)");
   std::optional<Checkpoint> state;
-  std::int64_t bytes = 0, due = 0;
+  CutRecord cut;
+  std::int64_t due = 0;
   bool recorded = false;
   checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
     if (!ranks_->root()) return;
     state = checkpoints_.to_go_back_to(first_bad - 1, trainer_->plan().steps_per_epoch, to_best);
     require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
-    bytes = integer_of(*state, "metrics_bytes");
+    cut.bytes = integer_of(*state, "metrics_bytes");
     due = state->integers["evaluation_due"];
     recorded = state->integers["evaluation_recorded"] != 0;
     best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
@@ -433,17 +432,16 @@ void Run::roll_back(std::string cause, bool to_best) {
   trainer_->set_back(before, options_.rollback_lr);
   checked_ = -1;
   owe(due, recorded);
-  // Whenever the run is killed, its newest checkpoint finds the record that it wants: later checkpoints go before the
-  // record is cut, and what is told of the rollback is in a checkpoint afterwards.
-  save(Checkpoints::Kind::step, bytes);
+  // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go
+  // before the record is cut, and what is to stand behind the cut is in the checkpoint.
+  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor};
+  if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
+  save(Checkpoints::Kind::step, &cut);
   checkpoints_.require_saved(*ranks_);
   together(*ranks_, [&] {
-    if (!ranks_->root()) return;
-    report_->cut_back(bytes);
-    report_->setback({done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor});
+    if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
   });
   checkpoints_.find_best(*ranks_);
-  save(Checkpoints::Kind::step);
 }
 
 }  // namespace dat

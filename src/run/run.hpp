@@ -85,10 +85,15 @@ class Run {
   [[nodiscard]] bool stops_early() const;
   [[nodiscard]] std::string provenance();
 
-  /// Writes a checkpoint. `record`: length of metrics.jsonl that it is to go on from; empty: as it is.
-  void save(Checkpoints::Kind kind, std::optional<std::int64_t> record = {});
+  /// Where metrics.jsonl is about to be cut, and what will stand behind the cut.
+  struct CutRecord {
+    std::int64_t bytes = 0;
+    std::string behind{};
+  };
+  /// Writes a checkpoint. cut: of the record that it is to go on from; null: as the record is.
+  void save(Checkpoints::Kind kind, const CutRecord* cut = nullptr);
   /// Completes what the trainer has captured by what the run knows. On rank 0.
-  void complete(Checkpoint& state, Checkpoints::Kind kind, std::optional<std::int64_t> record);
+  void complete(Checkpoint& state, Checkpoints::Kind kind, const CutRecord* cut);
   /// Goes back to the last good checkpoint, or to the best one, with a lower learning rate. Error(numerical): no more.
   void roll_back(std::string cause, bool to_best);
 

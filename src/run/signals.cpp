@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <ctime>
 
 #include "dat/communicator.hpp"
@@ -15,33 +17,53 @@ namespace {
 volatile std::sig_atomic_t signals_seen = 0;
 volatile std::sig_atomic_t under_way = 0;  ///< the run has begun to write; until then there is nothing to lose
 volatile std::sig_atomic_t speaks = 0;
+volatile std::sig_atomic_t on_terminal = 0;  ///< a line that is not at its end may stand there
 volatile std::time_t first_signal = 0;
+
+template <std::size_t bytes>
+void say(const char (&text)[bytes]) {
+  if (speaks == 0) return;
+  if (on_terminal != 0) static_cast<void>(!write(STDERR_FILENO, "\n", 1));
+  static_cast<void>(!write(STDERR_FILENO, text, bytes - 1));
+}
 
 extern "C" void on_signal(int) {
   constexpr std::time_t kGraceSeconds = 2;
   if (under_way == 0) {
-    constexpr char kText[] = "dat_hpc: stopped on a signal before the first step; the same command starts again\n";
-    if (speaks != 0) static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+    say("dat_hpc: stopped on a signal before the first step: nothing is lost, and the same command starts again\n");
     _exit(static_cast<int>(ExitCode::stopped));
   }
+  const int error = errno;  // the main thread may be about to look at it
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  if (signals_seen == 0) first_signal = now.tv_sec;
-  if (signals_seen != 0 && now.tv_sec > first_signal + kGraceSeconds) _exit(static_cast<int>(ExitCode::stopped) + 1);
+  if (signals_seen == 0) {
+    first_signal = now.tv_sec;
+    say("dat_hpc: a signal: the run ends after the step or evaluation under way, with a checkpoint and code 75, and "
+        "the "
+        "same command goes on there; another signal, more than 2 seconds later, ends it at once. Where a launcher does "
+        "not "
+        "wait (mpirun: 1 second), the same command goes on from the last checkpoint, or from the start\n");
+  } else if (now.tv_sec > first_signal + kGraceSeconds) {
+    say("dat_hpc: ended at once by another signal, with code 76; the same command goes on from the last checkpoint, or "
+        "from the start\n");
+    _exit(static_cast<int>(ExitCode::stopped) + 1);
+  }
   signals_seen = 1;
+  errno = error;
 }
 
 }  // namespace
 
 void catch_signals() {
   speaks = rank_from_environment() == 0 ? 1 : 0;
+  on_terminal = isatty(STDERR_FILENO);
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaction(signal, &action, nullptr);
-  // Whoever stops reading what is printed does not stop the run: run.log has every line.
-  std::signal(SIGPIPE, SIG_IGN);
 }
+
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 
 void finish_step_on_signal() { under_way = 1; }
 

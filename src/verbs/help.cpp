@@ -5,6 +5,7 @@
 
 #include "dat/error.hpp"
 #include "options/hints.hpp"
+#include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 
@@ -90,7 +91,9 @@ std::string screen_of(const std::string& first_word) {
 }
 
 Command print_command(const std::string& text) {
-  return {.verb = "print", .run = [text](int, char**) { return print_once([&] { return text; }); }, .text = text};
+  return {.verb = "print",
+          .run = [text](int, char**) { return print_once([&] { return unchanged(text); }); },
+          .text = text};
 }
 
 Command help_command(std::vector<std::string> topic) {

@@ -14,6 +14,7 @@
 #include "options/ranges.hpp"
 #include "options/slurm_time.hpp"
 #include "options/train/table.hpp"
+#include "printed.hpp"
 #include "run/beginning.hpp"
 #include "run/split.hpp"
 #include "train/plan/role.hpp"
@@ -231,7 +232,7 @@ void check_words(const SlurmOptions& o) {
 }
 
 int run_slurm(const SlurmOrder& order, int, char**) {
-  return print_once([&] { return script(order); });
+  return print_once([&] { return unchanged(script(order)); });
 }
 
 }  // namespace

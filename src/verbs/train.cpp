@@ -16,7 +16,7 @@ namespace {
 
 /// Plans, trains, evaluates, writes the run's folder; goes on from a checkpoint where there is one. **Collective.**
 int run_training(const TrainOrder& order, int argc, char** argv) {
-  catch_signals();  // before MPI starts: a job that has just begun may be told to make room already, and end with 75
+  outlive_readers();
   TrainOrder own = order;
   try {
     take_network(own);

@@ -62,6 +62,10 @@ Command command_of(const std::string& verb, const CommandLine& line, std::functi
   return command;
 }
 
+bool trains(int argc, const char* const* argv) {
+  return argc < 2 || argv[1][0] == '-' || argv[1] == verbs().front().name;
+}
+
 Command parse_command_line(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const auto next_word = [&words]() -> std::string {

@@ -10,6 +10,9 @@ namespace dat {
 /// All of them, in the order of the help.
 [[nodiscard]] const std::vector<Verb>& verbs();
 
+/// Whether the command line is one of `train`, as far as its first word says.
+[[nodiscard]] bool trains(int argc, const char* const* argv);
+
 /// Reads the command line, the file that --config names and the recipe that --recipe names; what comes first here wins.
 /// Calls neither MPI nor a device.
 /// Error(usage): unknown or misspelt option or key, wrong type, value out of range, options that do not fit together;

@@ -1,6 +1,7 @@
 """Certificates are the same on any number of ranks, in batches of any size, and however often a certification was killed;
 votes and radii are those of an independent program."""
 
+import errno
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import signal
 import time
 from fractions import Fraction
 from statistics import NormalDist
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -140,7 +142,9 @@ class Certification(common.TestCase):
             self.assertEqual(told("killed"), whole)
             self.assertEqual(tsv("killed"), tsv(kind))
             before = lines("killed")
-            self.certify("killed", **more)  # computes nothing
+            with mock.patch.dict(os.environ, common.faults("killed/.lock:flock", errno.ENOLCK)):
+                ended = self.certify("killed", **more)  # computes nothing
+            self.assertRegex(ended.warnings[0], r"the folder killed cannot be locked \(No locks available\)")
             self.assertEqual(lines("killed"), before)
 
     def test_votes_and_radii_from_outside(self):

@@ -125,6 +125,15 @@ class Running:
         return Ended(exit_code(self.process.returncode, self.text()), self.text())
 
 
+def faults(kind, number, first=1, count=10**6):
+    """An environment in which calls fail (tests/support/faults.c): "PART:CALL", errno (0: a kill), the first and how many."""
+    library = os.path.abspath("faults.so")
+    if not os.path.exists(library):
+        source = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "faults.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return {"LD_PRELOAD": library, "DAT_FAULTS": f"{kind}:{number}:{first}:{count}"}
+
+
 def kill(pid, number):
     try:
         os.kill(pid, number)

@@ -17,23 +17,15 @@ import common
 import restart
 
 EVER = 10**6
-TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Files(restart.Restart):
     def faulty(self, faults, folder, *arguments, ranks=1):
         """A run that some calls fail in: "PART:CALL", errno, the first of them and how many."""
         kind, number, first, count = faults
-        with mock.patch.dict(os.environ, LD_PRELOAD=self.library(), DAT_FAULTS=f"{kind}:{number}:{first}:{count}"):
+        with mock.patch.dict(os.environ, common.faults(kind, number, first, count)):
             running = restart.launch(folder, *arguments, ranks=ranks)
         return running.wait()
-
-    @staticmethod
-    def library():
-        library = os.path.abspath("faults.so")
-        if not os.path.exists(library):
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/support/faults.c", "-ldl"], check=True)
-        return library
 
     def steps_of_checkpoints(self, folder):
         return [int(path[-12:-3]) for path in common.checkpoints(folder)]
@@ -118,7 +110,7 @@ class Full(Files):
     def test_an_evaluation_that_cannot_be_written_is_told(self):
         self.straight(ranks=1)
         wanted = common.run("eval", "straight", "--eval", "fgsm")
-        with mock.patch.dict(os.environ, LD_PRELOAD=self.library(), DAT_FAULTS=f"eval.json:rename:{errno.EROFS}:1:{EVER}"):
+        with mock.patch.dict(os.environ, common.faults("eval.json:rename", errno.EROFS)):
             ended = common.run("eval", "straight", "--eval", "fgsm", "--out", "here")
         self.assertEqual(ended.code, 9, ended.text)
         final = re.search(r"Final: (.*) time_s", wanted.text)[1]
@@ -206,6 +198,34 @@ class Starting(Files):
                     running.end()
                 self.assertEqual([name for name in common.entries("run") if name != ".lock"], [])
         self.finish("run", ranks=1)
+
+    def test_of_a_program_that_has_hardly_begun(self):
+        """Slurm's warning may come that early. The program first starts itself anew, with a word more in its environment."""
+        def begun(pid):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return b"GOMP_SPINCOUNT=" in file.read()
+
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
+            with self.subTest(number.name), mock.patch.dict(os.environ):
+                for name in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
+                    del os.environ[name]
+                running = common.Running(restart.options("--out", "run", ranks=1), 0)
+                try:
+                    running.wait_for(lambda: begun(running.process.pid))
+                    self.end_by(running, running.process.pid, number)
+                finally:
+                    running.end()
+                self.assertEqual(common.entries("run"), [])
+
+    def test_that_came_before_the_program(self):
+        """Kept back by whoever starts it."""
+        def send():
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        words = [common.PROGRAM, *map(str, restart.options("--out", "run", ranks=1))]
+        ended = subprocess.run(words, preexec_fn=send, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual((ended.returncode, common.entries("run")), (75, []), ended.stderr)
 
     def test_of_several_ranks(self):
         self.straight()

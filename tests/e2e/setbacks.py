@@ -4,6 +4,7 @@ with the same bits wherever it was interrupted. How they get into a single step:
 import os
 import re
 import shutil
+from unittest import mock
 
 import common
 
@@ -100,6 +101,19 @@ class Numbers(common.TestCase):
                 again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--max-rollbacks", 2,
                                 "--checkpoint-every", every, lr=FAR, code=7)
                 self.assertEqual(again.errors, ended.errors)
+
+    def test_a_kill_within_a_rollback_loses_no_record(self):
+        """When the checkpoint is written, and the record not yet cut."""
+        options = ["train", *SMALL, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--max-rollbacks", 2, "--lr", repr(FAR)]
+        self.assertEqual(common.run(*options, "--out", "straight").code, 7)
+        with mock.patch.dict(os.environ, common.faults("metrics.jsonl:truncate", 0, 2)):
+            self.assertEqual(common.run(*options, "--out", "killed").code, -9)
+        self.assertGreater(common.steps_written("killed"), 0)
+        self.assertEqual(common.run(*options, "--out", "killed").code, 7)
+        setbacks = self.setbacks("straight", "rollback")
+        self.assertEqual([row["lr_factor"] for row in setbacks], [0.5, 0.25])
+        self.assertEqual(self.setbacks("killed", "rollback"), setbacks)
+        self.assert_same(common.state("killed"), common.state("straight"))
 
     def test_steps_are_skipped_up_to_a_number(self):
         """Weights that overflow stay so: skipping alone is no help, and is not gone on with for ever."""

@@ -1,10 +1,14 @@
 """How a run begins: alone in its folder, from its own checkpoint, from another run's, from given weights, or not at all."""
 
+import errno
 import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import time
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -76,6 +80,47 @@ class Starts(common.TestCase):
             self.assertEqual(checkpoints(folder), checkpoints("alone"))
             self.assertEqual([(row["kind"], row.get("step")) for row in common.rows(folder)], expected)
         self.assertGreater(waited, 0)
+
+    def test_without_locks_one_of_two_starts_ends(self):
+        """Lustre without `flock`, NFS: both are warned, and the first one, whose record the second has begun anew, ends."""
+        longer = ("--epochs", 80, "--eval-every", 0, "--checkpoint-every", 100_000, "--out", "run")
+        with mock.patch.dict(os.environ, common.faults(".lock:flock", errno.ENOSYS)):
+            first = common.Running(command(*longer), 0)
+            self.assertTrue(first.wait_for(lambda: common.steps_written("run") > 5), first.text())
+            second = common.Running(command(*longer), 0)
+            ended, other = first.wait(), second.wait()
+        self.assertEqual((ended.code, other.code), (2, 0), ended.text + other.text)
+        self.assertRegex(ended.errors[0], "another process is writing into run/metrics.jsonl, which has")
+        for one in ended, other:
+            self.assertRegex(one.warnings[0], r"the folder run cannot be locked \(Function not implemented\)")
+        self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, 321)])
+        self.assertIn("cannot be locked", text_of("run/run.log"))
+
+    def test_starts_of_one_second_have_folders_of_their_own(self):
+        starts = [(1, 0), (1, 0), (2, 2)]
+        running = [common.Running(command("--max-steps", 1, "--seed", seed, "--batch", 16 // max(ranks, 1)), ranks)
+                   for seed, ranks in starts]
+        for (seed, _), one in zip(starts, running):
+            ended = one.wait()
+            self.assertEqual(ended.code, 0, ended.text)
+            folder = ended.text.split("run folder ")[1].split(",")[0]
+            self.assertIn(f"seed = {seed}\n", text_of(f"{folder}/config.resolved.toml"))
+            self.assertEqual(len(common.rows(folder, "step")), 1)
+        self.assertEqual(len(os.listdir("runs")), 3)
+
+    def test_closed_descriptors_are_no_files(self):
+        """What is printed goes nowhere, and not into the first file that is opened."""
+        closed = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", common.PROGRAM,
+                                   *map(str, command("--epochs", 100, "--out", "run"))])
+        try:
+            while closed.poll() is None and common.steps_written("run") == 0:
+                time.sleep(0.01)
+            self.assertEqual([os.readlink(f"/proc/{closed.pid}/fd/{file}") for file in range(3)], ["/dev/null"] * 3)
+            closed.send_signal(signal.SIGUSR1)
+            self.assertEqual(closed.wait(), 75)
+        finally:
+            closed.kill()
+            closed.wait()
 
     def test_a_finished_run_stays_as_it_is(self):
         self.assertEqual(run("--out", "run").code, 0)

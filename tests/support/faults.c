@@ -1,11 +1,13 @@
 // Preloaded (LD_PRELOAD) into the program, it lets calls on chosen files fail as a full or broken disk does.
-// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, fsync or rename) on files whose path has
-// PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO.
+// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, truncate, flock, fsync or rename) on
+// files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0: the
+// program is killed there.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,6 +32,7 @@ static int strikes(const char* kind, const char* path) {
   if (part[0] == '\0' || strcmp(kind, call) != 0 || strstr(path, part) == NULL) return 0;
   const int number = ++calls;
   if (number < from || number - from >= count) return 0;
+  if (error == 0) kill(getpid(), SIGKILL);
   errno = error;
   return 1;
 }
@@ -73,6 +76,19 @@ ssize_t write(int file, const void* data, size_t bytes) {
   }
 PWRITE(pwrite, off_t)
 PWRITE(pwrite64, off64_t)
+
+#define TRUNCATE(NAME, LENGTH)                                \
+  int NAME(int file, LENGTH length) {                         \
+    if (strikes_at("truncate", file)) return -1;              \
+    return ((int (*)(int, LENGTH))next(#NAME))(file, length); \
+  }
+TRUNCATE(ftruncate, off_t)
+TRUNCATE(ftruncate64, off64_t)
+
+int flock(int file, int operation) {
+  if (strikes_at("flock", file)) return -1;
+  return ((int (*)(int, int))next("flock"))(file, operation);
+}
 
 #define SYNC(NAME)                            \
   int NAME(int file) {                        \

@@ -58,6 +58,8 @@ std::unique_ptr<CertificationFolder> open_certification(const std::string& folde
   std::unique_ptr<CertificationFolder> opened(new CertificationFolder{
       folder, RunLock(folder, [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
       Journal((path / "certify.journal").string(), "certification", facts)});
+  if (const std::string& warning = opened->lock.warning(); !warning.empty())
+    std::cerr << "dat_hpc: warning: " + warning + "\n";
   if (attacks)
     opened->attacked = std::make_unique<Journal>((path / "attacked.journal").string(), "attacked certificates", facts);
   return opened;

@@ -135,6 +135,19 @@ TEST_CASE("A journal gives back what was written, and goes on behind it", "[sequ
   CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 3);
 }
 
+TEST_CASE("Of two evaluations that write one journal one ends", "[sequence]") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "sequence.journal";
+  const Facts facts = {{"seed", "1"}};
+  Journal first(path, "attack sequence", facts);
+  first.append(line_of(entry(0, {0})));
+  Journal second(path, "attack sequence", facts);
+  second.append(line_of(entry(0, {1})));
+  CHECK(contains(refusal([&] { first.append(line_of(entry(0, {1}))); }, ExitCode::usage),
+                 "another process is writing into " + path));
+  CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 2);
+}
+
 TEST_CASE("A journal that was cut anywhere loses its last line at most", "[sequence]") {
   const TemporaryFolder folder;
   const std::string path = folder / "sequence.journal";

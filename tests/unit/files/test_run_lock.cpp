@@ -2,12 +2,16 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "catch.hpp"
+#include "dat/error.hpp"
 #include "dat/run_lock.hpp"
 #include "temporary_folder.hpp"
 
@@ -64,4 +68,37 @@ TEST_CASE("who waits for a start that fails holds the folder afterwards", "[repo
   other.join();
   CHECK(waits == 1);
   CHECK(locked(run));  // not a lock on the file that the first has removed
+}
+
+TEST_CASE("folders that are made at the same moment are several", "[report]") {
+  const TemporaryFolder temporary;
+  const std::string wanted = temporary / "runs/now";
+  std::vector<std::string> made(8);
+  {
+    std::vector<std::jthread> starts;
+    for (std::string& path : made) starts.emplace_back([&] { path = make_new_folder(wanted); });
+  }
+  std::sort(made.begin(), made.end());
+  std::vector<std::string> expected = {wanted};
+  for (int k = 2; k <= 8; ++k) expected.push_back(wanted + "-" + std::to_string(k));
+  CHECK(made == expected);
+  { const RunLock lock(made[0], nobody, true); }
+  CHECK(!fs::exists(made[0]));  // a start that failed leaves nothing
+  CHECK(make_new_folder(wanted) == wanted);
+}
+
+TEST_CASE("who has left another length in a file is not alone", "[report]") {
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "file";
+  write_bytes(path, "three");
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  require_alone(file, 5, path);
+  for (const std::int64_t bytes : {4, 6}) try {
+      require_alone(file, bytes, path);
+      FAIL("it was taken to be alone");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      CHECK(std::string(error.what()).starts_with("another process is writing into " + path));
+    }
+  close(file);
 }

@@ -390,13 +390,15 @@ TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the r
   const std::int64_t kept = report.metrics_bytes();
   report.step(two.get());
   report.setback({2, "skipped", "the loss is not \"finite\""});
-  report.setback({2, "rollback", "what was before", 0, 0.5});
+  const SetbackRecord before{2, "rollback", "what was before", 0, 0.5}, now{2, "rollback", "why", 1, 0.125};
+  report.roll_back(kept, report.behind_rollback(kept, before), before);
+  report.step(two.get());
   report.left({3, 2, "banned: norm"});
   report.accusation({2, 1, 3, "norm", true});
   report.ban({2, 3, 1, "norm"});
-  report.cut_back(kept);
-  CHECK_THROWS_AS(report.cut_back(report.metrics_bytes() + 1), Error);
-  report.setback({2, "rollback", "why", 1, 0.125});
+  const std::string behind = report.behind_rollback(kept, now);
+  CHECK_THROWS_AS(report.roll_back(report.metrics_bytes() + 1, behind, now), Error);
+  report.roll_back(kept, behind, now);
   report.step(two.get());
   report.step(three.get());
   report.setback({3, "skipped", "the gradient of a is not finite"});
@@ -437,7 +439,8 @@ TEST_CASE("Spans of attacks behind a rollback are of another part than those bef
   const std::int64_t begin = report.metrics_bytes();
   report.step(one.get());
   report.step(two.get());
-  report.cut_back(begin);
+  const SetbackRecord rollback{2, "rollback", "why", 0, 0.5};
+  report.roll_back(begin, report.behind_rollback(begin, rollback), rollback);
   report.step(one.get());
   report.step(two.get());
   const std::string metrics = contents(facts.folder + "/metrics.jsonl");
@@ -689,7 +692,7 @@ TEST_CASE("Progress is plain lines without a terminal, and nothing where it is u
                     "1.1000; pgd10 25.00 %, loss 1.7500 (eps 8/255, alpha 2/255, 1 restart)\n") != std::string::npos);
     const std::size_t progress = text.find("step 5/5  epoch 2 of 2 (1 warm-up)  loss 2.0427  acc 16.67 %  ");
     CHECK((progress == std::string::npos) == quiet);
-    CHECK((text.find(" images/s  ETA 0:00:00\n", progress) == std::string::npos) == quiet);
+    CHECK((text.find(" images/s  ETA 0 s\n", progress) == std::string::npos) == quiet);
   }
 }
 
@@ -749,6 +752,79 @@ TEST_CASE("A warning is on standard error and in run.log", "[report]") {
   CHECK(contents(folder / "output").empty());
   CHECK(contents(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
   CHECK(contents(facts.folder + "/run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
+}
+
+TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in the summary", "[report]") {
+  const Folder folder;
+  const RunFacts facts = facts_in(folder / "run");
+  const std::string evil =
+                        "a\033]0;b\a\r\x7f\xc2\x9b"
+                        "2J\nFinal: VALID \xff\xe9",
+                    tame = "a?]0;b????2J Final: VALID ??";
+  {
+    CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
+    Report report(facts, -1);
+    report.message("says " + evil);
+    report.warning(evil);
+    report.left({3, 2, evil});
+    report.setback({1, "skipped", evil});
+    report.finish({});
+  }
+  CHECK(contents(folder / "output").starts_with("says " + tame + "\n"));
+  CHECK(contents(folder / "errors") ==
+        "dat_hpc: warning: " + tame + "\ndat_hpc: warning: " + tame + ": the step is skipped\n");
+  for (const std::string& name :
+       {facts.folder + "/run.log", facts.folder + "/SUMMARY.txt", facts.folder + "/metrics.jsonl", folder / "output"}) {
+    INFO(name);
+    const std::string text = contents(name);
+    CHECK(!text.empty());
+    CHECK(text == without_controls(text));
+  }
+}
+
+TEST_CASE("Of two processes that write one record one ends", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  Step one(1), two(2);
+  Report first(facts, -1);
+  first.step(one.get());
+  const std::int64_t bytes = first.metrics_bytes();
+  first.step(two.get());
+  Report second(facts, bytes);
+  const auto [code, what] = error_of([&] { first.step(two.get()); });
+  CHECK(code == ExitCode::usage);
+  CHECK(what.starts_with("another process is writing into " + facts.folder + "/metrics.jsonl, which has "));
+  CHECK(error_of([&] { static_cast<void>(first.metrics_bytes()); }).first == ExitCode::usage);  // no checkpoint of it
+  second.step(two.get());
+  CHECK(second.metrics_bytes() == static_cast<std::int64_t>(fs::file_size(facts.folder + "/metrics.jsonl")));
+}
+
+TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint, too", "[report]") {
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  Step one(1), two(2);
+  std::int64_t kept = 0;
+  std::string behind, whole;
+  const SetbackRecord rollback{2, "rollback", "why", 1, 0.5};
+  {
+    Report report(facts, -1);
+    report.step(one.get());
+    kept = report.metrics_bytes();
+    report.step(two.get());
+    report.ban({2, 3, 1, "norm"});
+    behind = report.behind_rollback(kept, rollback);
+    fs::copy(facts.folder, folder / "killed", fs::copy_options::recursive);
+    report.roll_back(kept, behind, rollback);
+    whole = contents(facts.folder + "/metrics.jsonl");
+  }
+  CHECK(
+      whole.ends_with("\"kind\":\"ban\",\"step\":2,\"rank\":3,\"by\":1,\"rule\":\"norm\"}\n"
+                      "{\"kind\":\"setback\",\"step\":2,\"event\":\"rollback\",\"cause\":\"why\",\"to_step\":1,"
+                      "\"lr_factor\":0.5}\n"));
+  const Report again(facts_in(folder / "killed"), kept, behind);
+  CHECK(contents(folder / "killed/metrics.jsonl") == whole);
 }
 
 TEST_CASE("A full disk ends in an error of the right kind", "[report]") {

@@ -33,7 +33,12 @@ TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody
                                         {12, 4000000000, "sends what is \"not\" its own, twice"}};
   static_cast<void>(members.add(gone));
   members.save(checkpoint);
+  checkpoint.integers["ranks"] = 11;
   CHECK(Membership::in(checkpoint) == gone);
+  checkpoint.integers["ranks"] = 10;  // 12 ranks were launched, and there is none of that number
+  CHECK(error_of([&] {
+          static_cast<void>(Membership::in(checkpoint));
+        }).starts_with("4: the checkpoint says that rank 12"));
 }
 
 TEST_CASE("Each that leaves is one of those who may cheat", "[membership]") {

@@ -1,0 +1,61 @@
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "printed.hpp"
+
+using namespace dat;
+
+TEST_CASE("What a terminal would obey is not printed", "[report]") {
+  const struct {
+    std::string text, printed;
+  } cases[] = {
+      {"plain\n\ttext ~", "plain\n\ttext ~"},
+      {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\xb1 \xc2\xa0", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\xb1 \xc2\xa0"},
+      {std::string("\0\a\b\v\f\r\033[2J\x7f", 11),
+       "??????"
+       "?[2J?"},
+      {"\xc2\x80|\xc2\x9b|\xc2\x9f", "?|?|?"},        // C1
+      {"\x9b|\xff|\xe9t\xe9", "?|?|?t?"},             // bytes of Latin-1
+      {"\xc0\x9b|\xe0\x82\x9b", "??|???"},            // longer forms of what is shorter
+      {"\xed\xa0\x80|\xf4\x90\x80\x80", "???|????"},  // half a pair; behind the last character
+      {"cut \xe2\x82", "cut ??"},
+  };
+  for (const auto& one : cases) {
+    CHECK(without_controls(one.text) == one.printed);
+    CHECK(without_controls(one.printed) == one.printed);
+  }
+  CHECK(in_one_line("a\n\tb\r") == "a  b?");
+}
+
+TEST_CASE("What is printed to be kept is printed as it is, or not at all", "[report]") {
+  const std::string plain = "a\n\tb \xc3\xa9\n";
+  CHECK(unchanged(plain) == plain);
+  try {
+    (void)unchanged("first\nout = \"r\xe9\"\nlast");
+    FAIL("it was printed");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::usage);
+    CHECK(std::string(error.what()).find("in the line 'out = \"r?\"'; rename") != std::string::npos);
+  }
+}
+
+TEST_CASE("Streams are cleaned, and characters may come in pieces", "[report]") {
+  std::ostringstream out, errors;
+  std::streambuf *const before = std::cout.rdbuf(out.rdbuf()), *const before_errors = std::cerr.rdbuf(errors.rdbuf());
+  clean_streams();
+  std::cout << "a\033b\n"
+            << '\xe2' << std::flush << "\x82"
+            << "\xac " << '\x9b' << "\xc3"
+            << "\n"
+            << std::flush;
+  std::cerr << std::string("\a!\n");
+  const bool good = std::cout.good() && std::cerr.good();
+  delete std::cout.rdbuf(before);
+  delete std::cerr.rdbuf(before_errors);
+  CHECK(good);
+  CHECK(out.str() == "a?b\n\xe2\x82\xac ??\n");
+  CHECK(errors.str() == "?!\n");
+}
