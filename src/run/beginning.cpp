@@ -232,8 +232,6 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
           total, "; raise --epochs or --max-steps");
   const std::vector<LeftRecord> left = Membership::in(*checkpoint);
   if (stay_away(left, *checkpoint, result.own, trainer.plan().ranks, warn)) result.left = left;
-  // A trainer of all ranks cannot hold what belongs to each of the fewer ones.
-  if (!result.left.empty()) result.state = *checkpoint;
   if (result.left.empty() && !trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   result.evaluation_due = checkpoint->integers["evaluation_due"];
   if (result.own) {
@@ -254,6 +252,8 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     result.summary = text_of(folder + "/SUMMARY.txt");
     result.finished = !result.summary.empty();
   }
+  // A trainer of all ranks cannot hold what belongs to each of the fewer ones.
+  if (!result.left.empty()) result.state = std::move(checkpoint);
   return result;
 }
 

@@ -892,7 +892,7 @@ MUTATIONS = [
     ("CenteredClip: nothing is clipped", CLIP, "(v_.distance(i) > tau ? tau / v_.distance(i) : 1)", "(v_.distance(i) > 0 ? 1 : 1)", "unit:[reducer]"),
     ("CenteredClip: clipped by the sum of the ranks' differences", CLIP, "? tau / v_.distance(i) : 1", "? tau / v_.distance(i) / n() : 1",
      "unit:[reducer]"),
-    ("CenteredClip: half of the weight is enough", CLIP, "if (2 * within > total)", "if (2 * within >= total)", "unit:[reducer]"),
+    ("CenteredClip: half of the weight is enough", CLIP, "if (2 * within > total", "if (2 * within >= total", "unit:[reducer]"),
     ("two-sided: filling counts in shares", TWO_SIDED, "run.filling_out =\n      static_cast<int>(", "run.filling_out =\n      0 * static_cast<int>(",
      "mpi:3"),
     ("those left take up what a trainer of all has made of it", RUN, "told ? std::exchange(beginning_.state, {}) : std::optional(trainer_->capture())",

@@ -156,6 +156,7 @@ class Cases(common.TestCase):
             if os.path.exists("k/certify.journal") and os.path.getsize("k/certify.journal") > 500:
                 break
             time.sleep(0.01)
+        self.assertIsNone(running.poll())
         running.send_signal(signal.SIGKILL)
         running.wait()
         code, text = self.shell(words)
