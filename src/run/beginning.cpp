@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "dat/run_lock.hpp"
 #include "interop/source.hpp"
@@ -246,9 +247,8 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
   }
   result.metrics_bytes = checkpoint->integers.at("metrics_bytes");
   result.behind = checkpoint->texts["metrics_behind"];
-  const bool same = earlier.unreadable.empty() && earlier.options == options;
-  if ((done == total || checkpoint->integers["stopped_early"] != 0) && same &&
-      fs::exists(folder + "/results.h5", unreadable)) {
+  if ((done == total || checkpoint->integers["stopped_early"] != 0) && earlier.unreadable.empty() &&
+      earlier.options == options && fs::exists(folder + "/results.h5", unreadable)) {
     result.summary = text_of(folder + "/SUMMARY.txt");
     result.finished = !result.summary.empty();
   }
