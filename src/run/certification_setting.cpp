@@ -69,6 +69,7 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
   const Trained from = read_trained(world, options.checkpoint, options.data);
   ChosenSplit chosen = open_chosen(from, options.data, options.split, 0);
   s.data = std::move(chosen.images);
+  s.data_files = std::move(chosen.files);
   s.images = chosen_images(options, s.data->size());
   s.subject = {.plan = plan_of(options, from.options),
                .checkpoint = options.checkpoint,

@@ -108,6 +108,7 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   const TrainOptions& trained = from.options;
   ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit);
   s.data = std::move(chosen.images);
+  s.data_files = std::move(chosen.files);
   subject.split_images = chosen.size;
   subject.classes = from.classes;
   subject.checkpoint = options.checkpoint;

@@ -43,7 +43,7 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
           data.empty() ? " kept nothing aside in its training; take --split test"
                        : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
-  ChosenSplit chosen;
+  ChosenSplit chosen{.images = nullptr, .files = wanted.data};
   auto whole = open_split(wanted, split);
   chosen.size = whole->size();
   chosen.images = first_of(std::move(whole), limit);

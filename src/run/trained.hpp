@@ -31,8 +31,9 @@ struct Trained {
 
 /// A split of the training's data, or of files in its place.
 struct ChosenSplit {
-  std::unique_ptr<Dataset> images;  ///< the first `limit` ones
-  std::int64_t size = 0;            ///< of the whole split
+  std::unique_ptr<Dataset> images;   ///< the first `limit` ones
+  std::int64_t size = 0;             ///< of the whole split
+  std::vector<std::string> files{};  ///< that the images are in; none: the built-in set
 };
 /// split: test, train or holdout; limit: 0 for all. Error(usage): there is no such split, or images are without a
 /// label. Error(data): they do not fit the network.

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "assess/progress_lines.hpp"
+#include "dat/checkpoint.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
@@ -92,9 +93,20 @@ Bound bound_to(const EvalOptions& options) { return {eval_table(), const_cast<Ev
 
 void warn(const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; }
 
+/// Error(usage): the evaluation would replace the checkpoint, or one of these files.
+void require_apart_from(const EvalOptions& options, std::vector<std::string> inputs) {
+  if (options.out.empty()) return;
+  inputs.insert(inputs.end(), options.data.begin(), options.data.end());
+  inputs.push_back(place_of_checkpoint(options.checkpoint));
+  const bool file = std::filesystem::path(options.out).extension() == ".json";
+  require_apart(file ? std::vector{options.out} : files_in(options.out, {"eval.json", "results.h5", "adversarial.h5"}),
+                inputs);
+}
+
 /// The file for the results; empty without --out. On rank 0, where it opens the sequence's folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
   if (options.out.empty()) return "";
+  require_apart_from(options, s.data_files);
   if (s.sequence && std::filesystem::path(options.out).extension() != ".json")
     s.sequence->open(options.out, s.training);
   return prepare_evaluation_file(options.out);
@@ -128,11 +140,13 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   EvaluationSetting s;
   Facts facts;
+  std::string images;
   together(world, [&] {
     s = prepare_evaluation(world, options);
+    images = content_hash(*s.data);
     facts = {{"device", s.replica->backend().arithmetic()},
              {"hash of the weights", s.subject.weights_hash},
-             {"hash of the images", hash_to_compare(world, *s.data)}};
+             {"hash of the images", images}};
   });
   shake_hands(world, facts);
   std::string output;
@@ -151,7 +165,8 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   const std::vector<std::string> hosts = world.gather(host_name());
   const auto write = [&]() -> std::string {
     if (output.empty()) return "";
-    const std::string provenance = provenance_json(hosts, argc, argv, s.replica->backend().description());
+    const std::string provenance =
+        provenance_json(hosts, argc, argv, s.replica->backend().description(), {{options.split, images}});
     report.write(output, provenance);
     if (!s.sequence || !s.sequence->has_folder()) return "wrote " + output + "\n";
     s.sequence->write(*sequence, {{"checkpoint", options.checkpoint},
@@ -197,6 +212,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,
           "--save-adversarial needs a folder to write to; give --out FOLDER");
   if (!runs) return {};
+  require_apart_from(o, {line.config_file()});
   return o;
 }
 

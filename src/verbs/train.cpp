@@ -2,6 +2,8 @@
 
 #include <iostream>
 
+#include "dat/checkpoint.hpp"
+#include "dat/file.hpp"
 #include "options/train/parse.hpp"
 #include "run/beginning.hpp"
 #include "run/run.hpp"
@@ -30,15 +32,32 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
   });
 }
 
+/// Error(usage): what the run writes would replace what it reads. Its own config.resolved.toml may be its --config: it
+/// is written again as it was.
+void require_apart_from_inputs(const TrainOptions& options, const std::string& config) {
+  const std::string folder = folder_of(options);
+  std::vector<std::string> inputs = options.data;
+  for (const std::string& path : {options.initialize, options.calibration}) inputs.push_back(place_of_checkpoint(path));
+  if (options.resume != "auto" && options.resume != "never") inputs.push_back(place_of_checkpoint(options.resume));
+  const std::initializer_list<const char*> written = {"metrics.jsonl", "results.h5", "SUMMARY.txt", "provenance.json",
+                                                      "ckpt/best.h5"};
+  require_apart(files_in(folder, {"config.resolved.toml"}), inputs);
+  inputs.push_back(config);
+  require_apart(files_in(folder, written), inputs);
+}
+
 std::optional<TrainOrder> parse_train(CommandLine& line) {
-  return parse_training(line,
-                        "Distributed adversarial training of image classifiers. What a bare\n"
-                        "  dat_hpc train --data FILE\n"
-                        "does is LAMB with JointSpar: PGD-10, and the exp3 bandit draws 40/54 of the\n"
-                        "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
-                        "  dat_hpc train --recipe madry --data FILE\n"
-                        "and --selector all trains all layers in each step.",
-                        take_network);
+  const std::optional<TrainOrder> order =
+      parse_training(line,
+                     "Distributed adversarial training of image classifiers. What a bare\n"
+                     "  dat_hpc train --data FILE\n"
+                     "does is LAMB with JointSpar: PGD-10, and the exp3 bandit draws 40/54 of the\n"
+                     "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
+                     "  dat_hpc train --recipe madry --data FILE\n"
+                     "and --selector all trains all layers in each step.",
+                     take_network);
+  if (order) require_apart_from_inputs(order->options, line.config_file());
+  return order;
 }
 
 }  // namespace
