@@ -14,7 +14,6 @@ namespace dat {
 struct CertificationSetting {
   CertificationSubject subject;
   std::unique_ptr<Dataset> data;
-  std::vector<std::string> data_files;  ///< that the images are in
   std::vector<std::int64_t> images;
   std::unique_ptr<Replica> replica;
   std::unique_ptr<Certifier> certifier;

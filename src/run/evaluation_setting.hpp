@@ -14,7 +14,6 @@ namespace dat {
 struct EvaluationSetting {
   EvaluationSubject subject;
   std::unique_ptr<Dataset> data;
-  std::vector<std::string> data_files;         ///< that the images are in
   std::unique_ptr<EvaluationAttacks> attacks;  ///< each on all images
   std::unique_ptr<SequenceRun> sequence;       ///< null without a sequence
   std::unique_ptr<Replica> replica;

@@ -55,6 +55,12 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
   return chosen;
 }
 
+void require_apart_from(const Trained& trained, const ChosenSplit& chosen, const std::vector<std::string>& outputs) {
+  std::vector<std::string> inputs = chosen.files;
+  inputs.push_back(place_of_checkpoint(trained.path));
+  require_apart(outputs, inputs);
+}
+
 std::string load_weights(const Communicator& world, const Trained& trained, const std::string& wanted, Model& model) {
   load_network(trained.checkpoint, model);
   const bool rebuilt = trained.options.average_bn == "rebuild";

@@ -40,6 +40,9 @@ struct ChosenSplit {
 [[nodiscard]] ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data,
                                       const std::string& split, std::int64_t limit);
 
+/// Error(usage): what a verb is going to write would replace the checkpoint, or the file of the images.
+void require_apart_from(const Trained& trained, const ChosenSplit& chosen, const std::vector<std::string>& outputs);
+
 /// Loads a model with the weights that `wanted` (auto, raw, average) means. Returns which: raw or average; warns on
 /// rank 0 where they are raw though there are averaged ones. Error(checkpoint).
 [[nodiscard]] std::string load_weights(const Communicator& world, const Trained& trained, const std::string& wanted,

@@ -10,9 +10,7 @@
 
 #include "assess/certification/certification_report.hpp"
 #include "assess/progress_lines.hpp"
-#include "dat/checkpoint.hpp"
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "options/machine.hpp"
 #include "replica/device_notices.hpp"
@@ -113,14 +111,6 @@ const TableOf<CertifyOptions>& certify_table() {
   return {std::move(images), std::move(predicted)};
 }
 
-/// Error(usage): the certification would replace the checkpoint, or one of these files.
-void require_apart_from(const CertifyOptions& options, std::vector<std::string> inputs) {
-  if (options.out.empty()) return;
-  inputs.insert(inputs.end(), options.data.begin(), options.data.end());
-  inputs.push_back(place_of_checkpoint(options.checkpoint));
-  require_apart(files_in(options.out, {"certify.json", "certify.tsv", "results.h5"}), inputs);
-}
-
 int certify(Communicator& world, const CertifyOptions& options, int argc, char** argv) {
   shake_hands(world, facts_of(Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings(), argc, argv));
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
@@ -129,9 +119,8 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   shake_hands(world, s.facts);
   std::unique_ptr<CertificationFolder> folder;
   together(world, [&] {
-    if (!world.root() || options.out.empty()) return;
-    require_apart_from(options, s.data_files);
-    folder = open_certification(options.out, s.facts, options.attack_steps > 0);
+    if (world.root() && !options.out.empty())
+      folder = open_certification(options.out, s.facts, options.attack_steps > 0);
   });
   for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
@@ -177,7 +166,6 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
           "--attack-steps attacks certificates, which --predict makes none of");
   std::sort(o.radii.begin(), o.radii.end());
   if (!runs) return {};
-  require_apart_from(o, {line.config_file()});
   return o;
 }
 

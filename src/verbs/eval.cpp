@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "assess/progress_lines.hpp"
-#include "dat/checkpoint.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
@@ -93,20 +92,9 @@ Bound bound_to(const EvalOptions& options) { return {eval_table(), const_cast<Ev
 
 void warn(const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; }
 
-/// Error(usage): the evaluation would replace the checkpoint, or one of these files.
-void require_apart_from(const EvalOptions& options, std::vector<std::string> inputs) {
-  if (options.out.empty()) return;
-  inputs.insert(inputs.end(), options.data.begin(), options.data.end());
-  inputs.push_back(place_of_checkpoint(options.checkpoint));
-  const bool file = std::filesystem::path(options.out).extension() == ".json";
-  require_apart(file ? std::vector{options.out} : files_in(options.out, {"eval.json", "results.h5", "adversarial.h5"}),
-                inputs);
-}
-
 /// The file for the results; empty without --out. On rank 0, where it opens the sequence's folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
   if (options.out.empty()) return "";
-  require_apart_from(options, s.data_files);
   if (s.sequence && std::filesystem::path(options.out).extension() != ".json")
     s.sequence->open(options.out, s.training);
   return prepare_evaluation_file(options.out);
@@ -212,7 +200,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,
           "--save-adversarial needs a folder to write to; give --out FOLDER");
   if (!runs) return {};
-  require_apart_from(o, {line.config_file()});
+  if (!o.out.empty()) require_apart({o.out}, {line.config_file()});
   return o;
 }
 
