@@ -226,7 +226,7 @@ Checkpoint read_weights(const Hdf5Reader& file) {
 
 std::string place_of_checkpoint(const std::string& path) {
   std::error_code unreadable;
-  return fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
+  return !path.empty() && fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
 }
 
 Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <sstream>
 
+#include "dat/file.hpp"
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
 #include "options/value.hpp"
@@ -167,6 +168,19 @@ std::string folder_of(const TrainOptions& options) {
   std::ostringstream name;
   name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
   return name.str();
+}
+
+void require_apart_from_inputs(const TrainOptions& options, const std::string& config) {
+  const std::string folder = folder_of(options);
+  std::vector<std::string> inputs = options.data;
+  inputs.push_back(options.calibration);
+  inputs.push_back(place_of_checkpoint(options.initialize));
+  if (options.resume != "auto" && options.resume != "never") inputs.push_back(place_of_checkpoint(options.resume));
+  const std::initializer_list<const char*> written = {"metrics.jsonl", "results.h5", "SUMMARY.txt", "provenance.json",
+                                                      "ckpt/best.h5"};
+  require_apart(files_in(folder, {"config.resolved.toml"}), inputs);
+  inputs.push_back(config);
+  require_apart(files_in(folder, written), inputs);
 }
 
 void take_network(TrainOrder& order) {

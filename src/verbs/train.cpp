@@ -2,8 +2,6 @@
 
 #include <iostream>
 
-#include "dat/checkpoint.hpp"
-#include "dat/file.hpp"
 #include "options/train/parse.hpp"
 #include "run/beginning.hpp"
 #include "run/run.hpp"
@@ -30,20 +28,6 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
     if (world.root() && !told.empty()) std::cerr << "dat_hpc: " + told + "\n" << std::flush;
     return Run(world, own.options, argc, argv).go();
   });
-}
-
-/// Error(usage): what the run writes would replace what it reads. Its own config.resolved.toml may be its --config: it
-/// is written again as it was.
-void require_apart_from_inputs(const TrainOptions& options, const std::string& config) {
-  const std::string folder = folder_of(options);
-  std::vector<std::string> inputs = options.data;
-  for (const std::string& path : {options.initialize, options.calibration}) inputs.push_back(place_of_checkpoint(path));
-  if (options.resume != "auto" && options.resume != "never") inputs.push_back(place_of_checkpoint(options.resume));
-  const std::initializer_list<const char*> written = {"metrics.jsonl", "results.h5", "SUMMARY.txt", "provenance.json",
-                                                      "ckpt/best.h5"};
-  require_apart(files_in(folder, {"config.resolved.toml"}), inputs);
-  inputs.push_back(config);
-  require_apart(files_in(folder, written), inputs);
 }
 
 std::optional<TrainOrder> parse_train(CommandLine& line) {

@@ -491,6 +491,7 @@ class Inputs(common.TestCase):
         self.write("one.h5", train=[1, 2, 1, 2], test=[1, 2], names=())
         text = self.train("run", *self.SHORT, "--data", "one.h5").text
         self.assertIn("warning: class 0 (class 0) has no image: labels count from 0", text)
+        self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5"))
         np.savez("one.npz", X=images(1, 4, 8, 2)[0], y=[1, 1, 1, 1])
         self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5"))
         np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
