@@ -412,8 +412,8 @@ class Inputs(common.TestCase):
         return ended.text
 
     def test_names_of_classes_go_all_the_way_round(self):
-        given = ["a\nb", "cat\r", "\ttab ", 'com,ma "quoted" \\', "café", "", "cat", "x" * 1000, "\x1b[31m", "class 9"]
-        kept = ["a b", "cat", "tab", 'com,ma "quoted" \\', "café", "class 5", "cat", "x" * 200, "[31m", "class 9"]
+        given = ["a\nb", "cat\r", "\ttab ", 'com,ma "quoted" \\', "café", "", "100 % cat", "x" * 1000, "\x1b[31m", "class 9"]
+        kept = ["a b", "cat", "tab", 'com,ma "quoted" \\', "café", "class 5", "100 % cat", "x" * 200, "[31m", "class 9"]
         self.write("set.h5", train=list(range(10)), test=list(range(10)), names=given)
         with h5py.File("set.h5", "a") as file:
             file.attrs["class_names"] = [b"\xff" + name.encode() if name == "class 9" else name.encode() for name in given]
@@ -428,6 +428,7 @@ class Inputs(common.TestCase):
                 of[network] = json.load(file)
             self.assertEqual([row["name"] for row in of[network]["classes"]], kept)
         self.assertEqual(of["run"]["weights_hash"], of["back.h5"]["weights_hash"])
+        self.run_well("plot", "run.json")
         self.run_well("export", "back.h5", "--out", "again.safetensors")
         with open("out.safetensors", "rb") as one, open("again.safetensors", "rb") as other:
             length = int.from_bytes(one.read(8), "little")
@@ -464,7 +465,12 @@ class Inputs(common.TestCase):
         self.assertEqual(contents(), before)
         self.assertEqual(sorted(os.listdir("d")), ["hard.h5", "link.h5", "results.h5"])
         # What only lies beside the inputs may be written again.
+        os.mkdir("records")
+        for name in "train.bin", "test.bin":
+            write_records(f"records/{name}", *images(1, 4, 8, 2))
+        self.refuse(2, "would be written over", "data", "convert", "records", "records/train.bin", "--size", 8)
         for _ in range(2):
+            self.run_well("data", "convert", "records", "records/set.h5", "--size", 8)
             self.run_well("eval", "run", *self.EVAL, "--out", "board")
 
     def test_other_images_are_noticed(self):
