@@ -121,11 +121,12 @@ struct Wanted {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) { return std::nextafter(x, y) == y; });
 }
 
-/// The numbers as --normalize takes them; empty: they are none that it takes.
+/// The numbers as --normalize takes them; empty: they are none that it takes, or of images that are not in [0, 1].
 [[nodiscard]] std::string text_of(const Normalization& said) {
   constexpr std::size_t kMostChannels = 4;
   const std::size_t channels = said.mean.size();
   if (channels == 0 || channels > kMostChannels || said.deviation.size() != channels) return "";
+  if (std::any_of(said.mean.begin(), said.mean.end(), [](float mean) { return !(mean >= 0 && mean <= 1); })) return "";
   std::string text;
   for (const std::vector<float>* numbers : {&said.mean, &said.deviation})
     for (const float number : *numbers) text += fmt::format("{}{}", text.empty() ? "" : ",", number);
