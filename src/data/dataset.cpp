@@ -88,6 +88,10 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   require(info.shape.size() == 4, ExitCode::data, path, ": ", images,
           " must have the shape [n, height, width, channels], ", "but has ", info.shape.size(), " dimensions");
   require(info.shape[0] > 0, ExitCode::data, path, ": ", images, " holds no image");
+  const std::string turned = "; 'dat_hpc data convert " + shell_word(path) + " plain.h5' makes such a file";
+  require(info.shape[1] == info.shape[2] || info.shape[2] != info.shape[3] || info.shape[1] > 4 || info.shape[1] < 1,
+          ExitCode::data, path, ": ", images,
+          " has its channels first, but must have the shape [n, height, width, channels]", turned);
   require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= 65536, ExitCode::data, path, ": ",
           images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
   require(info.shape[3] >= 1 && info.shape[3] <= 4, ExitCode::data, path, ": ", images,
@@ -95,7 +99,8 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
 
   const Hdf5Info label_info = file.info(labels);
   require(label_info.shape.size() == 1 && label_info.shape[0] == info.shape[0], ExitCode::data, path, ": ", labels,
-          " must hold one number for each of the ", info.shape[0], " images");
+          " must hold one number for each of the ", info.shape[0], " images",
+          label_info.shape == Shape{info.shape[0], 1} ? ", in one dimension" + turned : "");
   Split split;
   split.size = static_cast<int>(info.shape[1]);
   split.channels = static_cast<int>(info.shape[3]);

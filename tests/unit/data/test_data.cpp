@@ -376,6 +376,18 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
       file.write("train/labels", {2}, labels);
     };
   };
+  // A run that is given such a file says how it becomes a data file.
+  const auto opened = [&](const Shape& images, const Shape& of_labels) {
+    Hdf5File file = Hdf5File::create(in, 0);
+    file.write("train/images", images, pixels);
+    file.write("train/labels", of_labels, labels);
+    file.close();
+    return error_of([&] { (void)open_dataset({in}, "train", 0); });
+  };
+  const std::string how = "; 'dat_hpc data convert " + in + " plain.h5' makes such a file";
+  CHECK(contains(opened({2, 3, 6, 6}, {2}), "has its channels first, but must have the shape"));
+  CHECK(opened({2, 3, 6, 6}, {2}).ends_with(how));
+  CHECK(opened({2, 6, 6, 3}, {2, 1}).ends_with("for each of the 2 images, in one dimension" + how));
   CHECK(contains(error(images_of(std::vector<float>(216, 0.5F))),
                  "train/images is float32 [2, 6, 6, 3], but images must be uint8, 0 to 255; of numbers in [0, 1]"));
   CHECK(
@@ -518,7 +530,7 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
   write_data_file(path, {{4, 6, 5, 3}, {0, 1, 2, 0}});
   refused("square images");
   write_data_file(path, {{4, 3, 6, 6}, {0, 1, 2, 0}});
-  refused("square images");
+  refused("has its channels first, but must have the shape [n, height, width, channels]");
   write_data_file(path, {{4, 6, 6, 5}, {0, 1, 2, 0}});
   refused("1 to 4 channels");
   write_data_file(path, {{4, 108}, {0, 1, 2, 0}});
