@@ -447,9 +447,13 @@ class Inputs(common.TestCase):
         os.mkdir("board")
         self.run_well("eval", "run", *self.EVAL, "--out", "board/model_info.json")
         checkpoint = common.checkpoints("run")[-1]
+        for path, text in ("given.json", "threads = 1\n"), ("board/forecast.json", "{}"), ("board/provenance.json", "threads = 1\n"):
+            with open(path, "w") as file:
+                file.write(text)
 
         def contents():
-            return {path: open(path, "rb").read() for path in ("d/results.h5", "n.safetensors", "board/model_info.json", checkpoint)}
+            kept = "d/results.h5", "n.safetensors", "board/model_info.json", "board/provenance.json", "board/forecast.json", "given.json"
+            return {path: open(path, "rb").read() for path in (*kept, checkpoint)}
 
         before = contents()
         for arguments in (["import", "n.safetensors", "--out", "n.safetensors"], ["import", "run", "--out", checkpoint],
@@ -459,7 +463,10 @@ class Inputs(common.TestCase):
                           ["data", "convert", "d/results.h5", "d/results.h5"], ["data", "convert", "d/link.h5", "d/hard.h5"],
                           ["eval", "run", *self.EVAL, "--data", "d/results.h5", "--out", "d"], ["eval", "run", *self.EVAL, "--out", "d"],
                           ["certify", "run", "--sigma", 0.25, "--n", 10, "--limit", 1, "--out", "d"],
-                          ["train", *self.SHORT, "--data", "d/hard.h5", "--out", "d"]):
+                          ["train", *self.SHORT, "--data", "d/hard.h5", "--out", "d"],
+                          ["train", *self.SHORT, "--config", "board/provenance.json", "--out", "board"],
+                          ["eval", "run", *self.EVAL, "--config", "given.json", "--out", "given.json"],
+                          ["forecast", "--calibration", "board/forecast.json", "--out", "board"]):
             with self.subTest(arguments):
                 self.refuse(2, "would be written over .*; give the result another name", *arguments)
         self.assertEqual(contents(), before)
