@@ -40,10 +40,7 @@ namespace {
 std::vector<std::pair<std::string, std::string>> library_versions() {
   std::string mpi = Communicator::library_version();
   mpi.resize(std::min(mpi.find_first_of(std::string("\n\0", 2)), mpi.size()));
-  return {{"oneDNN", onednn_version()},
-          {"HDF5", hdf5_version()},
-          {"MPI", mpi},
-          {"CUDA", cuda_version()}};
+  return {{"oneDNN", onednn_version()}, {"HDF5", hdf5_version()}, {"MPI", mpi}, {"CUDA", cuda_version()}};
 }
 
 int openmp_threads() {
@@ -77,7 +74,7 @@ std::vector<std::pair<std::string, std::string>> build_facts() {
 }
 
 std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,
-                            const std::string& backend_description) {
+                            const std::string& backend_description, const std::map<std::string, std::string>& images) {
   using nlohmann::ordered_json;
   ordered_json libraries, environment = ordered_json::object();
   for (const auto& [name, version] : library_versions()) libraries[name] = version;
@@ -94,20 +91,21 @@ std::string provenance_json(const std::vector<std::string>& hosts, int argc, cha
   char started[32] = "";
   std::tm utc{};
   if (gmtime_r(&now, &utc) != nullptr) std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  const ordered_json all = {{"program", "dat_hpc"},
-                            {"version", DAT_VERSION},
-                            {"git_sha1", DAT_GIT_SHA1},
-                            {"git_dirty", DAT_GIT_DIRTY != 0},
-                            {"build_type", DAT_BUILD_TYPE},
-                            {"compiler", DAT_COMPILER},
-                            {"libraries", libraries},
-                            {"started", started},
-                            {"backend", backend_description},
-                            {"openmp_threads", openmp_threads()},
-                            {"ranks", hosts.size()},
-                            {"hosts", hosts},
-                            {"command_line", std::vector<std::string>(argv, argv + argc)},
-                            {"environment", environment}};
+  ordered_json all = {{"program", "dat_hpc"},
+                      {"version", DAT_VERSION},
+                      {"git_sha1", DAT_GIT_SHA1},
+                      {"git_dirty", DAT_GIT_DIRTY != 0},
+                      {"build_type", DAT_BUILD_TYPE},
+                      {"compiler", DAT_COMPILER},
+                      {"libraries", libraries},
+                      {"started", started},
+                      {"backend", backend_description},
+                      {"openmp_threads", openmp_threads()},
+                      {"ranks", hosts.size()},
+                      {"hosts", hosts},
+                      {"command_line", std::vector<std::string>(argv, argv + argc)},
+                      {"environment", environment}};
+  if (!images.empty()) all["hashes_of_images"] = images;
   return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

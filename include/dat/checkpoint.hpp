@@ -101,4 +101,7 @@ class CheckpointFolder {
 /// taken; damaged ones are named to `warn`. Error(checkpoint): there is none.
 [[nodiscard]] Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn);
 
+/// The file, or the folder of the files, in which find_checkpoint() looks.
+[[nodiscard]] std::string place_of_checkpoint(const std::string& path);
+
 }  // namespace dat

@@ -22,6 +22,14 @@ struct DatasetInfo {
 /// The names of classes that no file has named: "class 0", "class 1", ...
 [[nodiscard]] std::vector<std::string> numbered_classes(int classes);
 
+/// Names of classes as they are kept, whoever has given them: valid UTF-8 on one line, of 200 bytes at most. Controls,
+/// ends of lines and blanks become one blank, bytes that are no UTF-8 a question mark, byte order marks nothing; a name
+/// without a character becomes "class K". So what has come in goes through every file and comes back.
+[[nodiscard]] std::vector<std::string> clean_class_names(std::vector<std::string> names);
+/// The names in a text that has one a line, as checkpoints and exported networks do; and such a text.
+[[nodiscard]] std::vector<std::string> class_names_of(const std::string& lines);
+[[nodiscard]] std::string lines_of(const std::vector<std::string>& class_names);
+
 /// uint8 images of one split ("train" or "test") from one or more files, which are one pool, in the order given. Labels
 /// are in memory; pixels are read from disk when asked for (the page cache is shared by the ranks of a node).
 class Dataset {
@@ -50,6 +58,10 @@ class Dataset {
 /// they have the same images. Where there are more than 65,536 images, the hash takes the pixels of every second,
 /// third, ... image only, so that no start reads much more than 200 MB of CIFAR's images. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
+
+/// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image
+/// of class 0, one class only, classes that only test images have.
+[[nodiscard]] std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or
 /// just these `count` samples (kept: false); in both cases in the order of the whole. Error(usage): nothing would be
@@ -92,7 +104,11 @@ struct ConvertOptions {
   int label_bytes = 1;        ///< label bytes of a record, the last of which counts (CIFAR-100: 2)
   int classes = 0;            ///< 0: as many as are named; without names 10 for records, any number for arrays
 };
-std::string convert_dataset(const ConvertOptions&);
+struct Converted {
+  std::string contents;              ///< a line for people; empty: weights
+  std::vector<std::string> remarks;  ///< class_remarks()
+};
+Converted convert_dataset(const ConvertOptions&);
 
 /// Text about a data file for a person: shapes, classes with counts, source, hash checked.
 [[nodiscard]] std::string inspect_dataset(const std::string& path);

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace dat {
 
@@ -15,6 +17,15 @@ namespace dat {
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
 /// The same of a text.
 void write_text_atomically(const std::string& path, const std::string& text);
+
+/// Whether two paths lead to one file or folder (device and inode): also through links, and under two names of it.
+[[nodiscard]] bool same_file(const std::string& a, const std::string& b);
+
+/// Error(usage): a file that a command is going to write is one that it reads. To be called before anything is written.
+/// A folder among the inputs stands for itself and the files right in it; an empty path stands for nothing.
+void require_apart(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
+/// The paths of these names in a folder.
+[[nodiscard]] std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names);
 
 /// Removes the temporary files that a killed writer left in a folder; with a name, only the temporary files for the
 /// file of that name. Error(io).

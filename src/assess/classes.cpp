@@ -1,7 +1,6 @@
 #include "assess/classes.hpp"
 
 #include <algorithm>
-#include <sstream>
 
 #include "dat/error.hpp"
 
@@ -38,8 +37,8 @@ Classes classes_of(const Checkpoint& checkpoint, const std::string& path) {
   require(head != checkpoint.arrays.end(), ExitCode::checkpoint, path, " holds no network");
   Classes classes{static_cast<int>(head->shape[0]), {}};
   if (const auto names = checkpoint.texts.find("class_names"); names != checkpoint.texts.end()) {
-    std::istringstream text(names->second);
-    for (std::string name; std::getline(text, name);) classes.names.push_back(name);
+    classes.names = class_names_of(names->second);
+    if (std::ssize(classes.names) != classes.count) classes.names.clear();  // of a version that kept names of two lines
   }
   return classes;
 }

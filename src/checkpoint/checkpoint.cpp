@@ -154,7 +154,8 @@ Checkpoint read_checkpoint(const std::string& path) {
 Checkpoint read_checkpoint(const Hdf5Reader& file) {
   const std::string& path = file.path();
   const std::string kind = file.text("/", "filetype").value_or("unknown");
-  require(kind == "checkpoint", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not a checkpoint");
+  require(kind == "checkpoint", ExitCode::checkpoint, path, ": is a file of kind '", kind, "', not a checkpoint",
+          kind == "dataset" ? "; name the run or the checkpoint of a network, and give images with --data" : "");
   const std::int64_t version = file.integer("/", "format_version").value_or(0);
   require(version == kFormat, ExitCode::checkpoint, path, ": has the checkpoint format ", version,
           ", this program knows ", kFormat);
@@ -211,6 +212,7 @@ Checkpoint read_weights(const Hdf5Reader& file) {
                                                                        : count_of(file.read<double>(name, shape)[0]));
       continue;
     }
+    if (info.kind == Hdf5Info::Kind::integer && file.elements(name) == 1) continue;  // counts something else
     const bool statistic = name.ends_with(".running_mean") || name.ends_with(".running_var");
     Checkpoint::Array array;
     array.name = (statistic ? "bn/" : "param/") + name.substr(name.starts_with("module.") ? 7 : 0);
@@ -222,10 +224,20 @@ Checkpoint read_weights(const Hdf5Reader& file) {
   return weights;
 }
 
+std::string place_of_checkpoint(const std::string& path) {
+  std::error_code unreadable;
+  return !path.empty() && fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
+}
+
 Checkpoint find_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn) {
   std::error_code unreadable;
-  if (!fs::is_directory(path, unreadable)) return read_checkpoint(path);
-  const std::string folder = fs::exists(path + "/ckpt", unreadable) ? path + "/ckpt" : path;
+  if (!fs::is_directory(path, unreadable)) {
+    require(!fs::is_regular_file(path, unreadable) || has_seal(path), ExitCode::checkpoint, path,
+            ": is no checkpoint of dat_hpc (it has no seal), or its first bytes are damaged; of a network of another ",
+            "program 'dat_hpc import ", path, " --out NEW.h5' makes one");
+    return read_checkpoint(path);
+  }
+  const std::string folder = place_of_checkpoint(path);
   std::optional<Checkpoint> newest = CheckpointFolder::newest_in(folder, warn);
   require(newest.has_value(), ExitCode::checkpoint, "there is no checkpoint in ", folder);
   return std::move(*newest);

@@ -77,7 +77,6 @@ std::vector<std::string> class_names(const fs::path& folder, const Version& vers
     return version.classes == 10 ? cifar10_names() : numbered_classes(version.classes);
   const auto source = open_bytes((folder / version.meta).string());
   std::vector<std::string> names = open_pickle(*source)->words(version.names);
-  for (std::string& name : names) name = printable(name);
   require(std::ssize(names) == version.classes, ExitCode::data, source->name(), ": names ", names.size(),
           " classes, must be ", version.classes);
   return names;
@@ -91,7 +90,10 @@ bool has_cifar_pickles(const std::string& folder) {
 
 void convert_cifar_pickles(const ConvertOptions& options) {
   const fs::path folder = options.source;
-  const Version& version = has_version(folder, kCifar10) ? kCifar10 : kCifar100;
+  const bool cifar10 = has_version(folder, kCifar10), cifar100 = has_version(folder, kCifar100);
+  require(!cifar10 || !cifar100, ExitCode::data, options.source,
+          ": has files of CIFAR-10 and of CIFAR-100; give each a folder of its own");
+  const Version& version = cifar10 ? kCifar10 : kCifar100;
   std::vector<std::unique_ptr<ByteSource>> sources;
   std::string text = "pickles";
   const auto open = [&](const std::string& name) {

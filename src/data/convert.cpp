@@ -35,18 +35,26 @@ constexpr Form kForms[] = {
     {true, "a folder of idx files", has_idx_files, convert_idx_files, kSize | kClasses},
     {true, "a folder of binary records", has_records, convert_records, kSize | kLabelBytes | kClasses},
     {true, "a folder of SVHN's files", has_svhn, convert_svhn, kSize | kClasses},
-    {false, "an HDF5 file", is_hdf5, convert_hdf5, 0},
+    {true, "a folder of STL-10's files", has_stl10, convert_stl10, kSize | kClasses},
+    {false, "a set of idx files", is_idx, convert_idx, kSize | kClasses},
+    {false, "an HDF5 file", is_hdf5, convert_hdf5, kSize | kClasses | kVal},
     {false, "a MATLAB file", is_mat, convert_mat, kSize | kClasses},
     {false, "an archive", is_archive, refuse_archive, kAll},
     {false, "a file of arrays", is_arrays, convert_arrays, kLabels | kSize | kClasses | kVal},
 };
 
+/// The form of a source; null: none. Error(data): a folder has several.
 const Form* form_of(const std::string& source) {
   std::error_code error;
   const bool folder = fs::is_directory(source, error);
-  for (const Form& form : kForms)
-    if (form.folder == folder && form.fits(source)) return &form;
-  return nullptr;
+  const Form* found = nullptr;
+  for (const Form& form : kForms) {
+    if (form.folder != folder || (found != nullptr && !folder) || !form.fits(source)) continue;
+    require(found == nullptr, ExitCode::data, source, ": is ", found == nullptr ? "" : found->what, " and ", form.what,
+            " in one; give each set a folder of its own");
+    found = &form;
+  }
+  return found;
 }
 
 void refuse_options(const ConvertOptions& options, const Form& form) {
@@ -86,8 +94,8 @@ std::string folder_inside(const fs::path& folder, int levels) {
   const std::string inside = folder_inside(folder, 2);
   fail(ExitCode::data, folder,
        ": this folder has none of the forms that are known: data_batch_1.bin ... or train.bin (CIFAR's binary "
-       "version), data_batch_1 ... or train (its Python version), train-images-idx3-ubyte ... (MNIST's), "
-       "train_32x32.mat (SVHN's)",
+       "version), data_batch_1 ... or train (its Python version), train-images-idx3-ubyte ... (MNIST's, EMNIST's, "
+       "QMNIST's), train_32x32.mat (SVHN's), train_X.bin (STL-10's)",
        inside.empty() ? "; data/README.md lists them all" : "; but one below has: " + convert_command(inside));
 }
 
@@ -111,8 +119,8 @@ std::int64_t bytes_of(const ConvertOptions& options) {
   return bytes;
 }
 
-/// What a data file holds; nothing of other HDF5 files.
-std::string contents_of(const std::string& path) {
+/// What a data file holds, a line, and what is strange about it; nothing of other HDF5 files.
+Converted contents_of(const std::string& path) {
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
   std::string text;
   for (const char* split : kSplits) {
@@ -124,12 +132,18 @@ std::string contents_of(const std::string& path) {
             std::to_string(shape[1]) + " x " + std::to_string(shape[2]) + " x " + std::to_string(shape[3]);
   }
   const std::string source = file.text("/", "source").value_or("");
-  return text + (text.empty() || source.empty() ? "" : "; " + printable(source));
+  Converted converted{text + (text.empty() || source.empty() ? "" : "; " + printable(source)), {}};
+  if (!text.empty() && file.has("train")) {
+    const auto train = open_dataset({path}, "train", 0);
+    const auto test = file.has("test") ? open_dataset({path}, "test", 0) : nullptr;
+    converted.remarks = class_remarks(*train, test.get());
+  }
+  return converted;
 }
 
 }  // namespace
 
-std::string convert_dataset(const ConvertOptions& options) {
+Converted convert_dataset(const ConvertOptions& options) {
   require(options.classes == 0 || (options.classes >= 2 && options.classes <= 256), ExitCode::usage,
           "there can be 2 to 256 classes, not ", options.classes);
   std::error_code error;

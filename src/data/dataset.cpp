@@ -88,6 +88,10 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   require(info.shape.size() == 4, ExitCode::data, path, ": ", images,
           " must have the shape [n, height, width, channels], ", "but has ", info.shape.size(), " dimensions");
   require(info.shape[0] > 0, ExitCode::data, path, ": ", images, " holds no image");
+  const std::string turned = "; 'dat_hpc data convert " + shell_word(path) + " plain.h5' makes such a file";
+  require(info.shape[1] == info.shape[2] || info.shape[2] != info.shape[3] || info.shape[1] > 4 || info.shape[1] < 1,
+          ExitCode::data, path, ": ", images,
+          " has its channels first, but must have the shape [n, height, width, channels]", turned);
   require(info.shape[1] == info.shape[2] && info.shape[1] >= 1 && info.shape[1] <= 65536, ExitCode::data, path, ": ",
           images, " must hold square images, not ", info.shape[1], " x ", info.shape[2]);
   require(info.shape[3] >= 1 && info.shape[3] <= 4, ExitCode::data, path, ": ", images,
@@ -95,7 +99,8 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
 
   const Hdf5Info label_info = file.info(labels);
   require(label_info.shape.size() == 1 && label_info.shape[0] == info.shape[0], ExitCode::data, path, ": ", labels,
-          " must hold one number for each of the ", info.shape[0], " images");
+          " must hold one number for each of the ", info.shape[0], " images",
+          label_info.shape == Shape{info.shape[0], 1} ? ", in one dimension" + turned : "");
   Split split;
   split.size = static_cast<int>(info.shape[1]);
   split.channels = static_cast<int>(info.shape[3]);
@@ -114,12 +119,6 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
 }
 
 }  // namespace
-
-std::vector<std::string> numbered_classes(int classes) {
-  std::vector<std::string> names;
-  for (int i = 0; i < classes; ++i) names.push_back("class " + std::to_string(i));
-  return names;
-}
 
 Hdf5Reader open_data_file(const std::string& path) {
   if (has_seal(path)) {
@@ -141,6 +140,10 @@ Hdf5Reader open_data_file(const std::string& path) {
 std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                       std::int64_t limit) {
   require(!paths.empty(), ExitCode::usage, "no data file is given");
+  for (std::size_t k = 0; k < paths.size(); ++k)
+    for (std::size_t other = 0; other < k; ++other)
+      require(!same_file(paths[k], paths[other]), ExitCode::usage, "--data has one file twice, ", paths[other],
+              paths[k] == paths[other] ? "" : " and " + paths[k], ", whose images would count twice; leave one off");
   DatasetInfo info;
   std::vector<Part> parts;
   std::vector<std::int16_t> labels;
@@ -153,6 +156,7 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
     if (auto names = file.texts("/", "class_names")) {
       require(names->size() >= 2 && names->size() <= kMaxClasses, ExitCode::data, path, ": class_names lists ",
               names->size(), " classes, must be 2 to ", kMaxClasses);
+      *names = clean_class_names(std::move(*names));
       require(named_by.empty() || *names == info.class_names, ExitCode::data, path, ": has other class names than ",
               named_by);
       classes = static_cast<int>(names->size());
@@ -167,6 +171,10 @@ std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, con
     // Sets of extra images have none to test with. That no file has any is found at the last one.
     const bool may_lack = split == "test" && (&path != &paths.back() || !parts.empty());
     if (may_lack && !file.has(split) && file.has("train")) continue;
+    require(
+        split != "test" || file.has(split) || !file.has("train"), ExitCode::data, path,
+        ": has training images and no test images (/test/images); a training needs some, and eval and certify take ",
+        "training images with --split train");
     Split wanted = check_split(file, split, classes);
     highest = std::max<int>(highest, *std::max_element(wanted.labels.begin(), wanted.labels.end()));
     require(parts.empty() || (wanted.size == info.size && wanted.channels == info.channels), ExitCode::data, path,
@@ -197,7 +205,7 @@ DataFileWriter::DataFileWriter(const std::string& path, const DatasetInfo& info,
     : file_(Hdf5File::create(path)), info_(info) {
   file_.set_text("/", "filetype", "dataset");
   file_.set_integer("/", "format_version", kDatasetFormat);
-  if (!info.class_names.empty()) file_.set_texts("/", "class_names", info.class_names);
+  if (!info.class_names.empty()) file_.set_texts("/", "class_names", clean_class_names(info.class_names));
   file_.set_text("/", "source", source);
 }
 

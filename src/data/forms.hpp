@@ -23,9 +23,16 @@ void convert_records(const ConvertOptions& options);
 [[nodiscard]] bool has_cifar_pickles(const std::string& folder);
 void convert_cifar_pickles(const ConvertOptions& options);
 
-/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three brothers (idx.cpp).
+/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three brothers, and EMNIST's and QMNIST's. In
+/// a folder with several of these sets, the name of a file of one chooses that one (idx.cpp).
 [[nodiscard]] bool has_idx_files(const std::string& folder);
 void convert_idx_files(const ConvertOptions& options);
+[[nodiscard]] bool is_idx(const std::string& file);
+void convert_idx(const ConvertOptions& options);
+
+/// STL-10's binary version: train_X.bin, train_y.bin, test_X.bin and test_y.bin (stl10.cpp).
+[[nodiscard]] bool has_stl10(const std::string& folder);
+void convert_stl10(const ConvertOptions& options);
 
 /// SVHN's cropped digits: train_32x32.mat and test_32x32.mat in a folder, or such a file alone, as training images
 /// (svhn.cpp).
@@ -34,8 +41,8 @@ void convert_svhn(const ConvertOptions& options);
 [[nodiscard]] bool is_mat(const std::string& file);
 void convert_mat(const ConvertOptions& options);
 
-/// An HDF5 file, of which the result is a plain one with the same numbers, and the attributes of its root
-/// (plain_hdf5.cpp).
+/// An HDF5 file of images in any layout that arrays may have, or of weights: of these the result is a plain file with
+/// the same numbers, and the attributes of its root (plain_hdf5.cpp).
 [[nodiscard]] bool is_hdf5(const std::string& file);
 void convert_hdf5(const ConvertOptions& options);
 
@@ -47,6 +54,11 @@ void convert_hdf5(const ConvertOptions& options);
 /// (named_arrays.cpp).
 [[nodiscard]] bool is_arrays(const std::string& file);
 void convert_arrays(const ConvertOptions& options);
+/// The same of a file that is open, if it has images under any known name. names: the classes', if the source has them;
+/// origin: what the source says of its own; empty: nothing.
+[[nodiscard]] bool has_named(const ArrayFile& arrays);
+void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,
+                   const std::string& origin);
 
 /// "dat_hpc data convert SOURCE NAME.h5", in single quotes, as a shell understands it.
 [[nodiscard]] std::string convert_command(const std::string& source);
@@ -58,6 +70,8 @@ void require_data_file(const std::string& path);
 /// Text of a stranger without what a terminal would obey.
 [[nodiscard]] std::string printable(std::string text);
 
+/// Names of classes, one a line; none where there is no such file. Error(data): one name, or more than 256.
+[[nodiscard]] std::vector<std::string> names_in_file(const std::string& path);
 /// The names of CIFAR-10's classes, for a folder that does not name them.
 [[nodiscard]] std::vector<std::string> cifar10_names();
 

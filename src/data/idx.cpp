@@ -1,8 +1,16 @@
-// MNIST's files, and those of sets that come in its form (Fashion-MNIST, KMNIST).
+// MNIST's files, and those of sets that come in its form: Fashion-MNIST, KMNIST, QMNIST, and EMNIST, whose images are
+// turned about their diagonal and whose letters are labelled from 1.
+// Source: https://www.nist.gov/itl/products-and-services/emnist-dataset; https://github.com/facebookresearch/qmnist
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,20 +43,58 @@ std::unique_ptr<InflateStream> inflated(const ByteSource& source) {
   return std::make_unique<InflateStream>(source, 0, source.size(), Wrapping::gzip, source.name());
 }
 
-/// The two files of a split, and a digit of each one's name: how many dimensions its array has.
-struct IdxSplit {
-  const char *split, *images, *labels;
+/// What the name of a file says: "emnist-letters-test-labels-idx1-ubyte.gz" is of the set "emnist-letters".
+struct IdxName {
+  std::string set, split;
+  bool images = false, packed = false;
 };
-constexpr IdxSplit kSplitFiles[] = {{"train", "train-images", "train-labels"}, {"test", "t10k-images", "t10k-labels"}};
 
-/// That file under one of its names, as it is sooner than packed; empty where there is none.
-fs::path idx_file(const fs::path& folder, const std::string& stem, const char* dims) {
+/// Takes one of these ends off. False: none is there.
+bool take(std::string& text, std::initializer_list<const char*> ends) {
+  for (const std::string end : ends)
+    if (text.ends_with(end)) {
+      text.resize(text.size() - end.size());
+      return true;
+    }
+  return false;
+}
+
+std::optional<IdxName> read_name(std::string text) {
+  IdxName name;
+  name.packed = take(text, {".gz"});
+  // QMNIST keeps more than the class with each image: idx2-int.
+  if (!take(text, {"-ubyte", ".ubyte", "-int"}) || !take(text, {"idx1", "idx2", "idx3"}) || !take(text, {"-", "."}))
+    return {};
+  name.images = take(text, {"images"});
+  if (!name.images && !take(text, {"labels"})) return {};
+  name.split = take(text, {"train-"}) ? "train" : "test";
+  if (name.split == "test" && !take(text, {"t10k-", "test-"})) return {};
+  static_cast<void>(take(text, {"-"}));
+  name.set = text;
+  return name;
+}
+
+/// The files of a set, as they are sooner than packed.
+struct IdxSet {
+  std::map<std::pair<std::string, bool>, fs::path> files;  ///< by split, and whether of images
+};
+
+/// The sets in a folder by their names, which is empty for MNIST's. Error(data): a file under two names.
+std::map<std::string, IdxSet> sets_in(const std::string& folder) {
+  std::map<std::string, IdxSet> sets;
   std::error_code error;
-  for (const char* packed : {"", ".gz"})
-    for (const std::string& form : {std::string("-idx") + dims + "-ubyte", std::string(".idx") + dims + "-ubyte",
-                                    std::string("-idx") + dims + ".ubyte"})
-      if (fs::path path = folder / (stem + form + packed); fs::is_regular_file(path, error)) return path;
-  return {};
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string file = entry.path().filename().string();
+    const std::optional<IdxName> name = read_name(file);
+    if (!name || !entry.is_regular_file(error)) continue;
+    fs::path& path = sets[name->set].files[{name->split, name->images}];
+    const bool other_packed = !path.empty() && path.extension() == ".gz";
+    require(path.empty() || other_packed != name->packed, ExitCode::data, folder, ": has both ",
+            std::min(path.filename().string(), file), " and ", std::max(path.filename().string(), file),
+            " for the same data; leave one of them out");
+    if (path.empty() || other_packed) path = entry.path();
+  }
+  return sets;
 }
 
 }  // namespace
@@ -98,29 +144,103 @@ StoredArray open_idx(const ByteSource& source) {
   return array;
 }
 
-bool has_idx_files(const std::string& folder) {
-  for (const IdxSplit& files : kSplitFiles)
-    if (!idx_file(folder, files.images, "3").empty() || !idx_file(folder, files.labels, "1").empty()) return true;
-  return false;
+namespace {
+
+/// The first column of [n, k].
+class FirstColumn final : public ByteStream {
+ public:
+  FirstColumn(std::unique_ptr<ByteStream> rows, std::int64_t item, std::int64_t row)
+      : rows_(std::move(rows)), item_(item), row_(static_cast<std::size_t>(row)) {}
+  void read(void* to, std::int64_t bytes) override {
+    for (auto* out = static_cast<char*>(to); bytes > 0; bytes -= item_, out += item_) {
+      rows_->read(row_.data(), std::ssize(row_));
+      std::copy_n(row_.data(), item_, out);
+    }
+  }
+
+ private:
+  std::unique_ptr<ByteStream> rows_;
+  std::int64_t item_;
+  std::vector<char> row_;
+};
+
+/// Labels [n] of a file of labels, which may say more of each image behind the class (QMNIST).
+StoredArray classes_in(const ByteSource& source) {
+  StoredArray labels = open_idx(source);
+  constexpr std::int64_t kMostColumns = 64;
+  if (labels.shape.size() != 2 || labels.shape[1] < 2 || labels.shape[1] > kMostColumns) return labels;
+  const std::int64_t item = labels.item_bytes, row = item * labels.shape[1];
+  static_cast<void>(set_shape({labels.shape[0]}, labels));
+  labels.open = [open = labels.open, item, row] { return std::make_unique<FirstColumn>(open(), item, row); };
+  return labels;
 }
 
-void convert_idx_files(const ConvertOptions& options) {
+/// The characters that EMNIST's classes are, by "SET-mapping.txt" with lines of a label and the characters' codes; none
+/// where the file is not there.
+std::vector<std::string> characters_of(const fs::path& folder, const std::string& set) {
+  std::ifstream file(folder / (set + "-mapping.txt"));
+  std::vector<std::string> names;
+  constexpr std::size_t kMost = 256;
+  for (std::string line; names.size() < kMost && std::getline(file, line);) {
+    std::istringstream words(line);
+    int label = 0, code = 0;
+    if (words >> label >> code && code > ' ' && code < 127) names.emplace_back(1, static_cast<char>(code));
+  }
+  return names.size() >= 2 ? names : std::vector<std::string>{};
+}
+
+void convert_set(const ConvertOptions& options, const fs::path& folder, const std::string& name, const IdxSet& set) {
+  const bool emnist = name.starts_with("emnist-");
   std::vector<std::unique_ptr<ByteSource>> sources;
   std::vector<SplitArrays> splits;
   std::string text = "idx files";
-  const auto open = [&](const char* stem, const char* dims) {
-    const fs::path path = idx_file(options.source, stem, dims);
-    require(!path.empty(), ExitCode::data, options.source, ": ", stem, "-idx", dims, "-ubyte is missing, and so is ",
-            stem, "-idx", dims, "-ubyte.gz");
-    text += " " + path.filename().string();
-    sources.push_back(open_bytes(path.string()));
-    return open_idx(*sources.back());
+  const auto open = [&](const std::string& split, bool images) -> const ByteSource& {
+    const auto found = set.files.find({split, images});
+    const std::string stem = (name.empty() ? "" : name + "-") +
+                             (split == "train" ? "train"
+                              : name.empty()   ? "t10k"
+                                               : "test") +
+                             (images ? "-images-idx3-ubyte" : "-labels-idx1-ubyte");
+    require(found != set.files.end(), ExitCode::data, folder.string(), ": ", stem, " is missing, and so is ", stem,
+            ".gz");
+    text += " " + found->second.filename().string();
+    return *sources.emplace_back(open_bytes(found->second.string()));
   };
-  for (const IdxSplit& files : kSplitFiles) {
-    StoredArray images = open(files.images, "3"), labels = open(files.labels, "1");
-    splits.push_back({files.split, {image_arrays(options.source, std::move(images), std::move(labels))}});
+  for (const char* split : {"train", "test"}) {
+    StoredArray images = open_idx(open(split, true));
+    const std::vector<std::int64_t> shape = images.shape;
+    if (emnist && shape.size() == 3) static_cast<void>(set_shape({shape[0], 1, shape[1], shape[2]}, images));
+    const ByteSource& source = open(split, false);
+    StoredArray labels = classes_in(source);
+    if (name == "emnist-letters") labels = from_zero(std::move(labels), source.name());
+    ImageArrays arrays = image_arrays(folder.string(), std::move(images), std::move(labels));
+    arrays.turned = emnist;
+    splits.push_back({split, {std::move(arrays)}});
   }
-  write_arrays(options, splits, {}, text);
+  write_arrays(options, splits, characters_of(folder, name), text);
+}
+
+}  // namespace
+
+bool has_idx_files(const std::string& folder) { return !sets_in(folder).empty(); }
+
+void convert_idx_files(const ConvertOptions& options) {
+  const std::map<std::string, IdxSet> sets = sets_in(options.source);
+  std::string names;
+  for (const auto& [name, set] : sets)
+    names += (names.empty() ? "" : ", ") + (name.empty() ? "MNIST" : printable(name));
+  const IdxSet& last = sets.rbegin()->second;
+  require(sets.size() == 1, ExitCode::data, options.source, ": has several sets (", names,
+          "); name a file of the one that is meant: ", convert_command(last.files.begin()->second.string()));
+  convert_set(options, options.source, sets.begin()->first, sets.begin()->second);
+}
+
+bool is_idx(const std::string& file) { return read_name(fs::path(file).filename().string()).has_value(); }
+
+void convert_idx(const ConvertOptions& options) {
+  const fs::path file = options.source, folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  const std::string name = read_name(file.filename().string())->set;
+  convert_set(options, folder, name, sets_in(folder.string()).at(name));
 }
 
 }  // namespace dat

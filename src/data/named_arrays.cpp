@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,31 +18,51 @@ namespace {
 /// The names of a split's arrays.
 struct Names {
   const char *images, *labels, *split;
+  bool alone = false;  ///< whether the split may be the only one of a file
 };
-// Keras (mnist.npz, and what others save like it), and MedMNIST (https://medmnist.com).
+// Keras (mnist.npz, and what others save like it), users of scikit-learn, MedMNIST (https://medmnist.com), and data
+// files of this program, which HDF5 may have in chunks or in another order.
 constexpr Names kNames[] = {
-    {"x_train", "y_train", "train"},     {"x_val", "y_val", "val"},
-    {"x_test", "y_test", "test"},        {"train_images", "train_labels", "train"},
-    {"val_images", "val_labels", "val"}, {"test_images", "test_labels", "test"},
+    {"x_train", "y_train", "train"},
+    {"x_val", "y_val", "val"},
+    {"x_test", "y_test", "test"},
+    {"X_train", "y_train", "train"},
+    {"X_val", "y_val", "val"},
+    {"X_test", "y_test", "test"},
+    {"train_images", "train_labels", "train"},
+    {"val_images", "val_labels", "val"},
+    {"test_images", "test_labels", "test"},
+    {"train/images", "train/labels", "train", true},
+    {"test/images", "test/labels", "test", true},
 };
 
-/// The arrays of each split that the file names; none where it names no splits. `text` becomes what they are called.
-std::vector<SplitArrays> named_splits(const ByteSource& source, const ArrayFile& file, std::string& text) {
-  const std::vector<std::string> names = file.names();
-  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+/// The arrays of each split that a file names; none where it names no splits.
+struct NamedSplits {
   std::vector<SplitArrays> splits;
+  std::string text;       ///< what they are called
+  bool complete = false;  ///< whether no other split is to be expected
+};
+
+NamedSplits named_splits(const std::string& path, const ArrayFile& file) {
+  const std::vector<std::string> names = file.names();
+  const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  NamedSplits named;
+  const auto taken = [&](const char* split) {
+    return std::any_of(named.splits.begin(), named.splits.end(),
+                       [&](const auto& other) { return other.split == split; });
+  };
   for (const Names& row : kNames) {
-    if (!has(row.images) && !has(row.labels)) continue;
-    for (const char* name : {row.images, row.labels})
-      require(has(name), ExitCode::data, source.name(), ": has ", has(row.images) ? row.images : row.labels,
-              ", but no ", name);
-    require(std::none_of(splits.begin(), splits.end(), [&](const auto& other) { return other.split == row.split; }),
-            ExitCode::data, source.name(), ": has ", row.images, " beside other ", row.split,
+    if (!has(row.images)) continue;
+    require(has(row.labels), ExitCode::data, path, ": has ", row.images, ", but no ", row.labels);
+    require(!taken(row.split), ExitCode::data, path, ": has ", row.images, " beside other ", row.split,
             " images; leave one of them out");
-    splits.push_back({row.split, {image_arrays(source.name(), file.array(row.images), file.array(row.labels))}});
-    text += (text.empty() ? "" : ", ") + std::string(row.images);
+    named.splits.push_back({row.split, {image_arrays(path, file.array(row.images), file.array(row.labels))}});
+    named.text += (named.text.empty() ? "" : ", ") + std::string(row.images);
+    named.complete = row.alone;
   }
-  return splits;
+  for (const Names& row : kNames)
+    require(!has(row.labels) || taken(row.split), ExitCode::data, path, ": has ", row.labels, ", but no ", row.images);
+  return named;
 }
 
 /// Takes the split of that name out.
@@ -62,23 +81,41 @@ bool is_arrays(const std::string&) { return true; }  // the last form in the tab
 
 void convert_arrays(const ConvertOptions& options) {
   const auto source = open_bytes(options.source);
-  const auto labels = options.labels.empty() ? nullptr : open_bytes(options.labels);
-  const std::string file = std::filesystem::path(options.source).filename().string();
-  std::string text;
-  std::vector<SplitArrays> splits;
-  if (labels == nullptr) splits = named_splits(*source, *open_arrays(*source), text);
+  if (options.labels.empty()) return convert_named(options, *open_arrays(*source), {}, "");
+  require(options.val == "leave", ExitCode::usage, options.source, ": has no validation images; leave --val off");
+  const auto labels = open_bytes(options.labels);
+  ImageArrays arrays = image_arrays(options.source, open_npy(*source), open_npy(*labels));
+  const std::string text = "arrays " + arrays.images.name + " and " + arrays.labels.name + " of ";
+  write_arrays(options, {{"train", {std::move(arrays)}}}, {},
+               text + std::filesystem::path(options.source).filename().string());
+}
+
+bool has_named(const ArrayFile& arrays) {
+  const std::vector<std::string> names = arrays.names();
+  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  return has_images(arrays) ||
+         std::any_of(std::begin(kNames), std::end(kNames), [&](const Names& row) { return has(row.images); });
+}
+
+void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,
+                   const std::string& origin) {
+  const std::string& path = options.source;
+  const auto from = [&](const std::string& text) {
+    return origin.empty() ? "arrays " + text + " of " + std::filesystem::path(path).filename().string() : origin;
+  };
+  auto [splits, text, complete] = named_splits(path, arrays);
   std::optional<SplitArrays> val = take(splits, "val");
-  require(val || options.val == "leave", ExitCode::usage, options.source,
-          ": has no validation images; leave --val off");
+  require(val || options.val == "leave", ExitCode::usage, path, ": has no validation images; leave --val off");
   if (splits.empty() && !val) {
-    ImageArrays arrays = find_images(*source, labels.get());
-    text = arrays.images.name + " and " + arrays.labels.name;
-    splits.push_back({"train", {std::move(arrays)}});
-    return write_arrays(options, splits, {}, "arrays " + text + " of " + file);
+    ImageArrays found = find_images(path, arrays);
+    text = found.images.name + " and " + found.labels.name;
+    splits.push_back({"train", {std::move(found)}});
+    return write_arrays(options, splits, names, from(text));
   }
+  if (complete) return write_arrays(options, splits, names, from(text));
   std::optional<SplitArrays> train = take(splits, "train"), test = take(splits, "test");
-  require(train.has_value(), ExitCode::data, source->name(), ": has ", text, ", but no training images");
-  require(test || options.val == "test", ExitCode::data, source->name(), ": has ", text,
+  require(train.has_value(), ExitCode::data, path, ": has ", text, ", but no training images");
+  require(test || options.val == "test", ExitCode::data, path, ": has ", text,
           ", but no test images; extra images alone are called images and labels");
   std::string how;
   if (val && options.val == "train") {
@@ -90,7 +127,7 @@ void convert_arrays(const ConvertOptions& options) {
   } else if (val) {
     how = ", without the " + std::to_string(val->parts.front().count) + " validation images";
   }
-  write_arrays(options, {std::move(*train), std::move(*test)}, {}, "arrays " + text + " of " + file + how);
+  write_arrays(options, {std::move(*train), std::move(*test)}, names, from(text) + how);
 }
 
 void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>& splits,

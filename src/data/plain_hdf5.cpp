@@ -7,6 +7,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "data/arrays/arrays.hpp"
 #include "data/forms.hpp"
 #include "hdf5/hdf5.hpp"
 
@@ -54,6 +55,14 @@ void copy_plainly(const Hdf5File& from, const std::string& group, int depth, Hdf
   }
 }
 
+/// Error(data): a dataset is no tensor of a network, so that no verb could read what it would become.
+void require_weight(const std::string& path, const StoredArray& array) {
+  const bool one = array.bytes == array.item_bytes && (array.kind == 'i' || array.kind == 'u');
+  require(array.kind == 'f' || one, ExitCode::data, path,
+          ": holds neither images under the names in use nor weights: ", printable(array.name), " is ", array.text(),
+          "; images are called train/images and test/images, or images, with labels beside them (data/README.md)");
+}
+
 }  // namespace
 
 bool is_hdf5(const std::string& path) {
@@ -69,6 +78,13 @@ bool is_hdf5(const std::string& path) {
 
 void convert_hdf5(const ConvertOptions& options) {
   const Hdf5File from = Hdf5File::open(options.source, ExitCode::data);
+  const std::unique_ptr<ArrayFile> arrays = open_hdf5_arrays(from);
+  if (has_named(*arrays))
+    return convert_named(options, *arrays, from.texts("/", "class_names").value_or(std::vector<std::string>{}),
+                         from.text("/", "source").value_or(""));
+  require(options.size == 0 && options.classes == 0 && options.val == "leave", ExitCode::usage, options.source,
+          ": holds weights; leave --size, --classes and --val off");
+  for (const std::string& name : arrays->names()) require_weight(options.source, arrays->array(name));
   write_sealed(options.output, [&](const std::string& temporary) {
     Hdf5File to = Hdf5File::create(temporary);
     for (const std::string& name : from.attribute_names("/")) {

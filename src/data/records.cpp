@@ -21,6 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+[[noreturn]] void refuse_two(const fs::path& folder, const fs::path& one, const fs::path& other) {
+  const std::string names[] = {one.filename().string(), other.filename().string()};
+  fail(ExitCode::data, folder.string(), ": has both ", std::min(names[0], names[1]), " and ",
+       std::max(names[0], names[1]), " for the same images; leave one of them out");
+}
+
 // data_batch_N.bin in the order of N, or train.bin.
 std::vector<fs::path> training_files(const fs::path& folder) {
   constexpr std::string_view kPrefix = "data_batch_";
@@ -30,9 +36,14 @@ std::vector<fs::path> training_files(const fs::path& folder) {
     if (entry.path().extension() != ".bin" || !stem.starts_with(kPrefix)) continue;
     int number = 0;
     const auto [end, error] = std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), number);
-    if (error == std::errc() && end == stem.data() + stem.size()) batches[number] = entry.path();
+    if (error != std::errc() || end != stem.data() + stem.size()) continue;
+    const auto [other, first] = batches.emplace(number, entry.path());
+    if (!first) refuse_two(folder, other->second, entry.path());
   }
-  if (batches.empty() && fs::exists(folder / "train.bin")) return {folder / "train.bin"};
+  if (fs::exists(folder / "train.bin")) {
+    if (!batches.empty()) refuse_two(folder, batches.begin()->second, "train.bin");
+    return {folder / "train.bin"};
+  }
   require(!batches.empty(), ExitCode::data, folder.string(),
           ": there is neither data_batch_1.bin nor train.bin in this folder");
   std::vector<fs::path> files;
@@ -46,27 +57,16 @@ std::vector<fs::path> training_files(const fs::path& folder) {
 }
 
 std::vector<fs::path> test_files(const fs::path& folder) {
-  for (const char* name : {"test_batch.bin", "test.bin"}) {
-    if (fs::exists(folder / name)) return {folder / name};
-  }
+  const fs::path one = folder / "test_batch.bin", other = folder / "test.bin";
+  if (fs::exists(one) && fs::exists(other)) refuse_two(folder, one, other);
+  if (fs::exists(one) || fs::exists(other)) return {fs::exists(one) ? one : other};
   fail(ExitCode::data, folder.string(), ": there is neither test_batch.bin nor test.bin in this folder");
 }
 
-// One name a line. Empty where the folder has no such file.
+// Empty where the folder has no such file.
 std::vector<std::string> names_in_folder(const fs::path& folder) {
-  for (const char* name : {"batches.meta.txt", "fine_label_names.txt"}) {
-    std::ifstream file(folder / name);
-    std::vector<std::string> names;
-    std::string line;
-    while (names.size() <= 256 && std::getline(file, line)) {
-      while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-      if (!line.empty()) names.push_back(line);
-    }
-    if (names.empty()) continue;
-    require(names.size() >= 2 && names.size() <= 256, ExitCode::data, (folder / name).string(), ": lists ",
-            names.size() > 256 ? "more than 256 classes" : "one class only");
-    return names;
-  }
+  for (const char* name : {"batches.meta.txt", "fine_label_names.txt"})
+    if (std::vector<std::string> names = names_in_file((folder / name).string()); !names.empty()) return names;
   return {};
 }
 
@@ -135,6 +135,19 @@ void convert_split(const ConvertOptions& options, const std::vector<fs::path>& f
 }
 
 }  // namespace
+
+std::vector<std::string> names_in_file(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> names;
+  std::string line;
+  while (names.size() <= 256 && std::getline(file, line)) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  require(names.size() != 1 && names.size() <= 256, ExitCode::data, path, ": lists ",
+          names.size() > 256 ? "more than 256 classes" : "one class only");
+  return names;
+}
 
 std::vector<std::string> cifar10_names() {
   return {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};

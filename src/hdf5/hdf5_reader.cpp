@@ -53,8 +53,8 @@ Hdf5Info Hdf5Reader::info(const std::string& name) const {
   switch (data.type.kind) {
     case Kind::unsigned_integer:
     case Kind::signed_integer:
-      info.kind = data.type.kind == Kind::unsigned_integer && data.type.size == 1 ? Hdf5Info::Kind::u8
-                                                                                  : Hdf5Info::Kind::integer;
+      info.is_unsigned = data.type.kind == Kind::unsigned_integer;
+      info.kind = info.is_unsigned && data.type.size == 1 ? Hdf5Info::Kind::u8 : Hdf5Info::Kind::integer;
       break;
     case Kind::real:
       info.kind = Hdf5Info::Kind::real;

@@ -96,8 +96,8 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
   const H5T_class_t kind = H5Tget_class(type);
   info.element = static_cast<std::int64_t>(element);
   if (kind == H5T_INTEGER) {
-    const bool byte = element == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
-    info.kind = byte ? Hdf5Info::Kind::u8 : Hdf5Info::Kind::integer;
+    info.is_unsigned = H5Tget_sign(type) == H5T_SGN_NONE;
+    info.kind = element == 1 && info.is_unsigned ? Hdf5Info::Kind::u8 : Hdf5Info::Kind::integer;
   } else if (kind == H5T_FLOAT) {
     info.kind = Hdf5Info::Kind::real;
   } else if (kind == H5T_STRING) {

@@ -25,6 +25,7 @@ struct Hdf5Info {
   enum class Kind : std::uint8_t { u8, integer, real, text, other };
   Shape shape;
   Kind kind = Kind::other;   ///< u8: unsigned bytes; integer: any other integers
+  bool is_unsigned = false;  ///< of integers
   std::int64_t element = 0;  ///< bytes of one element
   std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: no such place
 };

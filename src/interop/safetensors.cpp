@@ -139,15 +139,18 @@ void read_numbers(const ByteSource& source, std::int64_t offset, std::vector<flo
   }
 }
 
-/// The only element of a counter; empty: its type is no counter's.
-[[nodiscard]] std::optional<std::int64_t> read_counter(const ByteSource& source, const std::string& type,
+/// The only element of what may count batches, or of another counter, such as that of averaged networks; empty: its
+/// type is no counter's.
+[[nodiscard]] std::optional<std::int64_t> read_counter(const ByteSource& source, const HeaderEntry& entry,
                                                        std::int64_t offset) {
+  const std::string& type = entry.type;
   const auto number = [&]<class Stored>(Stored value) {
     source.read(offset, &value, sizeof value);
     return value;
   };
   if (type == "I64") return number(std::int64_t{});
   if (type == "I32") return number(std::int32_t{});
+  if (!entry.name.ends_with(kBatchCounter)) return {};
   if (type == "F64") return count_of(number(double{}));
   if (type == "F32") return count_of(number(float{}));
   if (type == "F16") return count_of(to_float(number(Half{})));
@@ -200,8 +203,8 @@ StateDict read_safetensors(const ByteSource& source) {
   StateDict state{.tensors = {}, .counters = {}, .metadata = std::move(parsed.metadata)};
   for (HeaderEntry& entry : entries) {
     const std::int64_t offset = data + entry.offsets[0], elements = elements_of(entry.shape);
-    if (elements == 1 && entry.name.ends_with(kBatchCounter))
-      if (const auto count = read_counter(source, entry.type, offset)) {
+    if (elements == 1)
+      if (const auto count = read_counter(source, entry, offset)) {
         state.counters[entry.name] = *count;
         continue;
       }

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "dat/checkpoint.hpp"
+#include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "files/bytes.hpp"
@@ -25,7 +26,7 @@ namespace {
   Source source{.state = state_dict_of(checkpoint),
                 .config = checkpoint.texts["config_toml"],
                 .size = checkpoint.integers["image_size"],
-                .class_names = checkpoint.texts["class_names"]};
+                .class_names = class_names_of(checkpoint.texts["class_names"])};
   return source;
 }
 
@@ -56,7 +57,7 @@ namespace {
       const auto [last, error] = std::from_chars(size.data(), end, source.size);
       if (error != std::errc() || last != end || source.size == 0) source.size = -1;
     }
-    source.class_names = said("class_names");
+    source.class_names = class_names_of(said("class_names"));
   }
   source.state = std::move(state);
   return source;
@@ -120,7 +121,8 @@ std::string config_of_source(const std::string& path) {
     if (file.is_open()) return {std::istreambuf_iterator<char>(file), {}};
     return find_checkpoint(path, [](const std::string&) {}).texts["config_toml"];
   }
-  if (is_hdf5_of_weights(path)) return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
+  if (is_hdf5_of_weights(path))
+    return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
   return read_source(path, [](const std::string&) {}).config;
 }
 

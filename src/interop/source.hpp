@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "interop/state_dict.hpp"
 
@@ -11,9 +12,9 @@ namespace dat {
 /// The weights of a file, whoever has written it, and what the file says of them.
 struct Source {
   StateDict state;
-  std::string config;       ///< options of `train` that the file names, as key = value lines; empty: it names none
-  std::int64_t size = 0;    ///< height = width of the images; 0: unknown; -1: the file has something that is no number
-  std::string class_names;  ///< names of the classes, one a line; empty: unknown
+  std::string config;     ///< options of `train` that the file names, as key = value lines; empty: it names none
+  std::int64_t size = 0;  ///< height = width of the images; 0: unknown; -1: the file has something that is no number
+  std::vector<std::string> class_names;  ///< empty: unknown
 };
 
 /// Reads a safetensors file, a state_dict in HDF5, a checkpoint, or the newest checkpoint of a run; damaged checkpoints

@@ -1,10 +1,14 @@
 #include "interop/state_dict.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -27,19 +31,35 @@ constexpr const char* kCounter = ".num_batches_tracked";
   return text + "]";
 }
 
-/// The name that all public names of the same tensor have in common.
-[[nodiscard]] std::string canonical(std::string_view full) {
-  constexpr std::array<std::string_view, 5> kWrappers = {"module.", "model.", "net.", "state_dict.", "_orig_mod."};
-  constexpr std::array<std::string_view, 5> kHeads = {"linear.fc.", "fc.", "classifier.", "head.", "logits."};
-  const auto strip = [&](std::string_view prefix) {
-    const bool there = full.starts_with(prefix);
-    if (there) full.remove_prefix(prefix.size());
-    return there;
-  };
-  while (std::any_of(kWrappers.begin(), kWrappers.end(), strip)) {
+/// The parts of a name, without those that wrappers put anywhere (DataParallel, torch.compile) or in front.
+[[nodiscard]] std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  for (bool more = true; more;) {
+    const std::size_t dot = name.find('.');
+    more = dot != std::string_view::npos;
+    const std::string_view part = name.substr(0, dot);
+    name.remove_prefix(more ? dot + 1 : name.size());
+    const bool in_front = part == "model" || part == "net" || part == "state_dict";
+    if (part != "module" && part != "_orig_mod" && !(in_front && parts.empty() && more)) parts.push_back(part);
   }
-  const bool head = std::any_of(kHeads.begin(), kHeads.end(), strip);
-  std::string name = (head ? "linear." : "") + std::string(full);
+  return parts;
+}
+
+[[nodiscard]] std::string joined(const std::vector<std::string_view>& parts, std::size_t begin, std::size_t end) {
+  std::string name;
+  for (std::size_t k = begin; k < end; ++k) name += (k > begin ? "." : "") + std::string(parts[k]);
+  return name;
+}
+
+/// The name that all public names of the same tensor have in common, of the parts from `begin` on.
+[[nodiscard]] std::string canonical(const std::vector<std::string_view>& parts, std::size_t begin) {
+  constexpr std::array<std::string_view, 5> kHeads = {"linear.fc.", "fc.", "classifier.", "head.", "logits."};
+  std::string name = joined(parts, begin, parts.size());
+  for (const std::string_view head : kHeads)
+    if (name.starts_with(head)) {
+      name.replace(0, head.size(), "linear.");
+      break;
+    }
   const auto replace = [&](const std::string& word, const std::string& by) {
     if (const std::size_t at = name.find(word); at != std::string::npos) name.replace(at, word.size(), by);
   };
@@ -89,20 +109,86 @@ struct Wanted {
   return batches;
 }
 
-/// What public models call the numbers by which they normalize images; null: another name.
+/// What public models call the numbers by which they normalize images, wherever they stand; null: another name.
 [[nodiscard]] const std::vector<float>* normalization_called(const std::string& name, const Normalization& own) {
-  const auto is = [&](std::initializer_list<const char*> names) {
-    return std::any_of(names.begin(), names.end(), [&](const char* one) { return name == one; });
-  };
-  if (is({"mu", "mean", "normalize.mean"})) return &own.mean;
-  return is({"sigma", "std", "normalize.std"}) ? &own.deviation : nullptr;
+  const std::string last = leaf(name);
+  if (last == "mu" || last == "mean" || last == "new_mean") return &own.mean;
+  return last == "sigma" || last == "std" || last == "new_std" ? &own.deviation : nullptr;
 }
 
-/// The shape of the tensor that means the same as `name`; empty: there is none.
-[[nodiscard]] std::vector<std::int64_t> shape_in(const StateDict& state, const std::string& name) {
-  for (const Checkpoint::Array& tensor : state.tensors)
-    if (canonical(tensor.name) == canonical(name)) return tensor.shape;
-  return {};
+/// Whether numbers are equal but for the last unit of float32, which a quotient may round to either side.
+[[nodiscard]] bool nearly_equal(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) { return std::nextafter(x, y) == y; });
+}
+
+/// The numbers as --normalize takes them; empty: they are none that it takes, or of images that are not in [0, 1].
+[[nodiscard]] std::string text_of(const Normalization& said) {
+  constexpr std::size_t kMostChannels = 4;
+  const std::size_t channels = said.mean.size();
+  if (channels == 0 || channels > kMostChannels || said.deviation.size() != channels) return "";
+  if (std::any_of(said.mean.begin(), said.mean.end(), [](float mean) { return !(mean >= 0 && mean <= 1); })) return "";
+  std::string text;
+  for (const std::vector<float>* numbers : {&said.mean, &said.deviation})
+    for (const float number : *numbers) text += fmt::format("{}{}", text.empty() ? "" : ",", number);
+  return text;
+}
+
+[[nodiscard]] std::string different_for(const Checkpoint::Array& want, const std::string& name,
+                                        const std::string& other) {
+  return name + " and " + other + " are different tensors for " + want.name;
+}
+
+/// Where the tensors of a file belong in a network. The network may stand in the file below a prefix, and more than
+/// once: the prefix that most of its names follow is the network's.
+struct Places {
+  std::vector<std::optional<std::size_t>> place;  ///< of each tensor of the file
+  /// Where a tensor that has no place belongs by the end of its name: it may be a copy.
+  std::vector<std::optional<std::size_t>> end;
+  std::vector<bool> whole;          ///< whether this end stands below a prefix with as much of the network
+  std::vector<std::string> inside;  ///< canonical name within the network of a tensor that has no place
+};
+
+[[nodiscard]] Places places_in(const std::vector<Checkpoint::Array>& wanted, const StateDict& state) {
+  std::map<std::string, std::size_t> known;
+  std::size_t most_parts = 0;
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const auto parts = parts_of(wanted[k].name);
+    known[canonical(parts, 0)] = k;
+    most_parts = std::max(most_parts, parts.size() + 1);  // "linear.fc.weight"
+  }
+  struct End {
+    std::string prefix;
+    std::size_t place;
+  };
+  std::vector<std::vector<End>> ends;  // of each tensor, the longest first
+  std::map<std::string, std::set<std::size_t>> below;
+  for (const Checkpoint::Array& tensor : state.tensors) {
+    const auto parts = parts_of(tensor.name);
+    std::vector<End>& all = ends.emplace_back();
+    for (std::size_t at = parts.size() - std::min(parts.size(), most_parts); at < parts.size(); ++at) {
+      const auto found = known.find(canonical(parts, at));
+      if (found == known.end()) continue;
+      all.push_back({joined(parts, 0, at), found->second});
+      below[all.back().prefix].insert(found->second);
+    }
+  }
+  const auto own = std::max_element(below.begin(), below.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();  // of several the first in the alphabet, as none is
+  });
+  Places places;
+  for (std::size_t k = 0; k < ends.size(); ++k) {
+    const auto named = std::find_if(ends[k].begin(), ends[k].end(),
+                                    [&](const End& end) { return end.prefix.empty() || end.prefix == own->first; });
+    const bool placed = named != ends[k].end();
+    places.place.push_back(placed ? std::optional(named->place) : std::nullopt);
+    const bool ended = !placed && !ends[k].empty();
+    places.end.push_back(ended ? std::optional(ends[k].front().place) : std::nullopt);
+    places.whole.push_back(ended && below[ends[k].front().prefix].size() == own->second.size());
+    const std::string name = canonical(parts_of(state.tensors[k].name), 0);
+    const std::string prefix = own == below.end() || own->first.empty() ? "" : own->first + ".";
+    places.inside.push_back(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+  }
+  return places;
 }
 
 }  // namespace
@@ -139,36 +225,34 @@ NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make,
   NetworkOptions any = options;
   any.normalization = {};  // whose channels are not known to be the images'
   const Graph like = make(any);
-  const auto name_of = [&](int segment) { return like.segments[static_cast<std::size_t>(segment)].name; };
-  const auto head = shape_in(state, name_of(like.nodes.back().weight));
+  const Places places = places_in(wanted_by(like).tensors, state);
+  const auto shape_of = [&](int segment) -> std::vector<std::int64_t> {
+    const auto found = std::find(places.place.begin(), places.place.end(), static_cast<std::size_t>(segment));
+    if (found == places.place.end()) return {};
+    return state.tensors[static_cast<std::size_t>(found - places.place.begin())].shape;
+  };
+  const auto head = shape_of(like.nodes.back().weight);
   if (head.size() == 2 && head[0] >= 2 && head[0] <= 256) options.classes = static_cast<int>(head[0]);
   const auto first =
       std::find_if(like.nodes.begin(), like.nodes.end(), [](const Node& node) { return node.op == Op::convolution; });
-  const auto images = shape_in(state, name_of(first->weight));
+  const auto images = shape_of(first->weight);
   if (images.size() == 4 && images[1] >= 1 && images[1] <= 4) options.channels = static_cast<int>(images[1]);
   return options;
 }
 
 StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   Wanted wanted = wanted_by(graph);
-  std::map<std::string, std::size_t> places;
-  for (std::size_t k = 0; k < wanted.tensors.size(); ++k) places[canonical(wanted.tensors[k].name)] = k;
-
+  const Places places = places_in(wanted.tensors, state);
   std::vector<std::string> differences;
   std::vector<std::optional<std::string>> found(wanted.tensors.size());  // the name in the file
-  std::vector<Checkpoint::Array> strange;
-  for (Checkpoint::Array& tensor : state.tensors) {
-    const auto place = places.find(canonical(tensor.name));
-    if (place == places.end()) {
-      strange.push_back(std::move(tensor));
-      continue;
-    }
-    Checkpoint::Array& want = wanted.tensors[place->second];
-    std::optional<std::string>& taken = found[place->second];
-    if (how.new_head && wanted.head[place->second]) continue;
+  for (std::size_t k = 0; k < state.tensors.size(); ++k) {
+    if (!places.place[k]) continue;
+    Checkpoint::Array& tensor = state.tensors[k];
+    Checkpoint::Array& want = wanted.tensors[*places.place[k]];
+    std::optional<std::string>& taken = found[*places.place[k]];
+    if (how.new_head && wanted.head[*places.place[k]]) continue;
     if (taken) {
-      if (!same_tensor(tensor, want))
-        differences.push_back(tensor.name + " and " + *taken + " are different tensors for " + want.name);
+      if (!same_tensor(tensor, want)) differences.push_back(different_for(want, tensor.name, *taken));
       continue;
     }
     taken = tensor.name;
@@ -177,16 +261,26 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     else
       differences.push_back(tensor.name + " is " + text_of_shape(tensor.shape) + ", not " + text_of_shape(want.shape));
   }
-  for (const Checkpoint::Array& tensor : strange) {
-    const bool copy = canonical(tensor.name).starts_with("layers.") &&
-                      std::any_of(wanted.tensors.begin(), wanted.tensors.end(), [&](const Checkpoint::Array& want) {
-                        return leaf(want.name) == leaf(tensor.name) && same_tensor(tensor, want);
-                      });
-    const std::vector<float>* numbers = normalization_called(canonical(tensor.name), graph.normalization);
-    const bool unused = canonical(tensor.name).starts_with("sub_block1.");
-    if (copy || unused || (numbers != nullptr && tensor.values == *numbers)) continue;
-    differences.push_back(tensor.name + " " + text_of_shape(tensor.shape) +
-                          (numbers == nullptr ? " has no place in it" : " asks for another --normalize"));
+  Normalization said;
+  for (std::size_t k = 0; k < state.tensors.size(); ++k) {
+    if (places.place[k]) continue;
+    const Checkpoint::Array& tensor = state.tensors[k];
+    const std::optional<std::size_t> end = places.end[k];
+    const bool new_head = end && how.new_head && wanted.head[*end];
+    const bool copy = new_head || (end && same_tensor(tensor, wanted.tensors[*end])) ||
+                      (places.inside[k].starts_with("layers.") &&
+                       std::any_of(wanted.tensors.begin(), wanted.tensors.end(), [&](const Checkpoint::Array& want) {
+                         return leaf(want.name) == leaf(tensor.name) && same_tensor(tensor, want);
+                       }));
+    const std::vector<float>* numbers = normalization_called(tensor.name, graph.normalization);
+    const bool unused = places.inside[k].starts_with("sub_block1.");
+    if (copy || unused || (numbers != nullptr && nearly_equal(tensor.values, *numbers))) continue;
+    if (places.whole[k] && found[*end])
+      differences.push_back(different_for(wanted.tensors[*end], tensor.name, *found[*end]));
+    else
+      differences.push_back(tensor.name + " " + text_of_shape(tensor.shape) +
+                            (numbers == nullptr ? " has no place in it" : " asks for another --normalize"));
+    if (numbers != nullptr) (numbers == &graph.normalization.mean ? said.mean : said.deviation) = tensor.values;
   }
   for (std::size_t k = 0; k < wanted.tensors.size(); ++k) {
     Checkpoint::Array& want = wanted.tensors[k];
@@ -199,6 +293,8 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   std::string all;
   for (std::size_t k = 0; k < std::min(kNamed, differences.size()); ++k) all += (k > 0 ? "; " : "") + differences[k];
   if (differences.size() > kNamed) all += "; and " + std::to_string(differences.size() - kNamed) + " more";
+  if (const std::string numbers = text_of(said); !numbers.empty())
+    all += "; to take the numbers of the file, give --normalize " + numbers;
   require(differences.empty(), ExitCode::checkpoint, how.file, ": does not fit ", how.network, ", in ",
           differences.size(), differences.size() == 1 ? " tensor: " : " tensors: ", all);
 

@@ -30,13 +30,15 @@ struct Fitting {
   std::uint64_t seed = 1;     ///< seed of the new weights
 };
 
-/// The tensors under the names and in the order of `graph`. Names are taken to mean the same where they differ in the
-/// ways in use: prefixes of wrappers (module., model., net., state_dict., _orig_mod.), torchvision's downsample for
+/// The tensors under the names and in the order of `graph`. The network may stand in the file below any prefix: the one
+/// that most of its names follow counts. module. and _orig_mod. are passed over anywhere, model., net. and state_dict.
+/// in front. Names are taken to mean the same where they differ in the ways in use: torchvision's downsample for
 /// shortcut, the WideResNets' convShortcut, and fc, linear.fc, classifier, head and logits for the last layer. Copies
-/// under a second name (from the list `layers` in DAT's own code) are passed over if they are equal to the tensors, and
-/// so are means and deviations of images (mu and sigma, mean and std) if they are the graph's, and TRADES' sub_block1,
-/// which computes nothing. Error(checkpoint): tensors that are missing, of another shape, or of no place: how many, and
-/// the first ten.
+/// below other prefixes, or in the list `layers` of DAT's own code, are passed over if they are equal to the tensors,
+/// and so are means and deviations of images (mu and sigma, mean and std, new_mean and new_std, wherever they stand) if
+/// they are the graph's but for a unit of float32, and TRADES' sub_block1, which computes nothing. Error(checkpoint):
+/// tensors that are missing, of another shape, or of no place: how many, and the first ten; where the file has other
+/// means and deviations, the --normalize that they ask for.
 [[nodiscard]] StateDict fitted(const Graph& graph, StateDict state, const Fitting& how);
 
 /// The hash that `train` and `eval` tell of these weights (weights_hash of a Model). The tensors must be fitted to the

@@ -39,6 +39,8 @@ class CommandLine {
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] bool versions_asked() const { return versions_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// The path of --config; empty: not given.
+  [[nodiscard]] const std::string& config_file() const { return config_file_; }
   /// Options that the command line, a file or a recipe has set, by name.
   [[nodiscard]] std::set<std::string> given() const;
   /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line.

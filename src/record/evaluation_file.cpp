@@ -82,6 +82,9 @@ EvaluationFile read_evaluation(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   require(!error && bytes <= kMostBytes, ExitCode::data, path, ": is no file of at most 1 GiB");
+  require(bytes == 0 || (file >> std::ws).peek() == '{', ExitCode::data, path,
+          ": is no evaluation that 'eval --out' wrote; plot draws the folder of a run or of a certification, and the ",
+          "folder or the JSON file of an evaluation");
   try {
     return evaluation_of(nlohmann::json::parse(file));
   } catch (const nlohmann::json::exception& wrong) {

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "dat/file.hpp"
 #include "dat/run_lock.hpp"
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
@@ -102,6 +103,18 @@ void require_same_function(const Written& there, const TrainOptions& here) {
   return false;
 }
 
+/// The images of a run that are others than at its checkpoint, in words; empty: none. A checkpoint of an earlier
+/// version does not say which it had.
+[[nodiscard]] std::string other_images(const Checkpoint& checkpoint, const Splits& splits) {
+  std::string others;
+  for (const auto& [split, hash] : splits.hashes) {
+    const auto then = checkpoint.texts.find("hash_" + split);
+    if (then == checkpoint.texts.end() || then->second == hash) continue;
+    others += (others.empty() ? "" : ", ") + std::string("other ") + images_text(split);
+  }
+  return others;
+}
+
 /// "--initialize PATH: what is wrong with it".
 [[nodiscard]] Error about_weights(const std::string& path, const Error& error) {
   const std::string what = error.what();
@@ -128,6 +141,26 @@ void begin_with_weights(const TrainOptions& options, const std::function<void(co
   load_network(checkpoint_of(state), model);
 }
 
+/// Restores the trainer. own: the checkpoint is in the run's own folder. Returns in what another run differs, in words.
+/// Error(usage): the images are not those of the run.
+[[nodiscard]] std::string restore(const TrainOptions& options, const std::string& folder, const Checkpoint& checkpoint,
+                                  const Written& known, bool own, Trainer& trainer) {
+  const std::string others = other_images(checkpoint, trainer.splits());
+  std::string told = own ? "" : differences(known, options, is_told);
+  if (!own && !others.empty()) told += (told.empty() ? "" : ", ") + others;
+  try {
+    trainer.restore(checkpoint, !told.empty());
+  } catch (const Error& error) {
+    if (own) throw;
+    throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
+  }
+  require(
+      !own || others.empty(), ExitCode::usage, folder, " was made with other images: --data has ", others,
+      " now, under whatever name; give the files that the run began with, or choose another --out (there, --resume ",
+      folder, " goes on from it with these)");
+  return told;
+}
+
 }  // namespace
 
 std::string folder_of(const TrainOptions& options) {
@@ -141,6 +174,20 @@ std::string make_run_folder() {
   std::ostringstream name;
   name << "runs/" << std::put_time(std::gmtime(&now), "%Y%m%dT%H%M%SZ");
   return make_new_folder(name.str());
+}
+
+void require_apart_from_inputs(const TrainOptions& options, const std::string& config) {
+  const std::string folder = folder_of(options);
+  if (folder.empty()) return;  // it will be a new one
+  std::vector<std::string> inputs = options.data;
+  inputs.push_back(options.calibration);
+  inputs.push_back(place_of_checkpoint(options.initialize));
+  if (options.resume != "auto" && options.resume != "never") inputs.push_back(place_of_checkpoint(options.resume));
+  const std::initializer_list<const char*> written = {"metrics.jsonl", "results.h5", "SUMMARY.txt", "provenance.json",
+                                                      "ckpt/best.h5"};
+  require_apart(files_in(folder, {"config.resolved.toml"}), inputs);
+  inputs.push_back(config);
+  require_apart(files_in(folder, written), inputs);
 }
 
 void take_network(TrainOrder& order) {
@@ -218,13 +265,7 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     return result;
   }
 
-  const std::string told = result.own ? "" : differences(known, options, is_told);
-  try {
-    trainer.restore(*checkpoint, !told.empty());
-  } catch (const Error& error) {
-    if (!elsewhere || result.own) throw;
-    throw Error(error.code(), options.resume + ": " + error.what() + " (--initialize takes the weights alone)");
-  }
+  const std::string told = restore(options, folder, *checkpoint, known, result.own, trainer);
   const std::int64_t steps_then = integer_of(*checkpoint, "steps_per_epoch");
   if (result.own) compare_ends(options, known, steps_then, trainer.plan(), result.warnings);
   result.counted_anew = result.own && steps_then != trainer.plan().steps_per_epoch;

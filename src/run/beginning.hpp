@@ -44,4 +44,8 @@ void take_network(TrainOrder& order);
 /// continue. Error(checkpoint): no usable checkpoint, or it does not fit.
 [[nodiscard]] Beginning begin(const TrainOptions& options, const std::string& folder, Trainer& trainer);
 
+/// Error(usage): what the run is going to write would replace what it reads; config: the path of --config, empty: none.
+/// The run's own config.resolved.toml may be that: it is written again as it was.
+void require_apart_from_inputs(const TrainOptions& options, const std::string& config);
+
 }  // namespace dat

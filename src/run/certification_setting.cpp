@@ -6,6 +6,7 @@
 #include "assess/certification/certificate_attack.hpp"
 #include "assess/sequence.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "replica/model_state.hpp"
 #include "run/trained.hpp"
@@ -69,6 +70,8 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
   const Trained from = read_trained(world, options.checkpoint, options.data);
   ChosenSplit chosen = open_chosen(from, options.data, options.split, 0);
   s.data = std::move(chosen.images);
+  if (!options.out.empty())
+    require_apart_from(from, chosen, files_in(options.out, {"certify.json", "certify.tsv", "results.h5"}));
   s.images = chosen_images(options, s.data->size());
   s.subject = {.plan = plan_of(options, from.options),
                .checkpoint = options.checkpoint,

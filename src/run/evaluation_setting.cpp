@@ -1,10 +1,12 @@
 #include "run/evaluation_setting.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "dat/attack_sequence.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "replica/model_state.hpp"
 #include "run/trained.hpp"
 
@@ -108,6 +110,11 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   const TrainOptions& trained = from.options;
   ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit);
   s.data = std::move(chosen.images);
+  const bool file = std::filesystem::path(options.out).extension() == ".json";
+  if (!options.out.empty())
+    require_apart_from(
+        from, chosen,
+        file ? std::vector{options.out} : files_in(options.out, {"eval.json", "results.h5", "adversarial.h5"}));
   subject.split_images = chosen.size;
   subject.classes = from.classes;
   subject.checkpoint = options.checkpoint;

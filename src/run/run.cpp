@@ -97,9 +97,8 @@ void Run::plan() {
     Replica& replica = trainer_ ? trainer_->replica() : generator_->replica();
     const Splits& splits = trainer_ ? trainer_->splits() : generator_->splits();
     facts = {{"device", replica.backend().arithmetic()},
-             {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))},
-             {"hash of the training images", hash_to_compare(world_, *splits.train)},
-             {"hash of the test images", hash_to_compare(world_, *splits.test)}};
+             {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))}};
+    for (const auto& [split, hash] : splits.hashes) facts.emplace_back("hash of the " + images_text(split), hash);
     // Whose bits are not promised may attack on another device.
     if (options_.generators > 0 && !options_.deterministic) facts.erase(facts.begin());
   });
@@ -357,7 +356,7 @@ bool Run::stops_early() const {
 }
 
 std::string Run::provenance() {
-  return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description());
+  return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description(), trainer_->splits().hashes);
 }
 
 void Run::save(Checkpoints::Kind kind, const CutRecord* cut) {

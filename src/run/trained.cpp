@@ -43,7 +43,7 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
           data.empty() ? " kept nothing aside in its training; take --split test"
                        : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
-  ChosenSplit chosen;
+  ChosenSplit chosen{.images = nullptr, .files = wanted.data};
   auto whole = open_split(wanted, split);
   chosen.size = whole->size();
   chosen.images = first_of(std::move(whole), limit);
@@ -53,6 +53,12 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
           "with labels");
   require_fitting_images(chosen.images->info(), trained.checkpoint, trained.classes, trained.path);
   return chosen;
+}
+
+void require_apart_from(const Trained& trained, const ChosenSplit& chosen, const std::vector<std::string>& outputs) {
+  std::vector<std::string> inputs = chosen.files;
+  inputs.push_back(place_of_checkpoint(trained.path));
+  require_apart(outputs, inputs);
 }
 
 std::string load_weights(const Communicator& world, const Trained& trained, const std::string& wanted, Model& model) {

@@ -328,8 +328,8 @@ Checkpoint Trainer::capture() {
   checkpoint.integers["train_images"] = splits_.train->size();
   checkpoint.integers["image_size"] = splits_.train->info().size;
   checkpoint.integers["image_channels"] = splits_.train->info().channels;
-  std::string& classes = checkpoint.texts["class_names"];
-  for (const std::string& name : splits_.train->info().class_names) classes += name + "\n";
+  for (const auto& [split, hash] : splits_.hashes) checkpoint.texts["hash_" + split] = hash;
+  checkpoint.texts["class_names"] = lines_of(splits_.train->info().class_names);
   return checkpoint;
 }
 

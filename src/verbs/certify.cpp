@@ -132,7 +132,9 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   const CertificationReport report(s.subject, result, attacked ? &*attacked : nullptr);
   const std::vector<std::string> hosts = world.gather(host_name());
   together(world, [&] {
-    if (folder) report.write(folder->path, provenance_json(hosts, argc, argv, s.replica->backend().description()));
+    if (folder)
+      report.write(folder->path, provenance_json(hosts, argc, argv, s.replica->backend().description(),
+                                                 {{options.split, content_hash(*s.data)}}));
   });
   if (!world.root()) return static_cast<int>(ExitCode::done);
   std::cout << report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "")

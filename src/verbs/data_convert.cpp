@@ -1,5 +1,9 @@
 // The verb data convert: a data file from what others have.
 
+#include <filesystem>
+#include <iostream>
+
+#include "dat/file.hpp"
 #include "options/ranges.hpp"
 #include "verbs/data.hpp"
 #include "verbs/ranks.hpp"
@@ -14,8 +18,8 @@ const TableOf<ConvertOptions>& convert_table() {
     using O = ConvertOptions;
     TableOf<O> table;
     table.add("SOURCE", &O::source,
-              "a folder of CIFAR-10, CIFAR-100 (binary or Python version), MNIST or SVHN; a .pickle, .npz or .npy file "
-              "of images; an HDF5 file in chunks or compressed");
+              "a folder of CIFAR-10, CIFAR-100 (binary or Python version), MNIST, EMNIST, QMNIST, SVHN or STL-10; a "
+              ".pickle, .npz or .npy file of images; an HDF5 file in chunks, compressed or in another layout");
     table.add("OUTPUT", &O::output, "the file to write, e.g. cifar10.h5");
     table.add("--labels", &O::labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
               kPath);
@@ -35,8 +39,9 @@ const TableOf<ConvertOptions>& convert_table() {
 
 int run_convert(const ConvertOptions& o, int, char**) {
   return print_once([&] {
-    const std::string held = convert_dataset(o);
-    return "wrote " + o.output + (held.empty() ? "" : ": ") + held + "\n";
+    const Converted held = convert_dataset(o);
+    for (const std::string& remark : held.remarks) std::cerr << "dat_hpc: warning: " + remark + "\n";
+    return "wrote " + o.output + (held.contents.empty() ? "" : ": ") + held.contents + "\n";
   });
 }
 
@@ -48,6 +53,10 @@ std::optional<ConvertOptions> parse_convert(CommandLine& line) {
   line.describe("Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
   line.add(bound);
   if (!line.read()) return {};
+  // Of a folder no data file is read: the one of an earlier call may lie there.
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(o.source, unreadable) || !has_seal(o.output))
+    require_apart({o.output}, {o.source, o.labels});
   return o;
 }
 

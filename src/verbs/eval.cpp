@@ -128,11 +128,13 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   EvaluationSetting s;
   Facts facts;
+  std::string images;
   together(world, [&] {
     s = prepare_evaluation(world, options);
+    images = content_hash(*s.data);
     facts = {{"device", s.replica->backend().arithmetic()},
              {"hash of the weights", s.subject.weights_hash},
-             {"hash of the images", hash_to_compare(world, *s.data)}};
+             {"hash of the images", images}};
   });
   shake_hands(world, facts);
   std::string output;
@@ -151,7 +153,8 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   const std::vector<std::string> hosts = world.gather(host_name());
   const auto write = [&]() -> std::string {
     if (output.empty()) return "";
-    const std::string provenance = provenance_json(hosts, argc, argv, s.replica->backend().description());
+    const std::string provenance =
+        provenance_json(hosts, argc, argv, s.replica->backend().description(), {{options.split, images}});
     report.write(output, provenance);
     if (!s.sequence || !s.sequence->has_folder()) return "wrote " + output + "\n";
     s.sequence->write(*sequence, {{"checkpoint", options.checkpoint},
@@ -197,6 +200,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,
           "--save-adversarial needs a folder to write to; give --out FOLDER");
   if (!runs) return {};
+  if (!o.out.empty()) require_apart({o.out}, {line.config_file()});
   return o;
 }
 

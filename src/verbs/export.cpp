@@ -7,9 +7,11 @@
 #include <iostream>
 #include <sstream>
 
+#include "assess/classes.hpp"
 #include "dat/checkpoint.hpp"
 #include "dat/config.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "dat/report.hpp"
 #include "interop/onnx.hpp"
@@ -52,7 +54,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
       (trained.normalize == "none" ? "" : ", images normalized (" + trained.normalize + ")");
   state = fitted(graph, std::move(state), {.file = path, .network = architecture});
   const std::string hash = weights_hash(graph, state);
-  const std::string& classes = checkpoint.texts["class_names"];
+  const std::string classes = lines_of(classes_of(checkpoint, path).names);
   state.metadata = {{"network", trained.network},
                     {"width", std::to_string(network.width)},
                     {"activation", trained.activation},
@@ -144,6 +146,10 @@ std::optional<ExportOptions> parse_export(CommandLine& line) {
   if (!line.read()) return {};
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
   o.format = export_format(o.format, o.out);
+  std::vector<std::string> written =
+      files_in(o.out, {"model.safetensors", "model.py", "network.json", "model_info.json"});
+  written.push_back(o.out);
+  require_apart(written, {place_of_checkpoint(o.checkpoint), o.evaluation});
   require(o.evaluation.empty() || o.format == "robustbench", ExitCode::usage,
           "--evaluation works with --format robustbench, not with ", o.format, "; leave it off");
   return o;

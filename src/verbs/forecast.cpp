@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "dat/file.hpp"
 #include "dat/network.hpp"
 #include "dat/options/attack.hpp"
 #include "dat/provenance.hpp"
@@ -140,6 +141,7 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
   line.describe("Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.");
   line.add(bound);
   if (!line.read()) return {};
+  if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
   if (o.width == 0) o.width = default_width(o.network);
   if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
   if (o.bucket == 0) o.bucket = default_bucket(o.overlap);

@@ -9,7 +9,9 @@
 #include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
 #include "dat/config.hpp"
+#include "dat/dataset.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "dat/norm.hpp"
 #include "dat/provenance.hpp"
 #include "interop/source.hpp"
@@ -20,16 +22,6 @@
 namespace dat {
 
 namespace {
-
-/// Names of classes that may be printed, one for each class, or none at all.
-void check_class_names(const std::string& names, int classes, const std::string& file) {
-  const auto control = [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; };
-  require(std::none_of(names.begin(), names.end(), control), ExitCode::checkpoint, file,
-          ": its class_names hold control characters");
-  const std::int64_t count = std::count(names.begin(), names.end(), '\n') + (names.ends_with('\n') ? 0 : 1);
-  require(names.empty() || count == classes, ExitCode::checkpoint, file, ": its class_names are ", count,
-          ", its last layer has ", classes, " classes");
-}
 
 [[nodiscard]] std::string write_import(const ImportOptions& options, int argc, char** argv) {
   Source source =
@@ -72,7 +64,9 @@ void check_class_names(const std::string& names, int classes, const std::string&
                          .activation = activation_from(trained.activation),
                          .normalization = normalization_from(trained.normalize)};
   network = sizes_of(make, source.state, network);
-  if (options.new_head == 0) check_class_names(source.class_names, network.classes, options.file);
+  const std::int64_t names = std::ssize(source.class_names);
+  require(options.new_head > 0 || names == 0 || names == network.classes, ExitCode::checkpoint, options.file,
+          ": its class_names are ", names, ", its last layer has ", network.classes, " classes");
   if (options.new_head > 0) network.classes = options.new_head;
   const Graph graph = make(network);
   const std::string architecture = trained.network + " of width " + std::to_string(network.width);
@@ -85,7 +79,7 @@ void check_class_names(const std::string& names, int classes, const std::string&
   checkpoint.integers["image_size"] = network.size;
   checkpoint.integers["image_channels"] = network.channels;
   checkpoint.texts["config_toml"] = toml_of(trained);
-  checkpoint.texts["class_names"] = options.new_head > 0 ? "" : source.class_names;
+  checkpoint.texts["class_names"] = options.new_head > 0 ? "" : lines_of(source.class_names);
   checkpoint.texts["imported_from"] = options.file;
   checkpoint.texts["provenance"] = provenance_json({host_name()}, argc, argv, "");
   write_checkpoint(options.out, checkpoint);
@@ -138,6 +132,7 @@ std::optional<ImportOptions> parse_import(CommandLine& line) {
   line.add(bound);
   if (!line.read()) return {};
   require(!o.out.empty(), ExitCode::usage, "import needs a place; give --out PATH");
+  require_apart({o.out}, {place_of_checkpoint(o.file)});
   if (o.normalize != "auto") (void)normalization_from(o.normalize);
   return o;
 }

@@ -31,14 +31,17 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
 }
 
 std::optional<TrainOrder> parse_train(CommandLine& line) {
-  return parse_training(line,
-                        "Distributed adversarial training of image classifiers. What a bare\n"
-                        "  dat_hpc train --data FILE\n"
-                        "does is LAMB with JointSpar: PGD-10, and the exp3 bandit draws 40/54 of the\n"
-                        "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
-                        "  dat_hpc train --recipe madry --data FILE\n"
-                        "and --selector all trains all layers in each step.",
-                        take_network);
+  const std::optional<TrainOrder> order =
+      parse_training(line,
+                     "Distributed adversarial training of image classifiers. What a bare\n"
+                     "  dat_hpc train --data FILE\n"
+                     "does is LAMB with JointSpar: PGD-10, and the exp3 bandit draws 40/54 of the\n"
+                     "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
+                     "  dat_hpc train --recipe madry --data FILE\n"
+                     "and --selector all trains all layers in each step.",
+                     take_network);
+  if (order) require_apart_from_inputs(order->options, line.config_file());
+  return order;
 }
 
 }  // namespace

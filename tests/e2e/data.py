@@ -1,5 +1,6 @@
 """Images of any size and number of classes come through the same code."""
 
+import json
 import os
 import pickle
 import re
@@ -238,7 +239,7 @@ class Arrays(common.TestCase):
         self.assertFalse(os.path.exists("pwned"))
         refuse("wants collections.OrderedDict", {"data": pixels, "x": __import__("collections").OrderedDict()})
         refuse("write the pseudo-labels without the images", {"extrapolated_targets": labels})
-        refuse("holds x, y$", {"x": pixels, "y": labels})
+        refuse("holds pictures, y$", {"pictures": pixels, "y": labels})
         refuse("has both label and labels", {"data": pixels, "label": labels, "labels": labels})
         refuse(r"data is float32 \[40, 12, 12, 3\], but images must be uint8", {"data": pixels.astype("f4"), "label": labels})
         refuse("labels must be integers", {"data": pixels, "label": labels.astype(float)})
@@ -314,7 +315,7 @@ class Balanced(common.TestCase):
         refuse(2, "needs --data with the labelled file and at least one more", "--data", "labelled.h5")
         refuse(2, "leaves nothing of 24 labelled training images", "--holdout", 24)
         shutil.copy("extra.h5", "more.h5")
-        refuse(3, "there is no dataset /test/images", "--data", "extra.h5", "more.h5")
+        refuse(3, "has training images and no test images", "--data", "extra.h5", "more.h5")
         write_own("large.h5", images(1, 8, 20, 4), images(1, 8, 20, 4))
         refuse(3, "large.h5: has images of 20 x 20", "--data", "labelled.h5", "large.h5")
         for name, classes in ("labelled.h5", "abcd"), ("more.h5", "abce"):
@@ -377,12 +378,146 @@ class StandIn(common.TestCase):
                     self.assertTrue(0 <= row["acc_adv"] <= 1 and row["loss_adv"] > 0 and row["loss_clean"] > 0)
                     # Over the images with labels: 8 of 16.
                     self.assertAlmostEqual(8 * row["acc_clean"] % 1, 0)
+        with h5py.File("unknown.h5", "w") as file:
+            file["train/images"], file["train/labels"] = np.zeros((8, 8, 8, 3), np.uint8), np.full(8, -1)
+            file["test/images"], file["test/labels"] = np.zeros((8, 8, 8, 3), np.uint8), np.arange(8) % 2
         refuse = lambda pattern, *options: self.refuse(2, pattern, "validate", *TRAIN, *self.MIX, *options)
         refuse("some training images have no labels .* --loss mart does not take", "--loss", "mart")
         refuse("--loss cross_entropy --lambda 0 does not take", "--lambda", 0)
         refuse("wants --attack-bn eval and no --attack-stop", "--attack-stop", 1)
         refuse("wants --attack-bn eval and no --attack-stop", "--attack", "fgsm", "--lambda", 1)
+        self.refuse(2, "no training image has a label .* --data LABELLED.h5 EXTRA.h5", "validate", *TRAIN, "--data", "unknown.h5", "--loss", "trades")
         self.refuse(2, "--holdout draws from", "validate", *TRAIN, "--data", *self.MIX[1:3], "--loss", "trades", "--holdout", 50)
+
+
+class Inputs(common.TestCase):
+    """What goes in stays as it is, is known again, and comes out under its names."""
+
+    SHORT = [*TRAIN, "--attack", "fgsm", "--max-steps", 2]
+    EVAL = ["--threads", 1, "--eval", "fgsm"]
+
+    def write(self, path, seed=1, names=(), **splits):
+        """A data file of 8 x 8 pixels without a seal."""
+        with h5py.File(path, "w") as file:
+            for split, labels in ({"train": [0, 1] * 4, "test": [0, 1] * 4} | splits).items():
+                if labels is not None:
+                    file[f"{split}/images"] = images(seed + (split == "test"), len(labels), 8, 2)[0]
+                    file[f"{split}/labels"] = np.array(labels)
+            if names:
+                file.attrs["class_names"] = names
+
+    def run_well(self, *arguments):
+        ended = common.run(*arguments)
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended.text
+
+    def test_names_of_classes_go_all_the_way_round(self):
+        given = ["a\nb", "cat\r", "\ttab ", 'com,ma "quoted" \\', "café", "", "100 % cat", "x" * 1000, "\x1b[31m", "class 9"]
+        kept = ["a b", "cat", "tab", 'com,ma "quoted" \\', "café", "class 5", "100 % cat", "x" * 200, "[31m", "class 9"]
+        self.write("set.h5", train=list(range(10)), test=list(range(10)), names=given)
+        with h5py.File("set.h5", "a") as file:
+            file.attrs["class_names"] = [b"\xff" + name.encode() if name == "class 9" else name.encode() for name in given]
+        kept[9] = "?class 9"
+        self.train("run", *self.SHORT, "--data", "set.h5")
+        self.run_well("export", "run", "--out", "out.safetensors")
+        self.run_well("import", "out.safetensors", "--out", "back.h5")
+        of = {}
+        for network in "run", "back.h5":
+            self.run_well("eval", network, "--data", "set.h5", *self.EVAL, "--out", f"{network}.json")
+            with open(f"{network}.json") as file:
+                of[network] = json.load(file)
+            self.assertEqual([row["name"] for row in of[network]["classes"]], kept)
+        self.assertEqual(of["run"]["weights_hash"], of["back.h5"]["weights_hash"])
+        self.run_well("plot", "run.json")
+        self.run_well("export", "back.h5", "--out", "again.safetensors")
+        with open("out.safetensors", "rb") as one, open("again.safetensors", "rb") as other:
+            length = int.from_bytes(one.read(8), "little")
+            names = json.loads(one.read(length))["__metadata__"]["class_names"]
+            length = int.from_bytes(other.read(8), "little")
+            self.assertEqual(json.loads(other.read(length))["__metadata__"]["class_names"], names)
+        self.assertEqual(names.split("\n")[:-1], kept)
+
+    def test_an_output_is_no_input(self):
+        os.mkdir("d")
+        self.write("d/results.h5")
+        os.symlink("results.h5", "d/link.h5")
+        os.link("d/results.h5", "d/hard.h5")
+        self.train("run", *self.SHORT, "--data", "d/results.h5")
+        self.run_well("export", "run", "--out", "n.safetensors")
+        os.mkdir("board")
+        self.run_well("eval", "run", *self.EVAL, "--out", "board/model_info.json")
+        checkpoint = common.checkpoints("run")[-1]
+        for path, text in ("given.json", "threads = 1\n"), ("board/forecast.json", "{}"), ("board/provenance.json", "threads = 1\n"):
+            with open(path, "w") as file:
+                file.write(text)
+
+        def contents():
+            kept = "d/results.h5", "n.safetensors", "board/model_info.json", "board/provenance.json", "board/forecast.json", "given.json"
+            return {path: open(path, "rb").read() for path in (*kept, checkpoint)}
+
+        before = contents()
+        for arguments in (["import", "n.safetensors", "--out", "n.safetensors"], ["import", "run", "--out", checkpoint],
+                          ["export", checkpoint, "--format", "safetensors", "--out", checkpoint],
+                          ["export", "run", "--format", "safetensors", "--out", checkpoint],
+                          ["export", "run", "--format", "robustbench", "--evaluation", "board/model_info.json", "--out", "board"],
+                          ["data", "convert", "d/results.h5", "d/results.h5"], ["data", "convert", "d/link.h5", "d/hard.h5"],
+                          ["eval", "run", *self.EVAL, "--data", "d/results.h5", "--out", "d"], ["eval", "run", *self.EVAL, "--out", "d"],
+                          ["certify", "run", "--sigma", 0.25, "--n", 10, "--limit", 1, "--out", "d"],
+                          ["train", *self.SHORT, "--data", "d/hard.h5", "--out", "d"],
+                          ["train", *self.SHORT, "--config", "board/provenance.json", "--out", "board"],
+                          ["eval", "run", *self.EVAL, "--config", "given.json", "--out", "given.json"],
+                          ["forecast", "--calibration", "board/forecast.json", "--out", "board"]):
+            with self.subTest(arguments):
+                self.refuse(2, "would be written over .*; give the result another name", *arguments)
+        self.assertEqual(contents(), before)
+        self.assertEqual(sorted(os.listdir("d")), ["hard.h5", "link.h5", "results.h5"])
+        # What only lies beside the inputs may be written again.
+        os.mkdir("records")
+        for name in "train.bin", "test.bin":
+            write_records(f"records/{name}", *images(1, 4, 8, 2))
+        self.refuse(2, "would be written over", "data", "convert", "records", "records/train.bin", "--size", 8)
+        for _ in range(2):
+            self.run_well("data", "convert", "records", "records/set.h5", "--size", 8)
+            self.run_well("eval", "run", *self.EVAL, "--out", "board")
+
+    def test_other_images_are_noticed(self):
+        self.write("set.h5", 1)
+        go = ["train", *self.SHORT[:-2], "--out", "run", "--data"]
+        self.run_well(*go, "set.h5", "--max-steps", 1)
+        shutil.copy("set.h5", "moved.h5")
+        self.run_well(*go, "moved.h5", "--max-steps", 2, "--epochs", 2)
+        with open("run/provenance.json") as file:
+            self.assertEqual(sorted(json.load(file)["hashes_of_images"]), ["test", "train"])
+        with h5py.File("set.h5", "a") as file:
+            file["test/images"][7, 7, 7, 2] ^= 1
+        more = ["--max-steps", 3, "--epochs", 3]
+        self.refuse(2, "run was made with other images: --data has other test images now", *go, "set.h5", *more)
+        self.refuse(2, "--data has other test images now", *go, "set.h5", *more, "--limit-test", 4)
+        self.write("set.h5", 3)
+        self.refuse(2, "--data has other test images, other training images now", *go, "set.h5", *more)
+        text = self.run_well("train", *self.SHORT[:-2], *more, "--out", "other", "--resume", "run", "--data", "set.h5")
+        self.assertIn("with other options: other test images, other training images", text)
+        self.run_well(*go, "moved.h5", *more, "--limit-test", 4)
+        self.refuse(2, "--data has one file twice", "validate", *TRAIN, "--data", "moved.h5", "moved.h5")
+
+    def test_what_is_strange_is_said(self):
+        self.write("one.h5", train=[1, 2, 1, 2], test=[1, 2], names=())
+        text = self.train("run", *self.SHORT, "--data", "one.h5").text
+        self.assertIn("warning: class 0 (class 0) has no image: labels count from 0", text)
+        self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5"))
+        np.savez("one.npz", X=images(1, 4, 8, 2)[0], y=[1, 1, 1, 1])
+        self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5"))
+        np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
+        self.refuse(3, r"y is strings \[4\], but labels must be integers", "data", "convert", "words.npz", "no.h5")
+        np.savez("none.npz", x_train=images(1, 4, 8, 2)[0], y_train=[0, 1, 0, 1], x_test=np.zeros((0, 8, 8, 3), np.uint8), y_test=[])
+        self.refuse(3, "x_test holds no image", "data", "convert", "none.npz", "no.h5")
+        self.write("only.h5", train=[0, 1, 2, 1], test=None)
+        self.refuse(3, "no test images .* --split train", "eval", "run", *self.EVAL, "--data", "only.h5")
+        self.run_well("eval", "run", *self.EVAL, "--data", "only.h5", "--split", "train")
+        self.refuse(3, "plot draws the folder of a run", "plot", "only.h5")
+        self.run_well("export", "run", "--out", "n.safetensors")
+        for verb in (["export", "--out", "no.onnx"], ["eval", "--data", "one.h5"]):
+            self.refuse(4, "'dat_hpc import n.safetensors --out NEW.h5' makes one", verb[0], "n.safetensors", *verb[1:])
 
 
 class BuiltIn(common.TestCase):

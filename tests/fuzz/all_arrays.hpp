@@ -24,7 +24,7 @@ inline void read_file(const ByteSource& source, const ArrayFile& file) {
     answered([&] { read_array(file.array(name)); });
     answered([&] { static_cast<void>(file.words(name)); });
   }
-  const ImageArrays arrays = find_images(source, nullptr);
+  const ImageArrays arrays = find_images(source.name(), *open_arrays(source));
   static_cast<void>(read_labels(arrays, 256));
   read_images(arrays, [](const auto&) {});
 }

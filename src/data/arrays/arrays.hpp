@@ -10,6 +10,8 @@
 
 namespace dat {
 
+class Hdf5File;
+
 /// An array of NumPy's in a file, as the file describes it.
 struct StoredArray {
   std::string name;             ///< name of the array in the file; for messages
@@ -33,6 +35,9 @@ struct StoredArray {
 /// Sets shape and bytes of an array whose type of elements is known. False: a negative or an impossible size.
 [[nodiscard]] bool set_shape(std::vector<std::int64_t> shape, StoredArray& array);
 
+/// Labels in unsigned bytes that count from 1, each less one. Error(data), when the elements are read: a 0.
+[[nodiscard]] StoredArray from_zero(StoredArray labels, const std::string& file);
+
 /// A file of named arrays, which refers to its source and must not outlive it.
 class ArrayFile {
  public:
@@ -46,14 +51,17 @@ class ArrayFile {
 };
 
 /// A pickle of protocol 2 to 5 that holds a dictionary with arrays of NumPy, or lists of integers or strings. Nothing
-/// is executed: the few objects that arrays are made of are known by name, and every other one is refused. Memory: some
-/// bytes for each object, of which there can be two million; the arrays stay in the file. Error(data). Source:
+/// is executed: the few objects that arrays are made of are known by name, and every other one is refused. Memory:
+/// four times the file and 1 MiB at most for objects; the arrays stay in the file. Error(data). Source:
 /// CPython's Lib/pickletools.py (the opcodes), numpy/core/multiarray.py and numeric.py (how arrays are reduced).
 [[nodiscard]] std::unique_ptr<ArrayFile> open_pickle(const ByteSource& source);
 
 /// An .npz: a zip archive, stored or deflated, of .npy files. Error(data).
 /// Source: PKWARE's APPNOTE.TXT 6.3 (zip, with zip64), numpy/lib/format.py (.npy).
 [[nodiscard]] std::unique_ptr<ArrayFile> open_npz(const ByteSource& source);
+
+/// The datasets of an HDF5 file, by their paths in the file. Error(data).
+[[nodiscard]] std::unique_ptr<ArrayFile> open_hdf5_arrays(const Hdf5File& file);
 
 /// A .npy file. Error(data).
 [[nodiscard]] StoredArray open_npy(const ByteSource& source);
@@ -89,9 +97,11 @@ struct ImageArrays {
 /// A pickle or an .npz. Error(data): another kind of file.
 [[nodiscard]] std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source);
 
-/// Finds images and labels in a pickle, an .npz or, with `labels`, a pair of .npy files, by the names in use.
-/// Error(data): another kind of file, no such arrays, other types or shapes.
-[[nodiscard]] ImageArrays find_images(const ByteSource& source, const ByteSource* labels);
+/// Finds images and labels in a file of arrays, by the names in use. Error(data): no such arrays, other types or
+/// shapes.
+[[nodiscard]] ImageArrays find_images(const std::string& path, const ArrayFile& file);
+/// Whether a file of arrays has any array that find_images() would take for images.
+[[nodiscard]] bool has_images(const ArrayFile& file);
 
 /// All labels; -1: unknown. Error(data): a label is not in [lowest, classes).
 [[nodiscard]] std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest = -1);

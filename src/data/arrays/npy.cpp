@@ -15,6 +15,7 @@ std::string StoredArray::text() const {
                            : kind == 'f' ? "float"
                                          : std::string("type ") + kind;
   std::string text = type + std::to_string(kind == 'u' || kind == 'i' || kind == 'f' ? 8 * item_bytes : item_bytes);
+  if (kind == 'U' || kind == 'S') text = "strings";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? " [" : ", ") + std::to_string(shape[i]);
   return text + (shape.empty() ? " []" : "]");
 }
@@ -25,7 +26,11 @@ bool read_type(const std::string& text, StoredArray& array) {
   if (at >= text.size() || std::isalpha(static_cast<unsigned char>(text[at])) == 0) return false;
   array.kind = text[at++];
   const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), array.item_bytes);
-  return error == std::errc() && end == text.data() + text.size() && array.item_bytes >= 1 && array.item_bytes <= 1024;
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  constexpr std::int64_t kMostBytes = 4096, kCharacter = 4;
+  if (array.item_bytes < 0 || array.item_bytes > kMostBytes) return false;
+  if (array.kind == 'U') array.item_bytes *= kCharacter;  // counts characters
+  return array.item_bytes >= 1;
 }
 
 bool set_shape(std::vector<std::int64_t> shape, StoredArray& array) {

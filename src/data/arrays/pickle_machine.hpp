@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,8 +16,8 @@
 namespace dat::pickle {
 
 /// Runs the operations of a pickle, as far as arrays of NumPy need them, and executes nothing: a name in the file is
-/// looked up in kKnown and stands for one kind of object, or the file is refused. The number of objects and the length
-/// of each are bounded before memory is taken.
+/// looked up in kKnown and stands for one kind of object, or the file is refused. Memory for objects is bounded by the
+/// length of the file before any is taken.
 class Machine {
  protected:
   explicit Machine(const ByteSource& source) : source_(source) {
@@ -25,8 +26,8 @@ class Machine {
     memo_ = {};
   }
 
-  /// Of objects on the stack, over all: what is not a list of labels has a few hundred.
-  static constexpr std::int64_t kMost = 1 << 21;
+  /// Bytes for objects, over all: a file of arrays has few of them, and a label that is one stands beside an image.
+  static constexpr std::int64_t kMemory = 1 << 20, kMemoryOfByte = 4;
 
   template <class... Parts>
   void check(bool condition, const Parts&... parts) const {
@@ -66,12 +67,23 @@ class Machine {
     return text;
   }
 
+  /// Counts memory that is about to be taken: twice what a growing array holds, which it is moved into.
+  void charge(std::size_t bytes) {
+    memory_ += static_cast<std::int64_t>(bytes);
+    check_here(memory_ <= kMemory + kMemoryOfByte * source_.size(), "has too many objects for its ", source_.size(),
+               " bytes; images and labels as arrays of NumPy are few");
+  }
+  void charge_items(std::size_t count) { charge(2 * sizeof(NodeId) * count); }
+
   // The stack.
   void push(NodeId id) {
-    check_here(++pushed_ <= kMost, "holds more than ", kMost, " objects; images and labels as arrays of NumPy are few");
+    charge_items(1);
     stack_.push_back(id);
   }
   void push(Node node) {
+    constexpr std::size_t kBlock = 32;  // of the heap
+    charge(sizeof(Node) + kBlock);
+    charge_items(node.items.size());
     nodes_.push_back(std::move(node));
     push(static_cast<NodeId>(nodes_.size() - 1));
   }
@@ -107,8 +119,9 @@ class Machine {
     return node;
   }
   void remember(std::uint64_t key) {
+    constexpr std::size_t kEntry = 64;  // of the map
+    charge(kEntry);
     memo_[static_cast<std::uint32_t>(key)] = top();
-    check_here(std::ssize(memo_) <= kMost, "remembers more than ", kMost, " objects");
   }
   void recall(std::uint64_t key) {
     const auto found = memo_.find(static_cast<std::uint32_t>(key));
@@ -164,7 +177,7 @@ class Machine {
         at_ = skip(number(8));
         break;
       case '(':  // MARK
-        check_here(std::ssize(marks_) < kMost, "begins more than ", kMost, " groups");
+        charge(2 * sizeof(std::size_t));
         marks_.push_back(stack_.size());
         break;
       case '0':  // POP
@@ -262,18 +275,21 @@ class Machine {
         break;
       case 'a': {  // APPEND
         const NodeId item = pop();
+        charge_items(1);
         container(Kind::list).items.push_back(item);
         break;
       }
       case 'e': {  // APPENDS
         const std::vector<NodeId> items = pop_to_mark();
         std::vector<NodeId>& all = container(Kind::list).items;
+        charge_items(items.size());
         all.insert(all.end(), items.begin(), items.end());
         break;
       }
       case 's': {  // SETITEM
         const std::vector<NodeId> items = pop_some(2);
         std::vector<NodeId>& all = container(Kind::dict).items;
+        charge_items(items.size());
         all.insert(all.end(), items.begin(), items.end());
         break;
       }
@@ -281,6 +297,7 @@ class Machine {
         const std::vector<NodeId> items = pop_to_mark();
         check_here(items.size() % 2 == 0, "has a key without a value");
         std::vector<NodeId>& all = container(Kind::dict).items;
+        charge_items(items.size());
         all.insert(all.end(), items.begin(), items.end());
         break;
       }
@@ -414,9 +431,9 @@ class Machine {
 
   const ByteSource& source_;
   std::int64_t at_ = 0, begin_ = 0;  ///< the next byte; where the operation at hand begins
-  std::int64_t block_begin_ = 0, pushed_ = 0;
+  std::int64_t block_begin_ = 0, memory_ = 0;
   std::vector<std::uint8_t> block_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;
   std::vector<NodeId> stack_;
   std::vector<std::size_t> marks_;  ///< heights of the stack
   std::unordered_map<std::uint32_t, NodeId> memo_;

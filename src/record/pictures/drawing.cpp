@@ -26,6 +26,11 @@ std::string gnuplot_text(const std::string& text) {
   return out + "'";
 }
 
+std::string gnuplot_tic(std::string text) {
+  for (std::size_t at = 0; (at = text.find('%', at)) != std::string::npos; at += 2) text.insert(at, 1, '%');
+  return gnuplot_text(text);
+}
+
 std::string csv_field(const std::string& text) {
   if (std::all_of(text.begin(), text.end(),
                   [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))

@@ -9,6 +9,8 @@ namespace dat {
 
 /// Text as a gnuplot string.
 [[nodiscard]] std::string gnuplot_text(const std::string& text);
+/// The same beside an axis, where gnuplot takes a text for a format.
+[[nodiscard]] std::string gnuplot_tic(std::string text);
 /// Text as a CSV field: quoted where it is not plain, in one line.
 [[nodiscard]] std::string csv_field(const std::string& text);
 

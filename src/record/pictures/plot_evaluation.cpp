@@ -85,7 +85,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
   const auto up = [&](int pixel) { return std::to_string(static_cast<double>(pixel) / height); };
   std::ostringstream body, marks, silent;  // silent: without names
   for (std::size_t k = 0; k < classes && names; ++k) {
-    marks << (k > 0 ? ", " : "(") << gnuplot_text(short_name(file.class_names[k])) << ' ' << k;
+    marks << (k > 0 ? ", " : "(") << gnuplot_tic(short_name(file.class_names[k])) << ' ' << k;
     silent << (k > 0 ? ", " : "") << "'' " << k;
   }
   const std::string tics = names ? marks.str() + ")" : "autofreq";
@@ -153,7 +153,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
   const std::size_t width = std::clamp<std::size_t>(160 + classes * (outcomes * 14 + 24), 900, 2400);
   std::ostringstream body, marks;
   for (std::size_t k = 0; k < classes && names; ++k)
-    marks << (k > 0 ? ", " : "(") << gnuplot_text(short_name(file.class_names[k])) << ' ' << k;
+    marks << (k > 0 ? ", " : "(") << gnuplot_tic(short_name(file.class_names[k])) << ' ' << k;
   std::vector<std::string> parts;
   for (std::size_t k = 0; k < outcomes; ++k) {
     const Outcome& one = file.outcomes[k];

@@ -20,7 +20,11 @@ void require_labels(const TrainOptions& options, const Splits& splits) {
   require(splits.holdout == nullptr || unlabelled_images(*splits.holdout) == 0, ExitCode::usage,
           "--holdout draws from the first file, or from all of a pool, and there are images without labels; ",
           "give the labelled file first and --mix balanced:SHARE");
-  if (unlabelled_images(*splits.train) == 0) return;
+  const std::int64_t without = unlabelled_images(*splits.train);
+  if (without == 0) return;
+  require(without < splits.train->size(), ExitCode::usage,
+          "no training image has a label (they are -1), so that nothing says what the classes are; give a file with ",
+          "labels, too: --data LABELLED.h5 EXTRA.h5 --mix balanced:0.5");
   const char* const unlabelled = "some training images have no labels (-1)";
   require(losses().at(options.loss)({.lambda = options.lambda})->takes_unlabelled(), ExitCode::usage, unlabelled,
           ", which --loss ", options.loss, options.loss == "cross_entropy" ? " --lambda 0" : "",
@@ -38,10 +42,6 @@ std::int64_t unlabelled_images(const Dataset& images) {
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < images.size(); ++i) count += images.label(i) < 0 ? 1 : 0;
   return count;
-}
-
-std::string hash_to_compare(const Communicator& ranks, const Dataset& images) {
-  return ranks.size() > 1 ? content_hash(images) : "";
 }
 
 std::string sizes_text(const Splits& splits) {
@@ -82,8 +82,12 @@ Splits open_splits(const TrainOptions& options) {
   whole.limit_test = 0;
   Splits splits{open_split(options, "train"), open_split(whole, "test"), nullptr};
   splits.test_images = splits.test->size();
+  splits.hashes = {{"train", content_hash(*splits.train)}, {"test", content_hash(*splits.test)}};
   splits.test = first_of(std::move(splits.test), options.limit_test);
-  if (options.holdout > 0) splits.holdout = open_split(options, "holdout");
+  if (options.holdout > 0) {
+    splits.holdout = open_split(options, "holdout");
+    splits.hashes["holdout"] = content_hash(*splits.holdout);
+  }
   const DatasetInfo &train = splits.train->info(), &test = splits.test->info();
   require(test.size == train.size && test.channels == train.channels && test.classes <= train.classes, ExitCode::data,
           "the test images do not fit the training images");

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
-#include "dat/communicator.hpp"
 #include "dat/config.hpp"
 #include "dat/dataset.hpp"
 #include "dat/sampler.hpp"
@@ -15,13 +15,13 @@ struct Splits {
   std::unique_ptr<Dataset> train, test;
   std::unique_ptr<Dataset> holdout;  ///< null without --holdout
   std::int64_t test_images = 0;      ///< without --limit-test
+  /// content_hash() by split, of all test images.
+  std::map<std::string, std::string> hashes{};
 };
 
 /// What --data says, or the built-in synthetic set; cut as the options say. Error(data), Error(io). Error(usage):
 /// images without labels, where the options do not allow them.
 [[nodiscard]] Splits open_splits(const TrainOptions& options);
-/// content_hash() of images; nothing for a rank that has nobody to compare it with. Error(data).
-[[nodiscard]] std::string hash_to_compare(const Communicator& ranks, const Dataset& images);
 /// Of how many of these images the label is unknown (-1).
 [[nodiscard]] std::int64_t unlabelled_images(const Dataset& images);
 /// "1000 training and 200 test images, 300 of the training images without a label".

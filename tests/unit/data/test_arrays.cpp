@@ -37,7 +37,7 @@ struct Contents {
 /// All that is in a file of arrays.
 Contents contents(const std::string& bytes, int classes = 256) {
   const MemoryBytes source(bytes);
-  const ImageArrays arrays = find_images(source, nullptr);
+  const ImageArrays arrays = find_images(source.name(), *open_arrays(source));
   Contents all;
   const std::vector<std::int16_t> labels = read_labels(arrays, classes);
   all.labels.assign(labels.begin(), labels.end());
@@ -124,7 +124,8 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x02}cnumpy\nndarray\n)Rb."s, "makes an array in an unknown way");
   refused("\x80\x02]N\x85"s + "b."s, "no state that is known");
   refused("\x80\x02]."s, "holds no dictionary");
-  refused("\x80\x02}."s, "has no images under the names in use (data, image, images); it holds nothing");
+  refused("\x80\x02}."s,
+          "has no images under the names in use (data, image, images, X, x, features, arr_0); it holds nothing");
   refused("\x80\x06}."s, "is of protocol 6");
   refused("(dp0\n."s, "neither a folder of binary records nor a pickle");
   refused("\x80\x02"s + "R."s, "byte 2: takes an object where none is");
@@ -145,12 +146,16 @@ TEST_CASE("Deep, cyclic and endless pickles cost no stack and little memory", "[
     CAPTURE(error, reason);
     CHECK(contains(error, reason));
   };
-  refused("\x80\x02)"s + std::string(1000000, '\x85') + "."s, "holds no dictionary");
+  refused("\x80\x02)"s + std::string(10000, '\x85') + "."s, "holds no dictionary");
   refused("\x80\x02]q\0h\0a."s, "holds no dictionary");                              // in itself
   refused("\x80\x02}q\0X\4\0\0\0datah\0sX\5\0\0\0labelh\0s."s, "data is no array");  // in itself
-  refused("\x80\x02"s + std::string(5000000, 'N') + "."s, "holds more than 2097152 objects");
-  refused("\x80\x02"s + std::string(5000000, '(') + "."s, "begins more than 2097152 groups");
-  refused("\x80\x04N"s + std::string(5000000, '\x94') + "."s, "remembers more than 2097152 objects");
+  // Four bytes of memory for each of the file, and 1 MiB.
+  refused("\x80\x02"s + std::string(5000000, 'N') + "."s, "has too many objects for its 5000003 bytes");
+  refused("\x80\x02"s + std::string(5000000, ']') + "."s, "has too many objects");
+  refused("\x80\x02)"s + std::string(5000000, '\x85') + "."s, "has too many objects");
+  refused("\x80\x02"s + std::string(5000000, '(') + "."s, "has too many objects");
+  // (1 MiB + 4 x 5,000,004 bytes - 88 of an object) / 64 bytes of each entry = 328,882 entries
+  refused("\x80\x04N"s + std::string(5000000, '\x94') + "."s, "memory: byte 328885: has too many objects");
 }
 
 TEST_CASE("An unknown layout, another type and labels that do not fit are refused with what was found", "[arrays]") {
@@ -164,12 +169,13 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
     return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header +
            std::string(bytes, '\1');
   };
-  CHECK(contains(changed("p4.pickle",
-                         "\x8c\x04"
-                         "data",
-                         "\x8c\x04"
-                         "dota"),
-                 "the names in use (data, image, images); it holds dota, extrapolated_targets, ti_index"));
+  CHECK(contains(
+      changed("p4.pickle",
+              "\x8c\x04"
+              "data",
+              "\x8c\x04"
+              "dota"),
+      "the names in use (data, image, images, X, x, features, arr_0); it holds dota, extrapolated_targets, ti_index"));
   CHECK(contains(changed("p4.pickle",
                          "\x8c\x04"
                          "data",
@@ -197,7 +203,7 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
 
   const auto pair = [](const std::string& images, const std::string& labels) {
     const MemoryBytes first(images), second(labels);
-    return error_of([&] { (void)read_labels(find_images(first, &second), 10); });
+    return error_of([&] { (void)read_labels(image_arrays(first.name(), open_npy(first), open_npy(second)), 10); });
   };
   const std::string images = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 4, 3), }", 96);
   CHECK(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }", 2)) == "none");

@@ -65,6 +65,16 @@ std::vector<std::uint8_t> image(std::int64_t sample, int size) {
   return pixels;
 }
 
+// named.h5 in a folder, of records with these names of classes.
+void convert_records_with(const TemporaryFolder& folder, const std::vector<std::string>& names) {
+  std::string text = "\xef\xbb\xbf";
+  for (const std::string& name : names) text += name + "\r\n";
+  const TemporaryFolder records;
+  write_bytes(records / "batches.meta.txt", text);
+  for (const char* name : {"train.bin", "test.bin"}) write_bytes(records / name, record(0, 0, 1, 4));
+  (void)convert_dataset({.source = records.path(), .output = folder / "named.h5", .labels = "", .size = 4});
+}
+
 // What a user may put into a data file.
 struct Contents {
   Shape images = {4, 6, 6, 3};
@@ -234,6 +244,166 @@ TEST_CASE("A user's file without attributes is accepted: int64 labels, a user bl
   CHECK(contains(inspect_dataset(folder / "data.h5"), "none recorded"));
 }
 
+TEST_CASE("Names of classes are valid UTF-8 on one line, whatever a file has") {
+  const TemporaryFolder folder;
+  const std::string e = "\xc3\xa9", mark = "\xef\xbb\xbf";
+  std::string longest;
+  for (int k = 0; k < 100; ++k) longest += e;
+  const std::vector<std::string>
+      names = {mark + "cat\r", "a\nb", "\t x \t\ty ", "a,\"b\\c'", "caf" + e,     "bad\xff\xc3(", "",
+               "\xc2\x9b[2J",  "cat",  longest + e,   "\x7f",      "\xed\xa0\x80"},
+      kept = {"cat",     "a b", "x y", "a,\"b\\c'", "caf" + e,  "bad?\?(",
+              "class 6", "[2J", "cat", longest,     "class 10", "???"};
+  CHECK(clean_class_names(names) == kept);
+  CHECK(clean_class_names(kept) == kept);
+  CHECK(class_names_of(lines_of(kept)) == kept);
+  {
+    Hdf5File file = Hdf5File::create(folder / "data.h5", 0);
+    file.set_texts("/", "class_names", {"a\nb", "cat\r", "dog"});
+    write_split(file, "train", {});
+    write_split(file, "test", {});
+  }
+  CHECK(open_dataset({folder / "data.h5"}, "train", 0)->info().class_names ==
+        std::vector<std::string>{"a b", "cat", "dog"});
+  // 256 names of the greatest length go into a file and come back.
+  convert_records_with(folder, std::vector<std::string>(256, std::string(300, 'x')));
+  CHECK(open_dataset({folder / "named.h5"}, "test", 0)->info().class_names ==
+        std::vector<std::string>(256, std::string(200, 'x')));
+}
+
+TEST_CASE("Class 0 without an image, one class only, and classes without a training image are told") {
+  const TemporaryFolder folder;
+  const auto remarks = [&](const std::vector<std::int64_t>& train, const std::vector<std::int64_t>& test) {
+    {
+      Hdf5File file = Hdf5File::create(folder / "data.h5", 0);
+      write_split(file, "train", {{std::ssize(train), 6, 6, 3}, train});
+      write_split(file, "test", {{std::ssize(test), 6, 6, 3}, test});
+    }
+    const auto images = open_dataset({folder / "data.h5"}, "train", 0);
+    const auto tested = open_dataset({folder / "data.h5"}, "test", 0);
+    return class_remarks(*images, tested.get());
+  };
+  using Lines = std::vector<std::string>;
+  CHECK(remarks({0, 1, 2}, {0, 1, 2}) == Lines{});
+  CHECK(remarks({0, 1, -1}, {1}) == Lines{});
+  CHECK(
+      remarks({1, 2, 3}, {3, 1}) ==
+      Lines{"class 0 (class 0) has no image: labels count from 0, and where those of the source begin at 1, each must "
+            "be one less"});
+  CHECK(remarks({1, 1}, {1}) == Lines{"all training images are of one class, class 1: there is nothing to tell apart"});
+  CHECK(remarks({1, 2}, {0, 4}) == Lines{"2 classes have test images and no training image: class 0, class 4"});
+  CHECK(remarks({-1, -1}, {0, 1}) == Lines{});
+}
+
+TEST_CASE("A file that is given twice is refused, also under another name") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "data.h5", {});
+  std::filesystem::create_symlink("data.h5", folder / "link.h5");
+  std::filesystem::create_hard_link(folder / "data.h5", folder / "hard.h5");
+  std::filesystem::copy_file(folder / "data.h5", folder / "copy.h5");
+  const auto opened = [&](const std::string& other) {
+    return error_of([&] { (void)open_dataset({folder / "data.h5", folder / other}, "train", 0); });
+  };
+  for (const char* other : {"data.h5", "link.h5", "hard.h5"})
+    CHECK(opened(other).starts_with("2: --data has one file twice, " + folder / "data.h5"));
+  CHECK(opened("copy.h5") == "none");
+}
+
+TEST_CASE("An output that is an input is refused, under any name and in a folder that is read") {
+  const TemporaryFolder folder;
+  write_data_file(folder / "data.h5", {});
+  std::filesystem::create_symlink("data.h5", folder / "link.h5");
+  std::filesystem::create_hard_link(folder / "data.h5", folder / "hard.h5");
+  std::filesystem::copy_file(folder / "data.h5", folder / "copy.h5");
+  const auto error = [&](const std::string& output, const std::vector<std::string>& inputs) {
+    return error_of([&] { require_apart({folder / "new.h5", output}, inputs); });
+  };
+  for (const char* name : {"data.h5", "link.h5", "hard.h5"}) {
+    CHECK(error(folder / name, {"", folder / "copy.h5", folder / "data.h5"}).starts_with("2: " + folder / name));
+    CHECK(error(folder / name, {folder.path()}).starts_with("2: "));
+  }
+  CHECK(error(folder / "copy.h5", {folder / "data.h5", folder / "absent.h5"}) == "none");
+  CHECK(error(folder.path() + "/../" + std::filesystem::path(folder.path()).filename().string() + "/data.h5",
+              {folder / "data.h5"})
+            .starts_with("2: "));
+  CHECK(error(folder.path(), {folder.path()}).starts_with("2: "));
+}
+
+TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it must be; weights stay what they are") {
+  const TemporaryFolder folder;
+  const std::string in = folder / "in.h5", out = folder / "out.h5";
+  const auto error = [&](const std::function<void(Hdf5File&)>& fill) {
+    std::filesystem::remove(out);
+    {
+      Hdf5File file = Hdf5File::create(in, 0);
+      fill(file);
+    }
+    const std::string text = error_of([&] { (void)convert_dataset({.source = in, .output = out, .labels = ""}); });
+    CHECK(std::filesystem::exists(out) == (text == "none"));
+    return text;
+  };
+  std::vector<std::uint8_t> planes, pixels;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const std::string bytes = record(i, 0, 1, 6).substr(1);
+    planes.insert(planes.end(), bytes.begin(), bytes.end());
+    const std::vector<std::uint8_t> one = image(i, 6);
+    pixels.insert(pixels.end(), one.begin(), one.end());
+  }
+  const std::vector<std::int64_t> labels = {1, 0};
+  const auto check = [&](const std::string& split) {
+    const auto set = open_dataset({out}, split, 0);
+    REQUIRE(set->size() == 2);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      CHECK(pixels_of(*set, i) == image(i, 6));
+      CHECK(set->label(i) == labels[static_cast<std::size_t>(i)]);
+    }
+  };
+  CHECK(error([&](Hdf5File& file) {
+          file.write("test/images", {2, 3, 6, 6}, planes);
+          file.write("test/labels", {2, 1}, labels);
+        }) == "none");
+  check("test");
+  CHECK(error([&](Hdf5File& file) {
+          file.set_texts("/", "class_names", {"cat\r", "dog"});
+          file.write("X", {2, 6, 6, 3}, pixels);
+          file.write("y", {2}, std::vector<std::uint8_t>{1, 0});
+        }) == "none");
+  check("train");
+  CHECK(open_dataset({out}, "train", 0)->info().class_names == std::vector<std::string>{"cat", "dog"});
+  const auto images_of = [&](const auto& values) {
+    return [&](Hdf5File& file) {
+      file.write("train/images", {2, 6, 6, 3}, values);
+      file.write("train/labels", {2}, labels);
+    };
+  };
+  // A run that is given such a file says how it becomes a data file.
+  const auto opened = [&](const Shape& images, const Shape& of_labels) {
+    Hdf5File file = Hdf5File::create(in, 0);
+    file.write("train/images", images, pixels);
+    file.write("train/labels", of_labels, labels);
+    file.close();
+    return error_of([&] { (void)open_dataset({in}, "train", 0); });
+  };
+  const std::string how = "; 'dat_hpc data convert " + in + " plain.h5' makes such a file";
+  CHECK(contains(opened({2, 3, 6, 6}, {2}), "has its channels first, but must have the shape"));
+  CHECK(opened({2, 3, 6, 6}, {2}).ends_with(how));
+  CHECK(opened({2, 6, 6, 3}, {2, 1}).ends_with("for each of the 2 images, in one dimension" + how));
+  CHECK(contains(error(images_of(std::vector<float>(216, 0.5F))),
+                 "train/images is float32 [2, 6, 6, 3], but images must be uint8, 0 to 255; of numbers in [0, 1]"));
+  CHECK(
+      contains(error(images_of(std::vector<std::int64_t>(216, 5))), "is int64 [2, 6, 6, 3], but images must be uint8"));
+  CHECK(contains(error([&](Hdf5File& file) {
+                   file.write("pictures", {2, 6, 6, 3}, pixels);
+                 }),
+                 "holds neither images under the names in use nor weights: pictures is uint8 [2, 6, 6, 3]"));
+  CHECK(error([&](Hdf5File& file) {
+          file.write("conv1.weight", {2}, std::vector<float>{1, 2});
+          file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
+        }) == "none");
+  Shape shape;
+  CHECK(Hdf5File::open(out, ExitCode::data).read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
+}
+
 TEST_CASE("A training image may have no label, a test image must have one") {
   const TemporaryFolder folder;
   write_data_file(folder / "some.h5", {{4, 6, 6, 3}, {3, -1, 0, -1}});
@@ -360,7 +530,7 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
   write_data_file(path, {{4, 6, 5, 3}, {0, 1, 2, 0}});
   refused("square images");
   write_data_file(path, {{4, 3, 6, 6}, {0, 1, 2, 0}});
-  refused("square images");
+  refused("has its channels first, but must have the shape [n, height, width, channels]");
   write_data_file(path, {{4, 6, 6, 5}, {0, 1, 2, 0}});
   refused("1 to 4 channels");
   write_data_file(path, {{4, 108}, {0, 1, 2, 0}});
@@ -464,6 +634,7 @@ TEST_CASE("A small file that claims huge data, or that points to other files, is
 TEST_CASE("Several files are one pool in the order given, and must fit together") {
   const TemporaryFolder folder;
   write_data_file(folder / "a.h5");
+  write_data_file(folder / "c.h5");
   write_data_file(folder / "b.h5", {{2, 6, 6, 3}, {5, 4}});
   write_data_file(folder / "large.h5", {{2, 8, 8, 3}, {0, 1}});
   const auto named = [&](const std::string& name, const std::vector<std::string>& classes) {
@@ -474,7 +645,7 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   named("cat.h5", {"cat", "dog", "cow"});
   named("elk.h5", {"elk", "dog", "cow"});
 
-  const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "a.h5"}, "train", 0);
+  const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "c.h5"}, "train", 0);
   REQUIRE(pool->size() == 10);
   CHECK(pool->info().classes == 6);
   const std::vector<int> labels = {0, 2, 1, 2, 5, 4, 0, 2, 1, 2};
@@ -749,7 +920,7 @@ TEST_CASE(
   CHECK(contains(error_of([&] {
                    (void)open_dataset({paths[1], paths[2]}, "test", 0);
                  }),
-                 "more.h5: there is no dataset /test/images"));
+                 "more.h5: has training images and no test images (/test/images)"));
 }
 
 TEST_CASE("A batch names the samples of all ranks, where that is asked for") {

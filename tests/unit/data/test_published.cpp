@@ -102,7 +102,7 @@ std::string convert(const std::string& source, const std::string& output, const 
   ConvertOptions options = how;
   options.source = source;
   options.output = output;
-  return convert_dataset(options);
+  return convert_dataset(options).contents;
 }
 
 ConvertOptions with(const std::string& val, int classes = 0, int size = 0) {
@@ -364,6 +364,94 @@ TEST_CASE("MNIST's files are found under each of their names, and a plain one so
   CHECK(train.info.class_names == numbered_classes(4));
 }
 
+TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's classes are the first column",
+          "[published]") {
+  const TemporaryFolder folder, output;
+  const std::string pixels = some_bytes(48, 3);  // 3 images of 4 x 4
+  std::string turned;
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t x = 0; x < 4; ++x)
+      for (std::size_t y = 0; y < 4; ++y) turned += pixels[16 * i + 4 * y + x];
+  const auto put = [&](const std::string& name, const Idx& file, bool packed) {
+    write_bytes(folder / (name + (packed ? ".gz" : "")), packed ? gzip(file.bytes()) : file.bytes());
+  };
+  for (const std::string set : {"emnist-letters", "emnist-digits"})
+    for (const std::string split : {"train", "test"}) {
+      put(set + "-" + split + "-images-idx3-ubyte", {{3, 4, 4}, turned}, true);
+      put(set + "-" + split + "-labels-idx1-ubyte", {{3}, set == "emnist-letters" ? "\2\1\3"s : "\1\0\2"s}, true);
+    }
+  const auto error = [&](const std::string& source) { return error_of([&] { convert(source, output / "set.h5"); }); };
+  CHECK(contains(error(folder.path()), "has several sets (emnist-digits, emnist-letters); name a file of the one"));
+  const auto check = [&](const std::string& source) {
+    CHECK(error(source) == "none");
+    for (const std::string split : {"train", "test"}) {
+      const Contents all = contents(output / "set.h5", split);
+      CHECK((all.pixels == pixels));
+      CHECK(all.labels == std::vector<int>{1, 0, 2});
+    }
+    return contents(output / "set.h5", "test").info.class_names;
+  };
+  CHECK(check(folder / "emnist-digits-test-labels-idx1-ubyte.gz")[1] == "class 1");
+  write_bytes(folder / "emnist-letters-mapping.txt", "1 65 97\n2 66 98\n3 67 99\n");
+  CHECK(check(folder / "emnist-letters-train-images-idx3-ubyte.gz") == std::vector<std::string>{"A", "B", "C"});
+  put("emnist-letters-test-labels-idx1-ubyte", {{3}, "\0\1\3"s}, true);
+  CHECK(contains(error(folder / "emnist-letters-test-labels-idx1-ubyte.gz"), "has a label 0"));
+
+  const TemporaryFolder other;
+  std::string rows;  // class, writer, ...: int32 [3, 8]
+  for (const int label : {1, 0, 2}) {
+    rows += number(static_cast<std::uint64_t>(label), 4, true);
+    for (int column = 1; column < 8; ++column) rows += number(77, 4, true);
+  }
+  for (const std::string split : {"train", "test"}) {
+    write_bytes(other / ("qmnist-" + split + "-images-idx3-ubyte"), Idx{{3, 4, 4}, pixels}.bytes());
+    write_bytes(other / ("qmnist-" + split + "-labels-idx2-int"), Idx{{3, 8}, rows, 12}.bytes());
+  }
+  CHECK(check(other.path()).size() == 3);
+}
+
+TEST_CASE("STL-10's planes are turned and its labels counted from 0", "[published]") {
+  const TemporaryFolder folder, output;
+  const std::string planes = some_bytes(std::size_t{2} * 3 * 96 * 96, 5);
+  std::string pixels;
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t y = 0; y < 96; ++y)
+      for (std::size_t x = 0; x < 96; ++x)
+        for (std::size_t c = 0; c < 3; ++c) pixels += planes[((i * 3 + c) * 96 + x) * 96 + y];
+  for (const std::string split : {"train", "test"}) {
+    write_bytes(folder / (split + "_X.bin"), planes);
+    write_bytes(folder / (split + "_y.bin"), "\1\x0a");
+  }
+  const auto error = [&] { return error_of([&] { convert(folder.path(), output / "set.h5"); }); };
+  CHECK(error() == "none");
+  const Contents all = contents(output / "set.h5", "test");
+  CHECK((all.pixels == pixels));
+  CHECK(all.labels == std::vector<int>{0, 9});
+  CHECK(all.info.class_names[9] == "truck");
+  write_bytes(folder / "test_X.bin", planes.substr(1));
+  CHECK(contains(error(), "test_X.bin: has 55295 bytes, which is no positive multiple of 27648"));
+  write_bytes(folder / "train_y.bin", "\1\x0b");
+  write_bytes(folder / "test_X.bin", planes);
+  CHECK(contains(error(), "label 10 of image 1 is not in 0..9"));
+}
+
+TEST_CASE("Two files for the same images are refused, whichever of them the folder lists first", "[published]") {
+  Cifar10 set;
+  write_bytes(set.folder / "data_batch_1.bin", std::string(3073, '\0'));
+  CHECK(contains(set.error(), "is a folder of CIFAR's pickles and a folder of binary records in one"));
+  Mnist mnist;
+  mnist.put("train-images.idx3-ubyte", {{3, 4, 4}, mnist.train});
+  CHECK(contains(mnist.error(), "has both train-images-idx3-ubyte and train-images.idx3-ubyte for the same data"));
+  const std::vector<std::pair<std::string, std::string>> pairs = {
+      {"data_batch_1.bin", "data_batch_01.bin"}, {"data_batch_1.bin", "train.bin"}, {"test_batch.bin", "test.bin"}};
+  for (const auto& [one, other] : pairs) {
+    const TemporaryFolder folder, output;
+    for (const std::string& name : {std::string("data_batch_1.bin"), std::string("test_batch.bin"), one, other})
+      write_bytes(folder / name, std::string(3073, '\0'));
+    CHECK(contains(error_of([&] { convert(folder.path(), output / "set.h5"); }), " for the same images; leave one"));
+  }
+}
+
 TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no file behind", "[published]") {
   const Mnist set;
   std::string expected;
@@ -519,6 +607,8 @@ TEST_CASE("An archive is refused with the commands that unpack it and convert wh
           "is packed; unpack it first ('gunzip -k " + path + "set.npz.gz'), then 'dat_hpc data convert " + path +
               "set.npz");
   refused("t10k-images-idx3-ubyte.gz", gzip(Idx{{3, 16, 16}, std::string(768, 'x')}.bytes()),
+          folder.path() + ": train-images-idx3-ubyte is missing, and so is train-images-idx3-ubyte.gz");
+  refused("images.gz", gzip(Idx{{3, 16, 16}, std::string(768, 'x')}.bytes()),
           "name the folder that has all four, packed or not: 'dat_hpc data convert " + folder.path());
   refused("cut.tar.gz", gzip(tar("x/y")).substr(0, 30), "unpack it first");
   refused("empty.gz", "\x1f\x8b"s, "unpack it first");

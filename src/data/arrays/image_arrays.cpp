@@ -12,9 +12,11 @@ namespace dat {
 namespace {
 
 // "data" and "extrapolated_targets": Carmon et al., 500,000 pseudo-labelled images. "image" and "label": the generated
-// sets of Rebuffi et al., Gowal et al. and Wang et al.
-constexpr const char* kImageNames[] = {"data", "image", "images"};
-constexpr const char* kLabelNames[] = {"extrapolated_targets", "label", "labels", "targets"};
+// sets of Rebuffi et al., Gowal et al. and Wang et al. "X" and "y", "features" and "target": users of scikit-learn.
+// "arr_0" and "arr_1": numpy.savez without names.
+constexpr const char* kImageNames[] = {"data", "image", "images", "X", "x", "features", "arr_0"};
+constexpr const char* kLabelNames[] = {
+    "extrapolated_targets", "label", "labels", "targets", "y", "Y", "target", "arr_1"};
 
 /// The first names, without what a terminal would obey.
 template <class Range>
@@ -32,26 +34,51 @@ template <class Range>
 
 /// The one of `candidates` that the file has. Error(data): none, or several.
 template <std::size_t N>
-[[nodiscard]] StoredArray one_of(const ByteSource& source, const ArrayFile& file, const char* what,
+[[nodiscard]] StoredArray one_of(const std::string& path, const ArrayFile& file, const char* what,
                                  const char* const (&candidates)[N]) {
   const std::vector<std::string> names = file.names();
   const char* found = nullptr;
   for (const char* candidate : candidates) {
     if (std::find(names.begin(), names.end(), candidate) == names.end()) continue;
-    require(found == nullptr, ExitCode::data, source.name(), ": has both ", found, " and ", candidate, " for ", what,
+    require(found == nullptr, ExitCode::data, path, ": has both ", found, " and ", candidate, " for ", what,
             "; leave one of them out");
     found = candidate;
   }
   const bool labels_alone = std::find(names.begin(), names.end(), kLabelNames[0]) != names.end();
-  require(found != nullptr, ExitCode::data, source.name(), ": has no ", what, " under the names in use (",
-          listed(candidates), "); it holds ", listed(names),
+  require(found != nullptr, ExitCode::data, path, ": has no ", what, " under the names in use (", listed(candidates),
+          "); it holds ", listed(names),
           labels_alone
               ? ". The scripts of Carmon et al. write the pseudo-labels without the images: add these as 'data'"
               : "");
   return file.array(found);
 }
 
+/// Labels that count from 1, each less one.
+class FromZero final : public ByteStream {
+ public:
+  FromZero(std::unique_ptr<ByteStream> labels, std::string where)
+      : labels_(std::move(labels)), where_(std::move(where)) {}
+  void read(void* to, std::int64_t bytes) override {
+    labels_->read(to, bytes);
+    auto* label = static_cast<std::uint8_t*>(to);
+    require(std::find(label, label + bytes, std::uint8_t{0}) == label + bytes, ExitCode::data, where_,
+            ": has a label 0, but the labels of this set begin at 1");
+    for (std::int64_t i = 0; i < bytes; ++i) --label[i];
+  }
+
+ private:
+  std::unique_ptr<ByteStream> labels_;
+  std::string where_;
+};
+
 }  // namespace
+
+StoredArray from_zero(StoredArray labels, const std::string& file) {
+  require(labels.kind == 'u' && labels.item_bytes == 1, ExitCode::data, file, ": ", labels.name, " is ", labels.text(),
+          ", but must be uint8");
+  labels.open = [open = labels.open, file] { return std::make_unique<FromZero>(open(), file); };
+  return labels;
+}
 
 std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
   char magic[6] = {};
@@ -74,7 +101,11 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
   const auto check = [&](bool condition, const StoredArray& array, const auto&... parts) {
     require(condition, ExitCode::data, file, ": ", array.name, " is ", array.text(), parts...);
   };
-  check(images.kind == 'u' && images.item_bytes == 1, images, ", but images must be uint8, 0 to 255");
+  check(images.kind == 'u' && images.item_bytes == 1, images,
+        images.kind == 'f' ? ", but images must be uint8, 0 to 255; of numbers in [0, 1] that is "
+                             "(255 * x).round().astype('uint8')"
+                           : ", but images must be uint8, 0 to 255; save images.astype('uint8') if they are that");
+  require(images.shape.empty() || images.shape[0] > 0, ExitCode::data, file, ": ", images.name, " holds no image");
   std::vector<std::int64_t> shape = images.shape;
   if (shape.size() == 3) shape.push_back(1);
   const auto square = [&](std::size_t y, std::size_t channels) {
@@ -84,7 +115,8 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
   found.channels_first = !square(1, 3);
   check(!found.channels_first || square(2, 1), images,
         ", but images must be square, [n, size, size, channels] or [n, channels, size, size], of 1 to 4 channels, or "
-        "[n, size, size]");
+        "[n, size, size]",
+        shape.size() == 2 ? "; reshape them" : "");
   check(!images.column_major, images, " in Fortran's order; save numpy.ascontiguousarray of it");
   found.count = shape[0];
   found.size = static_cast<int>(shape[2]);
@@ -99,11 +131,16 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
   return found;
 }
 
-ImageArrays find_images(const ByteSource& source, const ByteSource* labels) {
-  if (labels != nullptr) return image_arrays(source.name(), open_npy(source), open_npy(*labels));
-  const auto file = open_arrays(source);
-  StoredArray images = one_of(source, *file, "images", kImageNames);
-  return image_arrays(source.name(), std::move(images), one_of(source, *file, "labels", kLabelNames));
+ImageArrays find_images(const std::string& path, const ArrayFile& file) {
+  StoredArray images = one_of(path, file, "images", kImageNames);
+  return image_arrays(path, std::move(images), one_of(path, file, "labels", kLabelNames));
+}
+
+bool has_images(const ArrayFile& file) {
+  const std::vector<std::string> names = file.names();
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return std::find(std::begin(kImageNames), std::end(kImageNames), name) != std::end(kImageNames);
+  });
 }
 
 std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, int lowest) {

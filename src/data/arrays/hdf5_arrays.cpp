@@ -1,0 +1,90 @@
+// Datasets of an HDF5 file as arrays, read by the library in blocks of rows: for `data convert` alone.
+
+#include <algorithm>
+#include <utility>
+
+#include "dat/error.hpp"
+#include "data/arrays/arrays.hpp"
+#include "hdf5/hdf5.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The elements of a dataset of integers, in their order, each in the bytes that it has in the file.
+template <class T>
+class RowsStream final : public ByteStream {
+ public:
+  RowsStream(const Hdf5File& file, const StoredArray& array)
+      : file_(file), name_(array.name), rows_(array.shape.front()), item_bytes_(array.item_bytes) {
+    constexpr std::int64_t kBlockBytes = 4 << 20;
+    const auto row = array.bytes / array.item_bytes / rows_ * static_cast<std::int64_t>(sizeof(T));
+    most_ = std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, row));
+  }
+  void read(void* to, std::int64_t bytes) override {
+    for (auto* out = static_cast<char*>(to); bytes > 0; bytes -= item_bytes_, out += item_bytes_) {
+      if (at_ == block_.size()) {
+        block_ = file_.read_rows<T>(name_, next_, std::min(most_, rows_ - next_));
+        next_ = std::min(rows_, next_ + most_);
+        at_ = 0;
+      }
+      std::copy_n(reinterpret_cast<const char*>(&block_[at_++]), item_bytes_, out);  // little-endian
+    }
+  }
+
+ private:
+  const Hdf5File& file_;
+  std::string name_;
+  std::int64_t rows_, item_bytes_, most_ = 1, next_ = 0;
+  std::vector<T> block_;
+  std::size_t at_ = 0;
+};
+
+class Hdf5Arrays final : public ArrayFile {
+ public:
+  explicit Hdf5Arrays(const Hdf5File& file) : file_(file) { find("/", 0); }
+  [[nodiscard]] std::vector<std::string> names() const override { return names_; }
+  [[nodiscard]] StoredArray array(const std::string& name) const override {
+    const Hdf5Info info = file_.info(name);
+    StoredArray array;
+    array.name = name;
+    array.item_bytes = info.element;
+    array.kind = info.is_unsigned                       ? 'u'
+                 : info.kind == Hdf5Info::Kind::integer ? 'i'
+                 : info.kind == Hdf5Info::Kind::real    ? 'f'
+                                                        : 'S';
+    require(set_shape(info.shape, array), ExitCode::data, file_.path(), ": ", name, " claims an impossible size");
+    array.open = [&file = file_, array, kind = info.kind]() -> std::unique_ptr<ByteStream> {
+      if (kind == Hdf5Info::Kind::u8) return std::make_unique<RowsStream<std::uint8_t>>(file, array);
+      return std::make_unique<RowsStream<std::int64_t>>(file, array);
+    };
+    return array;
+  }
+  [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
+    return file_.read_texts(name);
+  }
+
+ private:
+  void find(const std::string& group, int depth) {
+    constexpr int kMostDepth = 16;
+    constexpr std::size_t kMostNames = 1 << 16;
+    require(depth <= kMostDepth, ExitCode::data, file_.path(), ": has groups in groups without end");
+    for (const std::string& member : file_.list(group)) {
+      require(names_.size() < kMostNames, ExitCode::data, file_.path(), ": has more than ", kMostNames, " datasets");
+      const std::string name = group == "/" ? member : group + "/" + member;
+      if (file_.is_group(name))
+        find(name, depth + 1);
+      else
+        names_.push_back(name);
+    }
+  }
+
+  const Hdf5File& file_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+std::unique_ptr<ArrayFile> open_hdf5_arrays(const Hdf5File& file) { return std::make_unique<Hdf5Arrays>(file); }
+
+}  // namespace dat

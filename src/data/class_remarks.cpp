@@ -1,0 +1,48 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "dat/dataset.hpp"
+
+namespace dat {
+
+namespace {
+
+/// How many images each class has.
+[[nodiscard]] std::vector<std::int64_t> counts_of(const Dataset& images, std::size_t classes) {
+  std::vector<std::int64_t> counts(classes);
+  for (std::int64_t i = 0; i < images.size(); ++i)
+    if (const int label = images.label(i); label >= 0) ++counts[static_cast<std::size_t>(label)];
+  return counts;
+}
+
+}  // namespace
+
+std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test) {
+  std::vector<std::string> remarks;
+  const std::vector<std::string>& names = train.info().class_names;
+  const std::vector<std::int64_t> trained = counts_of(train, names.size());
+  const std::vector<std::int64_t> tested =
+      test != nullptr ? counts_of(*test, names.size()) : std::vector<std::int64_t>(names.size());
+  const auto there = [](std::int64_t count) { return count > 0; };
+  const auto with_images = std::count_if(trained.begin(), trained.end(), there);
+  if (with_images == 1) {
+    const auto only = std::find_if(trained.begin(), trained.end(), there) - trained.begin();
+    remarks.push_back("all training images are of one class, " + names[static_cast<std::size_t>(only)] +
+                      ": there is nothing to tell apart");
+  }
+  if (with_images > 1 && trained[0] == 0 && tested[0] == 0)
+    remarks.push_back("class 0 (" + names[0] + ") has no image: labels count from 0, and where those of the source " +
+                      "begin at 1, each must be one less");
+  constexpr int kNamed = 5;
+  std::string missing;
+  int count = 0;
+  for (std::size_t k = 0; k < names.size(); ++k)
+    if (with_images > 0 && trained[k] == 0 && tested[k] > 0 && ++count <= kNamed)
+      missing += (count > 1 ? ", " : "") + names[k];
+  if (count > 0)
+    remarks.push_back(std::to_string(count) + (count == 1 ? " class has" : " classes have") +
+                      " test images and no training image: " + missing + (count > kNamed ? ", ..." : ""));
+  return remarks;
+}
+
+}  // namespace dat
