@@ -57,7 +57,8 @@ const char* verdict_text(Validity verdict) {
   return verdict == Validity::valid ? "VALID" : verdict == Validity::partial ? "PARTIAL" : "INVALID";
 }
 
-std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, double warmup_epochs) {
+std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, std::int64_t epochs,
+                      double warmup_epochs) {
   const std::int64_t all = steps_per_epoch * epochs;
   return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
          ", " + counted(epochs, "epoch") + " of " + counted(steps_per_epoch, "step") +
@@ -67,7 +68,8 @@ std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, in
 std::string percent_text(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds);
+  constexpr double kLongest = 1e15;  // also what is no number
+  const auto whole = static_cast<std::int64_t>(seconds < kLongest ? seconds : kLongest);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 

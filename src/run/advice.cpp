@@ -39,6 +39,15 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, double e
     all.push_back("--average begins when " + std::to_string(options.average_from) +
                   " epochs are done, and the run has " + number(epochs) +
                   ": there is nothing to average; take a smaller --average-from");
+  if (options.epochs == 0)
+    all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
+                  (options.warmup_epochs == 1 ? " epoch" : " epochs") +
+                  ", in which the learning rate rises: the training behind it is missing");
+  // Rates of the published trainings are a tenth of these and less; LARS' own rates are divided by its coefficient.
+  if (const double most = options.optimizer == "sgd" ? 5 : options.optimizer == "lars_sgd" ? 100 : 1; options.lr > most)
+    all.push_back("--lr " + number(options.lr) + " is far above the rates of " + options.optimizer +
+                  ", which are below " + number(most) + ": the weights are likely to fly apart; is " +
+                  number(options.lr / 100) + " meant?");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");

@@ -34,7 +34,7 @@ const TableOf<ConvertOptions>& convert_table() {
 }
 
 int run_convert(const ConvertOptions& o, int, char**) {
-  return print_once([&] {
+  return print_result([&] {
     const std::string held = convert_dataset(o);
     return "wrote " + o.output + (held.empty() ? "" : ": ") + held + "\n";
   });

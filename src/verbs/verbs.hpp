@@ -10,6 +10,10 @@ namespace dat {
 /// All of them, in the order of the help.
 [[nodiscard]] const std::vector<Verb>& verbs();
 
+/// Whether this process says itself what is wrong with its command line. Where ranks work together the first one does,
+/// and so it does of a line that no verb knows.
+[[nodiscard]] bool speaks(int argc, const char* const* argv);
+
 /// Reads the command line, the file that --config names and the recipe that --recipe names; what comes first here wins.
 /// Calls neither MPI nor a device.
 /// Error(usage): unknown or misspelt option or key, wrong type, value out of range, options that do not fit together;

@@ -23,7 +23,7 @@ DOORS = [
     (r"cuda.*|cudnn.*|cublas.*", r"src/backend/cuda/.*|kernels/cuda\.cu"),
 ]
 
-FLOOR = {"error", "half", "logits", "norm", "tensor", "random", "registry", "tick"}  # headers of include/dat/ on which everything stands
+FLOOR = {"error", "half", "logits", "norm", "number", "tensor", "random", "registry", "shell", "tick"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "attack": {"attack"},
     "loss": {"loss"},

@@ -33,6 +33,23 @@ TEST_CASE("Sensible options call for no advice", "[advice]") {
   CHECK(advised(options).empty());
 }
 
+TEST_CASE("Rates that nobody trains with, and a training that is all warm-up, are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.optimizer = "sgd";
+  options.lr = 0.4;
+  CHECK(advised(options).empty());
+  options.lr = 30;
+  CHECK(advised(options)[0].starts_with("--lr 30 is far above the rates of sgd, which are below 5:"));
+  CHECK(advised(options)[0].ends_with("is 0.3 meant?"));
+  options.optimizer = "lars_sgd";
+  CHECK(advised(options).empty());
+  options.lr = 0.4;
+  options.warmup_epochs = 5;
+  options.epochs = 0;
+  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 5 epochs"));
+}
+
 TEST_CASE("More threads than cores, and a batch that is cut, are named with what happens instead", "[advice]") {
   TrainOptions options = sensible();
   options.threads = 5;
