@@ -257,9 +257,6 @@ class Communicator {
 /// The name of the host that this process runs on.
 [[nodiscard]] std::string host_name();
 
-/// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.
-[[nodiscard]] int rank_from_environment();
-
 /// Whether a launcher of MPI's ranks has made this process another one than the first: what is equal on all ranks, the
 /// first one says. The tasks of Slurm alone do not know of each other, and each speaks for itself.
 [[nodiscard]] bool first_rank_speaks();

@@ -37,10 +37,6 @@ bool launched() {
   return false;
 }
 
-int rank_from_environment() {
-  return number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"}, 0);
-}
-
 bool first_rank_speaks() {
   return number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0) > 0;
 }

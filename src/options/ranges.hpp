@@ -29,8 +29,7 @@ inline const Range kAttackWords{.label = "ATTACK,...", .commas = true};
 inline const Range kAutoCount{.low = 1, .automatic = 0};
 inline const Range kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 inline const Range kAutoEpochs{.low = 0, .high = kMostEpochs, .automatic = -1};
-inline const Range kBatch{.low = 1, .high = kMostImages};
-inline const Range kAutoBatch{.low = 1, .high = kMostImages, .automatic = 0};
+inline const Range kBatch{.low = 1, .high = 1 << 24};  // where as much memory is taken
 inline const Range kAutoWidth{.low = 1, .high = 4096, .automatic = 0};
 inline const Range kSteps{.low = 1, .high = 1'000'000};  // of an attack
 inline const Range kRestarts{.low = 1, .high = 1000};

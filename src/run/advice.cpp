@@ -1,9 +1,12 @@
 #include "run/advice.hpp"
 
+#include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "dat/loader.hpp"
 #include "dat/report.hpp"
+#include "replica/cores.hpp"
 
 namespace dat {
 
@@ -19,10 +22,13 @@ namespace {
 
 std::vector<std::string> advice(const TrainOptions& options, int batch, double epochs, int cores) {
   std::vector<std::string> all;
-  if (options.threads > cores)
-    all.push_back("--threads " + std::to_string(options.threads) +
+  const std::optional<int> asked =
+      options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
+  if (asked.value_or(0) > cores)
+    all.push_back((options.threads > 0 ? "--threads " : "OMP_NUM_THREADS ") + std::to_string(*asked) +
                   " is more than this rank's share of the node's cores, " + std::to_string(cores) +
-                  ": threads that wait for a core slow every step; leave it at auto");
+                  ": threads that wait for a core slow every step; " +
+                  (options.threads > 0 ? "leave it at auto" : "give --threads, or leave it unset"));
   if (options.batch > batch)
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +

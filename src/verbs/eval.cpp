@@ -68,7 +68,7 @@ const TableOf<EvalOptions>& eval_table() {
               kPath);
     table.add("--save-adversarial", &O::save_adversarial,
               "the images that a sequence has attacked, too: adversarial.h5 in the folder --out");
-    table.add("--batch", &O::batch, "images per rank and step", kBatch);
+    table.add("--batch", &O::batch, "images per rank and step", kPositive);
     table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds);
     add_machine(table);
     return table;

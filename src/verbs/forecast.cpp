@@ -62,7 +62,8 @@ void add_clusters(TableOf<ForecastOptions>& table) {
   table.add("--stale-attack", &O::stale_attack, "iterations of the next attack that run while the sum is under way",
             kCount);
   table.add("--generators", &O::generators, "ranks that only attack; auto: as many as pay best", kAutoCount);
-  table.add("--micro-batch", &O::micro_batch, "images that a generator is given at once; auto: the batch", kAutoBatch);
+  table.add("--micro-batch", &O::micro_batch, "images that a generator is given at once; auto: the batch",
+            {.low = 1, .high = kBatch.high, .automatic = 0});
   table.add("--staleness", &O::staleness, "updates that the weights of generators may lag behind",
             {.low = 0, .high = kMostVersions});
   table.add("--refresh", &O::refresh, "newer weights of generators from iteration to iteration, or by attack",

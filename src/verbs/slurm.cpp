@@ -15,7 +15,6 @@
 #include "options/ranges.hpp"
 #include "options/slurm_time.hpp"
 #include "options/train/table.hpp"
-#include "run/advice.hpp"
 #include "run/beginning.hpp"
 #include "run/split.hpp"
 #include "train/plan/role.hpp"
@@ -251,7 +250,11 @@ void settle_device(SlurmOrder& order) {
   require(cuda_version() != "not built", ExitCode::device, "--gpus-per-node ", order.job.gpus_per_node,
           " is for a dat_hpc with CUDA, and this one, which the script would run, was built without: it would train on "
           "the CPUs beside them; build it with 'cmake --preset cuda', or leave the option off");
-  if (device == "auto") order.job.train.insert(order.job.train.end(), {"--device", "cuda"});
+  if (device != "auto") return;
+  std::vector<std::string>& words = order.job.train;
+  const auto given = std::find(words.begin(), words.end(), "--device");
+  if (given != words.end()) words.erase(given, given + 2);
+  words.insert(words.end(), {"--device", "cuda"});
 }
 
 int run_slurm(const SlurmOrder& order, int, char**) {

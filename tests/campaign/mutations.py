@@ -186,8 +186,8 @@ MUTATIONS = [
     ("message: any rank's wish ends the run", MESSAGE, "wishes > said.faults", "wishes > 0", "unit:[message]"),
     ("message: any rank's bad number skips the step", MESSAGE, "bad_ones > said.faults", "bad_ones > 0", "unit:[message]"),
     # Ranks that leave.
-    ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = plan.total_batch;",
-     "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
+    ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = static_cast<int>(plan.total_batch);",
+     "options.total_batch = static_cast<int>(plan.total_batch / ranks * (ranks - gone));", "unit:[membership]"),
     ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
     ("whoever has left is back behind a rollback", REPORT, 'if (kind == "left" || ', "if (", "e2e:leaving"),
     ("bans are forgotten behind a rollback", REPORT, ' || kind == "ban"', "", "unit:[report]"),

@@ -7,7 +7,6 @@
 namespace dat {
 
 constexpr std::int64_t kMostEpochs = 1'000'000'000'000;
-constexpr int kMostImages = 1 << 24;  ///< of a step
 
 /// How long is trained, in what batches, and how the learning rate goes. Rows and rules:
 /// src/options/train/schedule.cpp.

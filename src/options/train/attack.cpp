@@ -142,7 +142,7 @@ void add_shape(TrainTable& table) {
             "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
             one_of({"auto", "eval", "train"}));
   add_attack_precision(table);
-  table.add("--attack-batch", &O::attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoBatch);
+  table.add("--attack-batch", &O::attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoCount);
 }
 
 void add_savings(TrainTable& table) {

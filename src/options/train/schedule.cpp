@@ -38,15 +38,15 @@ void require_whole_epochs(const TrainOptions& o) {
 
 void add_batches(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--batch", &O::batch, "images per rank and step; auto: 128, built-in set 16", kAutoBatch);
+  table.add("--batch", &O::batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
   table.add("--total-batch", &O::total_batch,
             "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
-            kAutoBatch);
+            kAutoCount);
   table.one_counts("total-batch", "batch",
                    "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of "
                    "them");
   table.rule(refuse_a_rest);
-  table.add("--micro-batch", &O::micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoBatch);
+  table.add("--micro-batch", &O::micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
 }
 
 }  // namespace

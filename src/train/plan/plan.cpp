@@ -12,13 +12,8 @@ namespace dat {
 
 namespace {
 
-/// --batch of so many ranks. Error(usage): more than a step may have.
-[[nodiscard]] int total_batch_of(const TrainOptions& options, int ranks) {
-  if (options.total_batch > 0) return options.total_batch;
-  const std::int64_t all = std::int64_t{options.batch} * ranks;
-  require(all <= kMostImages, ExitCode::usage, ranks, " ranks of --batch ", options.batch, " are ", all,
-          " images a step, and ", kMostImages, " are the most; choose a smaller --batch");
-  return static_cast<int>(all);
+[[nodiscard]] std::int64_t total_batch_of(const TrainOptions& options, int ranks) {
+  return options.total_batch > 0 ? options.total_batch : std::int64_t{options.batch} * ranks;
 }
 
 [[nodiscard]] EpochPlan epoch_of_run(const TrainOptions& options, const Mix& images, int ranks) {
@@ -39,11 +34,13 @@ namespace {
 }  // namespace
 
 int batch_of(const TrainOptions& options, int ranks) {
-  if (sums_are_ordered(options)) return total_batch_of(options, ranks);
-  if (options.total_batch == 0) {
-    static_cast<void>(total_batch_of(options, ranks));
-    return options.batch;
+  if (sums_are_ordered(options)) {
+    const std::int64_t all = total_batch_of(options, ranks);
+    require(all <= std::numeric_limits<int>::max(), ExitCode::usage, ranks, " ranks of --batch ", options.batch,
+            " are ", all, " images a step, more than --deterministic can deal; choose a smaller --batch");
+    return static_cast<int>(all);
   }
+  if (options.total_batch == 0) return options.batch;
   const int each = options.total_batch / ranks, micro_batch = options.micro_batch > 0 ? options.micro_batch : 1;
   require(each * ranks == options.total_batch, ExitCode::usage, "--total-batch ", options.total_batch,
           " is no multiple of ", ranks, " ranks, of which each has as many images; choose ",

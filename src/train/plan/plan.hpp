@@ -38,7 +38,7 @@ class Plan {
   /// Sums have the order of the micro-batches of all ranks, which are dealt as in dat/dealing.hpp: --deterministic. An
   /// epoch is shared out as on one rank with all of the batch.
   bool ordered;
-  int total_batch;  ///< images of all ranks in a step: --total-batch, or --batch times the ranks
+  std::int64_t total_batch;  ///< images of all ranks in a step: --total-batch, or --batch times the ranks
   /// Images of a rank in an epoch, those that come again to fill up its last step included.
   std::int64_t images_of_a_rank;
   int batch;          ///< most images of a rank in a step: --batch, or the rank's share of the set where that is less
