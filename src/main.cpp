@@ -22,8 +22,9 @@ int main(int argc, char** argv) {
   dat::release_signals();
   dat::clean_streams();
   using dat::ExitCode;
-  const auto complain = [](const std::string& message, ExitCode code) {
-    if (dat::rank_from_environment() == 0)
+  bool speaks = true;
+  const auto complain = [&speaks](const std::string& message, ExitCode code) {
+    if (speaks)
       std::cerr << "dat_hpc: error: " + dat::in_one_line(message) + "\n";
     else if (dat::launched())
       std::this_thread::sleep_for(std::chrono::seconds(1));  // launchers end rank 0 when the first rank has ended
@@ -32,9 +33,11 @@ int main(int argc, char** argv) {
   try {
     // Somebody who types the bare name wants to know what it is; a launcher wants it to train.
     if (argc <= 1 && !dat::launched()) return dat::print_once(dat::first_screen);
+    speaks = dat::speaks(argc, argv);
     const dat::Command command = dat::parse_command_line(argc, argv);
     for (const std::string& warning : command.warnings)
-      if (dat::rank_from_environment() == 0) std::cerr << "dat_hpc: warning: " + warning + "\n";
+      if (speaks) std::cerr << "dat_hpc: warning: " + warning + "\n";
+    speaks = true;
     return command.run(argc, argv);
   } catch (const dat::Error& error) {
     return complain(error.what(), error.code());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ class ByEpoch {
   /// At least one, in the order of their epochs. Before the first one's epoch its value holds.
   explicit ByEpoch(std::vector<Part> parts) : parts_(std::move(parts)) {}
 
-  [[nodiscard]] T at(int epoch) const {
+  [[nodiscard]] T at(std::int64_t epoch) const {
     const auto later =
         std::find_if(parts_.begin() + 1, parts_.end(), [&](const Part& part) { return part.from > epoch; });
     const Part& part = *(later - 1);

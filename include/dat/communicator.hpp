@@ -257,8 +257,13 @@ class Communicator {
 /// The name of the host that this process runs on.
 [[nodiscard]] std::string host_name();
 
-/// This process's rank as the launcher's environment tells it, before MPI starts; 0 where there is no launcher.
-[[nodiscard]] int rank_from_environment();
+/// Whether a launcher of MPI's ranks has made this process another one than the first: what is equal on all ranks, the
+/// first one says. The tasks of Slurm alone do not know of each other, and each speaks for itself.
+[[nodiscard]] bool first_rank_speaks();
+
+/// The number of ranks that a launcher or Slurm has announced, in all and on this node; 1 where nobody has.
+[[nodiscard]] int announced_ranks();
+[[nodiscard]] int announced_ranks_on_node();
 
 /// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
 /// started this process, which is known by the environment variables that MPI starts from.

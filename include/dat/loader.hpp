@@ -44,10 +44,10 @@ struct LoaderOptions {
   std::optional<Mix> mix{};  ///< how the dataset is mixed; none: one pool
   /// Random cut from the image zero-padded by 4, mirrored with probability 1/2; else a smaller cut is of the middle.
   bool augment = true;
-  ByEpoch<int> sizes = 0;  ///< height = width of the cuts; 0: that of the images
-  bool pixels = true;      ///< read the pixels; false: the ids say enough
-  bool everyone = false;   ///< name the samples of all ranks
-  int warmup_epochs = 0;   ///< whole ones, which share the shuffle of the first one after them, as in DAT
+  ByEpoch<int> sizes = 0;          ///< height = width of the cuts; 0: that of the images
+  bool pixels = true;              ///< read the pixels; false: the ids say enough
+  bool everyone = false;           ///< name the samples of all ranks
+  std::int64_t warmup_epochs = 0;  ///< whole ones, which share the shuffle of the first one after them, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
 };

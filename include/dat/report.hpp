@@ -56,7 +56,7 @@ struct GeneratorRecord {
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
 struct StepRecord {
   std::int64_t step = 0;             ///< counted from 1: the number of updates made
-  int epoch = 0;                     ///< the epoch that the step belongs to, from 0, warm-up included
+  std::int64_t epoch = 0;            ///< the epoch that the step belongs to, from 0, warm-up included
   std::int64_t steps_per_epoch = 1;  ///< step / steps_per_epoch: epochs done after this step, with their fraction
   double wall_time = 0;              ///< seconds of training so far, over restarts
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
@@ -80,7 +80,7 @@ struct StepRecord {
 /// Accuracy of one network on one set under one attack; an evaluation under several attacks is several records.
 struct EvaluationRecord {
   std::int64_t step = 0;
-  int epoch = 0;  ///< epochs that are done, warm-up included
+  std::int64_t epoch = 0;  ///< epochs that are done, warm-up included
   double wall_time = 0;
   std::string split = "test";    ///< test | train | holdout (the part of the training set that is not trained on)
   std::string weights = "raw";   ///< raw | average: as the optimizer has them, or averaged
@@ -165,7 +165,7 @@ struct RunFacts {
   std::string attackers;                  ///< that are made to cheat, and how; empty: none
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;
-  int epochs = 0;                ///< as planned, those of the warm-up included
+  std::int64_t epochs = 0;       ///< as planned, those of the warm-up included
   double warmup_epochs = 0;      //
   int attack_steps = 0;          ///< gradients per image and step, at most; 0: others in other epochs
   double progress_seconds = 10;  ///< between progress lines when the output is no terminal
@@ -191,7 +191,7 @@ struct RunFacts {
 
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
 /// epochs are done. `epochs` includes the warm-up.
-[[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs,
+[[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, std::int64_t epochs,
                                     double warmup_epochs);
 
 /// What figures are worth: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.

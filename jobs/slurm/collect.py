@@ -14,6 +14,9 @@ import subprocess
 import sys
 
 FIRST = 10  # steps that are not measured
+# A step is made of these phases (include/dat/report.hpp); those of the reduction are waited for.
+PHASES = ["data", "attack", "forward", "backward", "encode", "exposed", "decode", "select", "update", "other"]
+REDUCTION = ["encode", "exposed", "decode"]
 COLUMNS = ["name", "ranks", "state", "steps", "s_per_step", "images_per_s", "efficiency", "reduce_percent", "MB_per_step",
            "clean_acc", "adv_acc", "train_adv_acc", "gap"]
 
@@ -40,18 +43,17 @@ def row_of(name, size, run):
     if not steps:
         return row
     row["steps"] = steps[-1]["step"]
-    phases = [key for key in steps[0] if key.startswith("t_") and key not in ("t_evaluate", "t_checkpoint")]
     measured = steps[FIRST:] or steps
-    seconds = [sum(step[phase] for phase in phases) for step in measured]
+    seconds = [sum(step["t_" + phase] for phase in PHASES) for step in measured]
     row["s_per_step"] = statistics.median(seconds)
     row["images_per_s"] = statistics.median(step["images"] for step in measured) / row["s_per_step"]
-    row["reduce_percent"] = 100 * sum(step["t_reduce"] for step in measured) / sum(seconds)
+    row["reduce_percent"] = 100 * sum(step["t_" + phase] for step in measured for phase in REDUCTION) / sum(seconds)
     row["MB_per_step"] = 1e-6 * statistics.mean(step["bytes_sent"] for step in measured)
-    epoch = [step["acc_adv"] for step in steps if step["epoch"] == steps[-1]["epoch"]]
-    row["train_adv_acc"] = 100 * statistics.mean(epoch)
+    epoch = [step["acc_adv"] for step in steps if step["epoch"] == steps[-1]["epoch"] and step["acc_adv"] is not None]
+    row["train_adv_acc"] = 100 * statistics.mean(epoch) if epoch else None
     if evaluation and row["state"] == "done":
         row["clean_acc"], row["adv_acc"] = 100 * evaluation["clean_acc"], 100 * evaluation["adv_acc"]
-        row["gap"] = row["train_adv_acc"] - row["adv_acc"]
+        row["gap"] = row["train_adv_acc"] - row["adv_acc"] if epoch else None
     return row
 
 

@@ -34,7 +34,7 @@ more=("$@")
 
 delft=(--config "$root/jobs/tudelft_jointspar.toml")
 pgd=(--config "$root/jobs/dat_pgd.toml")
-few=() ranks=(1 2 4 8) half=4 whole=8 batch=2048
+few=(--device cuda) ranks=(1 2 4 8) half=4 whole=8 batch=2048
 if [ "$small" -eq 1 ]; then
   few=(--width 16 --limit-train 512 --limit-test 128 --epochs 3 --warmup-epochs 1 --milestones 2 --threads 1)
   ranks=(1 2) half=1 whole=2 batch=64
@@ -91,6 +91,11 @@ if [ "$small" -eq 1 ]; then
 else
   DAT_HPC=${DAT_HPC:-$root/build/cuda/dat_hpc}
   settings=(--time=24:00:00)
+fi
+if [ "$small" -eq 0 ] && "$DAT_HPC" --version | grep -q '^CUDA *not built'; then
+  echo "submit.sh: $DAT_HPC was built without CUDA, and this study reserves GPUs; build it (cmake --preset cuda && cmake" \
+    "--build build/cuda), set DAT_HPC, or add --small" >&2
+  exit 5
 fi
 export DAT_HPC DAT_ROOT=$root DAT_STUDY=$folder
 for line in "${tasks[@]}"; do  # an error is seen here, not when the job starts

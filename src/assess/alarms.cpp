@@ -28,7 +28,9 @@ constexpr int kMoreSteps = 5;
   for (const AttackFigure& figure : figures)
     if (figure.attack == "square" && apgd) see(*apgd, figure.accuracy);
   Alarm alarm{"Square beats APGD", Alarm::State::quiet, ""};
-  if (!gain) return {alarm.name, Alarm::State::not_tested, "needs apgd-ce and square in --eval, or aa-standard"};
+  if (!gain)
+    return {alarm.name, Alarm::State::not_tested, "needs apgd-ce and square in --eval, or aa-standard",
+            apgd.has_value()};
   if (*gain <= kSquareGain) return alarm;
   return {alarm.name, Alarm::State::raised,
           "Square, which asks for no gradient, breaks " + percent_text(*gain) +
@@ -94,6 +96,7 @@ std::vector<Alarm> masking_alarms(const std::vector<AttackFigure>& figures, cons
 std::string alarms_text(const std::vector<Alarm>& alarms) {
   std::string text;
   for (const Alarm& alarm : alarms) {
+    if (alarm.state == Alarm::State::not_tested && !alarm.matters) continue;
     const char* state = alarm.state == Alarm::State::raised  ? "YES"
                         : alarm.state == Alarm::State::quiet ? "no"
                                                              : "not tested";

@@ -13,7 +13,8 @@ struct Alarm {
   enum class State : std::uint8_t { not_tested, quiet, raised };
   std::string name;
   State state = State::not_tested;
-  std::string text;  ///< raised: what was seen, and what to do; not tested: what would test it
+  std::string text;      ///< raised: what was seen, and what to do; not tested: what would test it
+  bool matters = false;  ///< not tested: an attack was run whose figure it would put in doubt
 };
 
 /// Accuracy under one attack, on all images.
@@ -35,7 +36,8 @@ struct AttackFigure {
 [[nodiscard]] std::vector<Alarm> masking_alarms(const std::vector<AttackFigure>& figures,
                                                 const SequenceResult* sequence);
 
-/// "Square beats APGD: no; zero gradients: not tested; ...", for people.
+/// "Square beats APGD: not tested; zero gradients: no; ...", for people: what was tested, and what is missing beside
+/// it. Empty: nothing is to be said.
 [[nodiscard]] std::string alarms_text(const std::vector<Alarm>& alarms);
 
 }  // namespace dat

@@ -214,7 +214,8 @@ std::string EvaluationReport::text() const {
     text += "\n";
   }
   if (sequence_ != nullptr) text += text_of(*sequence_, *sequence_result_);
-  return text + "  " + alarms_text(alarms_) + "\n";
+  const std::string alarms = alarms_text(alarms_);
+  return alarms.empty() ? text : text + "  " + alarms + "\n";
 }
 
 std::string EvaluationReport::final_line() const {

@@ -49,8 +49,9 @@ AttackWord read_attack_word(const std::string& word, int steps) {
   require(takes_steps, ExitCode::usage, "'", word, "': ", attack.name, " takes no number of steps; write '",
           attack.name, "'");
   const auto [end, error] = std::from_chars(plain.data() + digits, plain.data() + plain.size(), attack.steps);
-  require(error == std::errc() && attack.steps > 0, ExitCode::usage, "'", word,
-          "' has no number of steps; write 'pgd20', for instance");
+  constexpr int kMostSteps = 1'000'000;
+  require(error == std::errc() && attack.steps > 0 && attack.steps <= kMostSteps, ExitCode::usage, "'", word,
+          "' has no number of steps from 1 to ", kMostSteps, "; write 'pgd20', for instance");
   return attack;
 }
 

@@ -2,11 +2,24 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "dat/communicator.hpp"
 
 namespace dat {
+
+namespace {
+
+/// The number that one of these variables begins with, the first one that there is; or `none`.
+[[nodiscard]] int number_from(std::initializer_list<const char*> names, int none) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return none;
+}
+
+}  // namespace
 
 std::string host_name() {
   char name[256] = "unknown";
@@ -24,10 +37,19 @@ bool launched() {
   return false;
 }
 
-int rank_from_environment() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"})
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  return 0;
+bool first_rank_speaks() {
+  return number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0) > 0;
+}
+
+int announced_ranks() {
+  return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1));
+}
+
+int announced_ranks_on_node() {
+  // Slurm announces "2(x4),1": the first number.
+  return std::max(1, number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+                                  "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
+                                 1));
 }
 
 }  // namespace dat

@@ -56,7 +56,7 @@ void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks)
   choose(batch, step % steps, rank, ranks);
   if (options_.pixels) read(batch);
   const int whole = dataset_.info().size;
-  const int cut = options_.sizes.at(static_cast<int>(epoch));
+  const int cut = options_.sizes.at(epoch);
   batch.size = cut > 0 ? cut : whole;
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);

@@ -1,12 +1,12 @@
 #include "dat/sampler.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <string_view>
 
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "dat/random.hpp"
 
 namespace dat {
@@ -29,19 +29,13 @@ Mix::Mix(std::int64_t labelled_samples, std::int64_t extra_samples, double share
 double read_mix(const std::string& word) {
   constexpr std::string_view kBalanced = "balanced:";
   if (word == "pool") return 1;
-  double share = 0, of = 1;
-  bool read = word.starts_with(kBalanced);
-  if (read) {
-    const char* end = word.data() + word.size();
-    auto number = std::from_chars(word.data() + kBalanced.size(), end, share);
-    if (number.ec == std::errc() && number.ptr != end && *number.ptr == '/')
-      number = std::from_chars(number.ptr + 1, end, of);
-    read = number.ec == std::errc() && number.ptr == end && share / of > 0 && share / of < 1;
-  }
+  double share = 0;
+  const bool read =
+      word.starts_with(kBalanced) && read_fraction(word.substr(kBalanced.size()), share) && share > 0 && share < 1;
   require(read, ExitCode::usage,
           "--mix is pool or balanced:SHARE, with a share of labelled images above 0 and below 1 ",
           "such as balanced:0.5, not '", word, "'");
-  return share / of;
+  return share;
 }
 
 EpochPlan::EpochPlan(const Mix& mix, int ranks, int batch_size, int micro_batch)

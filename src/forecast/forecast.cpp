@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <string_view>
 
 #include "dat/error.hpp"
+#include "dat/number.hpp"
 #include "reduce/transport/transport.hpp"
 
 namespace dat {
@@ -221,10 +222,11 @@ double bandwidth_from(const std::string& word) {
   constexpr double kPayload = 1448.0 / 1538;
   constexpr Unit kUnits[] = {{"gbit", kPayload * 1e9 / 8}, {"mbit", kPayload * 1e6 / 8}, {"GB/s", 1e9}, {"MB/s", 1e6}};
   double number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  const std::string unit(end, word.data() + word.size());
   for (const Unit& known : kUnits)
-    if (error == std::errc() && unit == known.name && number >= 1e-3 && number <= 1e6) return number * known.bytes;
+    if (word.ends_with(known.name) &&
+        read_fraction(word.substr(0, word.size() - std::string_view(known.name).size()), number) && number >= 1e-3 &&
+        number <= 1e6)
+      return number * known.bytes;
   fail(ExitCode::usage, "--bandwidth takes numbers with gbit, mbit, GB/s or MB/s, such as 10gbit, not '", word, "'");
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dat/shell.hpp"
 #include "hdf5/hdf5_reader.hpp"
 
 namespace dat {
@@ -43,8 +44,9 @@ class Hdf5Reader::File {
 
   [[noreturn]] void damaged(const std::string& what) const { fail(code_, name(), ": is damaged: ", what); }
   [[noreturn]] void not_plain(const std::string& what) const {
-    fail(code_, name(), ": ", what, "; 'dat_hpc data convert ", name(), " NEW' makes a plain file of it, which can be ",
-         "read");
+    const std::string word = shell_quoted(name()), quote = word == name() ? "'" : "";
+    fail(code_, name(), ": ", what, "; ", quote, "dat_hpc data convert ", word, " NEW", quote,
+         " makes a plain file of it, which can be read");
   }
   void check(bool condition, const char* what) const {
     if (!condition) damaged(what);

@@ -25,6 +25,7 @@ class Agreement : public Loss {
     return {1, 0, 1};
   }
   [[nodiscard]] double beta() const final { return beta_; }
+  [[nodiscard]] bool smooths_labels() const final { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const final {
     const float share = 1.0F / static_cast<float>(batch), weight = static_cast<float>(beta_) * share;
     const Logits &attacked = logits[detached_ ? 1 : 0], &clean = logits[detached_ ? 0 : 1];

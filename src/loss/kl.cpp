@@ -45,6 +45,7 @@ class Kl final : public Loss {
   }
   [[nodiscard]] bool takes_unlabelled() const override { return true; }
   [[nodiscard]] double beta() const override { return beta_; }
+  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch);
     if (k == 0) return kl_of_attacked(logits[0], logits[1], static_cast<float>(beta_) * share, Samples::all);

@@ -24,6 +24,7 @@ class Pgi final : public Loss {
   [[nodiscard]] Others needs() const override { return detached_ ? Others::none : Others::all; }
   [[nodiscard]] AttackGoal goal() const override { return {.kept = detached_ ? StartKept::logits : StartKept::images}; }
   [[nodiscard]] double beta() const override { return beta_; }
+  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch), weight = static_cast<float>(beta_) * share;
     const Logits& attacked = logits.back();

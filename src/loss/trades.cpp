@@ -21,6 +21,7 @@ class Trades final : public Loss {
   }
   [[nodiscard]] bool takes_unlabelled() const override { return true; }
   [[nodiscard]] double beta() const override { return beta_; }
+  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const Logits &attacked = logits[0], &clean = logits[1];
     const float share = 1.0F / static_cast<float>(batch);

@@ -1,8 +1,8 @@
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
 #include "dat/network.hpp"
+#include "dat/number.hpp"
 
 namespace dat {
 
@@ -15,15 +15,18 @@ Normalization normalization_from(const std::string& text) {
   bool good = true;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    const char* const end = word.data() + word.size();
-    const auto [last, error] = std::from_chars(word.data(), end, numbers.emplace_back());
-    good = good && error == std::errc() && last == end && std::isfinite(numbers.back());
+    double number = 0;
+    good = good && read_fraction(trimmed(word), number);
+    numbers.push_back(static_cast<float>(number));
+    good = good && std::isfinite(numbers.back());
   }
   const std::size_t channels = numbers.size() / 2;
   good = good && numbers.size() % 2 == 0 && channels >= 1 && channels <= kMostChannels;
   for (std::size_t k = channels; good && k < numbers.size(); ++k) good = numbers[k] > 0;
   require(good, ExitCode::usage, "--normalize must be none, cifar10, cifar100, or the means of all channels and then ",
-          "their standard deviations, which are above 0, e.g. 0.5,0.5,0.5,0.25,0.25,0.25; not '", text, "'");
+          "their standard deviations, which are above 0, e.g. 0.5,0.5,0.5,0.25,0.25,0.25, or fractions such as "
+          "125.3/255; not '",
+          text, "'");
   const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(channels);
   return {{numbers.begin(), middle}, {middle, numbers.end()}};
 }

@@ -4,7 +4,7 @@
 
 namespace dat {
 
-AttackSettings AttackSettings::in_epoch(int epoch) const {
+AttackSettings AttackSettings::in_epoch(std::int64_t epoch) const {
   AttackSettings now = *this;
   now.attack = attack.at(epoch);
   now.attack_steps = attack_steps.at(epoch);

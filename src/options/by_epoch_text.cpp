@@ -45,7 +45,7 @@ std::optional<std::vector<WrittenPart>> read_parts(const std::string& text) {
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
     WrittenPart part;
-    if (!read_part(word, part)) return {};
+    if (!read_part(trimmed(word), part)) return {};
     if (parts.empty() ? part.from > 0 && part.end.empty() : part.from <= parts.back().until) return {};
     parts.push_back(part);
   }

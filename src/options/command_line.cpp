@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "dat/error.hpp"
+#include "dat/shell.hpp"
 #include "options/help.hpp"
 #include "options/hints.hpp"
 #include "options/recipes.hpp"
@@ -56,8 +57,9 @@ std::string advice_about(const std::string& word, const std::vector<std::string>
            plain.substr(std::min(plain.find_first_not_of('-'), plain.size()));
   if (is_one_of(word, {"true", "false", "on", "off", "yes", "no"}))
     return "; a switch has its value behind '=': --NAME=true or --NAME=false";
-  if (word.ends_with(".toml") && is_one_of("config", known)) return "; did you mean --config " + word + "?";
-  if (word.ends_with(".h5") && is_one_of("data", known)) return "; did you mean --data " + word + "?";
+  if (word.ends_with(".toml") && is_one_of("config", known))
+    return "; did you mean --config " + shell_quoted(word) + "?";
+  if (word.ends_with(".h5") && is_one_of("data", known)) return "; did you mean --data " + shell_quoted(word) + "?";
   return otherwise;
 }
 
@@ -148,8 +150,18 @@ void CommandLine::rename_former() {
       }
 }
 
+/// A name of several letters behind one dash would be read as letters that are options.
+void CommandLine::refuse_single_dashes() const {
+  for (auto word = words_.begin(); word != std::find(words_.begin(), words_.end(), "--"); ++word) {
+    const std::string name = word->substr(0, word->find('='));
+    if (name.size() > 2 && name[0] == '-' && name[1] != '-' && is_one_of(name.substr(1), names()))
+      fail(ExitCode::usage, "unknown option '", name, "'; did you mean '-", name, "'?");
+  }
+}
+
 bool CommandLine::read() {
   rename_former();
+  refuse_single_dashes();
   if (helps()) return false;
   std::vector<std::string> arguments(words_.rbegin(), words_.rend());
   const std::string advice = "; see '" + program_ + " --help'";
@@ -164,7 +176,10 @@ bool CommandLine::read() {
     if (!versions_) fail(ExitCode::usage, error.what(), advice);
   }
   if (versions_) return false;
-  if (!parser_->remaining().empty()) refuse(parser_->remaining()[0], advice);
+  // Behind "--" there are no options; the mark itself is no argument.
+  const std::vector<std::string> rest = parser_->remaining();
+  const auto extra = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
+  if (extra != rest.end()) refuse(*extra, advice);
   if (recipe_ == "list") {
     text_ = recipe_list();
     return false;
@@ -218,8 +233,9 @@ std::vector<std::string> CommandLine::names() const {
 }
 
 bool CommandLine::helps() {
-  const auto asked = std::find_if(words_.begin(), words_.end(), asks_for_help);
-  if (asked == words_.end()) return false;
+  const auto end = std::find(words_.begin(), words_.end(), "--");
+  const auto asked = std::find_if(words_.begin(), end, asks_for_help);
+  if (asked == end) return false;
   text_ = help(asked->starts_with("--help=") ? asked->substr(7) : asked + 1 == words_.end() ? "" : asked[1]);
   return true;
 }

@@ -41,6 +41,8 @@ class CommandLine {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// The path of --config; empty: not given.
   [[nodiscard]] const std::string& config_file() const { return config_file_; }
+  /// That --recipe names; empty: none.
+  [[nodiscard]] const std::string& recipe() const { return recipe_; }
   /// Options that the command line, a file or a recipe has set, by name.
   [[nodiscard]] std::set<std::string> given() const;
   /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line.
@@ -55,6 +57,7 @@ class CommandLine {
   [[nodiscard]] bool helps();
   [[nodiscard]] std::string help(const std::string& topic);
   [[noreturn]] void refuse(const std::string& word, const std::string& advice) const;
+  void refuse_single_dashes() const;
   void note_arguments();
   void read_file(const std::string& text, const std::string& name, Origin origin);
   [[nodiscard]] std::vector<std::string> names() const;

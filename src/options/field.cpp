@@ -26,10 +26,15 @@ std::string expectation(const Range& range) {
     return "one of " + joined(range.choices, ", ") + (range.number_too ? " or a whole number of at least 1" : "");
   }
   std::string text = std::is_integral_v<T> ? "a whole number" : "a number (fractions such as 8/255 too)";
-  if (range.low > -kInfinity) text += (range.above ? " above " : " of at least ") + number_text(range.low);
+  const auto bound = [](double number) {
+    constexpr double kExact = 0x1p53;
+    return std::is_integral_v<T> && std::fabs(number) < kExact ? number_text(static_cast<std::int64_t>(number))
+                                                               : number_text(number);
+  };
+  if (range.low > -kInfinity) text += (range.above ? " above " : " of at least ") + bound(range.low);
   if (std::is_integral_v<T> && range.high == kInfinity)
     text += " below 2^" + std::to_string(std::numeric_limits<T>::digits);
-  if (range.high < kInfinity) text += (range.below ? " and below " : " and at most ") + number_text(range.high);
+  if (range.high < kInfinity) text += (range.below ? " and below " : " and at most ") + bound(range.high);
   return text + (range.automatic ? " or " + quoted(range.word) : "");
 }
 
@@ -104,7 +109,7 @@ void assign_all(const std::vector<Value>& sources, const Range& range, const std
     std::istringstream words(source.text);
     std::string word = source.text;
     while (!range.commas || std::getline(words, word, ',')) {
-      assign_one(Value{word, source.form}, range, where, values.emplace_back());
+      assign_one(Value{range.commas ? trimmed(word) : word, source.form}, range, where, values.emplace_back());
       if (!range.commas) break;
     }
   }

@@ -15,6 +15,8 @@ class FileReader {
   FileReader(std::string text, std::string name) : text_(std::move(text)), name_(std::move(name)) {}
 
   std::vector<Entry> read() {
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // the mark that editors put in front of UTF-8
+    check(!text_.starts_with("\xFF\xFE") && !text_.starts_with("\xFE\xFF"), "the file is in UTF-16; save it as UTF-8");
     std::vector<Entry> entries;
     std::set<std::string> seen;
     for (skip(true); more(); skip(true)) {

@@ -122,6 +122,11 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"wrn", {"wrn28_10"}},
 };
 
+std::string without_dashes(std::string text) {
+  std::erase(text, '-');
+  return text;
+}
+
 }  // namespace
 
 std::string lower_case(std::string text) {
@@ -137,13 +142,23 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
     for (const std::string& name : synonym->second)
       if (std::find(known.begin(), known.end(), name) != known.end()) return name;
-  int least = std::max(1, static_cast<int>(word.size() + 1) / 3) + 1;
+  // In halves of a letter: dashes are underscores, a name with something behind it comes behind one that is a letter
+  // off, and a name with something before it is meant where both have a number, as in resnet50.
+  int least = 2 * (std::max(1, static_cast<int>(word.size() + 1) / 3) + 1);
   std::string best, begun;
   int beginnings = 0;
   for (const std::string& name : known) {
-    const std::string other = lower_case(name);
+    std::string other = lower_case(name), plain = other;
+    std::replace(plain.begin(), plain.end(), '_', '-');
     const bool longer = name.size() >= 3 && low.starts_with(other) && low != other;
-    const int distance = longer ? 1 : edit_distance(low, other);
+    const std::string letters = without_dashes(plain), wanted = without_dashes(dashed);
+    const bool end_of =
+        low.size() >= 4 && low.find_first_of("0123456789") != std::string::npos && letters.ends_with(wanted);
+    const int distance = low == other        ? 0
+                         : letters == wanted ? 1
+                         : end_of            ? 2
+                         : longer            ? 3
+                                  : std::min(2 * edit_distance(low, other), 2 * edit_distance(dashed, plain) + 1);
     if (distance < least) {
       least = distance;
       best = name;
@@ -153,7 +168,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
       ++beginnings;
     }
   }
-  return least > 1 && beginnings == 1 ? begun : best;
+  return least > 3 && beginnings == 1 ? begun : best;
 }
 
 std::string hint(const std::string& word, const std::vector<std::string>& known, const std::string& prefix) {

@@ -57,7 +57,7 @@ void add_machine(TableOf<Options>& table) {
   table
       .add("--comm-timeout", &Options::comm_timeout,
            "seconds in which no rank gets on, or one is not heard, after which all end with code 6; 0: wait for ever",
-           kCount)
+           kSeconds)
       .may_change();
   table.add("-q,--quiet", &Options::quiet, "no progress lines").may_change();
 }

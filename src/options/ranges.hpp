@@ -6,6 +6,7 @@
 
 #include "dat/attack.hpp"
 #include "dat/norm.hpp"
+#include "dat/options/schedule.hpp"
 #include "options/attack_words.hpp"
 #include "options/field.hpp"
 
@@ -27,7 +28,16 @@ inline const Range kAutoWeight{.low = 0, .automatic = -1};
 inline const Range kAttackWords{.label = "ATTACK,...", .commas = true};
 inline const Range kAutoCount{.low = 1, .automatic = 0};
 inline const Range kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
-inline const Range kAutoEpochs{.low = 0, .automatic = -1};
+inline const Range kAutoEpochs{.low = 0, .high = kMostEpochs, .automatic = -1};
+inline const Range kBatch{.low = 1, .high = 1 << 24};  // where as much memory is taken
+inline const Range kAutoWidth{.low = 1, .high = 4096, .automatic = 0};
+inline const Range kSteps{.low = 1, .high = 1'000'000};  // of an attack
+inline const Range kRestarts{.low = 1, .high = 1000};
+inline const Range kSamples{.low = 1, .high = 1e12};
+inline const Range kAutoBucket{.low = 1, .high = 0x1p40, .automatic = 0};
+inline const Range kManyImages{.low = 1, .high = 1e9};
+inline const Range kSeconds{.low = 0, .high = 1e9};  // some 30 years
+inline const Range kSomeSeconds{.low = 0, .high = 1e9, .above = true};
 
 [[nodiscard]] inline Range one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
 [[nodiscard]] inline Range one_attack() { return {.choices = attacks().names(), .advice = attack_advice}; }

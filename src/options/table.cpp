@@ -82,6 +82,15 @@ void Table::not_together(const Choice& one, const Choice& other, const std::stri
   });
 }
 
+void Table::one_counts(const std::string& one, const std::string& other, const std::string& sentence) {
+  rules_.push_back([one, other, sentence](Bound& options) {
+    const OptionRow &a = *options.table().find(one), &b = *options.table().find(other);
+    if (!options.asked(a) || !options.asked(b)) return;
+    require(options.origin(one) != options.origin(other), ExitCode::usage, options.filled(sentence));
+    options.put_back(options.origin(one) > options.origin(other) ? b : a);
+  });
+}
+
 std::string description(const OptionRow& row) {
   const std::vector<std::string> kOff = {"false"};
   std::vector<std::string> parts, without;

@@ -67,6 +67,9 @@ class Table {
 
   /// Refuses two options together, whichever values they have of these. The sentence as in Condition.
   void not_together(const Choice& one, const Choice& other, const std::string& sentence);
+  /// Of two options that say the same, the one that was set nearer to the user counts, and the other gets its default
+  /// back; set alike, they are refused. The sentence as in Condition.
+  void one_counts(const std::string& one, const std::string& other, const std::string& sentence);
   /// Refuses an option together with any of these, with the same sentence: "--NAME does not go with WHY; leave one of
   /// them off".
   void not_with(const std::string& option, std::initializer_list<std::pair<Choice, const char*>> others);

@@ -2,15 +2,6 @@
 
 namespace dat {
 
-bool read_fraction(const std::string& text, double& value) {
-  const std::size_t slash = text.find('/');
-  double denominator = 1;
-  if (slash != std::string::npos && !read_number(text.substr(slash + 1), denominator)) return false;
-  if (!read_number(text.substr(0, slash), value)) return false;
-  value /= denominator;
-  return std::isfinite(value);
-}
-
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {

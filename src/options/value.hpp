@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "dat/number.hpp"
+
 namespace dat {
 
 /// One value as it was written: on the command line, or in the file without or with quotes.
@@ -15,16 +17,6 @@ struct Value {
   std::string text;
   Form form = Form::argument;
 };
-
-/// Whether all of `text` is a number that T can hold.
-template <class T>
-[[nodiscard]] bool read_number(const std::string& text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-/// Whether all of `text` is a number or a fraction such as 8/255, and finite.
-[[nodiscard]] bool read_fraction(const std::string& text, double& value);
 
 /// The shortest text that is read as this number; of a radius or a step size, in grey levels: 8/255.
 template <class T>

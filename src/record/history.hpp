@@ -74,7 +74,7 @@ constexpr int kResultsFormat = 2;  ///< format of metrics.jsonl and results.h5
 using EvaluationSeries = std::vector<const EvaluationRecord*>;
 
 /// Orders evaluations. Steps alone do not: a run that goes on with more ranks counts fewer steps an epoch.
-using EvaluationMoment = std::pair<int, std::int64_t>;
+using EvaluationMoment = std::pair<std::int64_t, std::int64_t>;
 [[nodiscard]] inline EvaluationMoment moment_of(const EvaluationRecord& record) { return {record.epoch, record.step}; }
 
 /// "eps 8/255" or "l2 eps 0.5", "alpha 2/255", "1 restart".

@@ -57,7 +57,8 @@ const char* verdict_text(Validity verdict) {
   return verdict == Validity::valid ? "VALID" : verdict == Validity::partial ? "PARTIAL" : "INVALID";
 }
 
-std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, int epochs, double warmup_epochs) {
+std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, std::int64_t epochs,
+                      double warmup_epochs) {
   const std::int64_t all = steps_per_epoch * epochs;
   return (total_steps < all ? std::to_string(total_steps) + " of " : "") + counted(std::max(total_steps, all), "step") +
          ", " + counted(epochs, "epoch") + " of " + counted(steps_per_epoch, "step") +
@@ -67,7 +68,8 @@ std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, in
 std::string percent_text(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 std::string duration_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e11)), minutes = s / 60, hours = minutes / 60;
+  const auto s = static_cast<std::int64_t>(seconds < 1e11 ? std::max(seconds, 0.0) : 1e11), minutes = s / 60,
+             hours = minutes / 60;
   if (minutes == 0) return fmt::format("{} s", s);
   if (hours == 0) return fmt::format("{} min {:02} s", minutes, s % 60);
   if (hours < 48) return fmt::format("{} h {:02} min", hours, minutes % 60);

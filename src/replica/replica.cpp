@@ -1,25 +1,12 @@
 #include "replica/replica.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cassert>
-#include <thread>
 
 #include "replica/attack_stop.hpp"
 #include "replica/smoothed_objective.hpp"
 
 namespace dat {
-
-int choose_threads(int wanted, int ranks_on_node) {
-  if (wanted > 0) return wanted;
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  const int all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  // Bound to some cores: they are this rank's alone. Not bound: all ranks of the node share what there is.
-  return std::max(1, mine < all ? mine : all / std::max(1, ranks_on_node));
-}
 
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include "dat/network.hpp"
 #include "dat/program.hpp"
+#include "replica/cores.hpp"
 #include "replica/frozen_objective.hpp"
 #include "replica/images.hpp"
 #include "replica/noisy_copies.hpp"
@@ -99,8 +100,5 @@ class Replica {
   std::unique_ptr<FrozenProgram> frozen_f32_;   ///< null where the attack's programs are f32 already
   std::unique_ptr<FrozenObjective> evaluated_;
 };
-
-/// Threads of one rank: `wanted`, or, where that is 0, the cores this process may use, shared by the ranks of its node.
-[[nodiscard]] int choose_threads(int wanted, int ranks_on_node);
 
 }  // namespace dat

@@ -1,9 +1,12 @@
 #include "run/advice.hpp"
 
+#include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "dat/loader.hpp"
 #include "dat/report.hpp"
+#include "replica/cores.hpp"
 
 namespace dat {
 
@@ -19,10 +22,13 @@ namespace {
 
 std::vector<std::string> advice(const TrainOptions& options, int batch, double epochs, int cores) {
   std::vector<std::string> all;
-  if (options.threads > cores)
-    all.push_back("--threads " + std::to_string(options.threads) +
+  const std::optional<int> asked =
+      options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
+  if (asked.value_or(0) > cores)
+    all.push_back((options.threads > 0 ? "--threads " : "OMP_NUM_THREADS ") + std::to_string(*asked) +
                   " is more than this rank's share of the node's cores, " + std::to_string(cores) +
-                  ": threads that wait for a core slow every step; leave it at auto");
+                  ": threads that wait for a core slow every step; " +
+                  (options.threads > 0 ? "leave it at auto" : "give --threads, or leave it unset"));
   if (options.batch > batch)
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
@@ -39,6 +45,15 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, double e
     all.push_back("--average begins when " + std::to_string(options.average_from) +
                   " epochs are done, and the run has " + number(epochs) +
                   ": there is nothing to average; take a smaller --average-from");
+  if (options.epochs == 0)
+    all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
+                  (options.warmup_epochs == 1 ? " epoch" : " epochs") +
+                  ", in which the learning rate rises: the training behind it is missing");
+  // Rates of the published trainings are a tenth of these and less; LARS' own rates are divided by its coefficient.
+  if (const double most = options.optimizer == "sgd" ? 5 : options.optimizer == "lars_sgd" ? 100 : 1; options.lr > most)
+    all.push_back("--lr " + number(options.lr) + " is far above the rates of " + options.optimizer +
+                  ", which are below " + number(most) + ": the weights are likely to fly apart; is " +
+                  number(options.lr / 100) + " meant?");
   if (options.beta2 < options.beta1)
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");

@@ -15,6 +15,7 @@
 
 #include "dat/file.hpp"
 #include "dat/run_lock.hpp"
+#include "dat/shell.hpp"
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
 #include "options/value.hpp"
@@ -49,7 +50,7 @@ namespace fs = std::filesystem;
 void require_same_end(const TrainOptions& earlier, const TrainOptions& now, std::int64_t steps_then, const Plan& plan) {
   const std::int64_t steps = plan.steps_per_epoch;
   if (steps == steps_then || now.max_steps == 0 || now.max_steps != earlier.max_steps) return;
-  if (now.max_steps >= plan.epochs * std::max(steps, steps_then)) return;  // it ends no run
+  if (now.max_steps / std::max(steps, steps_then) >= plan.epochs) return;  // it ends no run
   fail(ExitCode::usage, "--max-steps ", now.max_steps, " was given for epochs of ", steps_then, " steps, and with ",
        plan.ranks, plan.ranks == 1 ? " rank" : " ranks", " they have ", steps, ": give --max-steps ",
        std::max<std::int64_t>(1, at_same_place(now.max_steps, steps_then, steps)),
@@ -190,6 +191,10 @@ void require_apart_from_inputs(const TrainOptions& options, const std::string& c
   require_apart(files_in(folder, written), inputs);
 }
 
+std::string same_command(const TrainOptions& options, const std::string& folder) {
+  return options.out.empty() ? "the same command with --out " + shell_quoted(folder) : "the same command";
+}
+
 void take_network(TrainOrder& order) {
   TrainOptions& o = order.options;
   if (o.initialize.empty()) return;
@@ -252,7 +257,8 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
   if (result.own || (occupied && !elsewhere)) {
     const std::string differing = differences(known, options, must_stay);
     require(differing.empty(), ExitCode::usage, folder, " was made with other options: ", differing,
-            "; repeat them, or choose another --out (there, --resume ", folder, " goes on from it with other options)");
+            "; repeat them, or choose another --out (there, --resume ", shell_quoted(folder),
+            " goes on from it with other options)");
   }
   if (!checkpoint) {
     if (options.initialize.empty()) return result;

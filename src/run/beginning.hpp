@@ -33,6 +33,9 @@ struct Beginning {
 /// Makes a run's new folder, named by the second. On rank 0. Error(io).
 [[nodiscard]] std::string make_run_folder();
 
+/// What goes on with a run in this folder, for people: "the same command", with --out where nobody has given that.
+[[nodiscard]] std::string same_command(const TrainOptions& options, const std::string& folder);
+
 /// Where a run begins with given weights (`initialize`): its network, width, activation and normalization become those
 /// that the file says it was trained with, where neither the command line nor a file or recipe has set them. On every
 /// rank; reads the file, or, for a run that goes on, what it wrote down when it began. Error(usage): one of them was

@@ -114,7 +114,7 @@ TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int
   const int faults = faults_left(faults_of(options.aggregator, options.faults, ranks), gone);
   require(honest_majority(plan.micro_batches, ranks - gone, faults), ExitCode::integrity, gone, " of ", ranks,
           " ranks have left, and ", faults, " of the others could hold half of the micro-batches of a step");
-  options.total_batch = plan.total_batch;
+  options.total_batch = static_cast<int>(plan.total_batch);
   options.batch = 0;
   if (ranks_may_be_false(options)) options.faults = faults;
   return options;

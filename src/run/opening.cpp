@@ -26,7 +26,7 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
     report.warning(warning);
   for (const std::string& line : advice(options, trainer.plan().batch, trainer.plan().epochs_made(),
-                                        choose_threads(0, ranks_on_node(ranks, options))))
+                                        cores_of_rank(ranks_on_node(ranks, options)).count))
     report.warning(line);
 }
 

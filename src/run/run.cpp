@@ -249,9 +249,8 @@ void Run::stop() {
   save(Checkpoints::Kind::step);
   checkpoints_.require_saved(*ranks_);
   if (ranks_->root())
-    report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) +
-                     (options_.out.empty() ? "; the same command with --out " + folder_ + " goes on from here"
-                                           : "; the same command goes on from here"));
+    report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
+                     same_command(options_, folder_) + " goes on from here");
 }
 
 double Run::held_out_accuracy() const {

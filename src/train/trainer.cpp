@@ -394,7 +394,7 @@ TrainOptions Trainer::resolved() const {
   all.budget = layers_->budget();
   all.bucket = bucket_of(options_);
   if (plan_.ordered) {
-    all.total_batch = plan_.total_batch;
+    all.total_batch = static_cast<int>(plan_.total_batch);
     all.batch = 0;
   }
   all.device = model().backend.device().kind == DeviceKind::cpu ? "cpu" : "cuda";

@@ -20,12 +20,12 @@ const TableOf<BenchOptions>& bench_table() {
     TableOf<O> table;
     table.add("--network", &O::network, "architecture; images are drawn, 32x32 in 10 classes",
               one_of(networks().names()));
-    table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
-    table.add("--batch", &O::batch, "images per rank and step", kPositive);
-    table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
+    table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoWidth);
+    table.add("--batch", &O::batch, "images per rank and step", kBatch);
+    table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
     add_attack_precision(table);
     add_device(table);
-    table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least once", kAbove);
+    table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least once", kSomeSeconds);
     table.add("--out", &O::out, "folder for bench.json and a picture; none: the table is all", kFolder);
     return table;
   }();
@@ -59,7 +59,7 @@ std::optional<BenchOptions> parse_bench(CommandLine& line) {
 
 Verb bench_verb() {
   return make_verb<BenchOptions>("bench", "how fast this machine is: ceilings, layers, step, all-reduce", parse_bench,
-                                 run_bench);
+                                 run_bench, Launch::together);
 }
 
 }  // namespace dat

@@ -26,7 +26,7 @@ void add_certified_images(TableOf<CertifyOptions>& table) {
   using O = CertifyOptions;
   table.group("Data");
   add_trained(table);
-  table.add("--every", &O::every, "takes images 0, N, 2 N, ... of the split", kPositive);
+  table.add("--every", &O::every, "takes images 0, N, 2 N, ... of the split", kManyImages);
   table.add("--limit", &O::limit, "of these the first N only; 0: all", kCount);
   add_weights(table);
 }
@@ -39,8 +39,8 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
   table.add("--noise-kind", &O::noise_kind,
             "grid: on the grid of pixels, with exact probabilities, the same on every machine; float: 32-bit numbers",
             one_of({"grid", "float"}));
-  table.add("--n0", &O::n0, "samples that choose the class", kPositive);
-  table.add("--n", &O::n, "samples that bound its probability; with --radii the most of them", kPositive);
+  table.add("--n0", &O::n0, "samples that choose the class", kSamples);
+  table.add("--n", &O::n, "samples that bound its probability; with --radii the most of them", kSamples);
   table.add("--alpha", &O::alpha, "the chance that an answer is wrong",
             {.low = 0, .high = 1, .above = true, .below = true});
   table.add("--radii", &O::radii,
@@ -51,7 +51,7 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
       "--attack-steps", &O::attack_steps,
       "attacks what is certified within its radius, by PGD of so many steps on the smoothed network, and predicts "
       "the class of what that leaves; 0: does not",
-      kCount);
+      {.low = 0, .high = kSteps.high});
   table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
             {.low = 1, .high = 4096});
   table.add("--precision", &O::precision,
@@ -67,8 +67,8 @@ const TableOf<CertifyOptions>& certify_table() {
     add_smoothing(table);
     table.group("Run");
     table.add("--out", &O::out, "folder for certify.json, certify.tsv and results.h5; none: not written", kFolder);
-    table.add("--batch", &O::batch, "samples per rank between two exchanges of votes", kPositive).may_change();
-    table.add("--progress", &O::progress, "seconds between progress lines", kAbove).may_change();
+    table.add("--batch", &O::batch, "samples per rank between two exchanges of votes", kBatch).may_change();
+    table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
     add_machine(table);
     return table;
   }();
@@ -170,8 +170,8 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
 }
 
 Verb certify_verb() {
-  return make_verb<CertifyOptions>("certify", "certified radii of a smoothed network", parse_certify,
-                                   run_certification);
+  return make_verb<CertifyOptions>("certify", "certified radii of a smoothed network", parse_certify, run_certification,
+                                   Launch::together);
 }
 
 }  // namespace dat

@@ -38,7 +38,7 @@ const TableOf<ConvertOptions>& convert_table() {
 }
 
 int run_convert(const ConvertOptions& o, int, char**) {
-  return print_once([&] {
+  return print_result([&] {
     const Converted held = convert_dataset(o);
     for (const std::string& remark : held.remarks) std::cerr << "dat_hpc: warning: " + remark + "\n";
     return "wrote " + o.output + (held.contents.empty() ? "" : ": ") + held.contents + "\n";

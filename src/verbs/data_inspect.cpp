@@ -18,7 +18,7 @@ const TableOf<InspectOptions>& inspect_table() {
 }
 
 int run_inspect(const InspectOptions& o, int, char**) {
-  return print_once([&] {
+  return print_result([&] {
     std::string text;
     for (const std::string& path : o.files) text += inspect_dataset(path);
     return text;

@@ -16,8 +16,8 @@ const TableOf<SyntheticOrder>& synthetic_table() {
     table.add("OUTPUT", &O::output, "the file to write, e.g. shapes.h5");
     table.add("--classes", &O::classes, "kinds of images", {.low = 2, .high = 256});
     table.add("--size", &O::size, "height and width of the images in pixels", {.low = 4, .high = 4096});
-    table.add("--train", &O::train, "training images", kPositive);
-    table.add("--test", &O::test, "test images", kPositive);
+    table.add("--train", &O::train, "training images", kManyImages);
+    table.add("--test", &O::test, "test images", kManyImages);
     table.add("--seed", &O::seed, "of every random number", kCount);
     return table;
   }();
@@ -25,7 +25,7 @@ const TableOf<SyntheticOrder>& synthetic_table() {
 }
 
 int run_synthetic(const SyntheticOrder& o, int, char**) {
-  return print_once([&] {
+  return print_result([&] {
     write_synthetic(o, o.output);
     return "wrote " + o.output + "\n";
   });

@@ -32,11 +32,13 @@ int run_doctor(const DoctorOptions&, int, char**) {
     const auto hosts = world.gather(host_name());
     const auto devices = world.gather(mine);
     if (!world.root()) return static_cast<int>(ExitCode::done);
+    const Cores threads = default_threads(world.node_size());
     std::cout << version_text() << "\n"
               << cuda_report() << "AMX       "
               << (has_amx() ? "yes: --math bf16 and bf16x3 work on this CPU"
                             : "no: --math bf16 and bf16x3 want a CPU that has it")
-              << "\nMPI       " << Communicator::library_version() << ", " << world.size()
+              << "\nthreads   " << threads.count << " of each rank: " << threads.source
+              << "; --threads says otherwise\nMPI       " << Communicator::library_version() << ", " << world.size()
               << (world.size() == 1 ? " rank" : " ranks") << "; "
               << (world.alone()                 ? "not started: mpirun -np 1 dat_hpc doctor tells what memory it takes"
                   : world.takes_device_memory() ? "takes GPU memory"
@@ -54,7 +56,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
 
 Verb doctor_verb() {
   return make_verb<DoctorOptions>("doctor", "what this machine offers: GPUs, driver, libraries, MPI", parse_doctor,
-                                  run_doctor);
+                                  run_doctor, Launch::together);
 }
 
 }  // namespace dat

@@ -46,8 +46,8 @@ void add_attacks(TableOf<EvalOptions>& table) {
             "radius of the ball of perturbations; pixels are in [0, 1]; auto: that of the training", kAutoRadius);
   table.add("--alpha,--eval-alpha", &O::alpha, "step size; auto: pgd eps/4, in l2 2.5 eps/steps; fgsm 1.25 eps",
             kAutoRadius);
-  table.add("--attack-steps,--eval-attack-steps", &O::attack_steps, "steps of a pgd that names none", kPositive);
-  table.add("--restarts,--eval-restarts", &O::restarts, "random starts; the worst counts for each image", kPositive);
+  table.add("--attack-steps,--eval-attack-steps", &O::attack_steps, "steps of a pgd that names none", kSteps);
+  table.add("--restarts,--eval-restarts", &O::restarts, "random starts; the worst counts for each image", kRestarts);
   table.add("--noise", &O::noise,
             "deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the training; 0: "
             "none",
@@ -69,7 +69,7 @@ const TableOf<EvalOptions>& eval_table() {
     table.add("--save-adversarial", &O::save_adversarial,
               "the images that a sequence has attacked, too: adversarial.h5 in the folder --out");
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
-    table.add("--progress", &O::progress, "seconds between progress lines", kAbove);
+    table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds);
     add_machine(table);
     return table;
   }();
@@ -205,7 +205,8 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
 }
 
 Verb eval_verb() {
-  return make_verb<EvalOptions>("eval", "clean and robust accuracy of a run or checkpoint", parse_eval, run_evaluation);
+  return make_verb<EvalOptions>("eval", "clean and robust accuracy of a run or checkpoint", parse_eval, run_evaluation,
+                                Launch::together);
 }
 
 }  // namespace dat

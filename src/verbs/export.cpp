@@ -133,7 +133,7 @@ const TableOf<ExportOptions>& export_table() {
 }
 
 int run_export(const ExportOptions& options, int, char**) {
-  return print_once([&] { return write_export(options); });
+  return print_result([&] { return write_export(options); });
 }
 
 }  // namespace

@@ -26,16 +26,17 @@ void add_calibration(TableOf<ForecastOptions>& table) {
   table.add("--calibration", &O::calibration,
             "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
   table.add("--network", &O::network, "architecture; images are drawn, in 10 classes", one_of(networks().names()));
-  table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoCount);
+  table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoWidth);
   table.add("--train-size", &O::train_size,
             "height = width of the images: a step of each size is a forecast of its own", {.low = 8, .high = 4096});
-  table.add("--batch", &O::batch, "images per rank and step", kPositive);
+  table.add("--batch", &O::batch, "images per rank and step", kBatch);
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
-  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kPositive);
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
   table.add("--lambda", &O::lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0", kAutoWeight);
   add_attack_precision(table);
   add_device(table);
-  table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least a few times", kAbove);
+  table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least a few times",
+            kSomeSeconds);
 }
 
 void add_clusters(TableOf<ForecastOptions>& table) {
@@ -58,11 +59,12 @@ void add_clusters(TableOf<ForecastOptions>& table) {
   table.add("--p-min", &O::p_min, "lowest probability of a layer, of budgets in bytes", kShare);
   table.add("--algorithm", &O::algorithm, "of sums over the ranks", one_of({"ring", "tree"}));
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs");
-  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount);
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoBucket);
   table.add("--stale-attack", &O::stale_attack, "iterations of the next attack that run while the sum is under way",
             kCount);
   table.add("--generators", &O::generators, "ranks that only attack; auto: as many as pay best", kAutoCount);
-  table.add("--micro-batch", &O::micro_batch, "images that a generator is given at once; auto: the batch", kAutoCount);
+  table.add("--micro-batch", &O::micro_batch, "images that a generator is given at once; auto: the batch",
+            {.low = 1, .high = kBatch.high, .automatic = 0});
   table.add("--staleness", &O::staleness, "updates that the weights of generators may lag behind",
             {.low = 0, .high = kMostVersions});
   table.add("--refresh", &O::refresh, "newer weights of generators from iteration to iteration, or by attack",
@@ -126,7 +128,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
 int run_forecast(const ForecastOptions& o, int argc, char** argv) {
   if (o.calibration.empty())
     return with_ranks([&](Communicator& world) { return measure_and_forecast(world, o, argc, argv); });
-  return print_once([&] {
+  return print_result([&] {
     const Calibration calibration = read_calibration(o.calibration);
     make_forecast_folder(o);
     return forecast_table(o, calibration);
@@ -153,7 +155,7 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
 
 Verb forecast_verb() {
   return make_verb<ForecastOptions>("forecast", "step time against ranks, network, codec, budget: what pays",
-                                    parse_forecast, run_forecast);
+                                    parse_forecast, run_forecast, Launch::together);
 }
 
 }  // namespace dat

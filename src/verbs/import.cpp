@@ -99,7 +99,7 @@ const TableOf<ImportOptions>& import_table() {
               "a safetensors file, a PyTorch state_dict saved as HDF5, a checkpoint, or the folder of a run");
     table.add("--network", &O::network, "architecture; auto: as the file says", auto_or(networks().names()));
     table.add("--width", &O::width, "channels of the first stage; auto: as the file says, else the published ones",
-              kAutoCount);
+              kAutoWidth);
     table.add("--activation", &O::activation, "what follows batch norms; auto: as the file says, else relu",
               one_of({"auto", "relu", "silu"}));
     table.add("--normalize", &O::normalize,
@@ -120,7 +120,7 @@ const TableOf<ImportOptions>& import_table() {
 }
 
 int run_import(const ImportOptions& options, int argc, char** argv) {
-  return print_once([&] { return write_import(options, argc, argv); });
+  return print_result([&] { return write_import(options, argc, argv); });
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ const TableOf<PlotOptions>& plot_table() {
 }
 
 int run_plot(const PlotOptions& options, int, char**) {
-  return print_once([&] {
+  return print_result([&] {
     std::string text;
     const auto append = [&](const std::vector<std::string>& pictures) {
       for (const std::string& picture : pictures) text += picture + "\n";

@@ -13,8 +13,7 @@ void require_printed() {
   require(static_cast<bool>(std::cout), ExitCode::io, "cannot write to standard output; is the disk full?");
 }
 
-int print_once(const std::function<std::string()>& text) {
-  if (rank_from_environment() != 0) return static_cast<int>(ExitCode::done);
+int print_result(const std::function<std::string()>& text) {
   std::cout << text() << std::flush;
   require_printed();
   return static_cast<int>(ExitCode::done);
@@ -27,8 +26,27 @@ Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings,
   return facts;
 }
 
+int print_once(const std::function<std::string()>& text) {
+  return first_rank_speaks() ? static_cast<int>(ExitCode::done) : print_result(text);
+}
+
+namespace {
+
+/// Tasks that each take themselves for all there is do everything as often as there are tasks.
+void warn_of_singletons(const Communicator& world) {
+  if (const int tasks = announced_ranks(); world.size() == 1 && tasks > 1)
+    std::cerr << "dat_hpc: warning: " + std::to_string(tasks) +
+                     " tasks are announced to this process, by Slurm or another launcher, and MPI knows of this one "
+                     "alone: each task works by itself; start them with mpirun, or with an srun --mpi=TYPE that this "
+                     "MPI knows (srun --mpi=list, dat_hpc doctor)\n"
+              << std::flush;
+}
+
+}  // namespace
+
 int with_ranks(const std::function<int(Communicator&)>& verb) {
   const auto world = Communicator::world();
+  warn_of_singletons(*world);
   const auto leave = [&](const std::string& message, ExitCode code) -> int {
     if (code == ExitCode::communication && world->watched()) world->end(message);
     complain(world->size() == 1 ? message

@@ -22,8 +22,10 @@ namespace dat {
 /// Error(io): standard output takes no more.
 void require_printed();
 
-/// Prints, on the launch's first rank, what `text` returns there, for verbs without MPI. Returns the exit code: done.
-/// Error(io): standard output takes no more.
+/// Does the work of a verb without MPI, which is `text`, and prints what that returns: in every process, wherever it is
+/// started, for no other does the same. Returns the exit code: done. Error(io): standard output takes no more.
+[[nodiscard]] int print_result(const std::function<std::string()>& text);
+/// The same for texts that are equal on all ranks of a launch: the first one's only.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);
 
 /// The message of the exception being handled.

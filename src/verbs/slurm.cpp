@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "dat/provenance.hpp"
+#include "dat/shell.hpp"
 #include "options/ranges.hpp"
 #include "options/slurm_time.hpp"
 #include "options/train/table.hpp"
@@ -18,8 +19,8 @@
 #include "run/beginning.hpp"
 #include "run/split.hpp"
 #include "train/plan/role.hpp"
+#include "train/planned.hpp"
 #include "train/trainer.hpp"
-#include "verbs/planned.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm_common.hpp"
 #include "verbs/verb.hpp"
@@ -32,14 +33,9 @@ namespace {
 // context, and what cuDNN and cuBLAS load. Generous: Slurm ends a job that takes more than it has asked for.
 constexpr double kProcessBytes = 1e9, kCudaProcessBytes = 6e9;
 
-/// A word as the shell reads it: itself.
-[[nodiscard]] std::string shell_word(const std::string& word) {
-  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+%@";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
+/// Longest step of which a script is made, in seconds, and most of a node's ranks, cores and GPUs.
+constexpr double kLongestStep = 1e6;
+constexpr int kMostOfNode = 4096;
 
 /// Text that stays in its line of comment.
 [[nodiscard]] std::string one_line(std::string text) {
@@ -64,9 +60,11 @@ struct StepTime {
   const auto step = nlohmann::json::parse(last, nullptr, false);
   const auto number = [&](const char* key) { return step.is_object() ? step.value(key, 0.0) : 0.0; };
   require(number("step") > 0 && number("wall_time") > 0, ExitCode::data, path, " ends in no whole training step");
-  return {number("wall_time") / number("step"),
-          "the mean of the " + std::to_string(static_cast<std::int64_t>(number("step"))) + " steps of " +
-              one_line(run) + ", its evaluations and checkpoints included"};
+  const double seconds = number("wall_time") / number("step");
+  require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
+          " s; give --step-seconds");
+  return {seconds, "the mean of the " + std::to_string(static_cast<std::int64_t>(number("step"))) + " steps of " +
+                       one_line(run) + ", its evaluations and checkpoints included"};
 }
 
 [[nodiscard]] StepTime step_time(const SlurmOptions& job) {
@@ -74,8 +72,10 @@ struct StepTime {
   return {job.step_seconds, "--step-seconds"};
 }
 
-/// "1-02:00:00": whole minutes, the next number of them.
+/// "1-02:00:00": whole minutes, the next number of them. Slurm counts them in 32 bits.
+constexpr double kLongestJob = 60.0 * 4'000'000'000;
 [[nodiscard]] std::string slurm_time(double seconds) {
+  if (!(seconds <= kLongestJob)) return "more than 7000 years";
   const auto minutes = static_cast<std::int64_t>(std::ceil(seconds / 60));
   std::ostringstream text;
   text << std::setfill('0');
@@ -144,9 +144,12 @@ void take_known_network(TrainOrder& order) {
   const StepTime step = step_time(job);
   const double whole = step.seconds * static_cast<double>(plan.steps);
   std::string limit = job.time;
+  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage, plan.text(), " of ", step.seconds,
+          " s each are more time than Slurm can count; give --time, of which the job takes as many as it needs, or "
+          "fewer --epochs");
   if (limit.empty()) limit = step.seconds > 0 ? slurm_time(1.25 * whole + 600) : "04:00:00";
-  // USR1 comes early enough for the step under way and a checkpoint.
-  const int lead = std::max(120, static_cast<int>(std::ceil(2 * step.seconds + 60)));
+  // USR1 comes early enough for the step under way and a checkpoint, as far as Slurm can do that.
+  const int lead = std::clamp(static_cast<int>(std::ceil(2 * step.seconds + 60)), 120, 65535);
 
   std::ostringstream text;
   text << "#!/usr/bin/env bash\n"
@@ -160,6 +163,8 @@ void take_known_network(TrainOrder& order) {
   else
     text << "# Time: nobody has said how long a step takes (--step-seconds, --like RUN); the limit is "
          << (job.time.empty() ? "a guess" : "as given") << ", the job comes\n# back until it is done.\n";
+  if (const std::string other = other_ranks(order.training, trainers); !other.empty())
+    text << "# Note: " << other << "\n";
   text << "# Memory of a rank: " << memory.source << (at_once > 0 ? "; more on rank 0 while it reads a checkpoint" : "")
        << (gpu ? ".\n# Of the GPU: what dat_hpc validate prints where the GPU is.\n" : ".\n")
        << "#\n#SBATCH --job-name=" << job.job_name << "\n#SBATCH --nodes=" << job.nodes
@@ -172,12 +177,12 @@ void take_known_network(TrainOrder& order) {
   if (!job.account.empty()) text << "#SBATCH --account=" << job.account << "\n";
   text << "#SBATCH --time=" << limit << "\n#SBATCH --signal=B:USR1@" << lead
        << "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --output=" << job.job_name << "-%j.log\n\n";
-  if (!job.modules.empty()) text << "DAT_MODULES=${DAT_MODULES:-" << shell_word(job.modules) << "}\n";
+  if (!job.modules.empty()) text << "DAT_MODULES=${DAT_MODULES:-" << shell_quoted(job.modules) << "}\n";
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) text << "[ -n \"${DAT_HPC:-}\" ] || DAT_HPC=" << shell_word(program.string()) << "\n";
+  if (!error) text << "[ -n \"${DAT_HPC:-}\" ] || DAT_HPC=" << shell_quoted(program.string()) << "\n";
   text << "\n# --- jobs/slurm/common.sh\n" << kSlurmCommon << "# ---\n\ndat_train";
-  for (const std::string& word : job.train) text << " " << shell_word(word);
+  for (const std::string& word : job.train) text << " " << shell_quoted(word);
   text << "\n";
   return text.str();
 }
@@ -195,12 +200,14 @@ const TableOf<SlurmOptions>& job_table() {
     const Range text{.label = "NAME"};
     TableOf<O> table;
     table.group("Job", false);
-    table.add("--nodes", &O::nodes, "number of nodes", kPositive);
-    table.add("--gpus-per-node", &O::gpus_per_node, "0: ranks compute on CPUs", kCount);
-    table.add("--ranks-per-node", &O::ranks_per_node, "auto: one for each GPU, or one", kAutoCount);
-    table.add("--cpus-per-rank", &O::cpus_per_rank, "cores of a rank", kPositive);
+    table.add("--nodes", &O::nodes, "number of nodes", {.low = 1, .high = 100000});
+    table.add("--gpus-per-node", &O::gpus_per_node, "0: ranks compute on CPUs", {.low = 0, .high = kMostOfNode});
+    table.add("--ranks-per-node", &O::ranks_per_node, "auto: one for each GPU, or one",
+              {.low = 1, .high = kMostOfNode, .automatic = 0});
+    table.add("--cpus-per-rank", &O::cpus_per_rank, "cores of a rank", {.low = 1, .high = kMostOfNode});
     table.add("--time", &O::time, "time limit; none: from the seconds of a step, else 4 hours", {.label = "[D-]H:M:S"});
-    table.add("--step-seconds", &O::step_seconds, "how long a step takes; auto: not known", kAutoRadius);
+    table.add("--step-seconds", &O::step_seconds, "how long a step takes; auto: not known",
+              {.low = 0, .high = kLongestStep, .above = true, .automatic = 0});
     table.not_together({"step-seconds"}, {"like"},
                        "--step-seconds and --like both say how long a step takes; give one of them");
     table.add("--like", &O::like, "a run, on as many ranks, whose steps took as long; none: not known",
@@ -231,8 +238,28 @@ void check_words(const SlurmOptions& o) {
                                         : "' is written --time " + slurm_time_of(o.time) + " for Slurm");
 }
 
+/// A script that reserves GPUs trains on them, and one that trains on them reserves some. Error(device): this program,
+/// which the script runs, knows no GPU.
+void settle_device(SlurmOrder& order) {
+  const std::string& device = order.training.options.device;
+  const bool gpus = order.job.gpus_per_node > 0;
+  require(!gpus || device != "cpu", ExitCode::usage, "--gpus-per-node ", order.job.gpus_per_node,
+          " reserves GPUs, which --device cpu leaves idle; leave one of them off");
+  require(gpus || device != "cuda", ExitCode::usage,
+          "--device cuda needs GPUs that Slurm has reserved; add --gpus-per-node N");
+  if (!gpus) return;
+  require(cuda_version() != "not built", ExitCode::device, "--gpus-per-node ", order.job.gpus_per_node,
+          " is for a dat_hpc with CUDA, and this one, which the script would run, was built without: it would train on "
+          "the CPUs beside them; build it with 'cmake --preset cuda', or leave the option off");
+  if (device != "auto") return;
+  std::vector<std::string>& words = order.job.train;
+  const auto given = std::find(words.begin(), words.end(), "--device");
+  if (given != words.end()) words.erase(given, given + 2);
+  words.insert(words.end(), {"--device", "cuda"});
+}
+
 int run_slurm(const SlurmOrder& order, int, char**) {
-  return print_once([&] { return unchanged(script(order)); });
+  return print_result([&] { return unchanged(script(order)); });
 }
 
 }  // namespace
@@ -252,6 +279,8 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
   o.train = line.words_given();
   settle_typed(training, order.training.options);
   order.training.given = line.given();
+  order.training.batch_of_recipe = batch_of_recipe(line, training);
+  settle_device(order);
   if (line.prints_config()) take_known_network(order.training);
   if (!line.finish()) return {};
   return order;

@@ -7,6 +7,7 @@
 #include "run/run.hpp"
 #include "run/signals.hpp"
 #include "run/split.hpp"
+#include "train/plan/role.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -26,6 +27,9 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
     shake_hands(world, facts_of(settings_of(own.options), argc, argv));
     const std::string told = settle_generators(world, own.options);
     if (world.root() && !told.empty()) std::cerr << "dat_hpc: " + told + "\n" << std::flush;
+    if (const std::string other = other_ranks(own, trainers_of(world.size(), own.options));
+        world.root() && !other.empty())
+      std::cerr << "dat_hpc: warning: " + other + "\n" << std::flush;
     return Run(world, own.options, argc, argv).go();
   });
 }
@@ -48,7 +52,7 @@ std::optional<TrainOrder> parse_train(CommandLine& line) {
 
 Verb train_verb() {
   return make_verb<TrainOrder>("train", "train a network; the verb when there are options alone", parse_train,
-                               run_training);
+                               run_training, Launch::together);
 }
 
 }  // namespace dat

@@ -1,7 +1,6 @@
 // The verb validate: plans the run on one rank and says what it will need.
 
 #include <cmath>
-#include <cstdlib>
 #include <iomanip>
 #include <map>
 #include <sstream>
@@ -17,8 +16,8 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"
+#include "train/planned.hpp"
 #include "train/trainer.hpp"
-#include "verbs/planned.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -38,13 +37,6 @@ namespace {
   for (std::size_t i = 0; i < all.size(); ++i)
     text += (i == 0 ? "" : i + 1 < all.size() ? ", " : " or ") + std::to_string(all[i]);
   return text;
-}
-
-/// The number that a launcher has announced under one of these names; 1 without a launcher.
-[[nodiscard]] int announced(std::initializer_list<const char*> names) {
-  for (const char* name : names)
-    if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));
-  return 1;
 }
 
 /// Bytes of gradients that a rank sends in a step, in the mean over draws with the first probabilities.
@@ -98,7 +90,12 @@ namespace {
     if (k + 1 < parts.size()) text << " up to epoch " << parts[k + 1].from;
   }
   double sum = 0;
-  for (std::int64_t step = 0; step < plan.steps; ++step) sum += trainer.replica().macs(pixels(plan.size_of(step)));
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const double until =
+        k + 1 < parts.size() ? std::min<double>(parts[k + 1].from, plan.epochs_made()) : plan.epochs_made();
+    sum += std::max(0.0, until - parts[k].from) * static_cast<double>(plan.steps_per_epoch) *
+           trainer.replica().macs(pixels(parts[k].value));
+  }
   text << "; of the whole run " << sum / (whole * static_cast<double>(std::max<std::int64_t>(1, plan.steps))) << "\n";
   return text.str();
 }
@@ -171,10 +168,7 @@ namespace {
 
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
-  // Slurm announces "2(x4),1": the first number.
-  const int on_node = announced({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
-                                 "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
-  const int launched = announced({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   const std::string forecast = settle_generators(order.options, launched, on_node);
   const TrainOptions& options = order.options;
   // One rank is what the command looks like without a launcher.
@@ -205,7 +199,8 @@ namespace {
        << sizes_by_epoch(trainer, plan) << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
        << "ranks            " << ranks << (options.generators > 0 ? " that train, " : ", ")
        << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"
-                        : "batch " + std::to_string(plan.batch) + " each")
+                        : "batch " + std::to_string(plan.batch) + " each" +
+                              (ranks > 1 ? ", " + std::to_string(plan.total_batch) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
        << "length           " << plan.text() << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
@@ -229,13 +224,17 @@ namespace {
   for (const std::string& remark : class_remarks(train, trainer.splits().test.get()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
-  for (const std::string& line : advice(options, plan.batch, plan.epochs_made(), choose_threads(0, on_node)))
+  if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())
+    text << "warning          " << other << "\n";
+  for (const std::string& line : advice(options, plan.batch, plan.epochs_made(), cores_of_rank(on_node).count))
     text << "warning          " << line << "\n";
   return text.str();
 }
 
 int run_validation(const TrainOrder& order, int, char**) {
-  return print_once([&] { return text_of(order); });
+  // It is about all ranks that are announced, and the first of them speaks.
+  if (first_rank_speaks() && announced_ranks() > 1) return static_cast<int>(ExitCode::done);
+  return print_result([&] { return text_of(order); });
 }
 
 std::optional<TrainOrder> parse_validation(CommandLine& line) {
@@ -247,7 +246,7 @@ std::optional<TrainOrder> parse_validation(CommandLine& line) {
 
 Verb validate_verb() {
   return make_verb<TrainOrder>("validate", "check options and data, print sizes and memory; no training",
-                               parse_validation, run_validation);
+                               parse_validation, run_validation, Launch::together);
 }
 
 }  // namespace dat

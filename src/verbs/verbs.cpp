@@ -66,6 +66,13 @@ bool trains(int argc, const char* const* argv) {
   return argc < 2 || argv[1][0] == '-' || argv[1] == verbs().front().name;
 }
 
+bool speaks(int argc, const char* const* argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  return !first_rank_speaks() || std::any_of(verbs().begin(), verbs().end(), [&](const Verb& verb) {
+    return verb.launch == Launch::alone && verb.name.substr(0, verb.name.find(' ')) == word;
+  });
+}
+
 Command parse_command_line(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const auto next_word = [&words]() -> std::string {

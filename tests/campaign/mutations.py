@@ -39,7 +39,7 @@ PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/examples/loc
 CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
-SLURM, SLURM_VERB, PLANNED = "jobs/slurm/common.sh", "src/verbs/slurm.cpp", "src/verbs/planned.cpp"
+SLURM, SLURM_VERB, PLANNED = "jobs/slurm/common.sh", "src/verbs/slurm.cpp", "src/train/planned.cpp"
 SUMMATION, TREE_REDUCER = "src/reduce/tree/summation_tree", "src/reduce/tree/tree_reducer.cpp"
 READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
@@ -186,8 +186,8 @@ MUTATIONS = [
     ("message: any rank's wish ends the run", MESSAGE, "wishes > said.faults", "wishes > 0", "unit:[message]"),
     ("message: any rank's bad number skips the step", MESSAGE, "bad_ones > said.faults", "bad_ones > 0", "unit:[message]"),
     # Ranks that leave.
-    ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = plan.total_batch;",
-     "options.total_batch = plan.total_batch / ranks * (ranks - gone);", "unit:[membership]"),
+    ("the batch shrinks with the ranks", MEMBERS, "options.total_batch = static_cast<int>(plan.total_batch);",
+     "options.total_batch = static_cast<int>(plan.total_batch / ranks * (ranks - gone));", "unit:[membership]"),
     ("a checkpoint does not say who has left", RUN, "  members_.save(state);\n", "", "e2e:leaving"),
     ("whoever has left is back behind a rollback", REPORT, 'if (kind == "left" || ', "if (", "e2e:leaving"),
     ("bans are forgotten behind a rollback", REPORT, ' || kind == "ban"', "", "unit:[report]"),
@@ -705,8 +705,8 @@ MUTATIONS = [
      "(first + std::int64_t{m} * size + i) * ranks_", "step:micro-batches"),
     ("no crop at all", AUGMENT, "from_y = y + crop.top;", "from_y = y;", "step:defaults"),
     # Images that grow.
-    ("sizes: an epoch late", "src/data/loader.cpp", "options_.sizes.at(static_cast<int>(epoch));",
-     "options_.sizes.at(std::max(static_cast<int>(epoch) - 1, 0));", "step:growing images"),
+    ("sizes: an epoch late", "src/data/loader.cpp", "options_.sizes.at(epoch);",
+     "options_.sizes.at(std::max<std::int64_t>(epoch - 1, 0));", "step:growing images"),
     ("sizes: places of whole images", "src/data/loader.cpp", "whole + 2 * kPadding - batch.size + 1;", "2 * kPadding + 1;",
      "step:growing images"),
     ("sizes: the corner, not the middle", "src/data/loader.cpp", "(whole - batch.size) / 2", "0", "step:growing images, average"),
@@ -1227,7 +1227,7 @@ MUTATIONS = [
     ("USR1 before the program could take it ends the job", SLURM, "|| [ \"$dat_told\" -eq 1 ]", "|| false", "slurm:Decisions"),
     ("the whole array is requeued", SLURM, "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}", "$SLURM_ARRAY_JOB_ID}",
      "slurm:Decisions"),
-    ("slurm: words as they are", SLURM_VERB, "if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return",
+    ("slurm: words as they are", "include/dat/shell.hpp", "if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return",
      "if (!plain.empty()) return", "slurm:Printed"),
     ("slurm: memory of one rank", SLURM_VERB, "memory.bytes * job.ranks_per_node", "memory.bytes", "slurm:Printed"),
     ("slurm: steps of one rank", SLURM_VERB, "mix_of(options, *splits.train), trainers);", "mix_of(options, *splits.train), 1);", "slurm:Printed"),
@@ -1235,7 +1235,14 @@ MUTATIONS = [
     ("slurm: what several ranks are refused is not looked at", SLURM_VERB, "  require_ranks(options, plan, ranks);\n", "", "slurm:Printed"),
     ("slurm: messages of one rank", PLANNED, "reducer.memory(ranks) - reducer.memory(1)", "reducer.memory(1) - reducer.memory(1)", "slurm:Printed"),
     ("slurm: needs the CPU of the job", SLURM_VERB, '  options.math = "f32";\n', "", "slurm:Printed"),
-    ("validate: the order of one rank's batch", PLANNED, "options.batch * ranks", "options.batch", "e2e:ranks"),
+    ("validate: the order of one rank's batch", PLANNED, "one.total_batch = batch_of(options, ranks);", "one.total_batch = options.batch;", "e2e:ranks"),
+    # What counts how much there is.
+    ("cores: the own group alone", "src/replica/cores.cpp", "if (group.native().size() <= top.native().size()) break;", "break;",
+     "unit:[cores]"),
+    ("cores: all of a quota for each rank", "src/replica/cores.cpp", "*known.quota / ranks", "*known.quota", "unit:[cores]"),
+    ("plan: what does not divide is left out", "src/train/plan/plan.cpp", "each * ranks == options.total_batch", "true", "unit:[plan]"),
+    ("memory: the network is blamed for any", "src/backend/shared/less_memory.hpp", "if (of_network <= capacity)", "if (false)",
+     "unit:[backend]"),
     ("slurm: a mix is a pool", SLURM_VERB, "mix_of(options, *splits.train)", "splits.train->size()", "slurm:Printed"),
     # Averages.
     ("ema: no warm-up", AVERAGED, "std::min(options.decay, (1.0 +", "std::max(options.decay, 0 * (1.0 +",

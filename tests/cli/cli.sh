@@ -161,6 +161,25 @@ refuse 2 'threads' --threads 1000000000
 check 'other ranks fail silently' 2 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --ltr 0.1
 check 'other ranks print no help' 0 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --help
 
+# Verbs without MPI do their work, and speak, whatever number a launcher or Slurm has given the process.
+printf '\xef\xbb\xbfnetwork = "small_cnn"\nwidth = 16\n' >bom.toml
+for rank in SLURM_PROCID PMI_RANK PMIX_RANK OMPI_COMM_WORLD_RANK MV2_COMM_WORLD_RANK; do
+  check "data synthetic with $rank" 0 "^wrote $rank.h5" '' env $rank=1 "$program" data synthetic $rank.h5 --train 12 --test 6 --size 16
+  check "data inspect with $rank" 0 '^file +.*h5$' '' env $rank=1 "$program" data inspect $rank.h5
+  check "validate with $rank" 0 '^network +small_cnn' '' env $rank=1 "$program" validate --config bom.toml
+  check "slurm with $rank" 0 '^dat_train' '' env $rank=1 "$program" slurm --config bom.toml
+  check "an error with $rank" 3 '' 'none' env $rank=1 "$program" data convert none out.h5
+  check "a wrong command line with $rank" 2 '' 'OUTPUT is required' env $rank=1 "$program" data convert none
+done
+check 'one of two ranks validates' 0 '' '' env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$program" validate --config bom.toml
+check 'tasks of Slurm that MPI does not know' 0 '^Final: ' '^dat_hpc: warning: 4 tasks are announced .* MPI knows of this one alone' \
+  env SLURM_NTASKS=4 SLURM_PROCID=3 "$program" eval alone --eval fgsm --limit 16
+check 'tasks of Slurm with a mistake' 2 '' "unknown option '--ltr'" env SLURM_NTASKS=4 SLURM_PROCID=3 "$program" --ltr 1
+
+check 'doctor names the threads' 0 '^threads +3 of each rank: OMP_NUM_THREADS' '' env OMP_NUM_THREADS=3 "$program" doctor
+check 'as many epochs as 32 bits do not hold' 0 '^length +3 of 412316861088 steps, 4294967303 epochs of 96 steps' '' \
+  "$program" validate --config bom.toml --batch 8 --limit-train 768 --epochs 4294967302 --max-steps 3
+
 check 'a synthetic set' 0 'set.h5' '' "$program" data synthetic set.h5 --classes 3 --train 12 --test 6 --size 16
 check 'its description' 0 '16' '' "$program" data inspect set.h5
 

@@ -3,17 +3,25 @@
 
 Commands of Slurm's names on the path play time limits, TERM and cancels against the decision of jobs/slurm/common.sh: what
 `scontrol show job` said in each of these cases was taken down under a real Slurm (22.05). Then the script that `dat_hpc slurm`
-prints. With a real Slurm: tests/campaign/slurm_cycles.py.
+prints, and the table of a study, of runs of the program. With a real Slurm: tests/campaign/slurm_cycles.py.
 """
 
+import csv
+import json
 import os
 import pathlib
+import re
+import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from mpi_environment import MPI_ENVIRONMENT
 
 PROGRAM, ROOT = os.path.abspath(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1)).resolve()
 COMMON = ROOT / "jobs/slurm/common.sh"
@@ -243,6 +251,31 @@ class Decisions(unittest.TestCase):
         self.assertEqual((code, requeued), (2, []))
 
 
+class Runs:
+    """Runs of the program, made once: of 1 and 2 ranks, 24 steps each."""
+
+    made = None
+
+    @classmethod
+    def folder(cls, name):
+        if cls.made is None:
+            cls.made = tempfile.TemporaryDirectory()
+            data = f"{cls.made.name}/set.h5"
+            subprocess.run([PROGRAM, "data", "synthetic", data, "--train", "48", "--test", "16", "--size", "8", "--classes", "2"],
+                           check=True, stdout=subprocess.DEVNULL)
+            for ranks in (1, 2):
+                subprocess.run(["mpirun", "-np", str(ranks), PROGRAM, "train", "--data", data, "--network", "small_cnn", "--width", "16",
+                                "--batch", "8", "--attack", "fgsm", "--eval", "fgsm", "--epochs", "100", "--max-steps", "24",
+                                "--threads", "1", "--quiet", "--out", f"{cls.made.name}/{ranks}"],
+                               check=True, stdout=subprocess.DEVNULL, env=os.environ | MPI_ENVIRONMENT)
+        return pathlib.Path(cls.made.name, name)
+
+    @classmethod
+    def steps(cls, name):
+        lines = (cls.folder(name) / "metrics.jsonl").read_text().splitlines()
+        return [row for row in map(json.loads, lines) if row["kind"] == "step"]
+
+
 class Printed(unittest.TestCase):
     """The script of `dat_hpc slurm`."""
 
@@ -272,18 +305,31 @@ class Printed(unittest.TestCase):
         self.assertTrue(COMMON.read_text() in self.slurm(), "the program was built from another jobs/slurm/common.sh")
 
     def test_the_shell_takes_it(self):
-        for options in ([], ["--out", "/a b/c'd$", "--nodes", "3"], ["--modules", "openmpi cuda/12.4", "--gpus-per-node", "2"]):
+        for options in ([], ["--out", "/a b/c'd$", "--nodes", "3"], ["--modules", "openmpi cuda/12.4"]):
             checked = subprocess.run(["bash", "-n"], input=self.slurm(*options), text=True, capture_output=True, check=False)
             self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
     def test_resources(self):
-        job = self.settings(self.slurm("--nodes=2", "--gpus-per-node=4", "--partition=gpu", "--account=p1"))
-        expected = {"nodes": "2", "ntasks-per-node": "4", "gpus-per-node": "4", "cpus-per-task": "8", "partition": "gpu",
-                    "account": "p1", "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append"}
+        job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=4", "--partition=gpu", "--account=p1"))
+        expected = {"nodes": "2", "ntasks-per-node": "4", "cpus-per-task": "8", "partition": "gpu", "account": "p1",
+                    "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append"}
         self.assertEqual(job, job | expected)
         job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00"))
         self.assertEqual(job, job | {"nodes": "2", "ntasks-per-node": "3", "cpus-per-task": "5", "time": "1-00:00:00"})
         self.assertNotIn("gpus-per-node", job)
+
+    def test_gpus_that_are_reserved_are_trained_on(self):
+        self.assertIn("--device cpu leaves idle", self.slurm("--gpus-per-node=2", "--device=cpu", code=2))
+        self.assertIn("add --gpus-per-node N", self.slurm("--device=cuda", code=2))
+        version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+        if re.search(r"CUDA +not built", version):
+            self.assertIn("was built without", self.slurm("--gpus-per-node=2", code=5))
+            self.assertIn("was built without", self.slurm("--gpus-per-node=2", "--device=cuda", code=5))
+            return
+        job = self.slurm("--nodes=2", "--gpus-per-node=4")
+        self.assertEqual(self.settings(job), self.settings(job) | {"nodes": "2", "ntasks-per-node": "4", "gpus-per-node": "4"})
+        self.assertIn("--device cuda", job.splitlines()[-1])
+        self.assertEqual(self.slurm("--gpus-per-node=4", "--device=cuda").splitlines()[-1].count("--device"), 1)
 
     def test_memory_grows_with_what_validate_says(self):
         def megabytes(*options):
@@ -318,14 +364,27 @@ class Printed(unittest.TestCase):
             self.assertIn("Length: 16 steps", job)  # 4 of 64 labelled images each
 
     def test_time_follows_from_a_run(self):
-        with tempfile.TemporaryDirectory() as run:
-            with open(f"{run}/metrics.jsonl", "w") as file:
-                file.write('{"kind":"run"}\n{"kind":"step","step":1,"wall_time":9}\n{"kind":"step","step":2,"wall_time":10}\n'
-                           '{"kind":"ranks","step":2}\n')
-            job = self.slurm("--limit-train=64", "--batch=8", "--epochs=8", "--warmup-epochs=0", "--like", run)
-            self.assertIn(f"5 s a step (the mean of the 2 steps of {run}", job)
-            self.assertEqual(self.settings(job)["time"], "00:17:00")  # 64 steps of 5 s: 400 s with the quarter, and 600 s
-            self.assertIn("metrics.jsonl", self.slurm("--like", f"{run}/none", code=3))
+        run, last = Runs.folder("1"), Runs.steps("1")[-1]
+        self.assertEqual(last["step"], 24)
+        seconds = last["wall_time"] / 24
+        job = self.slurm("--limit-train=64", "--batch=8", "--epochs=100000", "--warmup-epochs=0", "--milestones=9", "--like", str(run))
+        self.assertIn(f"{seconds:.6g} s a step (the mean of the 24 steps of {run}", job)
+        days, _, rest = ("0-" + self.settings(job)["time"]).rpartition("-")
+        hours, minutes, _ = map(int, rest.split(":"))
+        # 800,000 steps, a quarter more, and ten minutes, in whole minutes.
+        told = 60 * (24 * int(days.rpartition("-")[2]) + hours) + minutes
+        self.assertAlmostEqual(told, (1.25 * 800000 * seconds + 600) / 60, delta=1.01)
+        self.assertIn("metrics.jsonl", self.slurm("--like", f"{run}/none", code=3))
+
+    def test_time_that_slurm_cannot_count(self):
+        long = ["--limit-train=64", "--batch=8", "--warmup-epochs=0", "--milestones=9", "--epochs=1e12"]
+        self.assertIn("more time than Slurm can count", self.slurm(*long, "--step-seconds=1", code=2))
+        job = self.slurm(*long, "--step-seconds=1", "--time=24:00:00")
+        self.assertIn("Length: 8000000000000 steps", job)
+        self.assertNotIn("-0", "".join(line for line in job.splitlines() if line.startswith("# Time")))
+        self.assertIn("at most", self.slurm("--epochs=1e13", code=2))
+        self.assertIn("at most", self.slurm("--step-seconds=1e300", code=2))
+        self.assertIn("at most", self.slurm("--nodes=2147483647", "--ranks-per-node=2147483647", code=2))
 
     def test_words_are_quoted(self):
         out = "/tmp/a b/$HOME/`id`/'q' \"r\" \\ ;&|<>*?!#~é/x"
@@ -347,8 +406,7 @@ class Printed(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             run = f"{folder}/a\nrm -rf x"
             os.mkdir(run)
-            with open(f"{run}/metrics.jsonl", "w") as file:
-                file.write('{"kind":"step","step":1,"wall_time":1}\n')
+            shutil.copy(Runs.folder("1") / "metrics.jsonl", run)
             self.assertNotIn("\nrm", self.slurm("--like", run))
 
     def test_a_machine_that_is_not_the_one_of_the_job(self):
@@ -376,12 +434,16 @@ class Printed(unittest.TestCase):
 
 
 class Studies(unittest.TestCase):
-    """submit.sh with a stand-in for sbatch, collect.py on records made up here."""
+    """submit.sh with a stand-in for sbatch, collect.py on runs of the program."""
 
     def submit(self, folder, study, *options):
         (folder / "sbatch").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >>"$PLAY/submitted"; wc -l <"$PLAY/submitted"\n')
         (folder / "sbatch").chmod(0o755)
-        environment = os.environ | {"PLAY": str(folder), "PATH": f"{folder}:{os.environ['PATH']}", "DAT_HPC": PROGRAM}
+        # GPUs are for a program that knows them, or says so.
+        (folder / "built").write_text(f'#!/usr/bin/env bash\n[ "$*" != --version ] || exec echo "CUDA      12"\nexec {PROGRAM} "$@"\n')
+        (folder / "built").chmod(0o755)
+        environment = os.environ | {"PLAY": str(folder), "PATH": f"{folder}:{os.environ['PATH']}",
+                                    "DAT_HPC": PROGRAM if "--small" in options else str(folder / "built")}
         subprocess.run(["bash", ROOT / "jobs/slurm/submit.sh", study, folder / "study", *options], env=environment, check=True,
                        stdout=subprocess.DEVNULL)
         tasks = [line.split("\t") for line in (folder / "study/tasks.tsv").read_text().splitlines()]
@@ -399,31 +461,56 @@ class Studies(unittest.TestCase):
                         first, last = map(int, words["array"].split("-"))
                         numbers += range(first, last + 1)
                         for task in tasks[first - 1 : last]:
+                            self.assertEqual("--device cuda" in " ".join(task), not small)
                             self.assertEqual(task[1], f"{words['nodes']}x{words['ntasks-per-node']}")
                         self.assertEqual("gpus-per-node" in words, not small)
                     self.assertEqual(numbers, list(range(1, len(tasks) + 1)))
                     arrays = ":".join(str(k + 1) for k in range(len(submitted) - 1))
                     self.assertIn(f"--dependency=afterany:{arrays} ", submitted[-1])
 
+    def test_gpus_are_not_reserved_for_a_program_without_cuda(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "dat_hpc")
+            program.write_text('#!/usr/bin/env bash\necho "CUDA      not built"\n')
+            program.chmod(0o755)
+            ended = subprocess.run(["bash", ROOT / "jobs/slurm/submit.sh", "weak", f"{folder}/study"], capture_output=True, text=True,
+                                   env=os.environ | {"DAT_HPC": str(program)}, check=False)
+            self.assertEqual((ended.returncode, os.path.exists(f"{folder}/study")), (5, False))
+            self.assertIn("was built without CUDA", ended.stderr)
+
     def test_a_table_has_one_row_for_each_task(self):
         with tempfile.TemporaryDirectory() as folder:
             study = pathlib.Path(folder)
             (study / "tasks.tsv").write_text("weak-1\t1x1\nweak-2\t1x2\nweak-4\t2x2\n")
-            for name, images, seconds in (("weak-1", 8, 1.0), ("weak-2", 16, 1.25)):
-                (study / name).mkdir()
-                step = (f'{{"kind":"step","step":%d,"epoch":0,"images":{images},"t_train":{seconds - 0.5},"t_reduce":0.5,"t_evaluate":9,'
-                        '"bytes_sent":4000000,"acc_adv":0.5}\n')
-                evaluation = '{"kind":"evaluation","split":"test","clean_acc":0.75,"adv_acc":0.25}\n'
-                (study / name / "metrics.jsonl").write_text("".join(step % k for k in range(1, 21)) + evaluation + '{"kind":"st')
-            (study / "weak-1/SUMMARY.txt").touch()
+            shutil.copytree(Runs.folder("1"), study / "weak-1")
+            (study / "weak-2").mkdir()  # cut in the middle of a line, as a run under way leaves it
+            record = (Runs.folder("2") / "metrics.jsonl").read_text()
+            (study / "weak-2/metrics.jsonl").write_text(record[: record.index('"step":21,') + 20])
             ended = subprocess.run([sys.executable, ROOT / "jobs/slurm/collect.py", study], stdout=subprocess.DEVNULL, check=False)
             self.assertEqual(ended.returncode, 1)  # two are not done
             with open(study / "table.csv") as file:
-                rows = [line.split(",") for line in file.read().splitlines()]
-            # Efficiency of 2 ranks: 16 / 1.25 / 2 over 8 images a second and rank.
-            self.assertEqual(rows[1:], [["weak-1", "1", "done", "20", "1", "8", "1", "50", "4", "75", "25", "50", "25"],
-                                        ["weak-2", "2", "stopped", "20", "1.25", "12.8", "0.8", "40", "4", "", "", "50", ""],
-                                        ["weak-4", "4", "missing", *[""] * 10]])
+                rows = list(csv.DictReader(file))
+        self.assertEqual([(row["name"], row["ranks"], row["state"], row["steps"]) for row in rows],
+                         [("weak-1", "1", "done", "24"), ("weak-2", "2", "stopped", "20"), ("weak-4", "4", "missing", "")])
+        self.assertEqual(set(rows[2].values()), {"weak-4", "4", "missing", ""})
+        rates = []
+        for row, name, last in ((rows[0], "1", 24), (rows[1], "2", 20)):
+            steps = [step for step in Runs.steps(name) if step["step"] <= last]
+            # What the clock moves by from one step to the next is the step, an evaluation and a checkpoint.
+            moves = [after["wall_time"] - before["wall_time"] - (after["t_evaluate"] or 0) - (after["t_checkpoint"] or 0)
+                     for before, after in zip(steps, steps[1:]) if after["step"] > 10]
+            seconds = float(row["s_per_step"])
+            self.assertAlmostEqual(seconds / statistics.median(moves), 1, delta=0.01)
+            rates.append(steps[-1]["images"] / seconds)
+            self.assertAlmostEqual(float(row["images_per_s"]) / rates[-1], 1, delta=0.01)
+            self.assertAlmostEqual(float(row["MB_per_step"]), 1e-6 * statistics.mean(step["bytes_sent"] for step in steps[10:]), delta=1e-3)
+            self.assertTrue(0 <= float(row["reduce_percent"]) < 100)
+        self.assertGreater(float(rows[1]["reduce_percent"]), float(rows[0]["reduce_percent"]))  # one rank has nobody to wait for
+        self.assertAlmostEqual(float(rows[1]["efficiency"]) / (rates[1] / 2 / rates[0]), 1, delta=0.01)
+        summary = (Runs.folder("1") / "SUMMARY.txt").read_text()
+        self.assertIn(f"clean_acc={float(rows[0]['clean_acc']) / 100:.4f} fgsm_acc={float(rows[0]['adv_acc']) / 100:.4f}", summary)
+        self.assertAlmostEqual(float(rows[0]["gap"]), float(rows[0]["train_adv_acc"]) - float(rows[0]["adv_acc"]), delta=0.02)
+        self.assertEqual((rows[1]["clean_acc"], rows[1]["gap"]), ("", ""))
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ class Sequence(common.TestCase):
             each = json.load(file)["per_image"]
         self.assertEqual(each["pgd2+fgsm_correct"],
                          [min(flags) for flags in zip(each["pgd2_correct"], each["fgsm_correct"])])
-        self.assertRegex(ended.text, "Square beats APGD: not tested; zero gradients: no; more steps of PGD: ")
+        self.assertRegex(ended.text, "\n  zero gradients: no; more steps of PGD: ")
         self.assertRegex(ended.final, r"fgsm_acc=\S+ pgd2_acc=\S+ pgd10_acc=\S+ pgd2\+fgsm_acc=\S+ ")
 
     @common.at_night

@@ -172,6 +172,17 @@ class AnyNumber(common.TestCase):
         self.assert_same(common.state("on2"), common.state("on1"))
         self.refuse(2, "total-batch \\(was 24, is 16\\)", "train", *SMALL, "--out", "on1", "--batch", 8, "--micro-batch", 4, ranks=2)
 
+    def test_a_batch_of_all_ranks_without_an_order(self):
+        """An equal share for each: the bits of --batch, and a run that goes on at another number of ranks."""
+        plain = [word for word in SMALL if word != "--deterministic"]
+        self.train("shares", *plain, "--total-batch", 24, "--max-steps", 3, ranks=2)
+        self.train("batches", *plain, "--batch", 12, "--max-steps", 3, ranks=2)
+        self.assert_same(common.state("shares"), common.state("batches"))
+        self.train("shares", *plain, "--total-batch", 24, ranks=3)
+        self.assertEqual([row["images"] for row in common.rows("shares", "step")], [24, 24, 24, 24, 6, 24, 24, 24, 24, 6])
+        self.refuse(2, "--total-batch 24 is no multiple of 5 ranks, .* choose 20 or 25, or add --deterministic", "train", *plain,
+                    "--total-batch", 24, "--out", "x", ranks=5)
+
     def test_an_evaluation(self):
         self.go("run", *DEALT, "--max-steps", 3, ranks=2)
         found = []
@@ -195,7 +206,6 @@ class AnyNumber(common.TestCase):
         self.refuse(2, "--total-batch 24 and --batch 8 both", "train", *SMALL, *DEALT, "--batch", 8)
         self.refuse(2, "--total-batch 24 is no multiple of --micro-batch 5", "train", *SMALL, "--total-batch", 24, "--micro-batch", 5)
         self.refuse(2, "say how large these are: --micro-batch", "train", *SMALL, "--total-batch", 24)
-        self.refuse(2, "--total-batch works with --deterministic", "train", "--total-batch", 24, "--micro-batch", 4)
         self.refuse(2, "--warm-start wants each image once in a step", "train", *SMALL, "--limit-train", 20, *DEALT, "--warm-start", 1,
                     "--out", "y")
         self.assertFalse(os.path.exists("x") or os.path.exists("y"))

@@ -29,7 +29,7 @@ PRINTS = r"\b(printf|fprintf|puts|fputs|putchar|fwrite|perror|fmt::print)\(|\bst
 PRINTERS = {"src/record/report.cpp", "src/measure/bench.cpp", "src/communicate/request.cpp", "src/communicate/watchdog.cpp",
             "src/run/signals.cpp", "src/start.cpp"}
 
-FLOOR = {"error", "half", "logits", "norm", "tensor", "random", "registry", "tick"}  # headers of include/dat/ on which everything stands
+FLOOR = {"error", "half", "logits", "norm", "number", "tensor", "random", "registry", "shell", "tick"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "attack": {"attack"},
     "loss": {"loss"},

@@ -24,7 +24,8 @@ TEST_CASE("Ranks are numbered, and the launcher's environment tells the same num
   CHECK(world().root() == (world().rank() == 0));
   CHECK((world().node_rank() >= 0 && world().node_rank() < world().node_size()));
   CHECK(world().node_size() <= world().size());
-  CHECK(rank_from_environment() == world().rank());
+  CHECK(first_rank_speaks() == (world().rank() != 0));
+  CHECK(announced_ranks() == world().size());
   std::int64_t ranks = 1;
   world().sum(&ranks, 1);
   CHECK(ranks == world().size());
@@ -214,7 +215,7 @@ TEST_CASE("Equal keys keep the order of the ranks, and who has no colour is in n
 
 TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the launch", "[communicator]") {
   for (int rank = 0; rank < world().size(); ++rank) CHECK(world().launch_rank(rank) == rank);
-  CHECK(world().launch_rank() == rank_from_environment());
+  CHECK(world().launch_rank() == world().rank());
   const auto backwards = world().split(0, -world().rank());
   for (int rank = 0; rank < world().size(); ++rank) CHECK(backwards->launch_rank(rank) == world().size() - 1 - rank);
   CHECK(backwards->launch_rank() == world().rank());

@@ -33,7 +33,7 @@ struct AttackSettings {
   std::string project = "on";         ///< on: steps of pgd and fgsm end in the ball | off: in the box alone
 
   /// These settings as they are in an epoch, which nothing changes any more.
-  [[nodiscard]] AttackSettings in_epoch(int epoch) const;
+  [[nodiscard]] AttackSettings in_epoch(std::int64_t epoch) const;
   /// The epochs from which on they are others than before; the first is 0.
   [[nodiscard]] std::vector<int> epochs_of_change() const;
 

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace dat {
+
+constexpr std::int64_t kMostEpochs = 1'000'000'000'000;
 
 /// How long is trained, in what batches, and how the learning rate goes. Rows and rules:
 /// src/options/train/schedule.cpp.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backend/shared/calls.hpp"
+#include "backend/shared/less_memory.hpp"
 
 namespace dat {
 
@@ -49,6 +50,8 @@ CpuBackend::CpuBackend(int threads, bool deterministic, const std::string& math)
       stamps_(kStamps) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
+  // Products of f32 numbers are what --math says, whatever ONEDNN_DEFAULT_FPMATH_MODE does.
+  dnnl::set_default_fpmath_mode(dnnl::fpmath_mode::strict);
   require(
       bf16_parts_ == 0 || has_amx(), ExitCode::device,
       "--math bf16 and bf16x3 are for processors with AMX (Intel Xeon of the 4th generation and above), and this one "
@@ -77,9 +80,14 @@ CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purp
   constexpr std::size_t kHugePage = 2U << 20U;
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
   const std::size_t rounded = std::max((bytes + alignment - 1) / alignment * alignment, alignment);
-  Memory memory(std::aligned_alloc(alignment, rounded));
+  // The system promises more than it has, and would end the process later.
+  static const auto capacity =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::size_t held = 0;
+  for (const Allocation& one : allocations_) held += one.bytes;
+  Memory memory(rounded <= capacity && held <= capacity - rounded ? std::aligned_alloc(alignment, rounded) : nullptr);
   require(memory != nullptr, ExitCode::device, "out of memory: ", bytes >> 20U, " MiB for ", purpose,
-          "; take a smaller --micro-batch");
+          less_memory(allocations_, bytes, purpose, capacity));
   if (alignment == kHugePage) madvise(memory.get(), rounded, MADV_HUGEPAGE);
   std::memset(memory.get(), 0, rounded);
   return memory;

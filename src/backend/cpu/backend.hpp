@@ -83,7 +83,7 @@ class CpuBackend final : public Backend {
     void operator()(void* p) const { std::free(p); }
   };
   using Memory = std::unique_ptr<void, Free>;
-  [[nodiscard]] static Memory zeroed(std::size_t bytes, const std::string& purpose);
+  [[nodiscard]] Memory zeroed(std::size_t bytes, const std::string& purpose);
   void commit(SharedBlock& shared, Memory& memory, const std::string& purpose);
 
   int threads_;

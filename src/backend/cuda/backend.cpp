@@ -10,6 +10,7 @@
 #include "backend/cuda/factory.hpp"
 #include "backend/cuda/pass_plan.hpp"
 #include "backend/shared/calls.hpp"
+#include "backend/shared/less_memory.hpp"
 #include "pointwise.hpp"
 
 #ifndef DAT_CUDA_ARCHITECTURES
@@ -164,8 +165,10 @@ void* CudaBackend::allocate(std::size_t bytes, const std::string& purpose) {
   const cudaError_t status = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    fail(ExitCode::device, "out of GPU memory: ", bytes >> 20U, " MiB for ", purpose, ", ", spare_memory() >> 20U,
-         " MiB free; take a smaller --micro-batch, or fewer ranks per GPU");
+    std::size_t free = 0, all = 0;
+    check(cudaMemGetInfo(&free, &all));
+    fail(ExitCode::device, "out of GPU memory: ", bytes >> 20U, " MiB for ", purpose, ", ", free >> 20U, " MiB free",
+         less_memory(allocations_, bytes, purpose, all), ", or fewer ranks per GPU");
   }
   check(status);
   memory_.emplace_back(data);

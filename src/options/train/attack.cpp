@@ -1,6 +1,7 @@
 #include "dat/attack.hpp"
 
 #include "dat/loss.hpp"
+#include "options/hints.hpp"
 #include "options/machine.hpp"
 #include "options/train/groups.hpp"
 
@@ -14,6 +15,25 @@ std::vector<std::string> losses_with_beta() {
   for (const std::string& name : losses().names())
     if (losses().at(name)({})->beta() > 0) all.push_back(name);
   return all;
+}
+
+/// Losses in which labels may be smoothed.
+std::vector<std::string> losses_with_smoothing() {
+  std::vector<std::string> all;
+  for (const std::string& name : losses().names())
+    if (losses().at(name)({})->smooths_labels()) all.push_back(name);
+  return all;
+}
+
+/// "; did you mean '--loss trades --awp-gamma 0.005'?" for trades-awp and the like.
+std::string loss_advice(const std::string& word) {
+  const std::string low = lower_case(word);
+  const std::size_t awp = low.find("awp");
+  if (awp == std::string::npos) return "";
+  std::string loss = low.substr(0, awp);
+  loss.erase(loss.find_last_not_of("-_+ ") + 1);
+  const std::string of = loss.empty() ? "trades" : nearest(loss, losses().names());
+  return of.empty() ? "" : "; did you mean '--loss " + of + " --awp-gamma 0.005'?";
 }
 
 /// Losses that are another function with constants for one of the two predictions.
@@ -92,7 +112,7 @@ void refuse_old_weights(const TrainOptions& o) {
 void add_ball(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
-  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd and smooth-pgd", kPositive);
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd and smooth-pgd", kSteps);
   table.add("--norm", &O::norm,
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
             one_of(norm_names()));
@@ -215,7 +235,7 @@ void add_start(TrainTable& table) {
 
 void add_loss(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--loss", &O::loss, "what is minimised", one_of(losses().names()));
+  table.add("--loss", &O::loss, "what is minimised", {.choices = losses().names(), .advice = loss_advice});
   table
       .add("--lambda", &O::lambda,
            "weight of the loss on clean images; auto: 1 with pgd (DAT), else, or with --noise, 0", kAutoWeight)
@@ -232,10 +252,10 @@ void add_loss(TrainTable& table) {
            "what attacked predictions are compared with is a constant, and costs no pass")
       .works_with("loss", kDetachable);
   table.rule(refuse_kept_starts);
-  table.add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
-            kDecay);
-  table.not_together({"label-smoothing"}, {"loss", {"mart"}},
-                     "--label-smoothing works with the other losses, not with mart; leave it off");
+  table
+      .add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
+           kDecay)
+      .works_with("loss", losses_with_smoothing());
 }
 
 void add_weight_perturbation(TrainTable& table) {
@@ -314,7 +334,7 @@ void settle_attack(TrainOptions& o) {
   o.beta = loss->beta();
   if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" && o.noise == 0 ? 1 : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
-  require(o.attack_batch <= o.micro_batch, ExitCode::usage, "--attack-batch ", o.attack_batch,
+  require(o.micro_batch == 0 || o.attack_batch <= o.micro_batch, ExitCode::usage, "--attack-batch ", o.attack_batch,
           " is more than the micro-batch of ", o.micro_batch, " images; choose at most that");
 }
 

@@ -110,7 +110,7 @@ void add_attackers(TrainTable& table) {
       .works_with("attackers", {}, nobody);
   table
       .add("--cheat-delay", &O::cheat_delay, "steps by which the gradient of `delayed` is late; kept in host memory",
-           kPositive)
+           {.low = 1, .high = 1e6})
       .works_with("attackers", {}, nobody);
   table.rule(refuse_other_ranks);
   table.rule(refuse_other_counts);

@@ -19,9 +19,9 @@ void add_evaluation(TrainTable& table) {
       .add("--eval-alpha", &O::eval_alpha, "their step size; auto: pgd eps/4, in l2 2.5 eps/steps; fgsm 1.25 eps",
            kAutoRadius)
       .may_change(Restart::evaluation);
-  table.add("--eval-attack-steps", &O::eval_attack_steps, "steps of a pgd that names none", kPositive)
+  table.add("--eval-attack-steps", &O::eval_attack_steps, "steps of a pgd that names none", kSteps)
       .may_change(Restart::evaluation);
-  table.add("--eval-restarts", &O::eval_restarts, "random starts; the worst counts for each image", kPositive)
+  table.add("--eval-restarts", &O::eval_restarts, "random starts; the worst counts for each image", kRestarts)
       .may_change(Restart::evaluation);
   table.add("--eval-every", &O::eval_every, "epochs between evaluations; 0: only at the end", kCount).may_change();
   table

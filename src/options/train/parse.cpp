@@ -1,6 +1,7 @@
 #include "options/train/parse.hpp"
 
 #include "options/attack_words.hpp"
+#include "options/recipes.hpp"
 #include "options/train/table.hpp"
 
 namespace dat {
@@ -24,9 +25,28 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
   if (!line.read()) return {};
   settle_typed(bound, order.options);
   order.given = line.given();
+  order.batch_of_recipe = batch_of_recipe(line, bound);
   if (line.prints_config() && take != nullptr) take(order);
   if (!line.finish()) return {};
   return order;
+}
+
+std::string batch_of_recipe(const CommandLine& line, const Bound& bound) {
+  return bound.origin("batch") == Origin::recipe && bound.origin("total-batch") == Origin::none ? line.recipe() : "";
+}
+
+std::string other_ranks(const TrainOrder& order, int ranks) {
+  if (order.batch_of_recipe.empty() || order.options.batch == 0) return "";
+  const std::int64_t of = recipe_named(order.batch_of_recipe).ranks, batch = order.options.batch;
+  if (of == ranks) return "";
+  const auto ranks_text = [](std::int64_t count) { return std::to_string(count) + (count == 1 ? " rank" : " ranks"); };
+  const std::int64_t written = of * batch;
+  return "recipe " + order.batch_of_recipe + " is written for " + ranks_text(of) + ", " + std::to_string(written) +
+         " images a step; " + ranks_text(ranks) + " of --batch " + std::to_string(batch) + " make " +
+         std::to_string(ranks * batch) + ", which is another training; " +
+         (written % ranks == 0 ? "--batch " + std::to_string(written / ranks) + " keeps it, and so does --total-batch "
+                               : "a number of ranks that divides it keeps it with --total-batch ") +
+         std::to_string(written);
 }
 
 void settle_typed(Bound& bound, TrainOptions& options) {

@@ -105,7 +105,8 @@ void add_reduction(TrainTable& table) {
       .bound_to_ranks_with({"aggregator", aggregators_of_sums()});
   table
       .add("--codec-rank", &O::codec_rank,
-           "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3", kAutoCount)
+           "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3",
+           {.low = 1, .high = 65536, .automatic = 0})
       .works_with("codec", {"powersgd", "atomo"});
   table
       .add("--codec-clip", &O::codec_clip,
@@ -123,7 +124,7 @@ void add_reduction(TrainTable& table) {
                   "--mask-transport works with --mask per_worker: with one mask for all ranks there is nothing to "
                   "choose; leave it off");
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs").bound_to_ranks();
-  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoCount)
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoBucket)
       .works_with("byzantine", {"false"},
                   "--byzantine does not go with --bucket: all of a gradient leaves at once; leave one of them off")
       .falls_back();

@@ -142,7 +142,7 @@ void add_run(TrainTable& table) {
            one_of({"on", "off"}))
       .may_change();
   add_checks(table);
-  table.add("--progress", &O::progress, "seconds between progress lines", kAbove).may_change();
+  table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
 }
 
 }  // namespace dat

@@ -17,14 +17,20 @@ void refuse_other_orders(const TrainOptions& o) {
 }
 
 void refuse_a_rest(const TrainOptions& o) {
-  require(o.total_batch == 0 || o.total_batch % o.micro_batch == 0, ExitCode::usage, "--total-batch ", o.total_batch,
+  if (o.total_batch == 0) return;
+  require(!o.deterministic || o.micro_batch > 0, ExitCode::usage, "--total-batch ", o.total_batch,
+          " with --deterministic is dealt to the ranks as micro-batches; say how large these are: --micro-batch N");
+  require(o.micro_batch == 0 || o.total_batch % o.micro_batch == 0, ExitCode::usage, "--total-batch ", o.total_batch,
           " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
+  require(o.micro_batch > 0 || o.generators >= 0, ExitCode::usage,
+          "--generators auto has to know how large the micro-batches of --total-batch ", o.total_batch,
+          " are; add --micro-batch N");
 }
 
 void require_whole_epochs(const TrainOptions& o) {
   constexpr double kRounding = 1e-9;
   const double sum = o.epochs + o.warmup_epochs, whole = std::max(1.0, std::ceil(sum));
-  require(std::fabs(sum - std::round(sum)) < kRounding * whole, ExitCode::usage, "--warmup-epochs ",
+  require(std::fabs(sum - std::round(sum)) < std::min(kRounding * whole, 0.01), ExitCode::usage, "--warmup-epochs ",
           number_text(o.warmup_epochs), " and --epochs ", number_text(o.epochs), " together are ", number_text(sum),
           " epochs, and a run has a whole number of them; choose --epochs ",
           number_text(std::max(0.0, whole - o.warmup_epochs)), ", say");
@@ -33,18 +39,12 @@ void require_whole_epochs(const TrainOptions& o) {
 void add_batches(TrainTable& table) {
   using O = TrainOptions;
   table.add("--batch", &O::batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
-  table
-      .add("--total-batch", &O::total_batch,
-           "instead of --batch: images of all ranks and step; auto: --batch times the ranks", kAutoCount)
-      .works_with("deterministic", {"true"},
-                  "--total-batch works with --deterministic, which deals its micro-batches to the ranks; add that, or "
-                  "give --batch")
-      .works_with("micro-batch", {},
-                  "--total-batch {total-batch} is dealt to the ranks as micro-batches; say how large these are: "
-                  "--micro-batch N");
-  table.not_together({"total-batch"}, {"batch"},
-                     "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of "
-                     "them");
+  table.add("--total-batch", &O::total_batch,
+            "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
+            kAutoCount);
+  table.one_counts("total-batch", "batch",
+                   "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of "
+                   "them");
   table.rule(refuse_a_rest);
   table.add("--micro-batch", &O::micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
 }

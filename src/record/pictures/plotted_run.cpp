@@ -22,7 +22,7 @@ constexpr std::array<const char*, kPhasesInSum> kPhaseColours = {
 double PlottedRun::epochs(const EvaluationRecord& r) const {
   const auto next = std::upper_bound(history.steps.begin(), history.steps.end(), r.wall_time,
                                      [](double time, const StepRecord& step) { return time < step.wall_time; });
-  return next == history.steps.begin() ? r.epoch : epochs(*(next - 1));
+  return next == history.steps.begin() ? static_cast<double>(r.epoch) : epochs(*(next - 1));
 }
 
 double PlottedRun::begin() const {

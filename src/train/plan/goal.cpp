@@ -33,7 +33,7 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
           .augment = options.augment,
           .sizes = plan.sizes,
           .everyone = options.warm_start > 0,
-          .warmup_epochs = own_warmup(options) ? 0 : static_cast<int>(options.warmup_epochs),
+          .warmup_epochs = own_warmup(options) ? 0 : static_cast<std::int64_t>(options.warmup_epochs),
           .seed = options.seed};
 }
 

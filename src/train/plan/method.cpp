@@ -77,7 +77,7 @@ Method::Method(const TrainOptions& options, const Dataset& images)
   }
 }
 
-const EpochAttack& Method::in_epoch(int epoch) const {
+const EpochAttack& Method::in_epoch(std::int64_t epoch) const {
   const auto later =
       std::find_if(attacks.begin() + 1, attacks.end(), [&](const EpochAttack& one) { return one.from > epoch; });
   return *(later - 1);

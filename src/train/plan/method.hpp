@@ -39,7 +39,7 @@ struct Method {
 
   /// Of the last epochs; allocates nothing.
   [[nodiscard]] const EpochAttack& last() const { return attacks.back(); }
-  [[nodiscard]] const EpochAttack& in_epoch(int epoch) const;
+  [[nodiscard]] const EpochAttack& in_epoch(std::int64_t epoch) const;
   /// Whether an attack is taken against the logits of clean images.
   [[nodiscard]] bool attacks_reference() const;
   /// The most gradients that an attack computes for an image.

@@ -12,17 +12,45 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] int total_batch_of(const TrainOptions& options, int ranks) {
-  return options.total_batch > 0 ? options.total_batch : options.batch * ranks;
+[[nodiscard]] std::int64_t total_batch_of(const TrainOptions& options, int ranks) {
+  return options.total_batch > 0 ? options.total_batch : std::int64_t{options.batch} * ranks;
 }
 
 [[nodiscard]] EpochPlan epoch_of_run(const TrainOptions& options, const Mix& images, int ranks) {
-  if (!sums_are_ordered(options)) return {images, ranks, options.batch, options.micro_batch};
+  const int batch = batch_of(options, ranks);
+  if (!sums_are_ordered(options)) return {images, ranks, batch, options.micro_batch > 0 ? options.micro_batch : batch};
   const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch;
-  return {images, 1, total_batch_of(options, ranks), micro_batch};
+  return {images, 1, batch, micro_batch};
+}
+
+/// Steps of whole epochs. Error(usage): more than can be counted.
+[[nodiscard]] std::int64_t steps_of_epochs(std::int64_t epochs, std::int64_t steps_per_epoch) {
+  std::int64_t steps = 0;
+  require(!__builtin_mul_overflow(epochs, steps_per_epoch, &steps), ExitCode::usage, epochs, " epochs of ",
+          steps_per_epoch, " steps are more steps than can be counted; choose fewer --epochs");
+  return steps;
 }
 
 }  // namespace
+
+int batch_of(const TrainOptions& options, int ranks) {
+  if (sums_are_ordered(options)) {
+    const std::int64_t all = total_batch_of(options, ranks);
+    require(all <= std::numeric_limits<int>::max(), ExitCode::usage, ranks, " ranks of --batch ", options.batch,
+            " are ", all, " images a step, more than --deterministic can deal; choose a smaller --batch");
+    return static_cast<int>(all);
+  }
+  if (options.total_batch == 0) return options.batch;
+  const int each = options.total_batch / ranks, micro_batch = options.micro_batch > 0 ? options.micro_batch : 1;
+  require(each * ranks == options.total_batch, ExitCode::usage, "--total-batch ", options.total_batch,
+          " is no multiple of ", ranks, " ranks, of which each has as many images; choose ",
+          std::int64_t{std::max(each, 1)} * ranks, " or ", (std::int64_t{each} + 1) * ranks,
+          ", or add --deterministic, which deals micro-batches to ranks");
+  require(each % micro_batch == 0, ExitCode::usage, "--total-batch ", options.total_batch, " is ", each,
+          " images for each of ", ranks, " ranks, which is no multiple of --micro-batch ", micro_batch,
+          "; choose a divisor of it");
+  return each;
+}
 
 Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_that_train)
     : Plan(options, training_images, ranks_that_train, epoch_of_run(options, training_images, ranks_that_train)) {}
@@ -39,10 +67,10 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       micro_batch(epoch.micro_batch()),
       last_micro_batch(epoch.last_batch() / epoch.micro_batches),
       steps_per_epoch(epoch.steps()),
-      epochs(static_cast<int>(std::lround(options.warmup_epochs + options.epochs))),
+      epochs(std::llround(options.warmup_epochs + options.epochs)),
       warmup_epochs(options.warmup_epochs),
       warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
-      steps(epochs * steps_per_epoch),
+      steps(steps_of_epochs(epochs, steps_per_epoch)),
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)),

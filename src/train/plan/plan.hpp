@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,17 @@ namespace dat {
 /// The number of a step that stands, where epochs have `now` steps, at the place of step number `step` where they have
 /// `then`; rounded down.
 [[nodiscard]] constexpr std::int64_t at_same_place(std::int64_t step, std::int64_t then, std::int64_t now) {
-  return step / then * now + step % then * now / then;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::int64_t whole = 0, rest = 0, place = 0;
+  const bool fits = !__builtin_mul_overflow(step / then, now, &whole) &&
+                    !__builtin_mul_overflow(step % then, now, &rest) &&
+                    !__builtin_add_overflow(whole, rest / then, &place);
+  return fits ? place : kMost;
 }
+
+/// Images of each of so many ranks in a step; ordered: of all of them. Error(usage): --total-batch is no multiple of
+/// the number of ranks, or the product does not fit.
+[[nodiscard]] int batch_of(const TrainOptions& options, int ranks);
 
 /// The arithmetic of a run: how its images are shared out among ranks, steps and micro-batches, and how long it is. A
 /// plan is made once, from the options, the number of training images and the number of ranks that train.
@@ -28,14 +38,14 @@ class Plan {
   /// Sums have the order of the micro-batches of all ranks, which are dealt as in dat/dealing.hpp: --deterministic. An
   /// epoch is shared out as on one rank with all of the batch.
   bool ordered;
-  int total_batch;  ///< images of all ranks in a step: --total-batch, or --batch times the ranks
+  std::int64_t total_batch;  ///< images of all ranks in a step: --total-batch, or --batch times the ranks
   /// Images of a rank in an epoch, those that come again to fill up its last step included.
   std::int64_t images_of_a_rank;
   int batch;          ///< most images of a rank in a step: --batch, or the rank's share of the set where that is less
   int micro_batches;  ///< micro-batches of a step: of each rank; ordered: of all ranks together
   int micro_batch, last_micro_batch;  ///< images of each micro-batch; last_micro_batch: in the last step of an epoch
   std::int64_t steps_per_epoch;
-  int epochs;  ///< those of the warm-up included
+  std::int64_t epochs;  ///< those of the warm-up included
   double warmup_epochs;
   std::int64_t warmup_steps;  ///< that begin before the warm-up is over
   std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
@@ -56,7 +66,7 @@ class Plan {
   [[nodiscard]] double epochs_made() const { return static_cast<double>(steps) / static_cast<double>(steps_per_epoch); }
   /// Whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
-  [[nodiscard]] int epoch_of(std::int64_t step) const { return static_cast<int>(step / steps_per_epoch); }
+  [[nodiscard]] std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }
   /// Labelled and extra images of a batch, for people; empty for a pool.
   [[nodiscard]] std::string mix_text() const;
   /// "512 steps, 16 epochs of 32 steps (1 warm-up)".

@@ -246,8 +246,8 @@ TEST_CASE("A normalization is a known one, or as many means as deviations", "[ne
   CHECK(grey.mean == std::vector<float>{0.1307F});
   CHECK(grey.deviation == std::vector<float>{0.3081F});
   CHECK(normalization_from("1,2,3,4,5,6").deviation == std::vector<float>{4, 5, 6});
-  for (const char* wrong : {"", "mnist", "0.5", "0.5,0.5,0.5", "0.5,0", "0.5,-1", "0.5,x", "0.5,0.1 ", "nan,1", "0,inf",
-                            "1,1,1,1,1,1,1,1,1,1"})
+  for (const char* wrong : {"", "mnist", "0.5", "0.5,0.5,0.5", "0.5,0", "0.5,-1", "0.5,x", "0.5,0.1 0.2", "nan,1",
+                            "0,inf", "1,1,1,1,1,1,1,1,1,1"})
     CHECK_THROWS_AS(normalization_from(wrong), Error);
   CHECK_THROWS_AS(networks().at("small_cnn")({.channels = 1, .normalization = normalization_from("cifar10")}), Error);
 }

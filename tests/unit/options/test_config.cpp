@@ -10,8 +10,13 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "dat/network.hpp"
 #include "dat/provenance.hpp"
+#include "dat/sampler.hpp"
 #include "errors.hpp"
+#include "forecast/forecast.hpp"
+#include "options/hints.hpp"
+#include "options/recipes.hpp"
 #include "options/value.hpp"
 #include "parsed.hpp"
 
@@ -1191,7 +1196,20 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
   CHECK(sums_are_ordered(of_ranks));
   CHECK(!sums_are_ordered(parse({"--batch", "24"}).train));
   CHECK(sums_are_ordered(parse({"--deterministic", "--aggregator", "median"}).train));
-  CHECK(contains(refusal({"--total-batch", "96", "--micro-batch", "12"}), "works with --deterministic"));
+  const TrainOptions shared = parse({"--total-batch", "96"}).train;  // an equal share for each rank
+  CHECK(shared.total_batch == 96);
+  CHECK(shared.batch == 0);
+  CHECK(shared.micro_batch == 0);
+  CHECK(parse_train_options(toml_of(shared), "text") == shared);
+  CHECK(parse({"--total-batch", "96", "--micro-batch", "12"}).train.micro_batch == 12);
+  CHECK(contains(refusal({"--total-batch", "96", "--mix", "balanced:0.5", "--data", "a.h5", "--data", "b.h5"}),
+                 "add --micro-batch N"));
+  // A recipe's batch gives way, and one that is as near to the user does not.
+  const TrainOptions of_recipe = parse({"--recipe", "madry", "--total-batch", "256"}).train;
+  CHECK(of_recipe.total_batch == 256);
+  CHECK(of_recipe.batch == 0);
+  CHECK(parse_file("batch = 8\n", {"--total-batch", "96"}).train.batch == 0);
+  CHECK(parse_file("total-batch = 96\n", {"--batch", "8"}).train.total_batch == 0);
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96"}), "--micro-batch N"));
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96", "--micro-batch", "10"}), "choose a divisor of it"));
   CHECK(contains(refusal({"--deterministic", "--total-batch", "96", "--micro-batch", "12", "--batch", "12"}),
@@ -1701,4 +1719,69 @@ TEST_CASE("provenance is one JSON object that names build, libraries, hosts and 
     CHECK(!json["libraries"][library].get<std::string>().empty());
     CHECK(contains(version_text(), library));
   }
+}
+
+TEST_CASE("A recipe at another number of ranks than it is written for is another one, and is told what keeps it") {
+  TrainOrder order{.options = parse({"--recipe", "madry"}).train, .batch_of_recipe = "madry"};
+  CHECK(other_ranks(order, 1).empty());
+  CHECK(other_ranks(order, 8) ==
+        "recipe madry is written for 1 rank, 128 images a step; 8 ranks of --batch 128 make 1024, which is another "
+        "training; --batch 16 keeps it, and so does --total-batch 128");
+  CHECK(contains(other_ranks(order, 3), "a number of ranks that divides it keeps it with --total-batch 128"));
+  order.batch_of_recipe = "dat_pgd";  // mpirun -np 12
+  order.options.batch = 2048;
+  CHECK(other_ranks(order, 12).empty());
+  CHECK(contains(other_ranks(order, 8), "12 ranks, 24576 images a step; 8 ranks of --batch 2048 make 16384"));
+  CHECK(recipe_named("harvard_mnist").ranks == 1);  // 8, of which 7 only attack
+  CHECK(recipe_named("dat_fgsm_15").ranks == 2);
+  // Whoever says the batch knows what it is.
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{"--batch", "128"}, {}}) {
+    std::vector<std::string> words = {"--recipe", "madry"};
+    words.insert(words.end(), more.begin(), more.end());
+    CommandLine line("train", words, {});
+    CHECK(parse_training(line, "").value().batch_of_recipe == (more.empty() ? "madry" : ""));
+  }
+}
+
+TEST_CASE("A file may begin with the mark of UTF-8, and one in UTF-16 is named as such") {
+  CHECK(parse_file("\xEF\xBB\xBFlr = 0.3\n").train.lr == 0.3);
+  CHECK(contains(file_refusal("\xFF\xFEl\n"), "UTF-16; save it as UTF-8"));
+  CHECK(contains(file_refusal("\xEF\xBB\xBF\xEF\xBB\xBFlr = 0.3\n"), "is no option"));
+}
+
+TEST_CASE("Two dashes end the options") {
+  CHECK(parse({"--lr", "0.3", "--"}).train.lr == 0.3);
+  const ConvertOptions convert = parse({"data", "convert", "--", "-in", "--out.h5"}).convert;
+  CHECK(convert.source == "-in");
+  CHECK(convert.output == "--out.h5");
+  CHECK(parse({"eval", "--data", "a.h5", "b.h5", "--", "run"}).eval.checkpoint == "run");
+  CHECK(contains(refusal({"--", "x"}), "unexpected argument 'x'"));
+}
+
+TEST_CASE("Numbers are fractions wherever numbers are read") {
+  CHECK(parse({"--lr", "1/8"}).train.lr == 0.125);
+  CHECK(parse({"--epochs", "15/2", "--warmup-epochs", "15/2"}).train.epochs == 7.5);
+  CHECK(parse_file("eps = 4/255\nlr = \"1/8\"\n").train.lr == 0.125);
+  CHECK(parse({"--normalize", "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255"}).train.normalize ==
+        "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255");
+  const Normalization gray = normalization_from("1/4, 1/8");
+  CHECK(gray.mean == std::vector<float>{0.25F});
+  CHECK(gray.deviation == std::vector<float>{0.125F});
+  CHECK(normalization_from("125.3/255,63/255").mean == std::vector<float>{static_cast<float>(125.3 / 255)});
+  CHECK(normalization_from("0.4914,0.2471").mean == std::vector<float>{0.4914F});
+  for (const char* wrong : {"1/0,1", "1/,1", "0.5", "0.5,0", "0.5,-1/2", "nan,1", "1e60,1"})
+    CHECK_THROWS_AS(normalization_from(wrong), Error);
+  CHECK(parse({"forecast", "--latency", "1/2, 3/2", "--bandwidth", "1gbit,10gbit"}).forecast.latency ==
+        std::vector<double>{0.5, 1.5});
+  CHECK(bandwidth_from("1/2GB/s") == 0.5e9);
+  CHECK(read_mix("balanced:3/4") == 0.75);
+}
+
+TEST_CASE("A word for a value finds its own among those that look like it") {
+  CHECK(nearest("resnet50", networks().names()) == "preact_resnet50");
+  CHECK(nearest("resnet-50", networks().names()) == "preact_resnet50");
+  CHECK(nearest("resnet", networks().names()) == "resnet18");
+  CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
+  CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");
+  CHECK(contains(refusal({"--loss", "TRADES_AWP"}), "'--loss trades --awp-gamma 0.005'"));
 }

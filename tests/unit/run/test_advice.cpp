@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "run/advice.hpp"
@@ -22,6 +24,7 @@ std::vector<std::string> advised(const TrainOptions& options) {
 }  // namespace
 
 TEST_CASE("Sensible options call for no advice", "[advice]") {
+  unsetenv("OMP_NUM_THREADS");
   TrainOptions options = sensible();
   options.batch = 100;
   CHECK(advised(options).empty());
@@ -33,6 +36,23 @@ TEST_CASE("Sensible options call for no advice", "[advice]") {
   CHECK(advised(options).empty());
 }
 
+TEST_CASE("Rates that nobody trains with, and a training that is all warm-up, are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.optimizer = "sgd";
+  options.lr = 0.4;
+  CHECK(advised(options).empty());
+  options.lr = 30;
+  CHECK(advised(options)[0].starts_with("--lr 30 is far above the rates of sgd, which are below 5:"));
+  CHECK(advised(options)[0].ends_with("is 0.3 meant?"));
+  options.optimizer = "lars_sgd";
+  CHECK(advised(options).empty());
+  options.lr = 0.4;
+  options.warmup_epochs = 5;
+  options.epochs = 0;
+  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 5 epochs"));
+}
+
 TEST_CASE("More threads than cores, and a batch that is cut, are named with what happens instead", "[advice]") {
   TrainOptions options = sensible();
   options.threads = 5;
@@ -40,6 +60,13 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   REQUIRE(all.size() == 2);
   CHECK(all[0].starts_with("--threads 5 is more than this rank's share of the node's cores, 4:"));
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
+  options.batch = 100;
+  options.threads = 0;
+  setenv("OMP_NUM_THREADS", "6", 1);
+  CHECK(advised(options)[0].starts_with("OMP_NUM_THREADS 6 is more than this rank's share of the node's cores, 4:"));
+  options.threads = 4;  // counts before it
+  CHECK(advised(options).empty());
+  unsetenv("OMP_NUM_THREADS");
 }
 
 TEST_CASE("Attacks that never come are named", "[advice]") {

@@ -1,4 +1,4 @@
-#include "verbs/planned.hpp"
+#include "train/planned.hpp"
 
 #include <algorithm>
 
@@ -14,10 +14,15 @@ namespace dat {
 TrainOptions as_one(const TrainOptions& options, int ranks) {
   TrainOptions one = options;
   one.faults = TrainOptions{}.faults;  // one rank cannot have as many as `ranks`
-  if (sums_are_ordered(options) && options.total_batch == 0) {
+  const bool ordered = sums_are_ordered(options);
+  if (ordered && options.total_batch == 0) {
     if (one.micro_batch == 0) one.micro_batch = options.batch;
-    one.total_batch = options.batch * ranks;
+    one.total_batch = batch_of(options, ranks);
     one.batch = 0;
+  } else if (!ordered && options.total_batch > 0) {
+    one.batch = batch_of(options, ranks);
+    one.total_batch = 0;
+    if (one.micro_batch == 0) one.micro_batch = one.batch;
   }
   return one;
 }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+namespace dat {
+
+/// Whether all of `text` is a number that T can hold.
+template <class T>
+[[nodiscard]] bool read_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Whether all of `text` is a number or a fraction such as 8/255, and finite.
+[[nodiscard]] inline bool read_fraction(std::string_view text, double& value) {
+  const std::size_t slash = text.find('/');
+  double denominator = 1;
+  if (slash != std::string_view::npos && !read_number(text.substr(slash + 1), denominator)) return false;
+  if (!read_number(text.substr(0, slash), value)) return false;
+  value /= denominator;
+  return std::isfinite(value);
+}
+
+/// The text without blanks at its ends, as an element of a list has them behind a comma.
+[[nodiscard]] inline std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+}  // namespace dat

@@ -1,0 +1,103 @@
+#include <filesystem>
+#include <fstream>
+
+#include "catch.hpp"
+#include "replica/cores.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+void write(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << text;
+}
+
+const char* const kSecond = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+const char* const kFirst =
+    "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+    "33 31 0:30 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
+    "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n";
+
+}  // namespace
+
+TEST_CASE("Quotas of control groups: the least of a process's own group and those above it", "[cores]") {
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
+  CHECK(!cores_of_groups(root));  // nothing is mounted
+  write(root + "/proc/self/mountinfo", kSecond);
+  write(root + "/proc/self/cgroup", "0::/a/b\n");
+  CHECK(!cores_of_groups(root));
+  write(root + "/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  CHECK(!cores_of_groups(root));
+  write(root + "/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  CHECK(cores_of_groups(root) == 1.5);
+  write(root + "/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
+  CHECK(cores_of_groups(root) == 1.5);
+  write(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  CHECK(cores_of_groups(root) == 0.5);
+  write(root + "/sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // not an ancestor
+  CHECK(cores_of_groups(root) == 0.5);
+}
+
+TEST_CASE("A container sees its own group as the top, by whatever name its group has outside", "[cores]") {
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
+  write(root + "/proc/self/mountinfo", kSecond);
+  write(root + "/sys/fs/cgroup/cpu.max", "300000 100000\n");
+  for (const char* group : {"0::/\n", "0::/../../else\n", "0::/docker/1f2e\n"}) {
+    INFO(group);
+    write(root + "/proc/self/cgroup", group);
+    CHECK(cores_of_groups(root) == 3);
+  }
+  // Part of the hierarchy is mounted, and the group lies below it.
+  write(root + "/proc/self/mountinfo", "30 23 0:26 /kubepods/pod1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write(root + "/proc/self/cgroup", "0::/kubepods/pod1/c\n");
+  write(root + "/sys/fs/cgroup/c/cpu.max", "200000 100000\n");
+  CHECK(cores_of_groups(root) == 2);
+}
+
+TEST_CASE("Quotas of the first version, beside hierarchies that do not count time", "[cores]") {
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
+  write(root + "/proc/self/mountinfo", kFirst);
+  write(root + "/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/slurm/job\n1:name=systemd:/\n");
+  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "-1\n");
+  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_period_us", "100000\n");
+  CHECK(!cores_of_groups(root));
+  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_quota_us", "250000\n");
+  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_period_us", "100000\n");
+  CHECK(cores_of_groups(root) == 2.5);
+  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "100000\n");
+  CHECK(cores_of_groups(root) == 1);
+}
+
+TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREADS before both", "[cores]") {
+  const auto of = [](int ranks, const KnownCores& known) { return cores_of_rank(ranks, known).count; };
+  CHECK(of(1, {.bound = 8, .all = 8}) == 8);
+  CHECK(of(3, {.bound = 8, .all = 8}) == 2);
+  CHECK(of(3, {.bound = 4, .all = 8}) == 4);
+  CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.0}) == 2);
+  CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.9}) == 2);
+  CHECK(of(1, {.bound = 8, .all = 8, .quota = 0.5}) == 1);
+  CHECK(of(2, {.bound = 8, .all = 8, .quota = 6.0}) == 3);
+  CHECK(of(1, {.bound = 3, .all = 8, .quota = 6.0}) == 3);
+  CHECK(cores_of_rank(2, {.bound = 8, .all = 8, .quota = 6.0}).source ==
+        "a quota of 6 cores of its control group, shared by 2 ranks");
+  CHECK(cores_of_rank(1, {.bound = 2, .all = 8, .quota = 6.0}).source == "the cores that this rank is bound to");
+
+  CHECK(threads_of_openmp("3") == 3);
+  CHECK(threads_of_openmp(" 4,2") == 4);
+  for (const char* none : {"", "0", "-2", "two", "99999999999"}) CHECK(!threads_of_openmp(none));
+  CHECK(!threads_of_openmp(nullptr));
+  const char* const before = std::getenv("OMP_NUM_THREADS");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("OMP_NUM_THREADS", "5", 1);
+  CHECK(choose_threads(0, 2) == 5);
+  CHECK(choose_threads(7, 2) == 7);
+  CHECK(default_threads(2).source == "OMP_NUM_THREADS");
+  unsetenv("OMP_NUM_THREADS");
+  CHECK(choose_threads(0, 2) == cores_of_rank(2).count);
+  if (before != nullptr) setenv("OMP_NUM_THREADS", kept.c_str(), 1);
+}

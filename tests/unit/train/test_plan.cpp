@@ -1,0 +1,83 @@
+#include "catch.hpp"
+#include "errors.hpp"
+#include "train/plan/plan.hpp"
+
+using namespace dat;
+
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+TrainOptions plain() {
+  TrainOptions options;
+  options.warmup_epochs = 5;
+  options.batch = options.micro_batch = 8;
+  return options;
+}
+
+std::string refusal_of(const TrainOptions& options, int ranks) {
+  try {
+    (void)Plan(options, 24, ranks);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::usage);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
+  TrainOptions options = plain();
+  options.epochs = 2147483647;
+  const Plan plan(options, 24, 1);
+  CHECK(plan.steps_per_epoch == 3);
+  CHECK(plan.epochs == 2147483652);
+  CHECK(plan.steps == 6442450956);
+  CHECK(plan.epoch_of(plan.steps - 1) == 2147483651);
+  CHECK(plan.text() == "6442450956 steps, 2147483652 epochs of 3 steps (5 warm-up)");
+  options.max_steps = 3;
+  CHECK(Plan(options, 24, 1).steps == 3);
+  options.max_steps = kMost;
+  CHECK(Plan(options, 24, 1).steps == 6442450956);
+  options.epochs = 4294967296;
+  CHECK(Plan(options, 24, 1).epochs == 4294967301);
+  // More steps than can be counted: 10^12 epochs of 10^8 steps.
+  options.epochs = kMostEpochs;
+  options.batch = options.micro_batch = 1;
+  try {
+    (void)Plan(options, std::int64_t{100'000'000}, 1);
+    FAIL("nothing was refused");
+  } catch (const Error& error) {
+    CHECK(contains(error.what(), "1000000000005 epochs of 100000000 steps are more steps than can be counted"));
+  }
+}
+
+TEST_CASE("Places in epochs of other lengths do not overflow", "[plan]") {
+  CHECK(at_same_place(7, 3, 6) == 14);
+  CHECK(at_same_place(8, 3, 2) == 5);  // 2 epochs and 2/3 of 2 steps, rounded down
+  CHECK(at_same_place(kMost, 1, 1) == kMost);
+  CHECK(at_same_place(kMost - 1, 1, 3) == kMost);
+}
+
+TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next ones that can be", "[plan]") {
+  TrainOptions options = plain();
+  options.batch = options.micro_batch = 0;
+  options.total_batch = 12;
+  const Plan plan(options, 24, 3);
+  CHECK(plan.batch == 4);
+  CHECK(plan.micro_batch == 4);
+  CHECK(plan.total_batch == 12);
+  CHECK(plan.steps_per_epoch == 2);
+  options.micro_batch = 2;
+  CHECK(Plan(options, 24, 3).micro_batches == 2);
+  CHECK(contains(refusal_of(options, 5), "--total-batch 12 is no multiple of 5 ranks"));
+  CHECK(contains(refusal_of(options, 5), "choose 10 or 15, or add --deterministic"));
+  CHECK(contains(refusal_of(options, 4), "is 3 images for each of 4 ranks, which is no multiple of --micro-batch 2"));
+  options = plain();
+  options.batch = options.micro_batch = 2147483647;  // cut to what there is
+  CHECK(Plan(options, 24, 2).total_batch == 4294967294);
+  CHECK(Plan(options, 24, 2).batch == 12);
+  options.deterministic = true;
+  CHECK(contains(refusal_of(options, 2), "2 ranks of --batch 2147483647 are 4294967294 images a step"));
+}
