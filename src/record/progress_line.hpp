@@ -32,8 +32,7 @@ class ProgressLine {
   void format(fmt::memory_buffer& line, const RunFacts& facts, double left, Parts parts) const;
 
   Clock::time_point started_, last_;  ///< started_: the end of the first step
-  std::int64_t first_step_ = -1, step_ = 0;
-  int epoch_ = 0;
+  std::int64_t first_step_ = -1, step_ = 0, epoch_ = 0;
   double images_ = 0, seconds_ = 0;           ///< behind the first step
   double finite_ = 0, loss_ = 0, right_ = 0;  ///< images of steps with finite losses, and sums over them
 };
