@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <iomanip>
-#include <iostream>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
 #include "options/value.hpp"
+#include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "run/membership.hpp"
 
@@ -194,11 +194,12 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     if (CheckpointFolder::any_in(ckpt)) {
       checkpoint = CheckpointFolder::newest_in(ckpt, warn);
       result.own = true;
+      result.step = integer_of(*checkpoint, "step");
     } else if (elsewhere) {
       checkpoint = find_checkpoint(options.resume, warn);
     }
   } catch (const Error&) {
-    for (const std::string& warning : result.warnings) std::cerr << "dat_hpc: warning: " + warning + "\n";
+    for (const std::string& warning : result.warnings) say("warning: " + warning);
     throw;
   }
   const Written known = checkpoint ? read_written(checkpoint->texts["config_toml"]) : earlier;
@@ -231,7 +232,7 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
   const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");
-  const std::vector<LeftRecord> left = Membership::in(*checkpoint);
+  const std::vector<LeftRecord> left = Membership::in(*checkpoint, result.own ? ckpt : options.resume);
   if (stay_away(left, *checkpoint, result.own, trainer.plan().ranks, warn)) result.left = left;
   if (result.left.empty() && !trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   result.evaluation_due = checkpoint->integers["evaluation_due"];

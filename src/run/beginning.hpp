@@ -13,6 +13,7 @@ namespace dat {
 /// Where a run begins: at random weights, at given ones, or where it, or another one, has stopped.
 struct Beginning {
   bool own = false;                 ///< from a checkpoint in the run's own folder
+  std::int64_t step = -1;           ///< own: of that checkpoint; -1: there is none
   bool finished = false;            ///< the run has nothing left to do, and these options would report the same; then:
   std::string summary;              ///< what it reported
   bool counted_anew = false;        ///< the run's own steps, with another number of ranks: an epoch has others

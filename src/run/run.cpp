@@ -8,6 +8,7 @@
 #include "communicate/handshake.hpp"
 #include "communicate/together.hpp"
 #include "dat/provenance.hpp"
+#include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/opening.hpp"
 #include "run/restart.hpp"
@@ -109,8 +110,7 @@ void Run::plan() {
     const bool made = folder_.empty();
     if (made) folder_ = make_run_folder();
     // Nothing in the folder is looked at before it is this process's alone.
-    const auto tell = [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n" << std::flush; };
-    lock_ = std::make_unique<RunLock>(folder_, tell, made);
+    lock_ = std::make_unique<RunLock>(folder_, say, made);
     TrainOptions resolved = trainer_->resolved();
     resolved.out = folder_;
     config_ = toml_of(resolved);
@@ -134,7 +134,9 @@ void Run::open_report() {
     if (!ranks_->root()) return;
     const Opening opening{options_, folder_, config_, provenance(), beginning_, notices};
     const RunFacts facts = run_facts(opening, *trainer_, *ranks_);
-    checkpoints_.open(folder_, beginning_.own, [this](const std::string& warning) { report_->warning(warning); });
+    checkpoints_.open(
+        folder_, beginning_.step, [this](const std::string& warning) { report_->warning(warning); },
+        [this] { report_->require_alone(); });
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes, beginning_.behind);
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });
