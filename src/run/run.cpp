@@ -76,7 +76,7 @@ ExitCode Run::train() {
   open_report();
   trainer_->start();
   // What the first rollback goes back to; and where steps are counted anew, the newest file has today's number.
-  if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own))
+  if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own()))
     save(Checkpoints::Kind::step);
   if (!leave(beginning_.left, true)) return members_.sleep_until_the_end();
   do
@@ -119,11 +119,11 @@ void Run::plan() {
     if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
   world_.broadcast(folder_);
-  bool known[] = {beginning_.finished, beginning_.own, beginning_.counted_anew};
+  std::int64_t known[] = {beginning_.finished, beginning_.step, beginning_.counted_anew};
   world_.broadcast(known, sizeof known);
-  beginning_.finished = known[0];
-  beginning_.own = known[1];
-  beginning_.counted_anew = known[2];
+  beginning_.finished = known[0] != 0;
+  beginning_.step = known[1];
+  beginning_.counted_anew = known[2] != 0;
   share(beginning_.left, world_);
   hosts_ = world_.gather(host_name());
 }
