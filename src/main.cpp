@@ -1,5 +1,4 @@
 #include <chrono>
-#include <iostream>
 #include <new>
 #include <string>
 #include <thread>
@@ -20,11 +19,11 @@ int main(int argc, char** argv) {
   dat::wait_briefly(argv);
   if (dat::trains(argc, argv)) dat::catch_signals();
   dat::release_signals();
-  dat::clean_streams();
+  dat::clean_output();
   using dat::ExitCode;
   const auto complain = [](const std::string& message, ExitCode code) {
     if (dat::rank_from_environment() == 0)
-      std::cerr << "dat_hpc: error: " + dat::in_one_line(message) + "\n";
+      dat::say("error: " + message);
     else if (dat::launched())
       std::this_thread::sleep_for(std::chrono::seconds(1));  // launchers end rank 0 when the first rank has ended
     return static_cast<int>(code);
@@ -34,7 +33,7 @@ int main(int argc, char** argv) {
     if (argc <= 1 && !dat::launched()) return dat::print_once(dat::first_screen);
     const dat::Command command = dat::parse_command_line(argc, argv);
     for (const std::string& warning : command.warnings)
-      if (dat::rank_from_environment() == 0) std::cerr << "dat_hpc: warning: " + warning + "\n";
+      if (dat::rank_from_environment() == 0) dat::say("warning: " + warning);
     return command.run(argc, argv);
   } catch (const dat::Error& error) {
     return complain(error.what(), error.code());

@@ -3,7 +3,6 @@
 #include "verbs/import.hpp"
 
 #include <algorithm>
-#include <iostream>
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
@@ -14,6 +13,7 @@
 #include "dat/provenance.hpp"
 #include "interop/source.hpp"
 #include "options/ranges.hpp"
+#include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -32,8 +32,7 @@ void check_class_names(const std::string& names, int classes, const std::string&
 }
 
 [[nodiscard]] std::string write_import(const ImportOptions& options, int argc, char** argv) {
-  Source source =
-      read_source(options.file, [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; });
+  Source source = read_source(options.file, [](const std::string& warning) { say("warning: " + warning); });
   TrainOptions trained = parse_train_options(source.config, options.file);
   const bool named = source.config.find("network = ") != std::string::npos;
   require(options.network != "auto" || named, ExitCode::usage, options.file,

@@ -1,8 +1,7 @@
 // The verb train.
 
-#include <iostream>
-
 #include "options/train/parse.hpp"
+#include "printed.hpp"
 #include "run/beginning.hpp"
 #include "run/run.hpp"
 #include "run/signals.hpp"
@@ -25,7 +24,7 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
   return with_ranks([&](Communicator& world) {
     shake_hands(world, facts_of(settings_of(own.options), argc, argv));
     const std::string told = settle_generators(world, own.options);
-    if (world.root() && !told.empty()) std::cerr << "dat_hpc: " + told + "\n" << std::flush;
+    if (world.root() && !told.empty()) say(told);
     return Run(world, own.options, argc, argv).go();
   });
 }
