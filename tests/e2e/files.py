@@ -182,10 +182,11 @@ class Starting(Files):
 
     SECONDS = 5  # what a busy machine may take for what is done in a moment
 
-    def end_by(self, running, pid, *numbers):
+    def end_by(self, running, pid, number, halted=None):
         begin = time.monotonic()
-        for number in numbers:
-            common.kill(pid, number)
+        common.kill(pid, number)
+        if halted is not None:
+            common.kill(halted, signal.SIGCONT)
         ended = running.wait()
         self.assertLess(time.monotonic() - begin, self.SECONDS)
         self.assertEqual(ended.code, 75, ended.text)
@@ -201,7 +202,7 @@ class Starting(Files):
                     running = common.Running(restart.options("--out", "run", ranks=1), 0)
                 try:
                     self.assertTrue(running.wait_for(lambda: stopped(running.process.pid)), running.text())
-                    self.end_by(running, running.process.pid, number, signal.SIGCONT)
+                    self.end_by(running, running.process.pid, number, running.process.pid)
                 finally:
                     running.end()
                 self.assertEqual([name for name in common.entries("run") if name != ".lock"], [])
@@ -236,15 +237,17 @@ class Starting(Files):
         self.assertEqual((ended.returncode, common.entries("run")), (75, []), ended.stderr)
 
     def test_of_several_ranks(self):
+        """Rank 0 stands at the folder, the other one waits for it: a mpirun to which a rank is not known yet may hang."""
         self.straight()
         for target in 0, 1, "launcher":
             with self.subTest(target):
-                running = restart.launch("run")
+                with mock.patch.dict(os.environ, common.faults("run/.lock:flock", -1, 1, 1)):
+                    running = restart.launch("run")
                 try:
-                    running.wait_for(lambda: len(running.ranks()) == 2 and all(
-                        restart.catches(pid, signal.SIGUSR1) for pid in running.ranks().values()))
-                    pid = running.process.pid if target == "launcher" else running.ranks()[target]
-                    self.end_by(running, pid, signal.SIGUSR1)
+                    self.assertTrue(running.wait_for(lambda: len(running.ranks()) == 2 and stopped(running.ranks()[0])),
+                                    running.text())
+                    ranks = running.ranks()
+                    self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0])
                 finally:
                     running.end()
         self.finish("run")
