@@ -1,5 +1,4 @@
 #include <chrono>
-#include <iostream>
 #include <new>
 #include <string>
 #include <thread>
@@ -20,12 +19,12 @@ int main(int argc, char** argv) {
   dat::wait_briefly(argv);
   if (dat::trains(argc, argv)) dat::catch_signals();
   dat::release_signals();
-  dat::clean_streams();
+  dat::clean_output();
   using dat::ExitCode;
   bool speaks = true;
   const auto complain = [&speaks](const std::string& message, ExitCode code) {
     if (speaks)
-      std::cerr << "dat_hpc: error: " + dat::in_one_line(message) + "\n";
+      dat::say("error: " + message);
     else if (dat::launched())
       std::this_thread::sleep_for(std::chrono::seconds(1));  // launchers end rank 0 when the first rank has ended
     return static_cast<int>(code);
@@ -36,7 +35,7 @@ int main(int argc, char** argv) {
     speaks = dat::speaks(argc, argv);
     const dat::Command command = dat::parse_command_line(argc, argv);
     for (const std::string& warning : command.warnings)
-      if (speaks) std::cerr << "dat_hpc: warning: " + warning + "\n";
+      if (speaks) dat::say("warning: " + warning);
     speaks = true;
     return command.run(argc, argv);
   } catch (const dat::Error& error) {

@@ -104,9 +104,13 @@ const std::string& unchanged(const std::string& text) {
        printed.substr(begin, printed.find('\n', at) - begin), "'; rename the file that it names");
 }
 
-void clean_streams() {
-  // Until the process ends: streams are written to, and emptied, behind main.
-  for (std::ostream* const stream : {&std::cout, &std::cerr}) stream->rdbuf(new CleanBuffer(stream->rdbuf()));
+void clean_output() {
+  // Until the process ends: it is written to, and emptied, behind main.
+  std::cout.rdbuf(new CleanBuffer(std::cout.rdbuf()));
 }
+
+void print_error_line(const std::string& line) { std::cerr << in_one_line(line) + "\n" << std::flush; }
+
+void say(const std::string& line) { print_error_line("dat_hpc: " + line); }
 
 }  // namespace dat

@@ -21,8 +21,8 @@ void change_mask(int how) {
 
 void open_standard_descriptors() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (fcntl(file, F_GETFD) < 0 && errno == EBADF)
-      static_cast<void>(open("/dev/null", O_RDWR));  // the lowest one free
+    if (fcntl(file, F_GETFD) < 0 && errno == EBADF)  // the lowest one free
+      static_cast<void>(open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY));
 }
 
 void hold_signals() { change_mask(SIG_BLOCK); }

@@ -71,6 +71,10 @@ class CheckpointFolder {
   /// ones, which are damaged: the run would have been restored from them otherwise. Free space is checked first.
   /// Error(io).
   void save(std::int64_t step, const Checkpoint&) const;
+  /// Removes the checkpoints of later steps than that from which the run was restored. To be called before
+  /// metrics.jsonl is cut: they would want more of it than it has then. They are damaged, or another process has
+  /// written them meanwhile. Error(io).
+  void remove_behind(std::int64_t step) const;
   /// Writes best.h5. Error(io).
   void save_best(const Checkpoint&) const;
   /// Makes best.h5 the file that the run had at a checkpoint with this record; another best.h5 that stands there
@@ -91,6 +95,7 @@ class CheckpointFolder {
 
  private:
   void write(const std::string& name, const Checkpoint&) const;
+  void name_newest(std::int64_t step) const;
   /// Whether one of the last three checkpoints names the best.h5 of this record.
   [[nodiscard]] bool is_named(const BestRecord& best) const;
 

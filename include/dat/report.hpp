@@ -225,8 +225,8 @@ class Report {
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
   /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
   /// Removes a results.h5 and SUMMARY.txt that were there. Each line is added by one who is alone (require_alone, also
-  /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter
-  /// than `resume_bytes`. behind: lines that come behind them at once.
+  /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`. behind: lines that
+  /// come behind them at once.
   Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "");
   ~Report();
   Report(const Report&) = delete;
@@ -247,10 +247,12 @@ class Report {
   /// which stay true, and this rollback. Changes nothing: it is to be in a checkpoint before the record is cut.
   [[nodiscard]] std::string behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const;
   /// Cuts metrics.jsonl back to so many bytes, and puts these lines behind them; and warns. Error(io);
-  /// Error(checkpoint): it is shorter than that.
+  /// Error(checkpoint): it is shorter than that. Error(usage), as require_alone().
   void roll_back(std::int64_t metrics_bytes, const std::string& behind, const SetbackRecord& rollback);
   void message(const std::string& line);  ///< to the terminal and run.log, without controls (error.hpp)
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
+  /// Error(usage): another process writes metrics.jsonl, too (require_alone).
+  void require_alone() const;
   /// Bytes of metrics.jsonl so far, for the checkpoint. The bytes are on disk when this returns. Error(io).
   [[nodiscard]] std::int64_t metrics_bytes();
   /// Makes results.h5, writes SUMMARY.txt and prints it. Returns the final line.

@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
-
 #include "dat/report.hpp"
+#include "printed.hpp"
 
 namespace dat {
 
 namespace {
 
-void print(const std::string& what, double seconds) {
-  std::cerr << what + "  ETA " + duration_text(seconds) + "\n" << std::flush;
-}
+void print(const std::string& what, double seconds) { print_error_line(what + "  ETA " + duration_text(seconds)); }
 
 }  // namespace
 

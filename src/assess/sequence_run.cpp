@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <iostream>
 #include <utility>
 
 #include "assess/progress_lines.hpp"
 #include "communicate/together.hpp"
 #include "dat/provenance.hpp"
+#include "printed.hpp"
 
 namespace dat {
 
@@ -52,11 +52,9 @@ Facts SequenceRun::facts(const std::string& training) const {
 void SequenceRun::open(const std::string& folder, const std::string& training) {
   const fs::path path = folder;
   refuse_other_folder(folder, "evaluation", sequence_.name);
-  folder_.reset(new Folder{
-      path.string(), RunLock(path.string(), [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
-      Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
-  if (const std::string& warning = folder_->lock.warning(); !warning.empty())
-    std::cerr << "dat_hpc: warning: " + warning + "\n";
+  folder_.reset(new Folder{path.string(), RunLock(path.string(), say),
+                           Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
+  if (const std::string& warning = folder_->lock.warning(); !warning.empty()) say("warning: " + warning);
   std::error_code ignored;
   if (folder_->journal.found().empty())  // what an evaluation before has left is not this one's
     for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5", "eval.json"})
@@ -72,12 +70,12 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
 void SequenceRun::tell(const std::vector<JournalEntry>& found) {
   std::vector<std::int32_t> labels;
   network_warnings_ = dat::network_warnings(evaluator_->logits_of_first(5, labels), labels);
-  for (const std::string& warning : network_warnings_) std::cerr << "dat_hpc: warning: " + warning + "\n";
-  for (const std::string& notice : attacks_.notices()) std::cerr << "dat_hpc: " + notice + "\n";
-  if (!sequence_.remark.empty()) std::cerr << "dat_hpc: " + sequence_.name + ": " + sequence_.remark + "\n";
+  for (const std::string& warning : network_warnings_) say("warning: " + warning);
+  for (const std::string& notice : attacks_.notices()) say(notice);
+  if (!sequence_.remark.empty()) say(sequence_.name + ": " + sequence_.remark);
   if (!options_.quiet && !found.empty())
-    std::cerr << "dat_hpc: goes on behind " + std::to_string(found.size()) + " groups of images in " + folder_->path +
-                     "/sequence.journal\n";
+    say("goes on behind " + std::to_string(found.size()) + " groups of images in " + folder_->path +
+        "/sequence.journal");
 }
 
 SequenceResult SequenceRun::run() {

@@ -284,15 +284,8 @@ bool CheckpointFolder::is_named(const BestRecord& best) const {
 }
 
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
-  const std::string name = file_name(kSeries, step);
-  write(name, checkpoint);
-  const std::string latest = (fs::path(folder_) / "latest").string();
-  write_atomically(latest, [&](const std::string& temporary) {
-    std::ofstream file(temporary);
-    file << name << "\n";
-    file.close();
-    require(file.good(), ExitCode::io, temporary, ": cannot write the file");
-  });
+  write(file_name(kSeries, step), checkpoint);
+  name_newest(step);
   std::size_t kept = 0;
   for (const auto& [other, old] : checkpoints_in(folder_)) {
     if (other <= step && kept++ < kKept) continue;
@@ -304,6 +297,22 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
     std::error_code ignored;
     if (!best || !is_named(*best)) fs::remove(old, ignored);
   }
+}
+
+void CheckpointFolder::remove_behind(std::int64_t step) const {
+  bool any = false;
+  for (const auto& [later, path] : checkpoints_in(folder_)) {
+    if (later <= step) break;
+    std::error_code error;
+    fs::remove(path, error);
+    require(!error, ExitCode::io, path, ": cannot be removed: ", system_reason(error.value()));
+    any = true;
+  }
+  if (any) name_newest(step);
+}
+
+void CheckpointFolder::name_newest(std::int64_t step) const {
+  write_text_atomically((fs::path(folder_) / "latest").string(), file_name(kSeries, step) + "\n");
 }
 
 void CheckpointFolder::write(const std::string& name, const Checkpoint& checkpoint) const {

@@ -1,14 +1,13 @@
 #include "communicate/together.hpp"
 
-#include <iostream>
 #include <new>
 #include <optional>
 
+#include "printed.hpp"
+
 namespace dat {
 
-void complain(const std::string& message) {
-  std::cerr << "dat_hpc: error: " + in_one_line(message) + "\n" << std::flush;
-}
+void complain(const std::string& message) { say("error: " + message); }
 
 Error current_error() {
   try {

@@ -46,7 +46,7 @@ std::string inspect_dataset(const std::string& path) {
 
   std::ostringstream text;
   text << "file     " << path << "\nbytes    " << std::filesystem::file_size(path) << "\nsource   "
-       << without_controls(source) << "\n";
+       << in_one_line(source) << "\n";
   std::vector<std::string> names;
   std::vector<std::vector<std::int64_t>> counts;
   for (std::size_t s = 0; s < splits.size(); ++s) {
@@ -73,7 +73,7 @@ std::string inspect_dataset(const std::string& path) {
     const bool named = label < names.size();
     text << std::setw(5) << (named ? static_cast<int>(label) : -1);
     for (const auto& count : counts) text << std::setw(10) << count[label];
-    text << "  " << (named ? without_controls(names[label]) : "unknown") << "\n";
+    text << "  " << (named ? in_one_line(names[label]) : "unknown") << "\n";
   }
   return text.str();
 }

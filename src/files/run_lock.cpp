@@ -29,6 +29,16 @@ bool is_file(int file, const std::string& path) {
          opened.st_ino == present.st_ino;
 }
 
+/// Bytes of the open file, as its server knows them: what a network file system remembers of it may be old.
+std::int64_t length_of(int file, const std::string& path) {
+  struct statx there {};
+  if (statx(file, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE, &there) == 0)
+    return static_cast<std::int64_t>(there.stx_size);
+  struct stat status {};  // a kernel before 4.11, or a container that has no statx
+  require(fstat(file, &status) == 0, ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
+  return status.st_size;
+}
+
 bool holds_only_the_lock(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
@@ -77,9 +87,11 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
 }
 
 RunLock::~RunLock() {
-  // While the lock is held, so that nobody else takes it on the file that goes.
-  if (locked_ && holds_only_the_lock(folder_)) {
-    unlink((folder_ + "/.lock").c_str());
+  const std::string path = folder_ + "/.lock";
+  // While the lock is held, so that nobody else takes it on the file that goes. Who has removed the folder may have
+  // made it anew.
+  if (locked_ && is_file(file_, path) && holds_only_the_lock(folder_)) {
+    unlink(path.c_str());
     if (made_folder_) rmdir(folder_.c_str());
   }
   close(file_);
@@ -99,11 +111,19 @@ std::string make_new_folder(const std::string& wanted) {
 }
 
 void require_alone(int file, std::int64_t bytes, const std::string& path) {
-  struct stat status {};
-  if (fstat(file, &status) != 0) fail(ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
-  require(status.st_size == bytes, ExitCode::usage, "another process is writing into ", path, ", which has ",
-          status.st_size, " bytes where this one has left ", bytes,
-          ": this one ends; see that one alone is started there");
+  errno = 0;
+  if (!is_file(file, path)) {
+    const bool gone = errno == 0 || errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+    require(gone, ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
+    fail(ExitCode::usage, path, " was removed, or moved, while this process wrote it: this one ends; start one ",
+         "process there");
+  }
+  if (length_of(file, path) == bytes) return;
+  // A network file system may find out late that it has no room for what it has taken; then the file is shorter.
+  require(fdatasync(file) == 0, ExitCode::io, "cannot write ", path, ": ", system_reason(errno));
+  const std::int64_t now = length_of(file, path);
+  require(now == bytes, ExitCode::usage, "another process is writing into ", path, ", which has ", now,
+          " bytes where this one has left ", bytes, ": this one ends; start one process there");
 }
 
 }  // namespace dat

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <sstream>
 
@@ -15,6 +14,7 @@
 #include "dat/report.hpp"
 #include "forecast/forecast.hpp"
 #include "forecast/split.hpp"
+#include "printed.hpp"
 
 namespace dat {
 
@@ -283,7 +283,7 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
     for (const Picture& picture : pictures) paths.push_back(draw_lines(o.out, picture.file, picture.chart));
   } catch (const Error& error) {
     if (error.code() != ExitCode::device) throw;
-    std::cerr << "dat_hpc: no picture: " + std::string(error.what()) + "\n";
+    say("no picture: " + std::string(error.what()));
   }
   return paths;
 }

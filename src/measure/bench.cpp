@@ -10,6 +10,7 @@
 #include "communicate/together.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
+#include "printed.hpp"
 #include "replica/device_notices.hpp"
 
 namespace dat {
@@ -158,7 +159,7 @@ void write_picture(const std::string& folder, const std::vector<Convolutions::Ro
     std::cout << draw_bars(folder, "layers", chart) + "\n" << std::flush;
   } catch (const Error& error) {
     if (error.code() != ExitCode::device) throw;
-    std::cerr << "dat_hpc: no picture: " + std::string(error.what()) + "\n";
+    say("no picture: " + std::string(error.what()));
   }
 }
 
@@ -211,7 +212,7 @@ void Bench::plan() {
     convolutions_ = std::make_unique<Convolutions>(step_->backend(), step_->graph(), options_.batch, storage_, true);
   });
   for (const std::string& notice : device_notices(world_, step_->backend(), options_.device))
-    if (world_.root()) std::cerr << "dat_hpc: " + notice + "\n";
+    if (world_.root()) say(notice);
   hosts_ = world_.gather(host_name());
   begin_ms_ = now_ms();
 }

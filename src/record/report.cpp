@@ -121,8 +121,10 @@ Report::~Report() {
   close(metrics_);
 }
 
+void Report::require_alone() const { dat::require_alone(metrics_, metrics_bytes_, metrics_path_); }
+
 std::int64_t Report::metrics_bytes() {
-  require_alone(metrics_, metrics_bytes_, metrics_path_);
+  require_alone();
   unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
   require(unwritten_.empty() && fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", metrics_path_, ": ",
           system_reason(errno));
@@ -142,7 +144,7 @@ std::size_t Report::append(const char* data, std::size_t length) {
 }
 
 void Report::write_line(std::size_t length) {
-  require_alone(metrics_, metrics_bytes_, metrics_path_);
+  require_alone();
   if (!unwritten_.empty()) unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
   const std::size_t done = unwritten_.empty() ? append(line_.data(), length) : 0;
   if (done == length) return;
@@ -338,6 +340,7 @@ void Report::roll_back(std::int64_t metrics_bytes, const std::string& behind, co
   require(metrics_bytes <= metrics_bytes_, ExitCode::checkpoint, metrics_path_, " has ", metrics_bytes_,
           " bytes, but the checkpoint to go back to was written after ", metrics_bytes,
           ": it is of another run; remove it");
+  require_alone();
   require(ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ", metrics_path_, " back to ",
           metrics_bytes, " bytes: ", system_reason(errno));
   metrics_bytes_ = metrics_bytes;

@@ -18,11 +18,18 @@ double number_or_nan(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+/// A text, in one line: what is said of a run has a line for each thing that happened.
+void read_text(const json& record, const char* name, std::string& text) {
+  text = in_one_line(record.at(name).get<std::string>());
+}
+
 /// A field reader for for_each_*_field.
 auto fields_of(const json& record) {
   return [&record](const char* name, auto& value, const char*) {
     if constexpr (std::is_same_v<decltype(value), double&>)
       value = number_or_nan(record.at(name));
+    else if constexpr (std::is_same_v<decltype(value), std::string&>)
+      read_text(record, name, value);
     else
       record.at(name).get_to(value);
   };
@@ -97,33 +104,33 @@ void append(const json& record, History& history) {
     CorruptionRecord& corruption = history.corruptions.emplace_back();
     record.at("step").get_to(corruption.step);
     record.at("rank").get_to(corruption.rank);
-    record.at("what").get_to(corruption.what);
-    record.at("done").get_to(corruption.done);
+    read_text(record, "what", corruption.what);
+    read_text(record, "done", corruption.done);
   } else if (kind == "setback") {
     SetbackRecord& setback = history.setbacks.emplace_back();
     record.at("step").get_to(setback.step);
-    record.at("event").get_to(setback.event);
-    record.at("cause").get_to(setback.cause);
+    read_text(record, "event", setback.event);
+    read_text(record, "cause", setback.cause);
     setback.to_step = record.value("to_step", std::int64_t{0});
     setback.lr_factor = record.value("lr_factor", 1.0);
   } else if (kind == "left") {
     LeftRecord& left = history.left.emplace_back();
     record.at("step").get_to(left.step);
     record.at("rank").get_to(left.rank);
-    record.at("why").get_to(left.why);
+    read_text(record, "why", left.why);
   } else if (kind == "accusation") {
     AccusationRecord& accusation = history.accusations.emplace_back();
     accusation.by = rank_or_all(record.at("by"));
     record.at("step").get_to(accusation.step);
     record.at("rank").get_to(accusation.rank);
-    record.at("rule").get_to(accusation.rule);
+    read_text(record, "rule", accusation.rule);
     record.at("upheld").get_to(accusation.upheld);
   } else if (kind == "ban") {
     BanRecord& ban = history.bans.emplace_back();
     ban.by = rank_or_all(record.at("by"));
     record.at("step").get_to(ban.step);
     record.at("rank").get_to(ban.rank);
-    record.at("rule").get_to(ban.rule);
+    read_text(record, "rule", ban.rule);
   } else if (kind == "run") {
     require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
             record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);

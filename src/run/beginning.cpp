@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <iomanip>
-#include <iostream>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -19,6 +18,7 @@
 #include "interop/source.hpp"
 #include "options/train/table.hpp"
 #include "options/value.hpp"
+#include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "run/membership.hpp"
 
@@ -245,16 +245,16 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
   try {
     if (CheckpointFolder::any_in(ckpt)) {
       checkpoint = CheckpointFolder::newest_in(ckpt, warn);
-      result.own = true;
+      result.step = integer_of(*checkpoint, "step");
     } else if (elsewhere) {
       checkpoint = find_checkpoint(options.resume, warn);
     }
   } catch (const Error&) {
-    for (const std::string& warning : result.warnings) std::cerr << "dat_hpc: warning: " + warning + "\n";
+    for (const std::string& warning : result.warnings) say("warning: " + warning);
     throw;
   }
   const Written known = checkpoint ? read_written(checkpoint->texts["config_toml"]) : earlier;
-  if (result.own || (occupied && !elsewhere)) {
+  if (result.own() || (occupied && !elsewhere)) {
     const std::string differing = differences(known, options, must_stay);
     require(differing.empty(), ExitCode::usage, folder, " was made with other options: ", differing,
             "; repeat them, or choose another --out (there, --resume ", shell_quoted(folder),
@@ -271,24 +271,24 @@ Beginning begin(const TrainOptions& options, const std::string& folder, Trainer&
     return result;
   }
 
-  const std::string told = restore(options, folder, *checkpoint, known, result.own, trainer);
+  const std::string told = restore(options, folder, *checkpoint, known, result.own(), trainer);
   const std::int64_t steps_then = integer_of(*checkpoint, "steps_per_epoch");
-  if (result.own) compare_ends(options, known, steps_then, trainer.plan(), result.warnings);
-  result.counted_anew = result.own && steps_then != trainer.plan().steps_per_epoch;
+  if (result.own()) compare_ends(options, known, steps_then, trainer.plan(), result.warnings);
+  result.counted_anew = result.own() && steps_then != trainer.plan().steps_per_epoch;
   const std::int64_t done = trainer.steps_done(), total = trainer.plan().steps;
   require(done <= total, ExitCode::usage, folder, " has ", done, " steps done, and the options end the run after ",
           total, "; raise --epochs or --max-steps");
-  const std::vector<LeftRecord> left = Membership::in(*checkpoint);
-  if (stay_away(left, *checkpoint, result.own, trainer.plan().ranks, warn)) result.left = left;
+  const std::vector<LeftRecord> left = Membership::in(*checkpoint, result.own() ? ckpt : options.resume);
+  if (stay_away(left, *checkpoint, result.own(), trainer.plan().ranks, warn)) result.left = left;
   if (result.left.empty() && !trainer.examples().dropped().empty()) warn(trainer.examples().dropped());
   result.evaluation_due = checkpoint->integers["evaluation_due"];
-  if (result.own) {
+  if (result.own()) {
     result.recorded = checkpoint->integers["evaluation_recorded"] != 0;
     result.best = BestRecord::of(*checkpoint);
     result.since_best = checkpoint->integers["since_best"];
   }
   result.what = ", going on after step " + std::to_string(done);
-  if (!result.own) {
+  if (!result.own()) {
     result.what += " of " + options.resume + (told.empty() ? "" : " with other options: " + told);
     return result;
   }

@@ -12,7 +12,7 @@ namespace dat {
 
 /// Where a run begins: at random weights, at given ones, or where it, or another one, has stopped.
 struct Beginning {
-  bool own = false;                 ///< from a checkpoint in the run's own folder
+  std::int64_t step = -1;           ///< of the checkpoint in the run's own folder; -1: it begins from none
   bool finished = false;            ///< the run has nothing left to do, and these options would report the same; then:
   std::string summary;              ///< what it reported
   bool counted_anew = false;        ///< the run's own steps, with another number of ranks: an epoch has others
@@ -26,6 +26,8 @@ struct Beginning {
   std::optional<Checkpoint> state;  ///< where ranks stay away: the checkpoint, for a trainer of those that are left
   std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
+
+  [[nodiscard]] bool own() const { return step >= 0; }
 };
 
 /// The run's folder: --out; else one of the Slurm job, which a job that is queued again finds; else empty: a new one.

@@ -17,10 +17,13 @@ std::string not_finite(const Checkpoint& checkpoint) {
   return "";
 }
 
-void Checkpoints::open(const std::string& run_folder, bool goes_on, Warn warn) {
+void Checkpoints::open(const std::string& run_folder, std::int64_t restored, Warn warn,
+                       std::function<void()> require_alone) {
   path_ = run_folder + "/ckpt";
-  folder_ = std::make_unique<CheckpointFolder>(path_, goes_on);
+  folder_ = std::make_unique<CheckpointFolder>(path_, restored >= 0);
+  if (restored >= 0) folder_->remove_behind(restored);
   warn_ = std::move(warn);
+  require_alone_ = std::move(require_alone);
 }
 
 void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,
@@ -48,7 +51,9 @@ std::optional<Error> Checkpoints::attempt(const std::function<void()>& writing) 
     writing();
     return {};
   } catch (const Error& error) {
-    if (error.code() != ExitCode::io || options_.on_full != "continue") throw;
+    if (error.code() != ExitCode::io) throw;
+    require_alone_();  // a second process removes what it takes for left over
+    if (options_.on_full != "continue") throw;
     return error;
   }
 }

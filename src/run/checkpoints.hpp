@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -28,9 +29,10 @@ class Checkpoints {
   /// Both must outlive it.
   Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
 
-  /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. warn: told, from the first
-  /// checkpoint on, what could not be written.
-  void open(const std::string& run_folder, bool goes_on, Warn warn);
+  /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. restored: step of the checkpoint
+  /// there that the run goes on from; -1: there is none. warn: told, from the first checkpoint on, what could not be
+  /// written. require_alone: called before that; Error(usage): it is because another process writes there, too.
+  void open(const std::string& run_folder, std::int64_t restored, Warn warn, std::function<void()> require_alone);
 
   /// Writes what `complete` makes of `state`, on rank 0; with --checkpoint-async, a thread goes on writing. The one
   /// before has been settled. Error(io).
@@ -59,6 +61,7 @@ class Checkpoints {
   // On rank 0:
   std::string path_;
   Warn warn_;
+  std::function<void()> require_alone_;
   std::unique_ptr<CheckpointFolder> folder_;
   std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
   std::future<void> writing_;     ///< the checkpoint under way; ends before what it uses

@@ -53,14 +53,15 @@ void Membership::save(Checkpoint& checkpoint) const {
   if (!left_.empty()) checkpoint.texts[kLeft] = text_of(left_);
 }
 
-std::vector<LeftRecord> Membership::in(const Checkpoint& checkpoint) {
+std::vector<LeftRecord> Membership::in(const Checkpoint& checkpoint, const std::string& where) {
   const auto found = checkpoint.texts.find(kLeft);
   if (found == checkpoint.texts.end()) return {};
   std::vector<LeftRecord> records = records_of(found->second);
   const std::int64_t ranks = integer_of(checkpoint, "ranks") + std::ssize(records);
   for (const LeftRecord& one : records)
-    require(one.rank > 0 && one.rank < ranks, ExitCode::checkpoint, "the checkpoint says that rank ", one.rank, " of ",
-            ranks, " has left: it is damaged");
+    require(one.rank > 0 && one.rank < ranks, ExitCode::checkpoint, where, ": the checkpoint of step ",
+            integer_of(checkpoint, "step"), " says that rank ", one.rank, " of ", ranks,
+            " has left: it is damaged; remove it, or go on from another one");
   return records;
 }
 

@@ -30,7 +30,7 @@ class Membership {
   /// Adds the list to a checkpoint, where there is one.
   void save(Checkpoint& checkpoint) const;
   /// The list in a checkpoint. Error(checkpoint): no run has such ranks.
-  [[nodiscard]] static std::vector<LeftRecord> in(const Checkpoint& checkpoint);
+  [[nodiscard]] static std::vector<LeftRecord> in(const Checkpoint& checkpoint, const std::string& where);
   /// The record of the ranks of a group, as one of all ranks of the launch.
   [[nodiscard]] RankRecord of_launch(const RankRecord& record, const Communicator& group) const;
 

@@ -8,6 +8,7 @@
 #include "communicate/handshake.hpp"
 #include "communicate/together.hpp"
 #include "dat/provenance.hpp"
+#include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/opening.hpp"
 #include "run/restart.hpp"
@@ -75,7 +76,7 @@ ExitCode Run::train() {
   open_report();
   trainer_->start();
   // What the first rollback goes back to; and where steps are counted anew, the newest file has today's number.
-  if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own))
+  if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own()))
     save(Checkpoints::Kind::step);
   if (!leave(beginning_.left, true)) return members_.sleep_until_the_end();
   do
@@ -108,8 +109,7 @@ void Run::plan() {
     const bool made = folder_.empty();
     if (made) folder_ = make_run_folder();
     // Nothing in the folder is looked at before it is this process's alone.
-    const auto tell = [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n" << std::flush; };
-    lock_ = std::make_unique<RunLock>(folder_, tell, made);
+    lock_ = std::make_unique<RunLock>(folder_, say, made);
     TrainOptions resolved = trainer_->resolved();
     resolved.out = folder_;
     config_ = toml_of(resolved);
@@ -118,11 +118,11 @@ void Run::plan() {
     if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
   world_.broadcast(folder_);
-  bool known[] = {beginning_.finished, beginning_.own, beginning_.counted_anew};
+  std::int64_t known[] = {beginning_.finished, beginning_.step, beginning_.counted_anew};
   world_.broadcast(known, sizeof known);
-  beginning_.finished = known[0];
-  beginning_.own = known[1];
-  beginning_.counted_anew = known[2];
+  beginning_.finished = known[0] != 0;
+  beginning_.step = known[1];
+  beginning_.counted_anew = known[2] != 0;
   share(beginning_.left, world_);
   hosts_ = world_.gather(host_name());
 }
@@ -133,7 +133,9 @@ void Run::open_report() {
     if (!ranks_->root()) return;
     const Opening opening{options_, folder_, config_, provenance(), beginning_, notices};
     const RunFacts facts = run_facts(opening, *trainer_, *ranks_);
-    checkpoints_.open(folder_, beginning_.own, [this](const std::string& warning) { report_->warning(warning); });
+    checkpoints_.open(
+        folder_, beginning_.step, [this](const std::string& warning) { report_->warning(warning); },
+        [this] { report_->require_alone(); });
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes, beginning_.behind);
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });

@@ -21,7 +21,7 @@ volatile std::sig_atomic_t on_terminal = 0;  ///< a line that is not at its end 
 volatile std::time_t first_signal = 0;
 
 template <std::size_t bytes>
-void say(const char (&text)[bytes]) {
+void tell_in_handler(const char (&text)[bytes]) {
   if (speaks == 0) return;
   if (on_terminal != 0) static_cast<void>(!write(STDERR_FILENO, "\n", 1));
   static_cast<void>(!write(STDERR_FILENO, text, bytes - 1));
@@ -30,7 +30,8 @@ void say(const char (&text)[bytes]) {
 extern "C" void on_signal(int) {
   constexpr std::time_t kGraceSeconds = 2;
   if (under_way == 0) {
-    say("dat_hpc: stopped on a signal before the first step: nothing is lost, and the same command starts again\n");
+    tell_in_handler(
+        "dat_hpc: stopped on a signal before the first step: nothing is lost, and the same command starts again\n");
     _exit(static_cast<int>(ExitCode::stopped));
   }
   const int error = errno;  // the main thread may be about to look at it
@@ -38,13 +39,14 @@ extern "C" void on_signal(int) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (signals_seen == 0) {
     first_signal = now.tv_sec;
-    say("dat_hpc: a signal: the run ends after the step or evaluation under way, with a checkpoint and code 75, and "
-        "the "
-        "same command goes on there; another signal, more than 2 seconds later, ends it at once. Where a launcher does "
-        "not "
-        "wait (mpirun: 1 second), the same command goes on from the last checkpoint, or from the start\n");
+    tell_in_handler(
+        "dat_hpc: a signal: the run ends after the step or evaluation under way, with a checkpoint and code 75, and "
+        "goes on there with the same command; where no step is left, it is completed and ends with code 0. Another "
+        "signal, more than 2 seconds later, ends it at once. Where a launcher does not wait (mpirun: 1 second), the "
+        "same command goes on from the last checkpoint, or from the start\n");
   } else if (now.tv_sec > first_signal + kGraceSeconds) {
-    say("dat_hpc: ended at once by another signal, with code 76; the same command goes on from the last checkpoint, or "
+    tell_in_handler(
+        "dat_hpc: ended at once by another signal, with code 76; the same command goes on from the last checkpoint, or "
         "from the start\n");
     _exit(static_cast<int>(ExitCode::stopped) + 1);
   }

@@ -1,11 +1,11 @@
 #include "run/trained.hpp"
 
-#include <iostream>
 #include <utility>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "train/plan/splits.hpp"
 
@@ -14,7 +14,7 @@ namespace dat {
 namespace {
 
 void warn_on_root(const Communicator& world, const std::string& warning) {
-  if (world.root() && !warning.empty()) std::cerr << "dat_hpc: warning: " + warning + "\n";
+  if (world.root() && !warning.empty()) say("warning: " + warning);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
 #include "options/machine.hpp"
+#include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/certification_setting.hpp"
 #include "verbs/ranks.hpp"
@@ -87,8 +88,7 @@ const TableOf<CertifyOptions>& certify_table() {
   if (journal != nullptr) run.entry = [journal](const CertificationEntry& entry) { journal->append(line_of(entry)); };
   if (options.quiet) return run;
   if (!run.found.empty())
-    std::cerr << "dat_hpc: goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " + options.out +
-                     "/" + name + "\n";
+    say("goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " + options.out + "/" + name);
   run.progress = [lines = ProgressLines(0, options.progress)](const Certifier::Progress& now) mutable {
     lines(fmt::format("{} of {} images, {} samples", now.finished, now.images, now.samples), now.part);
   };
@@ -123,7 +123,7 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
       folder = open_certification(options.out, s.facts, options.attack_steps > 0);
   });
   for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
-    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
+    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
   const CertificationResult result =
       s.certifier->run({s.data.get(), s.images, s.subject.plan},
                        options_of(world, options, folder ? &folder->journal : nullptr, "certify.journal"));

@@ -5,6 +5,7 @@
 
 #include "dat/file.hpp"
 #include "options/ranges.hpp"
+#include "printed.hpp"
 #include "verbs/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -40,7 +41,7 @@ const TableOf<ConvertOptions>& convert_table() {
 int run_convert(const ConvertOptions& o, int, char**) {
   return print_result([&] {
     const Converted held = convert_dataset(o);
-    for (const std::string& remark : held.remarks) std::cerr << "dat_hpc: warning: " + remark + "\n";
+    for (const std::string& remark : held.remarks) say("warning: " + remark);
     return "wrote " + o.output + (held.contents.empty() ? "" : ": ") + held.contents + "\n";
   });
 }

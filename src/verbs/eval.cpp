@@ -12,6 +12,7 @@
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "options/machine.hpp"
+#include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/evaluation_setting.hpp"
 #include "train/plan/splits.hpp"
@@ -90,7 +91,7 @@ void take_run_back(EvalOptions& o) {
 
 Bound bound_to(const EvalOptions& options) { return {eval_table(), const_cast<EvalOptions&>(options)}; }
 
-void warn(const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; }
+void warn(const std::string& warning) { say("warning: " + warning); }
 
 /// The file for the results; empty without --out. On rank 0, where it opens the sequence's folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
@@ -104,7 +105,7 @@ void print_notices(Communicator& world, const EvalOptions& options, const Evalua
   if (world.root())
     for (const std::string& warning : s.attacks->warnings()) warn(warning);
   for (const std::string& notice : device_notices(world, s.replica->backend(), options.device))
-    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) std::cerr << "dat_hpc: " + notice + "\n";
+    if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
 }
 
 /// Tells what was found out, and writes it where `write` says, which returns a line for people. Who cannot write has

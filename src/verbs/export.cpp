@@ -4,7 +4,6 @@
 
 #include <cctype>
 #include <filesystem>
-#include <iostream>
 #include <sstream>
 
 #include "assess/classes.hpp"
@@ -18,6 +17,7 @@
 #include "interop/robustbench.hpp"
 #include "interop/state_dict.hpp"
 #include "options/ranges.hpp"
+#include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -30,7 +30,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
 
 [[nodiscard]] std::string write_export(const ExportOptions& options) {
   const std::string& path = options.checkpoint;
-  const auto warn = [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; };
+  const auto warn = [](const std::string& warning) { say("warning: " + warning); };
   Checkpoint checkpoint = find_checkpoint(path, warn);
   const TrainOptions trained = parse_train_options(checkpoint.texts["config_toml"], path);
   const auto size = checkpoint.integers.find("image_size");

@@ -12,6 +12,7 @@
 #include "forecast/forecast_table.hpp"
 #include "measure/calibrate.hpp"
 #include "options/machine.hpp"
+#include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -109,7 +110,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
     step = std::make_unique<TrainingStep>(world, step_options);
   });
   for (const std::string& notice : device_notices(world, step->backend(), o.device))
-    if (world.root()) std::cerr << "dat_hpc: " + notice + "\n";
+    if (world.root()) say(notice);
   const std::vector<std::string> hosts = world.gather(host_name());
   static_cast<void>(step->check());
   Calibration calibration = calibrate(world, *step, o.seconds);

@@ -3,7 +3,6 @@
 #include "verbs/import.hpp"
 
 #include <algorithm>
-#include <iostream>
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
@@ -16,6 +15,7 @@
 #include "dat/provenance.hpp"
 #include "interop/source.hpp"
 #include "options/ranges.hpp"
+#include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -24,8 +24,7 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::string write_import(const ImportOptions& options, int argc, char** argv) {
-  Source source =
-      read_source(options.file, [](const std::string& warning) { std::cerr << "dat_hpc: warning: " + warning + "\n"; });
+  Source source = read_source(options.file, [](const std::string& warning) { say("warning: " + warning); });
   TrainOptions trained = parse_train_options(source.config, options.file);
   const bool named = source.config.find("network = ") != std::string::npos;
   require(options.network != "auto" || named, ExitCode::usage, options.file,

@@ -3,10 +3,10 @@
 #include "verbs/plot.hpp"
 
 #include <filesystem>
-#include <iostream>
 
 #include "dat/report.hpp"
 #include "options/ranges.hpp"
+#include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -41,7 +41,7 @@ int run_plot(const PlotOptions& options, int, char**) {
         certifications.push_back(certified);
       } else if (const std::string file = evaluation_in(path); !file.empty()) {
         const EvaluationPictures drawn = plot_evaluation(file, options.format);
-        for (const std::string& remark : drawn.remarks) std::cerr << "dat_hpc: " + remark + "\n";
+        for (const std::string& remark : drawn.remarks) say(remark);
         append(drawn.paths);
       } else {
         append(plot_run(path, options.format));

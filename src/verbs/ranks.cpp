@@ -4,6 +4,7 @@
 
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
+#include "printed.hpp"
 
 namespace dat {
 
@@ -35,11 +36,10 @@ namespace {
 /// Tasks that each take themselves for all there is do everything as often as there are tasks.
 void warn_of_singletons(const Communicator& world) {
   if (const int tasks = announced_ranks(); world.size() == 1 && tasks > 1)
-    std::cerr << "dat_hpc: warning: " + std::to_string(tasks) +
-                     " tasks are announced to this process, by Slurm or another launcher, and MPI knows of this one "
-                     "alone: each task works by itself; start them with mpirun, or with an srun --mpi=TYPE that this "
-                     "MPI knows (srun --mpi=list, dat_hpc doctor)\n"
-              << std::flush;
+    say("warning: " + std::to_string(tasks) +
+        " tasks are announced to this process, by Slurm or another launcher, and MPI knows of this one "
+        "alone: each task works by itself; start them with mpirun, or with an srun --mpi=TYPE that this "
+        "MPI knows (srun --mpi=list, dat_hpc doctor)");
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // The verb train.
 
-#include <iostream>
-
 #include "options/train/parse.hpp"
+#include "printed.hpp"
 #include "run/beginning.hpp"
 #include "run/run.hpp"
 #include "run/signals.hpp"
@@ -26,10 +25,10 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
   return with_ranks([&](Communicator& world) {
     shake_hands(world, facts_of(settings_of(own.options), argc, argv));
     const std::string told = settle_generators(world, own.options);
-    if (world.root() && !told.empty()) std::cerr << "dat_hpc: " + told + "\n" << std::flush;
+    if (world.root() && !told.empty()) say(told);
     if (const std::string other = other_ranks(own, trainers_of(world.size(), own.options));
         world.root() && !other.empty())
-      std::cerr << "dat_hpc: warning: " + other + "\n" << std::flush;
+      say("warning: " + other);
     return Run(world, own.options, argc, argv).go();
   });
 }

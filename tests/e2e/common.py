@@ -126,7 +126,8 @@ class Running:
 
 
 def faults(kind, number, first=1, count=10**6):
-    """An environment in which calls fail (tests/support/faults.c): "PART:CALL", errno (0: a kill), the first and how many."""
+    """An environment in which calls fail (tests/support/faults.c): "PART:CALL", errno (0: a kill; -1: a stop), the first and
+    how many."""
     library = os.path.abspath("faults.so")
     if not os.path.exists(library):
         source = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "faults.c")

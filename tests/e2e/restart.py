@@ -151,16 +151,6 @@ class Killed(Restart):
         self.finish("run", *local, ranks=3)
 
 
-def catches(pid, number):
-    """Whether the process has a handler for the signal."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            mask = next(line for line in file if line.startswith("SigCgt:")).split()[1]
-        return bool(int(mask, 16) >> (number - 1) & 1)
-    except OSError:
-        return False
-
-
 class Stopped(Restart):
     """A signal to any process: the step is finished, a checkpoint written, the exit code is 75."""
 

@@ -83,11 +83,11 @@ class Starts(common.TestCase):
 
     def test_without_locks_one_of_two_starts_ends(self):
         """Lustre without `flock`, NFS: both are warned, and the first one, whose record the second has begun anew, ends."""
-        longer = ("--epochs", 80, "--eval-every", 0, "--checkpoint-every", 100_000, "--out", "run")
+        longer = ("--eval-every", 0, "--checkpoint-every", 100_000, "--out", "run", "--epochs")
         with mock.patch.dict(os.environ, common.faults(".lock:flock", errno.ENOSYS)):
-            first = common.Running(command(*longer), 0)
+            first = common.Running(command(*longer, 2000), 0)  # it cannot be at its end before the second has begun
             self.assertTrue(first.wait_for(lambda: common.steps_written("run") > 5), first.text())
-            second = common.Running(command(*longer), 0)
+            second = common.Running(command(*longer, 80), 0)
             ended, other = first.wait(), second.wait()
         self.assertEqual((ended.code, other.code), (2, 0), ended.text + other.text)
         self.assertRegex(ended.errors[0], "another process is writing into run/metrics.jsonl, which has")
@@ -95,6 +95,20 @@ class Starts(common.TestCase):
             self.assertRegex(one.warnings[0], r"the folder run cannot be locked \(Function not implemented\)")
         self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, 321)])
         self.assertIn("cannot be locked", text_of("run/run.log"))
+
+    def test_a_record_that_is_cut_leaves_no_checkpoint_that_wants_more_of_it(self):
+        """The run goes on from the checkpoint of step 4, as another process writes that of step 8 only then; and is killed
+        before it writes its own."""
+        more = ("--out", "run", "--eval-every", 0)
+        self.assertEqual(run(*more, "--max-steps", 8).code, 0)
+        with mock.patch.dict(os.environ, common.faults("step-000000008.h5:open", errno.EIO)):
+            killed = common.Running(command(*more, "--epochs", 2000, "--checkpoint-every", 100_000), 0)
+        try:
+            self.assertTrue(killed.wait_for(lambda: common.steps_written("run") not in (4, 8)), killed.text())
+        finally:
+            killed.end()
+        self.assertEqual(run(*more, "--max-steps", 12, "--epochs", 3).code, 0)
+        self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, 13)])
 
     def test_starts_of_one_second_have_folders_of_their_own(self):
         starts = [(1, 0), (1, 0), (2, 2)]
@@ -111,16 +125,22 @@ class Starts(common.TestCase):
     def test_closed_descriptors_are_no_files(self):
         """What is printed goes nowhere, and not into the first file that is opened."""
         closed = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", common.PROGRAM,
-                                   *map(str, command("--epochs", 100, "--out", "run"))])
+                                   *map(str, command("--epochs", 2000, "--out", "run"))])
         try:
-            while closed.poll() is None and common.steps_written("run") == 0:
+            deadline = time.monotonic() + common.LIMIT_S
+            while closed.poll() is None and common.steps_written("run") == 0 and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.assertEqual([os.readlink(f"/proc/{closed.pid}/fd/{file}") for file in range(3)], ["/dev/null"] * 3)
             closed.send_signal(signal.SIGUSR1)
-            self.assertEqual(closed.wait(), 75)
+            self.assertEqual(closed.wait(common.LIMIT_S), 75)
         finally:
             closed.kill()
             closed.wait()
+
+    def test_a_result_that_cannot_be_printed_is_told(self):
+        ended = subprocess.run(["sh", "-c", f"exec {common.PROGRAM} --help >&-"], capture_output=True, text=True)
+        self.assertEqual(ended.returncode, 9)
+        self.assertEqual(ended.stderr, "dat_hpc: error: cannot write to standard output; is the disk full?\n")
 
     def test_a_finished_run_stays_as_it_is(self):
         self.assertEqual(run("--out", "run").code, 0)

@@ -1,7 +1,7 @@
 // Preloaded (LD_PRELOAD) into the program, it lets calls on chosen files fail as a full or broken disk does.
 // DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, truncate, flock, fsync or rename) on
 // files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0: the
-// program is killed there.
+// program is killed there; -1: it is stopped there (SIGSTOP), and the call is made when it goes on.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,6 +33,10 @@ static int strikes(const char* kind, const char* path) {
   const int number = ++calls;
   if (number < from || number - from >= count) return 0;
   if (error == 0) kill(getpid(), SIGKILL);
+  if (error < 0) {
+    kill(getpid(), SIGSTOP);
+    return 0;
+  }
   errno = error;
   return 1;
 }

@@ -4,12 +4,12 @@
 
 #include <cmath>
 #include <filesystem>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "printed.hpp"
 #include "smoothing/bounds.hpp"
 
 namespace dat {
@@ -56,10 +56,8 @@ std::unique_ptr<CertificationFolder> open_certification(const std::string& folde
   fs::create_directories(path, error);
   require(!error, ExitCode::io, "cannot make the folder ", folder, ": ", error.message());
   std::unique_ptr<CertificationFolder> opened(new CertificationFolder{
-      folder, RunLock(folder, [](const std::string& line) { std::cerr << "dat_hpc: " + line + "\n"; }),
-      Journal((path / "certify.journal").string(), "certification", facts)});
-  if (const std::string& warning = opened->lock.warning(); !warning.empty())
-    std::cerr << "dat_hpc: warning: " + warning + "\n";
+      folder, RunLock(folder, say), Journal((path / "certify.journal").string(), "certification", facts)});
+  if (const std::string& warning = opened->lock.warning(); !warning.empty()) say("warning: " + warning);
   if (attacks)
     opened->attacked = std::make_unique<Journal>((path / "attacked.journal").string(), "attacked certificates", facts);
   return opened;

@@ -298,6 +298,19 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
   CHECK(error_of([] { CheckpointFolder("/proc/none", false); }).substr(0, 3) == "9: ");
 }
 
+TEST_CASE("Checkpoints behind the one that a run goes on from go before its record is cut") {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path(), false);
+  for (const std::int64_t step : {4, 8, 12}) checkpoints.save(step, example(step));
+  checkpoints.remove_behind(12);
+  CHECK(folder.names().size() == 4);
+  checkpoints.remove_behind(4);
+  CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000004.h5"});
+  std::ifstream latest(folder / "latest");
+  std::string name;
+  CHECK((latest >> name && name == "step-000000004.h5"));
+}
+
 TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good checkpoint, and the next one works") {
   const TemporaryFolder folder;
   const std::string kept = folder / "kept", run = folder / "run";

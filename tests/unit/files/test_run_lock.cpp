@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,18 +88,51 @@ TEST_CASE("folders that are made at the same moment are several", "[report]") {
   CHECK(make_new_folder(wanted) == wanted);
 }
 
+TEST_CASE("a folder that was made anew is not taken from its new owner", "[report]") {
+  const TemporaryFolder temporary;
+  const std::string run = temporary / "run";
+  auto first = std::make_unique<RunLock>(run, nobody);
+  fs::remove_all(run);
+  const RunLock second(run, nobody);
+  first.reset();
+  CHECK(locked(run));
+}
+
+namespace {
+
+/// "CODE: what"; empty: it is alone.
+std::string not_alone(int file, std::int64_t bytes, const std::string& path) {
+  try {
+    require_alone(file, bytes, path);
+    return "";
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+}
+
+}  // namespace
+
 TEST_CASE("who has left another length in a file is not alone", "[report]") {
   const TemporaryFolder temporary;
   const std::string path = temporary / "file";
   write_bytes(path, "three");
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  require_alone(file, 5, path);
-  for (const std::int64_t bytes : {4, 6}) try {
-      require_alone(file, bytes, path);
-      FAIL("it was taken to be alone");
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::usage);
-      CHECK(std::string(error.what()).starts_with("another process is writing into " + path));
-    }
+  CHECK(not_alone(file, 5, path).empty());
+  for (const std::int64_t bytes : {4, 6})
+    CHECK(not_alone(file, bytes, path).starts_with("2: another process is writing into " + path));
+  fs::rename(path, temporary / "moved");
+  CHECK(not_alone(file, 5, path).starts_with("2: " + path + " was removed, or moved"));
+  write_bytes(path, "three");  // of another process
+  CHECK(not_alone(file, 5, path).starts_with("2: " + path + " was removed, or moved"));
+  close(file);
+}
+
+TEST_CASE("what a full disk has not kept is no other process's doing", "[report]") {
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "file";
+  REQUIRE(mkfifo(path.c_str(), 0666) == 0);  // it has 0 bytes, and fdatasync() fails
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  CHECK(not_alone(file, 0, path).empty());
+  CHECK(not_alone(file, 5, path).starts_with("9: cannot write " + path));
   close(file);
 }

@@ -779,6 +779,7 @@ TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in 
     const std::string text = contents(name);
     CHECK(!text.empty());
     CHECK(text == without_controls(text));
+    CHECK(text.find("\nFinal: VALID") == std::string::npos);
   }
 }
 
@@ -796,8 +797,13 @@ TEST_CASE("Of two processes that write one record one ends", "[report]") {
   CHECK(code == ExitCode::usage);
   CHECK(what.starts_with("another process is writing into " + facts.folder + "/metrics.jsonl, which has "));
   CHECK(error_of([&] { static_cast<void>(first.metrics_bytes()); }).first == ExitCode::usage);  // no checkpoint of it
+  const SetbackRecord rollback{2, "rollback", "why", 0, 0.5};
+  CHECK(error_of([&] { first.roll_back(bytes, "", rollback); }).first == ExitCode::usage);
   second.step(two.get());
   CHECK(second.metrics_bytes() == static_cast<std::int64_t>(fs::file_size(facts.folder + "/metrics.jsonl")));
+  fs::remove_all(facts.folder);
+  const Report third(facts, -1);
+  CHECK(error_of([&] { second.step(one.get()); }).second.find("was removed") != std::string::npos);
 }
 
 TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint, too", "[report]") {

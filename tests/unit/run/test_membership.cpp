@@ -28,17 +28,18 @@ TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody
   Checkpoint checkpoint;
   members.save(checkpoint);
   CHECK(checkpoint.texts.empty());
-  CHECK(Membership::in(checkpoint).empty());
+  CHECK(Membership::in(checkpoint, "run/ckpt").empty());
   const std::vector<LeftRecord> gone = {{7, 0, "--cheat leave"},
                                         {12, 4000000000, "sends what is \"not\" its own, twice"}};
   static_cast<void>(members.add(gone));
   members.save(checkpoint);
   checkpoint.integers["ranks"] = 11;
-  CHECK(Membership::in(checkpoint) == gone);
+  checkpoint.integers["step"] = 40;
+  CHECK(Membership::in(checkpoint, "run/ckpt") == gone);
   checkpoint.integers["ranks"] = 10;  // 12 ranks were launched, and there is none of that number
   CHECK(error_of([&] {
-          static_cast<void>(Membership::in(checkpoint));
-        }).starts_with("4: the checkpoint says that rank 12"));
+          static_cast<void>(Membership::in(checkpoint, "run/ckpt"));
+        }).starts_with("4: run/ckpt: the checkpoint of step 40 says that rank 12"));
 }
 
 TEST_CASE("Each that leaves is one of those who may cheat", "[membership]") {

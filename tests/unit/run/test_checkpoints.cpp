@@ -1,0 +1,34 @@
+#include <filesystem>
+#include <string>
+
+#include "catch.hpp"
+#include "run/checkpoints.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+TEST_CASE("A checkpoint that another process has broken off is no full disk", "[run]") {
+  for (const bool alone : {true, false}) {
+    const TemporaryFolder folder;
+    TrainOptions options;
+    options.checkpoint_async = false;
+    options.on_full = "continue";
+    BestNetwork best;
+    Checkpoints checkpoints(options, best);
+    std::string warned;
+    checkpoints.open(
+        folder.path(), -1, [&](const std::string& text) { warned = text; },
+        [&] {
+          if (!alone) throw Error(ExitCode::usage, "another process");
+        });
+    std::filesystem::remove_all(folder / "ckpt");
+    ExitCode code = ExitCode::done;
+    try {
+      checkpoints.write(Checkpoints::Kind::step, 4, {}, [](Checkpoint&) {});
+    } catch (const Error& error) {
+      code = error.code();
+    }
+    CHECK(code == (alone ? ExitCode::done : ExitCode::usage));
+    CHECK(warned.empty() == !alone);
+  }
+}
