@@ -226,7 +226,7 @@ namespace {
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
-  for (const std::string& remark : class_remarks(train, trainer.splits().test.get()))
+  for (const std::string& remark : label_remarks(options, trainer.splits()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   for (const std::string& line : advice(options, plan.batch, plan.epochs_made(), choose_threads(0, on_node)))
