@@ -55,8 +55,9 @@ class Dataset {
                                                     std::int64_t limit);
 
 /// A hash of shapes, class names, all labels and the pixels, as 32 hexadecimal digits: what ranks compare to know that
-/// they have the same images. Where there are more than 65,536 images, the hash takes the pixels of every second,
-/// third, ... image only, so that no start reads much more than 200 MB of CIFAR's images. Error(data).
+/// they have the same images. Of more than 65,536 images, or more than 256 MiB of pixels, the hash takes the pixels of
+/// every second, third, ... image only, so that no start reads more than that, and of the others the labels.
+/// Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
 /// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image

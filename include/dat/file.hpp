@@ -18,8 +18,9 @@ void write_atomically(const std::string& path, const std::function<void(const st
 /// The same of a text.
 void write_text_atomically(const std::string& path, const std::string& text);
 
-/// Whether two paths lead to one file or folder (device and inode): also through links, and under two names of it.
-[[nodiscard]] bool same_file(const std::string& a, const std::string& b);
+/// A word of a command in a message, as a shell understands it, in double quotes where it needs any, and without what a
+/// terminal would obey.
+[[nodiscard]] std::string quoted_word(const std::string& word);
 
 /// Error(usage): a file that a command is going to write is one that it reads. To be called before anything is written.
 /// A folder among the inputs stands for itself and the files right in it; an empty path stands for nothing.

@@ -234,7 +234,7 @@ Checkpoint find_checkpoint(const std::string& path, const std::function<void(con
   if (!fs::is_directory(path, unreadable)) {
     require(!fs::is_regular_file(path, unreadable) || has_seal(path), ExitCode::checkpoint, path,
             ": is no checkpoint of dat_hpc (it has no seal), or its first bytes are damaged; of a network of another ",
-            "program 'dat_hpc import ", path, " --out NEW.h5' makes one");
+            "program 'dat_hpc import ", quoted_word(path), " --out NEW.h5' makes one");
     return read_checkpoint(path);
   }
   const std::string folder = place_of_checkpoint(path);

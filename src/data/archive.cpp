@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "data/arrays/inflate.hpp"
 #include "data/forms.hpp"
 
@@ -90,7 +91,7 @@ void refuse_archive(const ConvertOptions& options) {
   const auto source = open_bytes(path);
   const std::string begin = first_bytes(*source);
   const std::string inside = is_gzip(begin) ? first_unpacked(*source) : begin;
-  const std::string word = shell_word(path);
+  const std::string word = quoted_word(path);
   if (is_gzip(begin) && inside.starts_with("\0\0\x08"sv)) {
     const fs::path folder = fs::path(path).parent_path();
     fail(ExitCode::data, path, ": one of MNIST's files alone; name the folder that has all four, packed or not: ",
@@ -108,8 +109,8 @@ void refuse_archive(const ConvertOptions& options) {
   if (folder || one)
     made = member.substr(0, member.find('/'));
   else
-    unpack = zip ? unpack + " -d " + shell_word(made)
-                 : "mkdir " + shell_word(made) + " && " + unpack + " -C " + shell_word(made);
+    unpack = zip ? unpack + " -d " + quoted_word(made)
+                 : "mkdir " + quoted_word(made) + " && " + unpack + " -C " + quoted_word(made);
   if (is_other(begin) && !path.ends_with(".bz2") && !path.ends_with(".xz")) unpack = "7z x " + word;
   std::string then = convert_command(made);
   if (made == "cifar-100-binary") then.insert(then.size() - 1, " --label-bytes 2");

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace dat {
 
 std::string content_hash(const Dataset& images) {
-  constexpr std::int64_t kMostImages = 65536;
+  constexpr std::int64_t kMostImages = 65536, kMostBytes = kMostImages * 4096;
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   XXH3_128bits_reset(state.get());
   const auto add = [&](const void* data, std::size_t bytes) { XXH3_128bits_update(state.get(), data, bytes); };
@@ -23,8 +24,9 @@ std::string content_hash(const Dataset& images) {
     const auto known = static_cast<std::uint8_t>(label);
     label >= 0 ? add(&known, sizeof known) : add(&label, sizeof label);
   }
-  const std::int64_t stride = (size + kMostImages - 1) / kMostImages;
   std::vector<std::uint8_t> pixels(info.image_bytes());
+  const std::int64_t most = std::clamp<std::int64_t>(kMostBytes / std::ssize(pixels), 1, kMostImages);
+  const std::int64_t stride = (size + most - 1) / most;
   for (std::int64_t i = 0; i < size; i += stride) {
     tick();
     images.read(i, pixels.data());

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "dat/dataset.hpp"
@@ -106,16 +105,23 @@ void convert_here(const ConvertOptions& options) {
   form->convert(options);
 }
 
-/// Bytes of all files that are read.
-std::int64_t bytes_of(const ConvertOptions& options) {
+/// All files that may be read.
+std::vector<std::string> inputs_of(const ConvertOptions& options) {
+  std::error_code error;
+  std::vector<std::string> files = {options.source, options.labels};
+  for (const auto& entry : fs::directory_iterator(options.source, error)) files.push_back(entry.path().string());
+  if (!fs::is_directory(options.source, error) && is_idx(options.source))
+    for (const std::string& path : idx_files(options.source)) files.push_back(path);
+  return files;
+}
+
+std::int64_t bytes_of(const std::vector<std::string>& files) {
   std::int64_t bytes = 0;
   std::error_code error;
-  const auto add = [&](const fs::path& path) {
+  for (const std::string& path : files) {
     const std::uintmax_t size = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
     if (!error) bytes += static_cast<std::int64_t>(size);
-  };
-  for (const std::string& path : {options.source, options.labels}) add(path);
-  for (const auto& entry : fs::directory_iterator(options.source, error)) add(entry.path());
+  }
   return bytes;
 }
 
@@ -150,8 +156,11 @@ Converted convert_dataset(const ConvertOptions& options) {
   const auto kind = fs::status(options.source, error).type();
   require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,
           ": there is no such folder or file");
+  const std::vector<std::string> inputs = inputs_of(options);
+  // Of a folder no data file is read: the one of an earlier call may lie there.
+  if (kind != fs::file_type::directory || !has_seal(options.output)) require_apart({options.output}, inputs);
   // 4 MB a second is slow, a hundredfold of compressed data included.
-  const std::int64_t bytes = bytes_of(options);
+  const std::int64_t bytes = bytes_of(inputs);
   const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
   try {
     confined(options.source, limits, [&] { convert_here(options); });
@@ -186,27 +195,13 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
-           (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "\"";
-  for (const char c : word) {
-    if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';
-    quoted += c >= 0 && c < ' ' ? '?' : c;
-  }
-  return quoted + "\"";
-}
-
 std::string convert_command(const std::string& source) {
   fs::path path = fs::path(source).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // a/b/
   std::string name = path.stem().string();
   if (name.ends_with(".tar")) name.resize(name.size() - 4);
   if (name.empty() || name == "." || name == ".." || name == "raw") name = "data";
-  return "'dat_hpc data convert " + shell_word(source) + " " + shell_word(name + ".h5") + "'";
+  return "'dat_hpc data convert " + quoted_word(source) + " " + quoted_word(name + ".h5") + "'";
 }
 
 }  // namespace dat

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -88,7 +89,7 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   require(info.shape.size() == 4, ExitCode::data, path, ": ", images,
           " must have the shape [n, height, width, channels], ", "but has ", info.shape.size(), " dimensions");
   require(info.shape[0] > 0, ExitCode::data, path, ": ", images, " holds no image");
-  const std::string turned = "; 'dat_hpc data convert " + shell_word(path) + " plain.h5' makes such a file";
+  const std::string turned = "; 'dat_hpc data convert " + quoted_word(path) + " plain.h5' makes such a file";
   require(info.shape[1] == info.shape[2] || info.shape[2] != info.shape[3] || info.shape[1] > 4 || info.shape[1] < 1,
           ExitCode::data, path, ": ", images,
           " has its channels first, but must have the shape [n, height, width, channels]", turned);
@@ -140,10 +141,14 @@ Hdf5Reader open_data_file(const std::string& path) {
 std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                       std::int64_t limit) {
   require(!paths.empty(), ExitCode::usage, "no data file is given");
-  for (std::size_t k = 0; k < paths.size(); ++k)
-    for (std::size_t other = 0; other < k; ++other)
-      require(!same_file(paths[k], paths[other]), ExitCode::usage, "--data has one file twice, ", paths[other],
-              paths[k] == paths[other] ? "" : " and " + paths[k], ", whose images would count twice; leave one off");
+  std::map<std::pair<dev_t, ino_t>, std::string> files;
+  for (const std::string& path : paths) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) continue;
+    const auto [other, is_new] = files.try_emplace({status.st_dev, status.st_ino}, path);
+    require(is_new, ExitCode::usage, "--data has one file twice, ", other->second,
+            path == other->second ? "" : " and " + path, ", whose images would count twice; leave one off");
+  }
   DatasetInfo info;
   std::vector<Part> parts;
   std::vector<std::int16_t> labels;

@@ -28,6 +28,8 @@ void convert_cifar_pickles(const ConvertOptions& options);
 [[nodiscard]] bool has_idx_files(const std::string& folder);
 void convert_idx_files(const ConvertOptions& options);
 [[nodiscard]] bool is_idx(const std::string& file);
+/// The files of the set that a file is of, and its mapping, whether there or not: what convert_idx() may read.
+[[nodiscard]] std::vector<std::string> idx_files(const std::string& file);
 void convert_idx(const ConvertOptions& options);
 
 /// STL-10's binary version: train_X.bin, train_y.bin, test_X.bin and test_y.bin (stl10.cpp).
@@ -65,8 +67,6 @@ void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const
 /// Error(data): there is no file at `path` that a run could read, but a source for convert_dataset, or several names in
 /// one; the message says what to do. Whether the file is whole, its reader finds out.
 void require_data_file(const std::string& path);
-/// A word as a shell understands it, without what a terminal would obey.
-[[nodiscard]] std::string shell_word(const std::string& word);
 /// Text of a stranger without what a terminal would obey.
 [[nodiscard]] std::string printable(std::string text);
 

@@ -3,7 +3,6 @@
 // Source: https://www.nist.gov/itl/products-and-services/emnist-dataset; https://github.com/facebookresearch/qmnist
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -16,7 +15,6 @@
 #include <vector>
 
 #include "dat/error.hpp"
-#include "data/arrays/inflate.hpp"
 #include "data/forms.hpp"
 
 namespace dat {
@@ -24,24 +22,6 @@ namespace dat {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct IdxType {
-  std::uint8_t code;
-  char kind;
-  int bytes;
-};
-constexpr IdxType kTypes[] = {{0x08, 'u', 1}, {0x09, 'i', 1}, {0x0b, 'i', 2},
-                              {0x0c, 'i', 4}, {0x0d, 'f', 4}, {0x0e, 'f', 8}};
-
-bool is_gzip(const ByteSource& source) {
-  std::array<std::uint8_t, 2> begin{};
-  if (source.size() >= 2) source.read(0, begin.data(), 2);
-  return begin[0] == 0x1f && begin[1] == 0x8b;
-}
-
-std::unique_ptr<InflateStream> inflated(const ByteSource& source) {
-  return std::make_unique<InflateStream>(source, 0, source.size(), Wrapping::gzip, source.name());
-}
 
 /// What the name of a file says: "emnist-letters-test-labels-idx1-ubyte.gz" is of the set "emnist-letters".
 struct IdxName {
@@ -97,55 +77,6 @@ std::map<std::string, IdxSet> sets_in(const std::string& folder) {
   return sets;
 }
 
-}  // namespace
-
-// Two zero bytes, the type, the number of dimensions, the dimensions (four bytes each), the elements, all big-endian.
-StoredArray open_idx(const ByteSource& source) {
-  const auto check = [&](bool condition, const auto&... parts) {
-    require(condition, ExitCode::data, source.name(), ": ", parts...);
-  };
-  const bool packed = is_gzip(source);
-  const std::int64_t size = source.size();
-  std::unique_ptr<ByteStream> stream = std::make_unique<PartStream>(source, 0, size);
-  if (packed) stream = inflated(source);
-  constexpr std::uint8_t kMostDims = 8;
-  check(packed || size >= 4, "too short for an idx file");
-  std::array<std::uint8_t, 4> begin{};
-  stream->read(begin.data(), std::ssize(begin));
-  StoredArray array;
-  for (const IdxType& type : kTypes) {
-    if (type.code != begin[2]) continue;
-    array.kind = type.kind;
-    array.item_bytes = type.bytes;
-  }
-  check(begin[0] == 0 && begin[1] == 0 && array.kind != 0 && begin[3] >= 1 && begin[3] <= kMostDims,
-        "no idx file: its first four bytes are not two zeros, a type and a number of dimensions");
-  array.name = fs::path(source.name()).filename().string();
-  array.big_endian = true;
-  const std::int64_t header = 4 + 4 * std::int64_t{begin[3]};
-  check(packed || size >= header, "is cut off in its header");
-  std::vector<std::int64_t> shape;
-  for (int i = 0; i < begin[3]; ++i) {
-    std::array<std::uint8_t, 4> digits{};
-    stream->read(digits.data(), std::ssize(digits));
-    std::int64_t dim = 0;
-    for (const std::uint8_t digit : digits) dim = dim << 8 | digit;
-    shape.push_back(dim);
-  }
-  check(set_shape(std::move(shape), array), "claims an impossible size");
-  check(packed || array.bytes == size - header, "holds ", size - header, " bytes behind its header, but ", array.text(),
-        " needs ", array.bytes, ": it is cut off or damaged");
-  check(!packed || array.bytes / kMostGrowth <= size, "claims ", array.text(), ", which ", size,
-        " packed bytes cannot hold: it is damaged");
-  array.open = [&source, packed, header, bytes = array.bytes]() -> std::unique_ptr<ByteStream> {
-    if (packed) return std::make_unique<InflatedPart>(inflated(source), header, bytes, 0);
-    return std::make_unique<PartStream>(source, header, bytes);
-  };
-  return array;
-}
-
-namespace {
-
 /// The first column of [n, k].
 class FirstColumn final : public ByteStream {
  public:
@@ -175,10 +106,13 @@ StoredArray classes_in(const ByteSource& source) {
   return labels;
 }
 
+fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
+fs::path mapping_of(const fs::path& folder, const std::string& set) { return folder / (set + "-mapping.txt"); }
+
 /// The characters that EMNIST's classes are, by "SET-mapping.txt" with lines of a label and the characters' codes; none
 /// where the file is not there.
 std::vector<std::string> characters_of(const fs::path& folder, const std::string& set) {
-  std::ifstream file(folder / (set + "-mapping.txt"));
+  std::ifstream file(mapping_of(folder, set));
   std::vector<std::string> names;
   constexpr std::size_t kMost = 256;
   for (std::string line; names.size() < kMost && std::getline(file, line);) {
@@ -209,7 +143,9 @@ void convert_set(const ConvertOptions& options, const fs::path& folder, const st
   for (const char* split : {"train", "test"}) {
     StoredArray images = open_idx(open(split, true));
     const std::vector<std::int64_t> shape = images.shape;
-    if (emnist && shape.size() == 3) static_cast<void>(set_shape({shape[0], 1, shape[1], shape[2]}, images));
+    require(!emnist || shape.size() == 3, ExitCode::data, folder.string(), ": ", images.name, " is ", images.text(),
+            ", but EMNIST's images have three dimensions, [n, size, size]");
+    if (emnist) static_cast<void>(set_shape({shape[0], 1, shape[1], shape[2]}, images));
     const ByteSource& source = open(split, false);
     StoredArray labels = classes_in(source);
     if (name == "emnist-letters") labels = from_zero(std::move(labels), source.name());
@@ -237,10 +173,24 @@ void convert_idx_files(const ConvertOptions& options) {
 
 bool is_idx(const std::string& file) { return read_name(fs::path(file).filename().string()).has_value(); }
 
+std::vector<std::string> idx_files(const std::string& file) {
+  const fs::path folder = folder_of(file);
+  const std::string set = read_name(fs::path(file).filename().string())->set;
+  std::vector<std::string> files = {mapping_of(folder, set).string()};
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const auto name = read_name(entry.path().filename().string()); name && name->set == set)
+      files.push_back(entry.path().string());
+  return files;
+}
+
 void convert_idx(const ConvertOptions& options) {
-  const fs::path file = options.source, folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  const std::string name = read_name(file.filename().string())->set;
-  convert_set(options, folder, name, sets_in(folder.string()).at(name));
+  const fs::path folder = folder_of(options.source);
+  const std::map<std::string, IdxSet> sets = sets_in(folder.string());
+  const auto set = sets.find(read_name(fs::path(options.source).filename().string())->set);
+  require(set != sets.end(), ExitCode::data, folder.string(),
+          ": cannot be listed, and the other files of the set are looked for there; allow to read this folder");
+  convert_set(options, folder, set->first, set->second);
 }
 
 }  // namespace dat

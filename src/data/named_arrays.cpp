@@ -33,6 +33,7 @@ constexpr Names kNames[] = {
     {"val_images", "val_labels", "val"},
     {"test_images", "test_labels", "test"},
     {"train/images", "train/labels", "train", true},
+    {"val/images", "val/labels", "val", true},
     {"test/images", "test/labels", "test", true},
 };
 
@@ -112,10 +113,10 @@ void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const
     splits.push_back({"train", {std::move(found)}});
     return write_arrays(options, splits, names, from(text));
   }
-  if (complete) return write_arrays(options, splits, names, from(text));
   std::optional<SplitArrays> train = take(splits, "train"), test = take(splits, "test");
-  require(train.has_value(), ExitCode::data, path, ": has ", text, ", but no training images");
-  require(test || options.val == "test", ExitCode::data, path, ": has ", text,
+  require(train || (complete && test && options.val != "train"), ExitCode::data, path, ": has ", text,
+          ", but no training images");
+  require(test || complete || options.val == "test", ExitCode::data, path, ": has ", text,
           ", but no test images; extra images alone are called images and labels");
   std::string how;
   if (val && options.val == "train") {
@@ -127,7 +128,9 @@ void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const
   } else if (val) {
     how = ", without the " + std::to_string(val->parts.front().count) + " validation images";
   }
-  write_arrays(options, {std::move(*train), std::move(*test)}, names, from(text) + how);
+  for (std::optional<SplitArrays>* split : {&train, &test})
+    if (*split) splits.push_back(std::move(**split));
+  write_arrays(options, splits, names, from(text) + how);
 }
 
 void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>& splits,
@@ -137,11 +140,13 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
           first.size, " x ", first.size, ", not of ", options.size, "; leave --size off");
   require(names.empty() || options.classes == 0 || options.classes == std::ssize(names), ExitCode::data, options.source,
           ": names ", names.size(), " classes, but ", options.classes, " were asked for");
+  constexpr int kMostClasses = 256;
+  require(names.empty() || (names.size() >= 2 && names.size() <= kMostClasses), ExitCode::data, options.source,
+          ": names ", names.size(), names.size() == 1 ? " class" : " classes", ", must be 2 to ", kMostClasses);
   DatasetInfo info;  // without names: the highest label tells, or, of extra images, the labelled set
   info.size = first.size;
   info.channels = first.channels;
   info.class_names = names;
-  constexpr int kMostClasses = 256;
   const int classes = !names.empty()        ? static_cast<int>(names.size())
                       : options.classes > 0 ? options.classes
                                             : kMostClasses;

@@ -7,10 +7,15 @@ namespace dat {
 
 namespace fs = std::filesystem;
 
-bool same_file(const std::string& a, const std::string& b) {
+namespace {
+
+/// Whether two paths lead to one file or folder (device and inode): also through links, and under two names of it.
+[[nodiscard]] bool same_file(const std::string& a, const std::string& b) {
   std::error_code unreadable;  // what is not there is no file
   return fs::equivalent(a, b, unreadable);
 }
+
+}  // namespace
 
 void require_apart(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
   std::error_code unreadable;

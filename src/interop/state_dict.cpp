@@ -133,13 +133,22 @@ struct Wanted {
   return text;
 }
 
+/// What means and deviations in a file, by the names in front of theirs, ask for; empty: several things, or none.
+[[nodiscard]] std::string hint_of(const std::map<std::string, Normalization>& said) {
+  std::set<std::string> texts;
+  for (const auto& [name, numbers] : said) texts.insert(text_of(numbers));
+  if (texts.size() != 1 || texts.begin()->empty()) return "";
+  return "; to take the numbers of the file, give --normalize " + *texts.begin();
+}
+
 [[nodiscard]] std::string different_for(const Checkpoint::Array& want, const std::string& name,
                                         const std::string& other) {
   return name + " and " + other + " are different tensors for " + want.name;
 }
 
 /// Where the tensors of a file belong in a network. The network may stand in the file below a prefix, and more than
-/// once: the prefix that most of its names follow is the network's.
+/// once: the prefix that most of its names follow is the network's. Its last layer may stand below none instead, beside
+/// the others, which are a part of their own there ("backbone.").
 struct Places {
   std::vector<std::optional<std::size_t>> place;  ///< of each tensor of the file
   /// Where a tensor that has no place belongs by the end of its name: it may be a copy.
@@ -148,7 +157,8 @@ struct Places {
   std::vector<std::string> inside;  ///< canonical name within the network of a tensor that has no place
 };
 
-[[nodiscard]] Places places_in(const std::vector<Checkpoint::Array>& wanted, const StateDict& state) {
+[[nodiscard]] Places places_in(const Wanted& network, const StateDict& state) {
+  const std::vector<Checkpoint::Array>& wanted = network.tensors;
   std::map<std::string, std::size_t> known;
   std::size_t most_parts = 0;
   for (std::size_t k = 0; k < wanted.size(); ++k) {
@@ -177,8 +187,9 @@ struct Places {
   });
   Places places;
   for (std::size_t k = 0; k < ends.size(); ++k) {
-    const auto named = std::find_if(ends[k].begin(), ends[k].end(),
-                                    [&](const End& end) { return end.prefix.empty() || end.prefix == own->first; });
+    const auto named = std::find_if(ends[k].begin(), ends[k].end(), [&](const End& end) {
+      return end.prefix == own->first || (end.prefix.empty() && network.head[end.place]);
+    });
     const bool placed = named != ends[k].end();
     places.place.push_back(placed ? std::optional(named->place) : std::nullopt);
     const bool ended = !placed && !ends[k].empty();
@@ -225,7 +236,7 @@ NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make,
   NetworkOptions any = options;
   any.normalization = {};  // whose channels are not known to be the images'
   const Graph like = make(any);
-  const Places places = places_in(wanted_by(like).tensors, state);
+  const Places places = places_in(wanted_by(like), state);
   const auto shape_of = [&](int segment) -> std::vector<std::int64_t> {
     const auto found = std::find(places.place.begin(), places.place.end(), static_cast<std::size_t>(segment));
     if (found == places.place.end()) return {};
@@ -242,7 +253,7 @@ NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make,
 
 StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   Wanted wanted = wanted_by(graph);
-  const Places places = places_in(wanted.tensors, state);
+  const Places places = places_in(wanted, state);
   std::vector<std::string> differences;
   std::vector<std::optional<std::string>> found(wanted.tensors.size());  // the name in the file
   for (std::size_t k = 0; k < state.tensors.size(); ++k) {
@@ -261,7 +272,8 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     else
       differences.push_back(tensor.name + " is " + text_of_shape(tensor.shape) + ", not " + text_of_shape(want.shape));
   }
-  Normalization said;
+  std::map<std::string, Normalization> said;
+  bool asks = false;  // for another normalization
   for (std::size_t k = 0; k < state.tensors.size(); ++k) {
     if (places.place[k]) continue;
     const Checkpoint::Array& tensor = state.tensors[k];
@@ -273,6 +285,10 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
                          return leaf(want.name) == leaf(tensor.name) && same_tensor(tensor, want);
                        }));
     const std::vector<float>* numbers = normalization_called(tensor.name, graph.normalization);
+    if (numbers != nullptr) {
+      Normalization& all = said[tensor.name.substr(0, tensor.name.size() - leaf(tensor.name).size())];
+      (numbers == &graph.normalization.mean ? all.mean : all.deviation) = tensor.values;
+    }
     const bool unused = places.inside[k].starts_with("sub_block1.");
     if (copy || unused || (numbers != nullptr && nearly_equal(tensor.values, *numbers))) continue;
     if (places.whole[k] && found[*end])
@@ -280,7 +296,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     else
       differences.push_back(tensor.name + " " + text_of_shape(tensor.shape) +
                             (numbers == nullptr ? " has no place in it" : " asks for another --normalize"));
-    if (numbers != nullptr) (numbers == &graph.normalization.mean ? said.mean : said.deviation) = tensor.values;
+    asks |= numbers != nullptr;
   }
   for (std::size_t k = 0; k < wanted.tensors.size(); ++k) {
     Checkpoint::Array& want = wanted.tensors[k];
@@ -293,8 +309,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   std::string all;
   for (std::size_t k = 0; k < std::min(kNamed, differences.size()); ++k) all += (k > 0 ? "; " : "") + differences[k];
   if (differences.size() > kNamed) all += "; and " + std::to_string(differences.size() - kNamed) + " more";
-  if (const std::string numbers = text_of(said); !numbers.empty())
-    all += "; to take the numbers of the file, give --normalize " + numbers;
+  if (asks) all += hint_of(said);
   require(differences.empty(), ExitCode::checkpoint, how.file, ": does not fit ", how.network, ", in ",
           differences.size(), differences.size() == 1 ? " tensor: " : " tensors: ", all);
 

@@ -15,7 +15,7 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
   const TrainOptions& options = opening.options;
   for (const std::string& warning : opening.beginning.warnings) report.warning(warning);
   const Splits& splits = trainer.splits();
-  for (const std::string& warning : class_remarks(*splits.train, splits.test.get())) report.warning(warning);
+  for (const std::string& warning : label_remarks(options, splits)) report.warning(warning);
   for (const std::string& warning : trainer.evaluation_attacks().warnings()) report.warning(warning);
   if (options.overlap && !ranks.move_on_beside())
     report.warning(

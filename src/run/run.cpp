@@ -92,7 +92,7 @@ void Run::plan() {
     require_fitting(attackers_, world_.size());
     require_validators(options_, ranks_->size());
     if (role_of(world_.rank(), world_.size(), options_) == Role::trainer)
-      trainer_ = std::make_unique<Trainer>(*ranks_, options_);
+      trainer_ = std::make_unique<Trainer>(*ranks_, options_, open_splits(options_, true));
     else
       generator_ = std::make_unique<Generator>(world_, options_);
     Replica& replica = trainer_ ? trainer_->replica() : generator_->replica();

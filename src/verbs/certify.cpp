@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <optional>
 
 #include "assess/certification/certification_report.hpp"
@@ -117,6 +118,9 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   CertificationSetting s;
   together(world, [&] { s = prepare_certification(world, options); });
   shake_hands(world, s.facts);
+  // Hashed before the work: the file may become another one.
+  const std::string images =
+      std::map<std::string, std::string>(s.facts.begin(), s.facts.end()).at("hash of the images");
   std::unique_ptr<CertificationFolder> folder;
   together(world, [&] {
     if (world.root() && !options.out.empty())
@@ -133,8 +137,8 @@ int certify(Communicator& world, const CertifyOptions& options, int argc, char**
   const std::vector<std::string> hosts = world.gather(host_name());
   together(world, [&] {
     if (folder)
-      report.write(folder->path, provenance_json(hosts, argc, argv, s.replica->backend().description(),
-                                                 {{options.split, content_hash(*s.data)}}));
+      report.write(folder->path,
+                   provenance_json(hosts, argc, argv, s.replica->backend().description(), {{options.split, images}}));
   });
   if (!world.root()) return static_cast<int>(ExitCode::done);
   std::cout << report.text() + (folder ? "wrote " + folder->path + "/certify.json, certify.tsv and results.h5\n" : "")

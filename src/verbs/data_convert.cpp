@@ -1,9 +1,7 @@
 // The verb data convert: a data file from what others have.
 
-#include <filesystem>
 #include <iostream>
 
-#include "dat/file.hpp"
 #include "options/ranges.hpp"
 #include "printed.hpp"
 #include "verbs/data.hpp"
@@ -54,10 +52,6 @@ std::optional<ConvertOptions> parse_convert(CommandLine& line) {
   line.describe("Makes a data file from published sets, arrays of NumPy, or HDF5 files.");
   line.add(bound);
   if (!line.read()) return {};
-  // Of a folder no data file is read: the one of an earlier call may lie there.
-  std::error_code unreadable;
-  if (!std::filesystem::is_directory(o.source, unreadable) || !has_seal(o.output))
-    require_apart({o.output}, {o.source, o.labels});
   return o;
 }
 

@@ -146,10 +146,10 @@ std::optional<ExportOptions> parse_export(CommandLine& line) {
   if (!line.read()) return {};
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
   o.format = export_format(o.format, o.out);
-  std::vector<std::string> written =
-      files_in(o.out, {"model.safetensors", "model.py", "network.json", "model_info.json"});
-  written.push_back(o.out);
-  require_apart(written, {place_of_checkpoint(o.checkpoint), o.evaluation});
+  const bool folder = o.format == "robustbench";
+  require_apart(folder ? files_in(o.out, {"model.safetensors", "model.py", "network.json", "model_info.json"})
+                       : std::vector{o.out},
+                {place_of_checkpoint(o.checkpoint), o.evaluation});
   require(o.evaluation.empty() || o.format == "robustbench", ExitCode::usage,
           "--evaluation works with --format robustbench, not with ", o.format, "; leave it off");
   return o;

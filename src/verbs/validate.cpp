@@ -221,7 +221,7 @@ namespace {
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
-  for (const std::string& remark : class_remarks(train, trainer.splits().test.get()))
+  for (const std::string& remark : label_remarks(options, trainer.splits()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())

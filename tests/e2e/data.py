@@ -473,6 +473,9 @@ class Inputs(common.TestCase):
         self.assertEqual(contents(), before)
         self.assertEqual(sorted(os.listdir("d")), ["hard.h5", "link.h5", "results.h5"])
         # What only lies beside the inputs may be written again.
+        os.mkdir("m")
+        shutil.copy(checkpoint, "m")
+        self.run_well("export", "m", "--format", "robustbench", "--out", "m")
         os.mkdir("records")
         for name in "train.bin", "test.bin":
             write_records(f"records/{name}", *images(1, 4, 8, 2))
@@ -506,6 +509,12 @@ class Inputs(common.TestCase):
         text = self.train("run", *self.SHORT, "--data", "one.h5").text
         self.assertIn("warning: class 0 (class 0) has no image: labels count from 0", text)
         self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5"))
+        self.write("many.h5", train=[1, 1, 0, 0], test=[1, 1, 0])
+        for limits in ["--limit-train", 2], ["--limit-test", 2, "--limit-train", 3], ["--limit-test", 1]:
+            self.assertNotRegex(self.run_well("validate", *self.SHORT, "--batch", 2, "--data", "many.h5", *limits), "one class|has no image")
+        with h5py.File("bools.h5", "w") as file:
+            file["images"], file["labels"] = images(1, 4, 8, 2)[0], np.array([True, False] * 2)
+        self.refuse(3, r"labels is neither numbers nor strings \[4\], but labels must be integers", "data", "convert", "bools.h5", "no.h5")
         np.savez("one.npz", X=images(1, 4, 8, 2)[0], y=[1, 1, 1, 1])
         self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5"))
         np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
@@ -517,6 +526,8 @@ class Inputs(common.TestCase):
         self.run_well("eval", "run", *self.EVAL, "--data", "only.h5", "--split", "train")
         self.refuse(3, "plot draws the folder of a run", "plot", "only.h5")
         self.run_well("export", "run", "--out", "n.safetensors")
+        shutil.copy("n.safetensors", "n m.safetensors")
+        self.refuse(4, "'dat_hpc import \"n m.safetensors\" --out NEW.h5' makes one", "export", "n m.safetensors", "--out", "no.onnx")
         for verb in (["export", "--out", "no.onnx"], ["eval", "--data", "one.h5"]):
             self.refuse(4, "'dat_hpc import n.safetensors --out NEW.h5' makes one", verb[0], "n.safetensors", *verb[1:])
 

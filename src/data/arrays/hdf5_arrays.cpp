@@ -52,7 +52,8 @@ class Hdf5Arrays final : public ArrayFile {
     array.kind = info.is_unsigned                       ? 'u'
                  : info.kind == Hdf5Info::Kind::integer ? 'i'
                  : info.kind == Hdf5Info::Kind::real    ? 'f'
-                                                        : 'S';
+                 : info.kind == Hdf5Info::Kind::text    ? 'S'
+                                                        : 'V';
     require(set_shape(info.shape, array), ExitCode::data, file_.path(), ": ", name, " claims an impossible size");
     array.open = [&file = file_, array, kind = info.kind]() -> std::unique_ptr<ByteStream> {
       if (kind == Hdf5Info::Kind::u8) return std::make_unique<RowsStream<std::uint8_t>>(file, array);

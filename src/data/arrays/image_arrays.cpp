@@ -12,11 +12,12 @@ namespace dat {
 namespace {
 
 // "data" and "extrapolated_targets": Carmon et al., 500,000 pseudo-labelled images. "image" and "label": the generated
-// sets of Rebuffi et al., Gowal et al. and Wang et al. "X" and "y", "features" and "target": users of scikit-learn.
-// "arr_0" and "arr_1": numpy.savez without names.
+// sets of Rebuffi et al., Gowal et al. and Wang et al. Where none of these is there, "X" and "y", "features" and
+// "target": users of scikit-learn; "arr_0" and "arr_1": numpy.savez without names.
 constexpr const char* kImageNames[] = {"data", "image", "images", "X", "x", "features", "arr_0"};
 constexpr const char* kLabelNames[] = {
     "extrapolated_targets", "label", "labels", "targets", "y", "Y", "target", "arr_1"};
+constexpr std::size_t kImagesFirst = 3, kLabelsFirst = 4;  // so many count before the others
 
 /// The first names, without what a terminal would obey.
 template <class Range>
@@ -32,13 +33,14 @@ template <class Range>
   return text.empty() ? "nothing" : text;
 }
 
-/// The one of `candidates` that the file has. Error(data): none, or several.
+/// The one of the `first` candidates that the file has, or else the one of the others. Error(data): none, or several.
 template <std::size_t N>
 [[nodiscard]] StoredArray one_of(const std::string& path, const ArrayFile& file, const char* what,
-                                 const char* const (&candidates)[N]) {
+                                 const char* const (&candidates)[N], std::size_t first) {
   const std::vector<std::string> names = file.names();
   const char* found = nullptr;
-  for (const char* candidate : candidates) {
+  for (std::size_t k = 0; k < N && (k != first || found == nullptr); ++k) {
+    const char* candidate = candidates[k];
     if (std::find(names.begin(), names.end(), candidate) == names.end()) continue;
     require(found == nullptr, ExitCode::data, path, ": has both ", found, " and ", candidate, " for ", what,
             "; leave one of them out");
@@ -132,8 +134,8 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
 }
 
 ImageArrays find_images(const std::string& path, const ArrayFile& file) {
-  StoredArray images = one_of(path, file, "images", kImageNames);
-  return image_arrays(path, std::move(images), one_of(path, file, "labels", kLabelNames));
+  StoredArray images = one_of(path, file, "images", kImageNames, kImagesFirst);
+  return image_arrays(path, std::move(images), one_of(path, file, "labels", kLabelNames, kLabelsFirst));
 }
 
 bool has_images(const ArrayFile& file) {

@@ -16,6 +16,7 @@ std::string StoredArray::text() const {
                                          : std::string("type ") + kind;
   std::string text = type + std::to_string(kind == 'u' || kind == 'i' || kind == 'f' ? 8 * item_bytes : item_bytes);
   if (kind == 'U' || kind == 'S') text = "strings";
+  if (kind == 'V') text = "neither numbers nor strings";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? " [" : ", ") + std::to_string(shape[i]);
   return text + (shape.empty() ? " []" : "]");
 }

@@ -48,7 +48,7 @@ std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, con
 
 Generator::Generator(Communicator& launch, const TrainOptions& options)
     : launch_(launch),
-      splits_(open_splits(options)),
+      splits_(open_splits(options, true)),
       trainers_(trainers_of(launch.size(), options)),
       own_trainer_((launch.rank() - trainers_) % trainers_),
       plan_(options, mix_of(options, *splits_.train), trainers_),

@@ -77,22 +77,25 @@ Mix mix_of(const TrainOptions& options, const Dataset& train) {
           options.micro_batch > 0 ? options.micro_batch : options.batch};
 }
 
-Splits open_splits(const TrainOptions& options) {
+Splits open_splits(const TrainOptions& options, bool hashed) {
   TrainOptions whole = options;
   whole.limit_test = 0;
   Splits splits{open_split(options, "train"), open_split(whole, "test"), nullptr};
   splits.test_images = splits.test->size();
-  splits.hashes = {{"train", content_hash(*splits.train)}, {"test", content_hash(*splits.test)}};
+  if (options.holdout > 0) splits.holdout = open_split(options, "holdout");
+  if (hashed) splits.hashes = {{"train", content_hash(*splits.train)}, {"test", content_hash(*splits.test)}};
+  if (hashed && splits.holdout) splits.hashes["holdout"] = content_hash(*splits.holdout);
   splits.test = first_of(std::move(splits.test), options.limit_test);
-  if (options.holdout > 0) {
-    splits.holdout = open_split(options, "holdout");
-    splits.hashes["holdout"] = content_hash(*splits.holdout);
-  }
   const DatasetInfo &train = splits.train->info(), &test = splits.test->info();
   require(test.size == train.size && test.channels == train.channels && test.classes <= train.classes, ExitCode::data,
           "the test images do not fit the training images");
   require_labels(options, splits);
   return splits;
+}
+
+std::vector<std::string> label_remarks(const TrainOptions& options, const Splits& splits) {
+  if (options.limit_train > 0 || options.limit_test > 0) return {};
+  return class_remarks(*splits.train, splits.test.get());
 }
 
 }  // namespace dat

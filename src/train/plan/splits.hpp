@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dat/config.hpp"
 #include "dat/dataset.hpp"
@@ -13,15 +14,16 @@ namespace dat {
 /// The images that a run works on.
 struct Splits {
   std::unique_ptr<Dataset> train, test;
-  std::unique_ptr<Dataset> holdout;  ///< null without --holdout
-  std::int64_t test_images = 0;      ///< without --limit-test
-  /// content_hash() by split, of all test images.
-  std::map<std::string, std::string> hashes{};
+  std::unique_ptr<Dataset> holdout;             ///< null without --holdout
+  std::int64_t test_images = 0;                 ///< without --limit-test
+  std::map<std::string, std::string> hashes{};  ///< content_hash() by split, of all test images; none if not hashed
 };
 
 /// What --data says, or the built-in synthetic set; cut as the options say. Error(data), Error(io). Error(usage):
-/// images without labels, where the options do not allow them.
-[[nodiscard]] Splits open_splits(const TrainOptions& options);
+/// images without labels, where the options do not allow them. hashed: for a run, which reads images for it.
+[[nodiscard]] Splits open_splits(const TrainOptions& options, bool hashed = false);
+/// class_remarks() of what is whole: none under --limit-train or --limit-test, whose first images may lack classes.
+[[nodiscard]] std::vector<std::string> label_remarks(const TrainOptions& options, const Splits& splits);
 /// Of how many of these images the label is unknown (-1).
 [[nodiscard]] std::int64_t unlabelled_images(const Dataset& images);
 /// "1000 training and 200 test images, 300 of the training images without a label".

@@ -370,6 +370,33 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
         }) == "none");
   check("train");
   CHECK(open_dataset({out}, "train", 0)->info().class_names == std::vector<std::string>{"cat", "dog"});
+  for (const std::size_t count : {std::size_t{1}, std::size_t{300}})
+    CHECK(contains(error([&](Hdf5File& file) {
+                     file.set_texts("/", "class_names", std::vector<std::string>(count, "x"));
+                     file.write("X", {2, 6, 6, 3}, pixels);
+                     file.write("y", {2}, labels);
+                   }),
+                   "names " + std::to_string(count) + (count == 1 ? " class" : " classes") + ", must be 2 to 256"));
+  // Names of today do not count beside those that others have given their sets.
+  const auto with_features = [&](Hdf5File& file) {
+    file.write("images", {2, 6, 6, 3}, pixels);
+    file.write("label", {2}, labels);
+    file.write("features", {2, 4}, std::vector<float>(8, 0.5F));
+    file.write("target", {2}, std::vector<float>(2, 0.5F));
+  };
+  CHECK(error(with_features) == "none");
+  check("train");
+  CHECK(contains(error([&](Hdf5File& file) {
+                   with_features(file);
+                   file.write("labels", {2}, labels);
+                 }),
+                 "has both label and labels for labels"));
+  CHECK(contains(error([&](Hdf5File& file) {
+                   file.write("X", {2, 6, 6, 3}, pixels);
+                   file.write("features", {2, 4}, std::vector<float>(8, 0.5F));
+                   file.write("y", {2}, labels);
+                 }),
+                 "has both X and features for images"));
   const auto images_of = [&](const auto& values) {
     return [&](Hdf5File& file) {
       file.write("train/images", {2, 6, 6, 3}, values);
@@ -402,6 +429,46 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
         }) == "none");
   Shape shape;
   CHECK(Hdf5File::open(out, ExitCode::data).read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
+}
+
+TEST_CASE("Validation images of HDF5 are left out, or join or replace others") {
+  const TemporaryFolder folder;
+  const std::string in = folder / "in.h5", out = folder / "out.h5";
+  const auto converted = [&](const std::vector<std::string>& splits, const std::string& val) {
+    {
+      Hdf5File file = Hdf5File::create(in, 0);
+      for (const std::string& split : splits) write_split(file, split, {{2, 6, 6, 3}, {split == "val" ? 1 : 0, 0}});
+    }
+    std::string text;
+    const std::string error =
+        error_of([&] { text = convert_dataset({.source = in, .output = out, .labels = "", .val = val}).contents; });
+    return error == "none" ? text.substr(0, text.find(';')) : error;
+  };
+  const std::string train = "2 train images of 6 x 6 x 3", test = "2 test images of 6 x 6 x 3";
+  CHECK(converted({"train", "val", "test"}, "leave") == train + ", " + test);
+  CHECK(converted({"train", "val", "test"}, "train") == "4 train images of 6 x 6 x 3, " + test);
+  CHECK(open_dataset({out}, "train", 0)->label(2) == 1);
+  CHECK(converted({"train", "val", "test"}, "test") == train + ", " + test);
+  CHECK(open_dataset({out}, "test", 0)->label(0) == 1);
+  CHECK(converted({"train", "val"}, "leave") == train);
+  CHECK(converted({"test"}, "leave") == test);
+  CHECK(contains(converted({"val"}, "test"), "has val/images, but no training images"));
+  CHECK(contains(converted({"val", "test"}, "train"), "but no training images"));
+  CHECK(contains(converted({"train", "test"}, "train"), "has no validation images"));
+}
+
+TEST_CASE("The hash of large images reads 256 MiB of them at most") {
+  struct Large final : Dataset {
+    DatasetInfo of{.size = 1024, .channels = 1, .classes = 2, .class_names = {"a", "b"}};
+    mutable int reads = 0;
+    [[nodiscard]] const DatasetInfo& info() const override { return of; }
+    [[nodiscard]] std::int64_t size() const override { return 1000; }
+    [[nodiscard]] int label(std::int64_t) const override { return 0; }
+    void read(std::int64_t, std::uint8_t* pixels) const override { pixels[0] = static_cast<std::uint8_t>(++reads); }
+  };
+  const Large images;
+  CHECK(content_hash(images).size() == 32);
+  CHECK(images.reads == 250);  // every fourth
 }
 
 TEST_CASE("A training image may have no label, a test image must have one") {

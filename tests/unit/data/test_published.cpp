@@ -394,6 +394,15 @@ TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's c
   CHECK(check(folder / "emnist-digits-test-labels-idx1-ubyte.gz")[1] == "class 1");
   write_bytes(folder / "emnist-letters-mapping.txt", "1 65 97\n2 66 98\n3 67 99\n");
   CHECK(check(folder / "emnist-letters-train-images-idx3-ubyte.gz") == std::vector<std::string>{"A", "B", "C"});
+  const std::string one = folder / "emnist-letters-test-labels-idx1-ubyte.gz";
+  for (const std::string name : {"train-images-idx3-ubyte.gz", "test-labels-idx1-ubyte.gz", "mapping.txt"}) {
+    const std::string of_set = folder / ("emnist-letters-" + name), before = read_bytes(of_set);
+    CHECK(contains(error_of([&] { convert(one, of_set); }), "2: " + of_set + ": would be written over"));
+    CHECK(read_bytes(of_set) == before);
+  }
+  put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4, 1}, turned}, true);
+  CHECK(contains(error(one), "is uint8 [3, 4, 4, 1], but EMNIST's images have three dimensions"));
+  put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4}, turned}, true);
   put("emnist-letters-test-labels-idx1-ubyte", {{3}, "\0\1\3"s}, true);
   CHECK(contains(error(folder / "emnist-letters-test-labels-idx1-ubyte.gz"), "has a label 0"));
 

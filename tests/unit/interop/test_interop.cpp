@@ -406,6 +406,17 @@ TEST_CASE("A network is found below any prefix, and its copies below others are 
     StateDict compiled = own;
     for (Checkpoint::Array& tensor : compiled.tensors) tensor.name.insert(tensor.name.rfind('.') + 1, "_orig_mod.");
     check_same(fit(compiled), own);
+    // Beside a network below a prefix a last layer may stand alone, other tensors are strangers.
+    const auto stands_apart = [&](const std::string& name) {
+      StateDict apart = below({"1."});
+      for (Checkpoint::Array& tensor : apart.tensors)
+        if (tensor.name == "1." + name) tensor.name = name;
+      return error_of([&] { check_same(fit(apart), own); });
+    };
+    CHECK(stands_apart("linear.weight") == "none");
+    const std::string& first = own.tensors.front().name;
+    CHECK(contains(stands_apart(first), first + " [" + std::to_string(own.tensors.front().shape[0]) +
+                                            ",3,3,3] has no place in it; " + first));
     // A stranger whose name ends like one of the network's, or that stands below no prefix of it, is none of its.
     StateDict lacking = below({"1."});
     lacking.tensors.front().name = "2.x." + own.tensors.front().name;
@@ -457,6 +468,16 @@ TEST_CASE("What public files have beside the weights is passed over if it change
   check_same(fitted(graph, rounded, kPlain), own);
   rounded.tensors.back().values[1] = std::nextafter(std::nextafter(0.2435F, 1.0F), 1.0F);
   CHECK(contains(error_of([&] { static_cast<void>(fitted(graph, rounded, kPlain)); }), "in 1 tensor: sigma"));
+  // The numbers of the file are all told, also those that are equal; those of two normalizations are not.
+  rounded.tensors.back().values = {0.2023F, 0.1994F, 0.2010F};
+  CHECK(error_of([&] { static_cast<void>(fitted(graph, rounded, kPlain)); })
+            .ends_with("--normalize; to take the numbers of the file, give --normalize "
+                       "0.4914,0.4822,0.4465,0.2023,0.1994,0.201"));
+  rounded.tensors.push_back({"attacker.mean", {3}, graph.normalization.mean});
+  rounded.tensors.push_back({"attacker.std", {3}, graph.normalization.deviation});
+  CHECK(error_of([&] {
+          static_cast<void>(fitted(graph, rounded, kPlain));
+        }).ends_with("in 1 tensor: sigma [1,3,1,1] asks for another --normalize"));
   CHECK(contains(error_of([&] { static_cast<void>(fitted(graph_with("none"), more, kPlain)); }), "in 2 tensors: mu"));
   for (const std::string prefix : {"", "normalize.", "module.normalize."}) {
     StateDict other = own;

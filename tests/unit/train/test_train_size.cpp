@@ -77,6 +77,8 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   TrainOptions plain = options;
   plain.train_size = 0;
   Splits splits = open_splits(plain);
+  CHECK(splits.hashes.empty());  // nobody reads all images to look at a plan
+  CHECK(open_splits(plain, true).hashes.size() == 2);
   splits.train = std::make_unique<MiddleOfImages>(std::move(splits.train), size);
   splits.test = std::make_unique<MiddleOfImages>(std::move(splits.test), size);
   Trainer small(*world, plain, std::move(splits));
