@@ -27,7 +27,7 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
     shake_hands(world, facts_of(settings_of(own.options), argc, argv));
     const std::string told = settle_generators(world, own.options);
     if (world.root() && !told.empty()) std::cerr << "dat_hpc: " + told + "\n" << std::flush;
-    if (const std::string other = other_ranks(own, trainers_of(world.size(), own.options));
+    if (const std::string other = other_ranks(order, trainers_of(world.size(), own.options));
         world.root() && !other.empty())
       std::cerr << "dat_hpc: warning: " + other + "\n" << std::flush;
     return Run(world, own.options, argc, argv).go();
