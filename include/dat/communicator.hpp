@@ -258,12 +258,17 @@ class Communicator {
 [[nodiscard]] std::string host_name();
 
 /// Whether a launcher of MPI's ranks has made this process another one than the first: what is equal on all ranks, the
-/// first one says. The tasks of Slurm alone do not know of each other, and each speaks for itself.
-[[nodiscard]] bool first_rank_speaks();
+/// first one says, and this one is silent. The tasks of Slurm alone do not know of each other, and each speaks for
+/// itself.
+[[nodiscard]] bool another_rank_speaks();
 
 /// The number of ranks that a launcher or Slurm has announced, in all and on this node; 1 where nobody has.
 [[nodiscard]] int announced_ranks();
 [[nodiscard]] int announced_ranks_on_node();
+
+/// The number of processes that were started together, by a launcher or in a step of Slurm (srun); 1 where nobody says.
+/// What Slurm has allocated is not announced to a batch script, or a shell in an allocation, as started.
+[[nodiscard]] int started_together();
 
 /// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
 /// started this process, which is known by the environment variables that MPI starts from.

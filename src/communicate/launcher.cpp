@@ -37,12 +37,17 @@ bool launched() {
   return false;
 }
 
-bool first_rank_speaks() {
+bool another_rank_speaks() {
   return number_from({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}, 0) > 0;
 }
 
 int announced_ranks() {
   return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1));
+}
+
+int started_together() {
+  return std::max(1,
+                  number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}, 1));
 }
 
 int announced_ranks_on_node() {

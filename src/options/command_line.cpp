@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <sstream>
 
@@ -31,6 +32,9 @@ class HelpFormatter : public CLI::Formatter {
     return text;
   }
 };
+
+/// What a word names, of "--lr" or "--lr=0.1".
+std::string name_in(const std::string& word) { return word.substr(0, word.find('=')); }
 
 bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -139,32 +143,64 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
   entries_.push_back({&options, &row, option});
 }
 
+/// The words that name options: before "--", and in the place of no option's value.
+std::vector<std::string*> CommandLine::option_words() {
+  std::vector<std::string*> found;
+  bool value = false;
+  for (auto word = words_.begin(); word != std::find(words_.begin(), words_.end(), "--"); ++word) {
+    if (value || word->size() < 2 || (*word)[0] != '-' || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
+      value = false;
+      continue;
+    }
+    found.push_back(&*word);
+    const CLI::Option* option = parser_->get_option_no_throw(*word);
+    value = option != nullptr && option->get_items_expected_max() > 0;
+  }
+  return found;
+}
+
 void CommandLine::rename_former() {
-  for (std::string& word : words_)
+  for (std::string* word : option_words())
     for (const Entry& entry : entries_)
       for (const std::string& former : entry.row->former) {
-        const std::string name = word.substr(0, word.find('='));
+        const std::string name = name_in(*word);
         if (name != "--" + former) continue;
-        word = "--" + entry.row->name + word.substr(name.size());
+        *word = "--" + entry.row->name + word->substr(name.size());
         warnings_.push_back("option '" + name + "' is called --" + entry.row->name + " now");
       }
 }
 
 /// A name of several letters behind one dash would be read as letters that are options.
-void CommandLine::refuse_single_dashes() const {
-  for (auto word = words_.begin(); word != std::find(words_.begin(), words_.end(), "--"); ++word) {
-    const std::string name = word->substr(0, word->find('='));
+void CommandLine::refuse_single_dashes() {
+  for (const std::string* word : option_words()) {
+    const std::string name = name_in(*word);
     if (name.size() > 2 && name[0] == '-' && name[1] != '-' && is_one_of(name.substr(1), names()))
       fail(ExitCode::usage, "unknown option '", name, "'; did you mean '-", name, "'?");
   }
+}
+
+/// The words for CLI11, to which a "--" behind values of a list ends the list alone: a second one says that no options
+/// follow. Error(usage): an option has "--" in the place of its value.
+std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
+  std::vector<std::string> words = words_;
+  const auto mark = std::find(words_.begin(), words_.end(), "--");
+  const std::vector<std::string*> named = option_words();
+  if (mark == words_.end() || named.empty()) return words;
+  const CLI::Option* last = parser_->get_option_no_throw(name_in(*named.back()));
+  const int most = last == nullptr ? 0 : last->get_items_expected_max();
+  if (most > 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
+    fail(ExitCode::usage, "option '", *named.back(), "' has no value behind it", advice);
+  if (most > 1) words.insert(words.begin() + (mark - words_.begin()), "--");
+  return words;
 }
 
 bool CommandLine::read() {
   rename_former();
   refuse_single_dashes();
   if (helps()) return false;
-  std::vector<std::string> arguments(words_.rbegin(), words_.rend());
   const std::string advice = "; see '" + program_ + " --help'";
+  std::vector<std::string> arguments = marked_words(advice);
+  std::reverse(arguments.begin(), arguments.end());
   try {
     parser_->parse(arguments);
   } catch (const CLI::ArgumentMismatch& error) {
@@ -179,7 +215,7 @@ bool CommandLine::read() {
   // Behind "--" there are no options; the mark itself is no argument.
   const std::vector<std::string> rest = parser_->remaining();
   const auto extra = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
-  if (extra != rest.end()) refuse(*extra, advice);
+  if (extra != rest.end()) refuse(*extra, extra != rest.begin(), advice);
   if (recipe_ == "list") {
     text_ = recipe_list();
     return false;
@@ -267,11 +303,12 @@ std::string CommandLine::help(const std::string& word) {
   return parser_->help();
 }
 
-/// An argument that is no option, or none of ours.
-void CommandLine::refuse(const std::string& word, const std::string& advice) const {
+/// An argument that is no option, or none of ours. behind_mark: it stands behind "--".
+void CommandLine::refuse(const std::string& word, bool behind_mark, const std::string& advice) const {
   if (word[0] != '-') fail(ExitCode::usage, "unexpected argument '", word, "'", advice_about(word, names(), advice));
+  if (behind_mark) fail(ExitCode::usage, "unexpected argument '", word, "'; behind '--' there are no options", advice);
   const std::string bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
-  const std::string name = word.substr(0, word.find('=')), of = bare.substr(0, bare.find('='));
+  const std::string name = name_in(word), of = name_in(bare);
   if (is_one_of(of, verbs_)) fail(ExitCode::usage, "unknown option '", name, "'; a verb has no dashes: dat_hpc ", of);
   const std::string guess = hint(of, names(), "--");
   fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);

@@ -56,8 +56,10 @@ class CommandLine {
   void rename_former();
   [[nodiscard]] bool helps();
   [[nodiscard]] std::string help(const std::string& topic);
-  [[noreturn]] void refuse(const std::string& word, const std::string& advice) const;
-  void refuse_single_dashes() const;
+  [[noreturn]] void refuse(const std::string& word, bool behind_mark, const std::string& advice) const;
+  [[nodiscard]] std::vector<std::string*> option_words();
+  void refuse_single_dashes();
+  [[nodiscard]] std::vector<std::string> marked_words(const std::string& advice);
   void note_arguments();
   void read_file(const std::string& text, const std::string& name, Origin origin);
   [[nodiscard]] std::vector<std::string> names() const;

@@ -18,12 +18,23 @@ namespace {
   return text.str();
 }
 
+/// Threads that somebody has asked for; none: nobody has.
+[[nodiscard]] std::optional<int> threads_asked(const TrainOptions& options) {
+  return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
+}
+
 }  // namespace
 
-std::vector<std::string> advice(const TrainOptions& options, int batch, double epochs, int cores) {
+std::string source_of_fewer_threads(const TrainOptions& options, int cores) {
+  if (threads_asked(options).value_or(cores) >= cores) return "";
+  return options.threads > 0 ? " (--threads)" : " (OMP_NUM_THREADS)";
+}
+
+std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, int cores) {
   std::vector<std::string> all;
-  const std::optional<int> asked =
-      options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
+  const int batch = plan.batch;
+  const double epochs = plan.epochs_made();
+  const std::optional<int> asked = threads_asked(options);
   if (asked.value_or(0) > cores)
     all.push_back((options.threads > 0 ? "--threads " : "OMP_NUM_THREADS ") + std::to_string(*asked) +
                   " is more than this rank's share of the node's cores, " + std::to_string(cores) +
@@ -32,6 +43,10 @@ std::vector<std::string> advice(const TrainOptions& options, int batch, double e
   if (options.batch > batch)
     all.push_back("--batch " + std::to_string(options.batch) +
                   " is more than a rank's share of the training images: it is cut to " + std::to_string(batch) +
+                  ", one step an epoch");
+  if (options.total_batch > plan.images_of_a_step())
+    all.push_back("--total-batch " + std::to_string(options.total_batch) +
+                  " is more than the training images: it is cut to " + std::to_string(plan.images_of_a_step()) +
                   ", one step an epoch");
   const auto never = [epochs](int from) { return from > 0 && from >= epochs; };
   if (const int last = options.train_size.parts().back().from; never(last))

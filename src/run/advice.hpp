@@ -4,11 +4,16 @@
 #include <vector>
 
 #include "dat/config.hpp"
+#include "train/plan/plan.hpp"
 
 namespace dat {
 
-/// What the options ask for that runs, but is hardly what was meant: a sentence each. `batch`: images per rank and step
-/// as they will be. `epochs`: that the run makes. `cores`: this rank's share of those of its node.
-[[nodiscard]] std::vector<std::string> advice(const TrainOptions& options, int batch, double epochs, int cores);
+/// What the options ask for that runs, but is hardly what was meant: a sentence each. `plan`: of the run. `cores`: this
+/// rank's share of those of its node.
+[[nodiscard]] std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, int cores);
+
+/// " (OMP_NUM_THREADS)" or " (--threads)", where that has asked for fewer threads than this rank's share of the cores;
+/// else empty.
+[[nodiscard]] std::string source_of_fewer_threads(const TrainOptions& options, int cores);
 
 }  // namespace dat

@@ -25,8 +25,7 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
     report.warning("--verify has no other rank that could recompute anything; start several");
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
     report.warning(warning);
-  for (const std::string& line : advice(options, trainer.plan().batch, trainer.plan().epochs_made(),
-                                        cores_of_rank(ranks_on_node(ranks, options)).count))
+  for (const std::string& line : advice(options, trainer.plan(), cores_of_rank(ranks_on_node(ranks, options)).count))
     report.warning(line);
 }
 
@@ -39,8 +38,11 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
   std::ostringstream line;
   line << options.network << " width " << options.width << ", " << file_size(trainer.model().parameters.segments)
        << " parameters, " << ranks.size() << (ranks.size() == 1 ? " rank, " : " ranks, ")
-       << generators_text(ranks.launch().size() - ranks.size()) << trainer.replica().backend().description() << "; "
-       << sizes_text(trainer.splits())
+       << generators_text(ranks.launch().size() - ranks.size()) << trainer.replica().backend().description()
+       << (trainer.replica().backend().device().kind == DeviceKind::cpu
+               ? source_of_fewer_threads(options, cores_of_rank(ranks_on_node(ranks, options)).count)
+               : "")
+       << "; " << sizes_text(trainer.splits())
        << (options.data.empty() ? " (built-in synthetic set; --data trains on yours)" : "");
   return line.str();
 }

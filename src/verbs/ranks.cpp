@@ -28,14 +28,14 @@ Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings,
 }
 
 int print_once(const std::function<std::string()>& text) {
-  return first_rank_speaks() ? static_cast<int>(ExitCode::done) : print_result(text);
+  return another_rank_speaks() ? static_cast<int>(ExitCode::done) : print_result(text);
 }
 
 namespace {
 
 /// Tasks that each take themselves for all there is do everything as often as there are tasks.
 void warn_of_singletons(const Communicator& world) {
-  if (const int tasks = announced_ranks(); world.size() == 1 && tasks > 1)
+  if (const int tasks = started_together(); world.size() == 1 && tasks > 1)
     say("warning: " + std::to_string(tasks) +
         " tasks are announced to this process, by Slurm or another launcher, and MPI knows of this one "
         "alone: each task works by itself; start them with mpirun, or with an srun --mpi=TYPE that this "

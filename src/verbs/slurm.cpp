@@ -280,9 +280,9 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
   settle_typed(training, order.training.options);
   order.training.given = line.given();
   order.training.batch_of_recipe = batch_of_recipe(line, training);
-  settle_device(order);
   if (line.prints_config()) take_known_network(order.training);
   if (!line.finish()) return {};
+  settle_device(order);
   return order;
 }
 

@@ -26,7 +26,7 @@ int run_training(const TrainOrder& order, int argc, char** argv) {
     shake_hands(world, facts_of(settings_of(own.options), argc, argv));
     const std::string told = settle_generators(world, own.options);
     if (world.root() && !told.empty()) say(told);
-    if (const std::string other = other_ranks(own, trainers_of(world.size(), own.options));
+    if (const std::string other = other_ranks(order, trainers_of(world.size(), own.options));
         world.root() && !other.empty())
       say("warning: " + other);
     return Run(world, own.options, argc, argv).go();

@@ -169,8 +169,8 @@ namespace {
 [[nodiscard]] std::string text_of(TrainOrder order) {
   take_network(order);
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
-  const std::string forecast = settle_generators(order.options, launched, on_node);
-  const TrainOptions& options = order.options;
+  TrainOptions options = order.options;
+  const std::string forecast = settle_generators(options, launched, on_node);
   // One rank is what the command looks like without a launcher.
   const int ranks = launched == 1 ? 1 : trainers_of(launched, options);
   const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
@@ -200,7 +200,7 @@ namespace {
        << "ranks            " << ranks << (options.generators > 0 ? " that train, " : ", ")
        << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"
                         : "batch " + std::to_string(plan.batch) + " each" +
-                              (ranks > 1 ? ", " + std::to_string(plan.total_batch) + " in all" : ""))
+                              (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
        << "length           " << plan.text() << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
@@ -226,14 +226,14 @@ namespace {
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())
     text << "warning          " << other << "\n";
-  for (const std::string& line : advice(options, plan.batch, plan.epochs_made(), cores_of_rank(on_node).count))
+  for (const std::string& line : advice(options, plan, cores_of_rank(on_node).count))
     text << "warning          " << line << "\n";
   return text.str();
 }
 
 int run_validation(const TrainOrder& order, int, char**) {
   // It is about all ranks that are announced, and the first of them speaks.
-  if (first_rank_speaks() && announced_ranks() > 1) return static_cast<int>(ExitCode::done);
+  if (another_rank_speaks() && announced_ranks() > 1) return static_cast<int>(ExitCode::done);
   return print_result([&] { return text_of(order); });
 }
 

@@ -68,7 +68,7 @@ bool trains(int argc, const char* const* argv) {
 
 bool speaks(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "";
-  return !first_rank_speaks() || std::any_of(verbs().begin(), verbs().end(), [&](const Verb& verb) {
+  return !another_rank_speaks() || std::any_of(verbs().begin(), verbs().end(), [&](const Verb& verb) {
     return verb.launch == Launch::alone && verb.name.substr(0, verb.name.find(' ')) == word;
   });
 }

@@ -2,6 +2,8 @@
 # Tests of the built program's command line: what it prints, where, and its exit codes.
 # Usage: DAT_HPC=path/to/dat_hpc bash tests/cli/cli.sh
 set -u
+# What a launcher or Slurm has told the shell of the tests is not meant for the processes below.
+for name in $(compgen -e | grep -E '^(SLURM_|OMPI_|PMI|MPI_LOCAL|MV2_|MVP_|MPT_)'); do unset "$name"; done
 program=$(realpath "${DAT_HPC:?set DAT_HPC to the path of the program}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -173,10 +175,21 @@ for rank in SLURM_PROCID PMI_RANK PMIX_RANK OMPI_COMM_WORLD_RANK MV2_COMM_WORLD_
 done
 check 'one of two ranks validates' 0 '' '' env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$program" validate --config bom.toml
 check 'tasks of Slurm that MPI does not know' 0 '^Final: ' '^dat_hpc: warning: 4 tasks are announced .* MPI knows of this one alone' \
-  env SLURM_NTASKS=4 SLURM_PROCID=3 "$program" eval alone --eval fgsm --limit 16
+  env SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3 "$program" eval alone --eval fgsm --limit 16
+check 'a batch script of Slurm without srun' 0 '^threads' '' env SLURM_NTASKS=8 SLURM_PROCID=0 "$program" doctor
 check 'tasks of Slurm with a mistake' 2 '' "unknown option '--ltr'" env SLURM_NTASKS=4 SLURM_PROCID=3 "$program" --ltr 1
 
 check 'doctor names the threads' 0 '^threads +3 of each rank: OMP_NUM_THREADS' '' env OMP_NUM_THREADS=3 "$program" doctor
+env -u OMP_NUM_THREADS "$program" doctor | grep -Eq '^threads +1 of' ||
+  check 'a step names who left it one thread' 0 ', 1 thread \(OMP_NUM_THREADS\); ' '' \
+    env OMP_NUM_THREADS=1 "$program" "${step[@]}" --out left
+check 'a total batch that is cut' 0 ', batch 24 each, 48 in all' '' env OMPI_COMM_WORLD_SIZE=2 "$program" validate \
+  --config bom.toml --limit-train 48 --total-batch 1000
+grep -q '^warning .*--total-batch 1000 is more than the training images: it is cut to 48,' out.txt ||
+  { failed=$((failed + 1)) && echo 'FAILED: nothing tells that the total batch is cut' >&2; }
+check 'a value that looks like an option' 0 '^out = "-data"$' '' "$program" train --out -data --print-config
+check 'words behind a list and the mark' 0 '^file +-x.h5' '' sh -c "\"$program\" data synthetic --train 12 --test 6 --size 16 -- -x.h5 \
+  >/dev/null && \"$program\" data inspect -- -x.h5"
 check 'as many epochs as 32 bits do not hold' 0 '^length +3 of 412316861088 steps, 4294967303 epochs of 96 steps' '' \
   "$program" validate --config bom.toml --batch 8 --limit-train 768 --epochs 4294967302 --max-steps 3
 

@@ -321,6 +321,7 @@ class Printed(unittest.TestCase):
     def test_gpus_that_are_reserved_are_trained_on(self):
         self.assertIn("--device cpu leaves idle", self.slurm("--gpus-per-node=2", "--device=cpu", code=2))
         self.assertIn("add --gpus-per-node N", self.slurm("--device=cuda", code=2))
+        self.assertIn('device = "auto"', self.slurm("--gpus-per-node=2", "--print-config"))
         version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
         if re.search(r"CUDA +not built", version):
             self.assertIn("was built without", self.slurm("--gpus-per-node=2", code=5))

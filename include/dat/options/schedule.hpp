@@ -16,9 +16,9 @@ struct ScheduleSettings {
   double lr_decay = 0.1;
   double epochs = -1;         ///< after the warm-up; never -1 in a parsed command
   double warmup_epochs = -1;  ///< never -1 in a parsed command; with `epochs` a whole number
-  int batch = 0;              ///< images per rank and step; in a parsed command 0 with total_batch alone
-  int total_batch = 0;        ///< images of all ranks and step, dealt as micro-batches; 0: batch times the ranks
-  int micro_batch = 0;        ///< 0: batch; else it divides batch
+  int batch = 0;              ///< images per rank and step; in a parsed command 0 where there is a total_batch
+  int total_batch = 0;        ///< images of all ranks and step; 0: batch times the ranks
+  int micro_batch = 0;        ///< divides batch, or total_batch; in a parsed command 0: a rank's share of total_batch
 
   friend bool operator==(const ScheduleSettings&, const ScheduleSettings&) = default;
 };

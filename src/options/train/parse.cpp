@@ -1,5 +1,8 @@
 #include "options/train/parse.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include "options/attack_words.hpp"
 #include "options/recipes.hpp"
 #include "options/train/table.hpp"
@@ -13,6 +16,26 @@ const std::vector<std::string> kMainOptions = {
     "help",     "recipe", "config", "data",   "holdout", "network",  "width",    "attack",    "attack-steps",
     "norm",     "eps",    "loss",   "eval",   "lr",      "schedule", "epochs",   "optimizer", "batch",
     "selector", "budget", "out",    "resume", "seed",    "device",   "max-steps"};
+
+/// What keeps so many images a step on other ranks, and is accepted beside the other options.
+[[nodiscard]] std::string what_keeps(const TrainOrder& order, std::int64_t images, std::int64_t ranks) {
+  const TrainOptions& o = order.options;
+  const std::int64_t micro_batch = order.given.contains("micro-batch") ? o.micro_batch : 0;
+  // What has to know the micro-batches takes no total batch without them.
+  const bool total = micro_batch > 0 || (!o.deterministic && o.generators >= 0 && o.mix == "pool");
+  const std::string total_text = "--total-batch " + std::to_string(images);
+  if (images % ranks == 0) {
+    const std::int64_t each = images / ranks;
+    const std::string other_micro_batch = micro_batch > 0 && each % micro_batch != 0
+                                              ? " --micro-batch " + std::to_string(std::gcd(each, micro_batch))
+                                              : "";
+    return "--batch " + std::to_string(each) + other_micro_batch + " keeps it" +
+           (total ? ", and so does " + total_text + other_micro_batch : "");
+  }
+  if (o.deterministic && micro_batch > 0 && images / micro_batch >= ranks) return total_text + " keeps it";
+  return "a number of ranks that divides " + std::to_string(images / std::max<std::int64_t>(1, micro_batch)) +
+         " keeps it with " + (total ? total_text : "--batch " + std::to_string(images) + " divided by it");
+}
 
 }  // namespace
 
@@ -43,10 +66,7 @@ std::string other_ranks(const TrainOrder& order, int ranks) {
   const std::int64_t written = of * batch;
   return "recipe " + order.batch_of_recipe + " is written for " + ranks_text(of) + ", " + std::to_string(written) +
          " images a step; " + ranks_text(ranks) + " of --batch " + std::to_string(batch) + " make " +
-         std::to_string(ranks * batch) + ", which is another training; " +
-         (written % ranks == 0 ? "--batch " + std::to_string(written / ranks) + " keeps it, and so does --total-batch "
-                               : "a number of ranks that divides it keeps it with --total-batch ") +
-         std::to_string(written);
+         std::to_string(ranks * batch) + ", which is another training; " + what_keeps(order, written, ranks);
 }
 
 void settle_typed(Bound& bound, TrainOptions& options) {

@@ -42,10 +42,11 @@ int batch_of(const TrainOptions& options, int ranks) {
   }
   if (options.total_batch == 0) return options.batch;
   const int each = options.total_batch / ranks, micro_batch = options.micro_batch > 0 ? options.micro_batch : 1;
+  const std::int64_t unit = std::int64_t{ranks} * micro_batch, units = options.total_batch / unit;
   require(each * ranks == options.total_batch, ExitCode::usage, "--total-batch ", options.total_batch,
           " is no multiple of ", ranks, " ranks, of which each has as many images; choose ",
-          std::int64_t{std::max(each, 1)} * ranks, " or ", (std::int64_t{each} + 1) * ranks,
-          ", or add --deterministic, which deals micro-batches to ranks");
+          units > 0 ? std::to_string(units * unit) + " or " : "", (units + 1) * unit,
+          units > 0 ? ", or add --deterministic and --micro-batch N, which deal micro-batches to ranks" : "");
   require(each % micro_batch == 0, ExitCode::usage, "--total-batch ", options.total_batch, " is ", each,
           " images for each of ", ranks, " ranks, which is no multiple of --micro-batch ", micro_batch,
           "; choose a divisor of it");
@@ -69,8 +70,8 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       steps_per_epoch(epoch.steps()),
       epochs(std::llround(options.warmup_epochs + options.epochs)),
       warmup_epochs(options.warmup_epochs),
-      warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
       steps(steps_of_epochs(epochs, steps_per_epoch)),
+      warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)),
@@ -89,8 +90,7 @@ int Plan::micro_batches_of(int rank, int of_ranks) const {
 }
 
 bool Plan::repeats_images() const {
-  const std::int64_t of_a_step =
-      std::min(images_of_an_epoch_, std::int64_t{micro_batch} * micro_batches * (ordered ? 1 : ranks));
+  const std::int64_t of_a_step = std::min(images_of_an_epoch_, images_of_a_step());
   const std::int64_t labelled = of_a_step / mix.group * mix.labelled_of_group;
   return labelled > mix.labelled || (mix.extra > 0 && of_a_step - labelled > mix.extra);
 }

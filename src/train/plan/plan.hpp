@@ -38,7 +38,7 @@ class Plan {
   /// Sums have the order of the micro-batches of all ranks, which are dealt as in dat/dealing.hpp: --deterministic. An
   /// epoch is shared out as on one rank with all of the batch.
   bool ordered;
-  std::int64_t total_batch;  ///< images of all ranks in a step: --total-batch, or --batch times the ranks
+  std::int64_t total_batch;  ///< images of all ranks in a step as asked: --total-batch, or --batch times the ranks
   /// Images of a rank in an epoch, those that come again to fill up its last step included.
   std::int64_t images_of_a_rank;
   int batch;          ///< most images of a rank in a step: --batch, or the rank's share of the set where that is less
@@ -47,8 +47,8 @@ class Plan {
   std::int64_t steps_per_epoch;
   std::int64_t epochs;  ///< those of the warm-up included
   double warmup_epochs;
-  std::int64_t warmup_steps;  ///< that begin before the warm-up is over
   std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
+  std::int64_t warmup_steps;  ///< that begin before the warm-up is over
   std::int64_t draw_period;   ///< steps between draws of layers (--resample)
   ByEpoch<int> sizes;         ///< height = width of the cuts that are trained on; 0: that of the images
 
@@ -56,6 +56,10 @@ class Plan {
   [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }
   /// The same, of a rank of a group of so many.
   [[nodiscard]] int micro_batches_of(int rank, int of_ranks) const;
+  /// Most images of all ranks in a step: the total batch, or the set, filled up, where that is less.
+  [[nodiscard]] std::int64_t images_of_a_step() const {
+    return std::int64_t{micro_batch} * micro_batches * (ordered ? 1 : ranks);
+  }
   /// Images of each micro-batch of a step.
   [[nodiscard]] int micro_batch_in(std::int64_t step) const {
     return (step + 1) % steps_per_epoch == 0 ? last_micro_batch : micro_batch;

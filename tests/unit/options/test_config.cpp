@@ -1727,7 +1727,23 @@ TEST_CASE("A recipe at another number of ranks than it is written for is another
   CHECK(other_ranks(order, 8) ==
         "recipe madry is written for 1 rank, 128 images a step; 8 ranks of --batch 128 make 1024, which is another "
         "training; --batch 16 keeps it, and so does --total-batch 128");
-  CHECK(contains(other_ranks(order, 3), "a number of ranks that divides it keeps it with --total-batch 128"));
+  CHECK(other_ranks(order, 3).ends_with("a number of ranks that divides 128 keeps it with --total-batch 128"));
+  order.options.deterministic = true;  // takes no --total-batch without --micro-batch
+  CHECK(other_ranks(order, 8).ends_with("; --batch 16 keeps it"));
+  CHECK(other_ranks(order, 3).ends_with("that divides 128 keeps it with --batch 128 divided by it"));
+  order.given = {"micro-batch"};
+  order.options.micro_batch = 32;
+  CHECK(other_ranks(order, 3).ends_with("; --total-batch 128 keeps it"));
+  CHECK(other_ranks(order, 8).ends_with(
+      "; --batch 16 --micro-batch 16 keeps it, and so does --total-batch 128 --micro-batch 16"));
+  TrainOrder harvard{.options = parse({"--recipe", "harvard_mnist"}).train,
+                     .given = {"micro-batch"},
+                     .batch_of_recipe = "harvard_mnist"};
+  CHECK(other_ranks(harvard, 8).ends_with("; --batch 8 keeps it, and so does --total-batch 64"));
+  CHECK(other_ranks(harvard, 16)
+            .ends_with("; --batch 4 --micro-batch 4 keeps it, and so does --total-batch 64 --micro-batch 4"));
+  CHECK(other_ranks(harvard, 3).ends_with("a number of ranks that divides 8 keeps it with --total-batch 64"));
+  order = {.options = parse({"--recipe", "madry"}).train, .batch_of_recipe = "madry"};
   order.batch_of_recipe = "dat_pgd";  // mpirun -np 12
   order.options.batch = 2048;
   CHECK(other_ranks(order, 12).empty());

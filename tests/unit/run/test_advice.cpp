@@ -17,9 +17,7 @@ TrainOptions sensible() {
   return options;
 }
 
-std::vector<std::string> advised(const TrainOptions& options) {
-  return advice(options, 100, options.warmup_epochs + options.epochs, 4);
-}
+std::vector<std::string> advised(const TrainOptions& options) { return advice(options, Plan(options, 100, 1), 4); }
 
 }  // namespace
 
@@ -60,13 +58,25 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   REQUIRE(all.size() == 2);
   CHECK(all[0].starts_with("--threads 5 is more than this rank's share of the node's cores, 4:"));
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
+  options.batch = 0;
+  options.total_batch = 1000;
+  CHECK(advised(options)[1] ==
+        "--total-batch 1000 is more than the training images: it is cut to 100, one step an epoch");
+  options.total_batch = 100;
+  CHECK(advised(options).size() == 1);
   options.batch = 100;
+  options.total_batch = 0;
   options.threads = 0;
   setenv("OMP_NUM_THREADS", "6", 1);
   CHECK(advised(options)[0].starts_with("OMP_NUM_THREADS 6 is more than this rank's share of the node's cores, 4:"));
+  CHECK(source_of_fewer_threads(options, 6).empty());
+  CHECK(source_of_fewer_threads(options, 7) == " (OMP_NUM_THREADS)");
   options.threads = 4;  // counts before it
   CHECK(advised(options).empty());
+  CHECK(source_of_fewer_threads(options, 7) == " (--threads)");
   unsetenv("OMP_NUM_THREADS");
+  options.threads = 0;
+  CHECK(source_of_fewer_threads(options, 7).empty());
 }
 
 TEST_CASE("Attacks that never come are named", "[advice]") {

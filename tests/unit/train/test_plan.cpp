@@ -45,11 +45,15 @@ TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
   // More steps than can be counted: 10^12 epochs of 10^8 steps.
   options.epochs = kMostEpochs;
   options.batch = options.micro_batch = 1;
-  try {
-    (void)Plan(options, std::int64_t{100'000'000}, 1);
-    FAIL("nothing was refused");
-  } catch (const Error& error) {
-    CHECK(contains(error.what(), "1000000000005 epochs of 100000000 steps are more steps than can be counted"));
+  for (const double epochs : {static_cast<double>(kMostEpochs), 0.0}) {  // all the others are the warm-up's
+    options.epochs = epochs;
+    options.warmup_epochs = kMostEpochs + 5 - epochs;
+    try {
+      (void)Plan(options, std::int64_t{100'000'000}, 1);
+      FAIL("nothing was refused");
+    } catch (const Error& error) {
+      CHECK(contains(error.what(), "1000000000005 epochs of 100000000 steps are more steps than can be counted"));
+    }
   }
 }
 
@@ -72,12 +76,16 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 3).micro_batches == 2);
   CHECK(contains(refusal_of(options, 5), "--total-batch 12 is no multiple of 5 ranks"));
-  CHECK(contains(refusal_of(options, 5), "choose 10 or 15, or add --deterministic"));
+  CHECK(contains(refusal_of(options, 5), "choose 10 or 20, or add --deterministic and --micro-batch N"));
   CHECK(contains(refusal_of(options, 4), "is 3 images for each of 4 ranks, which is no multiple of --micro-batch 2"));
+  options.total_batch = 2;
+  options.micro_batch = 0;
+  CHECK(refusal_of(options, 3).ends_with("; choose 3"));
   options = plain();
   options.batch = options.micro_batch = 2147483647;  // cut to what there is
   CHECK(Plan(options, 24, 2).total_batch == 4294967294);
   CHECK(Plan(options, 24, 2).batch == 12);
+  CHECK(Plan(options, 24, 2).images_of_a_step() == 24);
   options.deterministic = true;
   CHECK(contains(refusal_of(options, 2), "2 ranks of --batch 2147483647 are 4294967294 images a step"));
 }
