@@ -244,9 +244,13 @@ class Starting(Files):
                 with mock.patch.dict(os.environ, common.faults("run/.lock:flock", -1, 1, 1)):
                     running = restart.launch("run")
                 try:
-                    self.assertTrue(running.wait_for(lambda: len(running.ranks()) == 2 and stopped(running.ranks()[0])),
-                                    running.text())
-                    ranks = running.ranks()
+                    ranks = {}
+
+                    def stands():
+                        ranks.update(running.ranks())
+                        return len(ranks) == 2 and stopped(ranks[0])
+
+                    self.assertTrue(running.wait_for(stands), running.text())
                     self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0])
                 finally:
                     running.end()
