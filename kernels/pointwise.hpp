@@ -473,6 +473,17 @@ struct FoldNorm {
   }
 };
 
+/// variance = 1/inverse^2 - epsilon, of inverse = 1/root(variance + epsilon).
+struct BatchVariance {
+  const float* inverse;
+  float* variance;
+  float epsilon;
+  DAT_HD void operator()(std::int64_t c) const {
+    const float v = 1.0F / (inverse[c] * inverse[c]) - epsilon;
+    variance[c] = v < 0 ? 0 : v;  // NaN stays NaN
+  }
+};
+
 /// y = or += a*x.
 struct Scale {
   const float* x;

@@ -334,6 +334,8 @@ class Backend {
 
   /// What was tried while convolutions were planned; empty where the library decides by itself.
   [[nodiscard]] virtual std::vector<Trial> trials() const { return {}; }
+  /// What the user should know of how this backend was made ready; empty: nothing.
+  [[nodiscard]] virtual std::string remark() const { return ""; }
 
   Counters counters;
 };
@@ -344,13 +346,20 @@ struct BackendOptions {
   int node_rank = 0;            ///< among the ranks of this node: picks the GPU
   /// How f32 numbers are multiplied: f32 | tf32 (where the GPU has it) | bf16 | bf16x3 (a CPU with AMX).
   std::string math = "tf32";
-  bool deterministic = false;  ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
-  bool graphs = true;          ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
+  bool deterministic = false;    ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
+  bool graphs = true;            ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
+  double planning_seconds = 30;  ///< for trials of GPU algorithms: when they are over, the first right ones are taken
+  std::string plans{};           ///< file of the algorithms that were chosen, read and kept (plans_file()); empty: none
 };
 
 /// Makes the backend of a device. Error(usage): there is no such device. Error(device): this machine, or this build,
 /// lacks the device.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendOptions&);
+/// The user's file of chosen algorithms: $XDG_CACHE_HOME/dat_hpc/plans, or below $HOME/.cache. Empty: neither is an
+/// absolute path. Or somebody listens to trials, and wants them made.
+[[nodiscard]] std::string plans_file();
+/// Who is told of every trial as it is made; null: nobody. Of the process.
+[[nodiscard]] std::function<void(const Trial&)>& trial_listener();
 /// Whether make_backend() makes that of a GPU.
 [[nodiscard]] bool takes_gpu(const std::string& device);
 

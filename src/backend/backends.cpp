@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "backend/cpu/backend.hpp"
 #include "backend/cuda/factory.hpp"
 #include "dat/backend.hpp"
@@ -15,6 +17,23 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
   require(!options.math.starts_with("bf16"), ExitCode::usage, "--math ", options.math,
           " is for CPUs; take --device cpu, or --math tf32");
   return make_cuda_backend(options);
+}
+
+std::string plans_file() {
+  if (trial_listener()) return "";
+  // XDG Base Directory Specification: paths that are not absolute are as good as none.
+  const auto folder = [](const char* name) {
+    const char* path = std::getenv(name);
+    return std::string(path != nullptr && path[0] == '/' ? path : "");
+  };
+  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/dat_hpc/plans";
+  const std::string home = folder("HOME");
+  return home.empty() ? "" : home + "/.cache/dat_hpc/plans";
+}
+
+std::function<void(const Trial&)>& trial_listener() {
+  static std::function<void(const Trial&)> listener;
+  return listener;
 }
 
 bool takes_gpu(const std::string& device) { return device == "cuda" || (device == "auto" && cuda_missing().empty()); }

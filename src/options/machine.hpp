@@ -47,6 +47,15 @@ void add_device(TableOf<Options>& table) {
             one_of({"f32", "tf32", "bf16", "bf16x3"}));
 }
 
+/// Of verbs that choose a GPU's algorithms by time.
+template <class Options>
+void add_planning(TableOf<Options>& table) {
+  table
+      .add("--planning-seconds", &Options::planning_seconds,
+           "of a start, for trials of a GPU's algorithms; what was chosen is kept for the next start", kSeconds)
+      .may_change();
+}
+
 /// What train and eval have in common.
 template <class Options>
 void add_machine(TableOf<Options>& table) {

@@ -9,6 +9,7 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
   const bool built = cuda_version() != "not built";
   if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
     notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
+  if (const std::string remark = backend.remark(); !remark.empty()) notices.push_back("warning: " + remark);
   const std::vector<std::string> ids =
       ranks.gather(backend.device_id().empty() ? "" : host_name() + " " + backend.device_id());
   std::map<std::string, std::string> users;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "communicate/together.hpp"
+#include "dat/backend.hpp"
 #include "train/message/stateful.hpp"
 #include "train/plan/plan.hpp"
 
@@ -16,6 +17,11 @@ std::string not_finite(const Checkpoint& checkpoint) {
       return array.name;
   return "";
 }
+
+Checkpoints::Checkpoints(const TrainOptions& options, BestNetwork& best)
+    : options_(options),
+      best_(best),
+      beside_(options.checkpoint_async == "on" || (options.checkpoint_async == "auto" && takes_gpu(options.device))) {}
 
 void Checkpoints::open(const std::string& run_folder, std::int64_t restored, Warn warn,
                        std::function<void()> require_alone) {
@@ -38,7 +44,7 @@ void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,
         folder->save(step, state);
     };
     under_way_ = kind;
-    if (options_.checkpoint_async)
+    if (beside_)
       writing_ = std::async(std::launch::async, std::move(store));
     else
       store();

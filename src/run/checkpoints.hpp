@@ -27,7 +27,7 @@ class Checkpoints {
   using Warn = std::function<void(const std::string&)>;
 
   /// Both must outlive it.
-  Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
+  Checkpoints(const TrainOptions& options, BestNetwork& best);
 
   /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. restored: step of the checkpoint
   /// there that the run goes on from; -1: there is none. warn: told, from the first checkpoint on, what could not be
@@ -58,6 +58,7 @@ class Checkpoints {
 
   const TrainOptions& options_;
   BestNetwork& best_;
+  const bool beside_;  ///< the steps, --checkpoint-async
   // On rank 0:
   std::string path_;
   Warn warn_;

@@ -86,7 +86,9 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
                                .threads = choose_threads(options.threads, world.node_size()),
                                .node_rank = world.node_rank(),
                                .math = options.math,
-                               .deterministic = options.deterministic || s.sequence != nullptr};
+                               .deterministic = options.deterministic || s.sequence != nullptr,
+                               .planning_seconds = options.planning_seconds,
+                               .plans = plans_file()};
   return std::make_unique<Replica>(ReplicaOptions{.backend = backend,
                                                   .network = trained.network,
                                                   .width = trained.width,

@@ -72,6 +72,7 @@ const TableOf<EvalOptions>& eval_table() {
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
     table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds);
     add_machine(table);
+    add_planning(table);
     return table;
   }();
   return all;

@@ -35,7 +35,7 @@ part build/tsan/tests/dat_tests "~[.]"
 part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[communicator],[reducer],[codec],[generators]"
 small=(--network small_cnn --width 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
 batch=(--batch 16)
-threads=(--overlap --checkpoint-every 3 --checkpoint-async --comm-timeout 60 --check-every 2 --resident off --holdout 32)
+threads=(--overlap --checkpoint-every 3 --checkpoint-async on --comm-timeout 60 --check-every 2 --resident off --holdout 32)
 for epochs in 2 3; do  # the second goes on from the first one's checkpoint
   part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${batch[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs "$epochs"
 done

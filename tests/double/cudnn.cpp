@@ -345,6 +345,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
   // GPUs without tensor cores have no fast code for 16 bits in NHWC.
   if (capability() < 70 && g.type != CUDA_R_32F && g.nhwc) kernel_time += std::chrono::milliseconds(5);
   return queue(handle, workspace, algorithm.workspace, [=] {
+    if (vices.runs != nullptr) ++*vices.runs;
     static std::atomic<unsigned> calls = 0;
     const double noise = !algorithm.deterministic && calls++ % 2 == 1 ? 1 + 0x1p-22 : 1;
     const auto numbers = [&](const void* from, const cudnnTensorStruct& t) {
@@ -683,10 +684,14 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     for (int c = 0; c < channels; ++c) {
       const Moments m = moments(x, samples, channels, c, epsilon);
       const double unbiased = samples > 1 ? m.variance * double(samples) / double(samples - 1) : m.variance;
-      if (running_mean != nullptr) {
-        blend(running_mean, CUDA_R_32F, c, factor * m.mean, static_cast<float>(1 - factor));
-        blend(running_variance, CUDA_R_32F, c, factor * unbiased, static_cast<float>(1 - factor));
-      }
+      // Read with a factor of 1, too: a NaN stays.
+      const auto run = [&](void* running, double value) {
+        if (running == nullptr) return;
+        float& old = static_cast<float*>(running)[c];
+        old = static_cast<float>(double(old) * (1 - factor) + factor * value);
+      };
+      run(running_mean, m.mean);
+      run(running_variance, unbiased);
       if (save_mean != nullptr) {
         blend(save_mean, CUDA_R_32F, c, m.mean, 0);
         blend(save_inverse, CUDA_R_32F, c, m.inverse_deviation, 0);

@@ -46,6 +46,7 @@ struct Vices {
   bool ignores_beta = false;            ///< overwrites what it is to add to
   bool half = false;                    ///< leaves out the second half of its second operand
   bool reads_z = false;                 ///< reads z where alpha2 is zero
+  std::atomic<int>* runs = nullptr;     ///< counts its kernels
   bool cuts = false;                    ///< cuts f32 factors off to TF32's bits instead of rounding them
 };
 enum class Call { forward, data, filter };
@@ -54,11 +55,14 @@ void clear_vices();
 
 /// cuDNN's graph API. Tests may change all of it.
 struct GraphSwitches {
-  bool refuse = false;                  ///< no engine for any graph
-  bool wrong = false;                   ///< every engine computes wrong numbers
-  std::chrono::microseconds device{0};  ///< how long every engine's kernel runs, beyond its work
-  int most_at_once = 0;                 ///< threads that have used a handle each at the same time
-  std::atomic<long> descriptors = 0;    ///< there are
+  bool refuse = false;                                   ///< no engine for any graph
+  bool wrong = false;                                    ///< every engine computes wrong numbers
+  std::chrono::microseconds device{0};                   ///< how long every engine's kernel runs, beyond its work
+  std::chrono::microseconds compile{5000};               ///< how long an engine is built
+  std::size_t most_of_a = 6;                             ///< engines that heuristics of mode A recommend
+  std::atomic<int> asked_a = 0, asked_b = 0, built = 0;  ///< heuristics that were asked; engines that were built
+  int most_at_once = 0;                                  ///< threads that have used a handle each at the same time
+  std::atomic<long> descriptors = 0;                     ///< there are
 };
 GraphSwitches& graph_switches();
 

@@ -78,6 +78,7 @@ std::size_t size_of_type(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_POINTWISE_MODE:
     case CUDNN_TYPE_HEUR_MODE:
+    case CUDNN_TYPE_KNOB_TYPE:
     case CUDNN_TYPE_FLOAT:
       return 4;
     default:
@@ -149,18 +150,21 @@ const Rules& rules(cudnnBackendDescriptorType_t type) {
        {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {CUDNN_TYPE_INT64, -1}},
         {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {CUDNN_TYPE_VOID_PTR, -1}},
         {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {CUDNN_TYPE_VOID_PTR, 1}}}},
-      // These the library fills in.
-      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, {}},
-      {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, {}},
-      {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, {}}};
+      // These the library fills in, too.
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+       {{CUDNN_ATTR_ENGINE_OPERATION_GRAPH, {kDescriptor, 1}},
+        {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, {CUDNN_TYPE_INT64, 1}}}},
+      {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+       {{CUDNN_ATTR_ENGINECFG_ENGINE, {kDescriptor, 1}},
+        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, {kDescriptor, -1, false}}}},
+      {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+       {{CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, {CUDNN_TYPE_KNOB_TYPE, 1}},
+        {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, {CUDNN_TYPE_INT64, 1}}}}};
   static const Rules none;
   const auto it = all.find(type);
   return it == all.end() ? none : it->second;
 }
-bool known(cudnnBackendDescriptorType_t type) {
-  return !rules(type).empty() || type == CUDNN_BACKEND_ENGINE_DESCRIPTOR ||
-         type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
-}
+bool known(cudnnBackendDescriptorType_t type) { return !rules(type).empty(); }
 
 struct Tensor {
   cudnnDataType_t type;
@@ -420,12 +424,17 @@ cudnnStatus_t finalize_heuristics(Descriptor& d) {
   };
   switch (d.get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE)) {
     case CUDNN_HEUR_MODE_A:
+      ++graph_switches().asked_a;
       add(kWrong, 1);
       add(k90, 1);
       add(kNothing, 1);
       add(k80, 2);
+      add(k80, 3);
+      add(k70, 3);
+      d.results.resize(std::min(d.results.size(), graph_switches().most_of_a));
       break;
     case CUDNN_HEUR_MODE_B:
+      ++graph_switches().asked_b;
       add(k90, 1);
       add(kSlow, 1);
       add(kVaries, 1);
@@ -436,6 +445,33 @@ cudnnStatus_t finalize_heuristics(Descriptor& d) {
     default:
       return refuse(kUnsupported, "this mode of heuristics");
   }
+  return kOk;
+}
+
+cudnnStatus_t finalize_engine(Descriptor& d) {
+  if (!finished(d.get<void*>(CUDNN_ATTR_ENGINE_OPERATION_GRAPH), CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR))
+    return refuse(kBad, "the operation graph is not finalized");
+  const auto engine = d.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  if (const std::set all{k90, k80, k70, kWrong, kSlow, kVaries, kNothing}; !all.contains(engine))
+    return refuse(kUnsupported, "no engine of this number");
+  d.configuration = std::make_shared<const Configuration>(
+      Configuration{d.other(CUDNN_ATTR_ENGINE_OPERATION_GRAPH).graph, engine, {}});
+  return kOk;
+}
+
+cudnnStatus_t finalize_configuration(Descriptor& d) {
+  if (!finished(d.get<void*>(CUDNN_ATTR_ENGINECFG_ENGINE), CUDNN_BACKEND_ENGINE_DESCRIPTOR))
+    return refuse(kBad, "the engine is not finalized");
+  Configuration made = *d.other(CUDNN_ATTR_ENGINECFG_ENGINE).configuration;
+  for (std::size_t k = 0; k < d.count(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES); ++k) {
+    if (!finished(d.get<void*>(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, k), CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR))
+      return refuse(kBad, "a knob is not finalized");
+    const auto& knob = d.other(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, k).knob;
+    if (knob.first != CUDNN_KNOB_TYPE_TILE_SIZE || knob.second < 1 || knob.second > 3)
+      return refuse(kUnsupported, "a knob, or its value, that the engine does not have");
+    made.knobs.push_back(knob);
+  }
+  d.configuration = std::make_shared<const Configuration>(std::move(made));
   return kOk;
 }
 
@@ -467,6 +503,16 @@ class InUse {
   void* handle_;
 };
 
+/// As long as the switch says; or, for whole programs, DAT_DOUBLE_ENGINE_MS, one thread after the other.
+void compile() {
+  ++graph_switches().built;
+  static const char* const milliseconds = std::getenv("DAT_DOUBLE_ENGINE_MS");
+  if (milliseconds == nullptr) return std::this_thread::sleep_for(graph_switches().compile);
+  static std::mutex one;
+  const std::lock_guard guard(one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::strtol(milliseconds, nullptr, 10)));
+}
+
 cudnnStatus_t finalize_plan(Descriptor& d) {
   const auto* config = static_cast<const Descriptor*>(d.get<void*>(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
   if (!finished(config, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR))
@@ -474,7 +520,7 @@ cudnnStatus_t finalize_plan(Descriptor& d) {
   void* const handle = d.get<void*>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
   if (handle == nullptr) return refuse(kBad, "no handle");
   const InUse in_use(handle);
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // compiles
+  compile();
   if (const std::string why = lacks(*config->configuration); !why.empty())
     return refuse(kUnsupported, "not supported: " + why);
   d.configuration = config->configuration;
@@ -647,7 +693,6 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   auto* d = static_cast<Descriptor*>(descriptor);
   if (d == nullptr) return refuse(kBad, "no descriptor");
   if (d->final) return refuse(kNotReady, "the descriptor is finalized already");
-  if (rules(d->type).empty()) return refuse(kBad, "a descriptor that the library fills in");
   for (const auto& [name, rule] : rules(d->type))
     if (rule.needed && !d->has(name))
       return refuse(kBad, "attribute " + std::to_string(static_cast<int>(name)) + " is missing");
@@ -672,6 +717,16 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       status = finalize_heuristics(*d);
+      break;
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+      status = finalize_engine(*d);
+      break;
+    case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR:
+      d->knob = {d->get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                 d->get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)};
+      break;
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+      status = finalize_configuration(*d);
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
       status = finalize_plan(*d);

@@ -61,6 +61,9 @@ struct Switches {
     s.refuse = s.wrong = false;
     s.device = 0us;
     s.most_at_once = 0;
+    s.compile = 5ms;
+    s.most_of_a = 6;
+    s.asked_a = s.asked_b = s.built = 0;
     dat_double::clear_vices();
     unsetenv("DAT_DOUBLE_CAPABILITY");
     unsetenv("DAT_DOUBLE_CUDNN");
@@ -504,6 +507,40 @@ TEST_CASE("Plans are built by several threads, each with its own handle, and lea
     CHECK(switches->descriptors >= 0);
   }
   CHECK(switches->descriptors == 0);
+}
+
+TEST_CASE("Heuristics are asked once for a graph: mode A's best four, and mode B where A knows fewer than three",
+          "[double]") {
+  for (const std::size_t of_a : {6, 3, 2}) {
+    const Switches switches;
+    switches->most_of_a = of_a;
+    const auto backend = gpu();
+    (void)cuda::choose_plan(dynamic_cast<CudaBackend&>(*backend), {kFrozen, Pass::forward});
+    INFO(of_a);
+    CHECK(switches->asked_a == 1);
+    CHECK(switches->asked_b == (of_a < 3 ? 1 : 0));
+    CHECK(switches->built == (of_a == 3 ? 3 : 4));
+  }
+}
+
+TEST_CASE("Engines are built until a pass has had its share of the time; what was built is tried", "[double]") {
+  const Switches switches;
+  Switches::slow_legacy(2ms);
+  switches->compile = 120ms;
+  // Time for one on each thread, beside the trials of legacy calls.
+  const auto backend = make_backend({.device = "cuda", .threads = 1, .planning_seconds = 8 * 0.3});
+  (void)cuda::choose_plan(dynamic_cast<CudaBackend&>(*backend), {kFrozen, Pass::forward});
+  CHECK(switches->built >= 1);
+  CHECK(switches->built < 4);
+  int cut = 0;
+  for (const Trial& t : graph_trials(*backend)) cut += has(t.refused, "--planning-seconds 2 is over");
+  CHECK(cut == 4 - switches->built);
+}
+
+TEST_CASE("The doctor builds one engine", "[double]") {
+  const Switches switches;
+  (void)cuda_report();
+  CHECK(switches->built == 1);
 }
 
 TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {

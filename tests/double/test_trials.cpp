@@ -85,6 +85,49 @@ TEST_CASE("Trials time the device: an algorithm whose call keeps the host is not
   CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").milliseconds < 9);  // of one call, the fastest of several
 }
 
+TEST_CASE("A plan that takes twice as long as the best one is replayed once", "[double]") {
+  const Bad bad;
+  std::atomic<int> fast = 0, slow = 0;
+  bad(Call::forward, kPrecomputed).runs = &fast;
+  bad(Call::forward, kImplicit).device = 4ms;  // less than what needs no second graph
+  bad(Call::forward, kImplicit).runs = &slow;
+  const auto backend = gpu("f32", false);
+  (void)cuda::choose_plan(dynamic_cast<cuda::CudaBackend&>(*backend), {kTraining, cuda::Pass::forward});
+  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").milliseconds >= 4);
+  CHECK(slow == 2 * 2);  // in two layouts: checked, and one replay
+  CHECK(fast > 2 * 8);
+}
+
+TEST_CASE("A workspace above the limit is a refused trial with its reason", "[double]") {
+  const auto backend = gpu("f32", false);
+  (void)backend->conv2d(kTraining);
+  const auto all = backend->trials();
+  CHECK(std::any_of(all.begin(), all.end(), [](const Trial& t) {
+    return t.refused.starts_with("its workspace of ") && t.refused.ends_with(", 1/32 of the GPU's memory");
+  }));
+}
+
+TEST_CASE("Without time for trials the first right plan is taken, and the others are refused with the reason",
+          "[double]") {
+  const Bad bad;
+  bad(Call::forward, kPrecomputed).device = 3ms;  // the first one, and not the fastest
+  const auto backend = make_backend({.device = "cuda", .threads = 2, .math = "f32", .planning_seconds = 0});
+  CHECK(backend->conv2d(kTraining)->implementation().starts_with("IMPLICIT_PRECOMP_GEMM /"));
+  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").refused == "not tried: its share of --planning-seconds 0 is over");
+}
+
+TEST_CASE("Whoever listens hears of every trial as it is made", "[double]") {
+  std::vector<std::string> heard;
+  trial_listener() = [&](const Trial& t) { heard.push_back(t.pass + t.name + t.refused); };
+  const auto backend = gpu("f32", false);
+  (void)backend->conv2d(kTraining);
+  trial_listener() = nullptr;
+  std::vector<std::string> all;
+  for (const Trial& t : backend->trials()) all.push_back(t.pass + t.name + t.refused);
+  CHECK(!all.empty());
+  CHECK(heard == all);
+}
+
 TEST_CASE("Half of a weight gradient is wrong, and TF32's rounding or cutting of millions of terms is right",
           "[double]") {
   const Bad bad;
@@ -201,6 +244,28 @@ TEST_CASE("A GPU without tensor cores: no tensor-core math, and in 16 bits the c
     CHECK(has(chosen, "NCHW") == none);
     CHECK(has(chosen, "tensor") == !none);
   }
+}
+
+TEST_CASE("Strict f32 is tried in both layouts on every GPU, first in that which is fast without TF32", "[double]") {
+  const auto names = [](const char* capability, const std::string& math) {
+    const Machine machine(capability, "a GPU");
+    const auto backend = gpu(math, false);
+    (void)cuda::choose_plan(dynamic_cast<cuda::CudaBackend&>(*backend), {kTraining, cuda::Pass::weights});
+    std::vector<bool> channels_first;
+    for (const Trial& t : backend->trials()) channels_first.push_back(t.name.find("NCHW") != std::string::npos);
+    return channels_first;
+  };
+  const auto some = [](const std::vector<bool>& all, bool what) {
+    return std::find(all.begin(), all.end(), what) != all.end();
+  };
+  for (const auto& [capability, math, first] :
+       {std::tuple{"7.0", "tf32", true}, std::tuple{"7.5", "f32", true}, std::tuple{"9.0", "f32", false}}) {
+    const auto all = names(capability, math);
+    INFO(capability);
+    CHECK((some(all, true) && some(all, false)));
+    CHECK(all.front() == first);
+  }
+  CHECK(!some(names("9.0", "tf32"), true));
 }
 
 TEST_CASE("Plans in NCHW compute what those in NHWC do", "[double]") {

@@ -166,7 +166,7 @@ class Byzantine(common.TestCase):
         ((rank, step, _),) = bans("straight")
         self.assertEqual(rank, 3)
         self.assertTrue(1 < step < 11, step)
-        for end in [*(range(1, 14) if WHOLE else range(step, step + 2)), 14]:
+        for end in [*(range(1, 14) if WHOLE else [step]), 14]:
             self.go("split", *options, "--max-steps", end, ranks=5)
         self.assertEqual(bans("split"), bans("straight"))
         self.assert_equal_runs("split", "straight")

@@ -232,6 +232,7 @@ class TestCase(unittest.TestCase):
         os.chdir(self.folder)
         # What killed ranks leave behind goes with the folder.
         os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder
+        os.environ["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache")
         os.environ.update(own_session())
 
     def train(self, folder, *arguments, ranks=1):

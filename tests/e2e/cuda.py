@@ -1,7 +1,10 @@
 """Whole runs on a GPU, or on the double of CUDA's libraries: what the weights may depend on, and what is said."""
 
+import hashlib
 import json
 import os
+import re
+import time
 
 import common
 
@@ -112,6 +115,59 @@ class Runs(common.TestCase):
             self.assertEqual(told["settings"]["precision"], precision)
             found.append([[one[name] for name in ("index", "prediction", "votes")] for one in told["images"] + told["attacked"]["images"]])
         self.assertEqual(found[0], found[1])
+
+    def test_choices_of_algorithms_are_kept_for_the_next_start(self):
+        """By two processes at once; a damaged file is ignored with a word, and nothing of it where bits are promised."""
+        free = [option for option in SMALL if option != "--deterministic"]
+        free += ["--attack-precision", "f16", "--max-steps", 1, "--verbose", "--resume", "never"]
+        plans = os.path.join(os.environ["XDG_CACHE_HOME"], "dat_hpc/plans")
+        self.train("fixed", *SMALL, "--max-steps", 1)
+        self.assertFalse(os.path.exists(plans))
+
+        def is_whole():
+            with open(plans, "rb") as file:
+                body, _, seal = file.read().rpartition(b"sha256 ")
+            return seal.decode() == hashlib.sha256(body).hexdigest() + "\n"
+
+        running = [common.Running(["train", *free, "--out", f"run{k}"], 0) for k in range(2)]
+        while any(one.process.poll() is None for one in running):
+            if os.path.exists(plans):
+                self.assertTrue(is_whole())
+            time.sleep(0.01)
+        for one in running:
+            ended = one.wait()
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertNotIn("chosen GPU algorithms", ended.text)
+        with open(plans, "r+b") as file:
+            good = file.read()
+            # Enough time of a start decides which algorithms were tried; a choice is a line.
+            self.assertGreater(good.count(b"\n"), 5)
+            self.assertNotIn(b"not tried", good)
+            file.seek(len(good) // 2)
+            file.write(b"#")
+        ended = self.train("damaged", *free)
+        self.assertRegex(ended.text, f"warning: .*{re.escape(plans)}, is ignored and written anew: its hash is another one")
+        self.assertTrue(is_whole())
+        self.assertNotIn("is ignored", self.train("after", *free).text)
+
+    @common.at_night
+    def test_a_start_takes_seconds(self):
+        """Where building an engine takes .3 s under one lock: 35 s, and 5 s with what was kept."""
+        network = ["--device", "cuda", "--network", "resnet18", "--width", 8, "--data", "set.h5", "--batch", 2, "--attack-steps", 1,
+                   "--attack-bn", "eval", "--attack-precision", "f16", "--max-steps", 1, "--eval-every", 0, "--limit-test", 1,
+                   "--eval-attack-steps", 1, "--checkpoint-async", "off", "--resume", "never"]
+        os.environ["DAT_DOUBLE_ENGINE_MS"] = "300"
+        self.addCleanup(os.environ.pop, "DAT_DOUBLE_ENGINE_MS")
+        for limit in 35, 5:
+            begin = time.monotonic()
+            running = common.Running(["train", *network, "--out", f"start{limit}"], 0)
+            self.assertTrue(running.wait_for(lambda: common.steps_written(f"start{limit}") >= 1), running.text())
+            self.assertLess(time.monotonic() - begin, limit)
+            running.wait()
+
+    def test_16_bits_without_effect_are_told(self):
+        ended = self.train("told", *SMALL, "--attack-precision", "f16", "--attack-bn", "train", "--max-steps", 1)
+        self.assertRegex(ended.text, "--attack-precision f16 has no effect: attacks on batch statistics")
 
     def test_validate_says_what_the_gpu_has_left(self):
         ended = common.run("validate", *SMALL)

@@ -60,7 +60,7 @@ class Full(Files):
 
     def test_the_run_goes_on_where_that_is_asked_for(self):
         self.straight(ranks=1)
-        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
             folder = f"run{number}"
             ended = self.faulty(("step-000000012.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue",
                                 *extra)
@@ -73,7 +73,7 @@ class Full(Files):
 
     def test_without_its_last_checkpoint_a_run_has_failed(self):
         self.straight(ranks=1)
-        for number, extra in enumerate([[], ["--checkpoint-async"]] if common.NIGHT else [["--checkpoint-async"]]):
+        for number, extra in enumerate([[], ["--checkpoint-async", "on"]] if common.NIGHT else [["--checkpoint-async", "on"]]):
             folder = f"run{number}"
             ended = self.faulty(("step-000000024.h5:write", errno.ENOSPC, 3, EVER), folder, "--on-full", "continue",
                                 *extra)
@@ -82,7 +82,7 @@ class Full(Files):
             self.assertEqual(self.steps_of_checkpoints(folder), [12, 16, 20])
             self.finish(folder, ranks=1)
         # Without --on-full continue, the one beside the steps ends the run as soon as the next one is due.
-        ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "--checkpoint-async", ranks=2)
+        ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "--checkpoint-async", "on", ranks=2)
         self.assertNotEqual(ended.code, 0, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertIn("step-000000012.h5", ended.errors[0])
@@ -90,7 +90,7 @@ class Full(Files):
 
     def test_without_its_best_network_a_run_goes_on(self):
         """It is no checkpoint of the series: what the run needs to go on is there."""
-        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
             folder = f"run{number}"
             ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue", "--holdout", 16,
                                 *extra)
@@ -102,7 +102,7 @@ class Full(Files):
             for path in common.checkpoints(folder):
                 self.assertEqual(common.datasets(path)["state/best"][0], -1)
         # One that could not be written takes nothing from the next, which the checkpoint of step 15 names.
-        for number, extra in enumerate([[], ["--checkpoint-async"]]):
+        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
             folder = f"once{number}"
             ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, 1), folder, "--on-full", "continue", "--holdout", 16,
                                 "--checkpoint-every", 100, "--max-steps", 15, *extra)
@@ -135,7 +135,7 @@ class Full(Files):
 class Beside(Files):
     """--checkpoint-async: the same files, and as safe."""
 
-    ASYNC = ["--checkpoint-async"]
+    ASYNC = ["--checkpoint-async", "on"]
 
     def test_the_same_bits(self):
         for ranks in 1, 2:

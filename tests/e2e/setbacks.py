@@ -39,7 +39,7 @@ class Numbers(common.TestCase):
         for ranks in 1, 2:
             self.go("expected", "--max-steps", STEPS, ranks=ranks)
             for name, lr, extra in [("far", FAR, ["--max-bad-steps", 1]), ("farther", FARTHER, ["--checkpoint-every", 1]),
-                                    ("async", FARTHER, ["--checkpoint-every", 1, "--checkpoint-async"]),
+                                    ("async", FARTHER, ["--checkpoint-every", 1, "--checkpoint-async", "on"]),
                                     ("averaged", FARTHER, ["--checkpoint-every", 1, "--average", "ema"])]:
                 with self.subTest(ranks=ranks, name=name):
                     ended = self.go(name, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--rollback-lr",
@@ -202,7 +202,7 @@ class Law(common.TestCase):
         "lamb": ["--selector", "all", "--codec", "bf16", "--optimizer", "lamb", "--lr", 0.1, "--bias-correction",
                  "--warm-start", 3, "--attack-bn", "train", "--attack-reuse"],
         "seconds": ["--selector", "exp3", "--codec", "float32", "--budget-unit", "seconds", "--optimizer", "lars", "--lr",
-                    4, "--awp-gamma", 0.01, "--checkpoint-async", "--max-bad-steps", 1],
+                    4, "--awp-gamma", 0.01, "--checkpoint-async", "on", "--max-bad-steps", 1],
         "deterministic": ["--selector", "exp3", "--deterministic", "--total-batch", 16, "--micro-batch", 4, "--loss",
                           "trades", "--average", "ema", "--average-decay", 0.9, "--staleness", 3],
     }

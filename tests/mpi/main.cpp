@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <iostream>
 
 #include "device.hpp"
@@ -11,6 +12,7 @@ std::unique_ptr<dat::Communicator> ranks;
 dat::Communicator& dat::test::world() { return *ranks; }
 
 int main(int argc, char** argv) {
+  setenv("XDG_CACHE_HOME", "/dev/null", 1);  // no choices of other processes
   if (dat::test::test_device() == "cuda" && !dat::cuda_missing().empty()) {
     std::cout << "NOT RUN on a GPU: " << dat::cuda_missing() << std::endl;
     return 77;

@@ -11,9 +11,10 @@ struct MachineSettings {
   int threads = 0;              ///< per rank; 0: the cores of the node shared fairly
   /// Products of f32 numbers: f32 | tf32 (where the GPU has it) | bf16 | bf16x3 (a CPU with AMX).
   std::string math = "tf32";
-  bool deterministic = false;  ///< algorithms by rule, sums in the order of micro-batches (sums_are_ordered)
-  std::uint64_t seed = 1;      ///< of every random number
-  double comm_timeout = 120;   ///< seconds without progress after which the run hangs; 0: any
+  bool deterministic = false;    ///< algorithms by rule, sums in the order of micro-batches (sums_are_ordered)
+  std::uint64_t seed = 1;        ///< of every random number
+  double planning_seconds = 30;  ///< for trials of GPU algorithms
+  double comm_timeout = 120;     ///< seconds without progress after which the run hangs; 0: any
   bool quiet = false;
 
   friend bool operator==(const MachineSettings&, const MachineSettings&) = default;

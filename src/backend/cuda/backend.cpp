@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
-#include <thread>
 
 #include "backend/cuda/factory.hpp"
 #include "backend/cuda/pass_plan.hpp"
@@ -88,6 +87,13 @@ namespace cuda {
 
 namespace {
 constexpr std::size_t kHalf = 8U << 20U;
+
+/// What the libraries' speed depends on beside the GPU.
+[[nodiscard]] std::string driver() {
+  int version = 0;
+  check(cudaDriverGetVersion(&version));
+  return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version();
+}
 constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends for Hopper
 
 [[nodiscard]] bool happened(cudaEvent_t event) {
@@ -123,9 +129,9 @@ Gpu::Gpu() {
 }
 
 CudaBackend::CudaBackend(const BackendOptions& options)
-    : tf32_(options.math == "tf32" && gpu_.capability >= 80),
-      deterministic_(options.deterministic),
-      graphs_(options.graphs) {
+    : options_(options),
+      tf32_(options.math == "tf32" && gpu_.capability >= 80),
+      planning_time_(options.planning_seconds) {
   check(cudnnSetStream(cudnn_, stream_));
   check(cublasSetStream(cublas_, stream_));
   // Of one's own, so that cuBLAS allocates nothing while work is recorded.
@@ -138,6 +144,7 @@ CudaBackend::CudaBackend(const BackendOptions& options)
   float* probe = allocate_floats(1, "probe");
   each(device(), 1, kernels::Scale{probe, probe, 1.0F, false});
   wait();
+  if (!options.deterministic && !options.plans.empty()) plan_cache_.emplace(options.plans, gpu_.name + ", " + driver());
 }
 
 CudaBackend::~CudaBackend() { (void)cudaDeviceSynchronize(); }
@@ -146,13 +153,13 @@ std::string CudaBackend::description() const {
   std::ostringstream text;
   text << "cuda: " << gpu_.name << " (GPU " << gpu_.index << " of " << gpu_.count << ", compute capability "
        << gpu_.capability / 10 << "." << gpu_.capability % 10 << "), cuDNN " << cudnn_version()
-       << (tf32_ ? ", TF32" : ", f32") << (deterministic_ ? ", deterministic" : "");
+       << (tf32_ ? ", TF32" : ", f32") << (deterministic() ? ", deterministic" : "");
   return text.str();
 }
 
 std::string CudaBackend::arithmetic() const {
   std::string text = "cuda: cuDNN " + cudnn_version() + (tf32_ ? ", TF32" : ", f32");
-  if (deterministic_) text += ", deterministic, compute capability " + std::to_string(gpu_.capability);
+  if (deterministic()) text += ", deterministic, compute capability " + std::to_string(gpu_.capability);
   return text;
 }
 
@@ -206,12 +213,15 @@ void CudaBackend::commit(SharedBlock& shared, const std::string& purpose) {
   shared.bytes = shared.wanted;
 }
 
-std::vector<cudnnHandle_t> CudaBackend::builders() {
-  constexpr unsigned kMost = 8;  // a handle takes memory on the GPU
-  if (builders_.empty())
-    for (unsigned k = 0; k < std::clamp(std::thread::hardware_concurrency(), 1U, kMost); ++k)
-      check(cudnnSetStream(builders_.emplace_back(), stream_));
-  return {builders_.begin(), builders_.end()};
+std::vector<cudnnHandle_t> CudaBackend::builders(std::size_t most) {
+  const std::size_t count = std::min(most, static_cast<std::size_t>(std::max(options_.threads, 1)));
+  while (builders_.size() < count) check(cudnnSetStream(builders_.emplace_back(), stream_));
+  return {builders_.begin(), builders_.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+void CudaBackend::tried(Trial trial) {
+  if (const auto& listener = trial_listener()) listener(trial);
+  trials_.push_back(std::move(trial));
 }
 
 void CudaBackend::commit_workspace() {
@@ -341,7 +351,7 @@ class CudaBackend::Graph final : public Recording {
 };
 
 std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {
-  return graphs_ ? capture(std::move(work)) : std::make_unique<Calls>(std::move(work));
+  return options_.graphs ? capture(std::move(work)) : std::make_unique<Calls>(std::move(work));
 }
 
 std::unique_ptr<Backend::Recording> CudaBackend::capture(std::function<void()> work) {

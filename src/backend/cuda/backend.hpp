@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/cudnn.hpp"
+#include "backend/cuda/plan_cache.hpp"
+#include "backend/cuda/planning_time.hpp"
 #include "backend/shared/shared_block.hpp"
 #include "dat/backend.hpp"
 
@@ -59,7 +62,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool passed(Ticket stamp) override;
   [[nodiscard]] double seconds(Ticket from, Ticket to) override;
   [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
-  [[nodiscard]] bool replays() const override { return graphs_; }
+  [[nodiscard]] bool replays() const override { return options_.graphs; }
   /// A CUDA graph, also where recordings are to be calls.
   [[nodiscard]] std::unique_ptr<Recording> capture(std::function<void()> work);
 
@@ -72,28 +75,34 @@ class CudaBackend final : public Backend {
   [[nodiscard]] cublasHandle_t cublas() const { return cublas_; }
   [[nodiscard]] const Gpu& gpu() const { return gpu_; }
   [[nodiscard]] bool tf32() const { return tf32_; }
-  [[nodiscard]] bool deterministic() const { return deterministic_; }
+  [[nodiscard]] bool deterministic() const { return options_.deterministic; }
   /// Memory for the inside of one call, shared by all of them; exists after commit_workspace.
   void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
   [[nodiscard]] void* scratch() const { return scratch_.data; }
   [[nodiscard]] std::size_t scratch_limit() const { return gpu_.memory / 32; }
-  /// Handles for threads that build plans of the graph API, each for one of them at a time, on this backend's stream.
-  [[nodiscard]] std::vector<cudnnHandle_t> builders();
+  /// Handles for threads that build plans of the graph API, each for one of them at a time, on this backend's stream:
+  /// so many, or as many as this rank has threads.
+  [[nodiscard]] std::vector<cudnnHandle_t> builders(std::size_t most);
   /// Zeros for those who only read them; exist after commit_workspace.
   void request_zeros(std::size_t bytes) { zeros_.request(bytes); }
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
   /// The plan that was chosen for the pass with this description; null: no plan has been chosen yet.
   [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) { return plans_[description]; }
-  void tried(Trial trial) { trials_.push_back(std::move(trial)); }
+  void tried(Trial trial);
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
+  [[nodiscard]] PlanningTime& planning_time() { return planning_time_; }
+  /// Choices of other processes: null where trials are wanted, or nothing is chosen by time.
+  [[nodiscard]] PlanCache* plan_cache() { return plan_cache_ ? &*plan_cache_ : nullptr; }
+  [[nodiscard]] std::string remark() const override { return plan_cache_ ? plan_cache_->remark() : ""; }
 
  private:
   class Graph;
   void commit(SharedBlock& shared, const std::string& purpose);
 
   const Gpu gpu_;
-  bool tf32_ = false, deterministic_ = false, graphs_ = true;
+  const BackendOptions options_;
+  const bool tf32_;
   // Memory outlives the streams: members are destroyed from the last to the first.
   struct Free {
     void operator()(void* p) const { (void)cudaFree(p); }
@@ -107,6 +116,8 @@ class CudaBackend final : public Backend {
   SharedBlock workspace_, scratch_, zeros_;
   int moves_ = 0;  ///< how often one of the blocks has moved
   std::vector<Trial> trials_;
+  PlanningTime planning_time_;
+  std::optional<PlanCache> plan_cache_;
 
   Stream stream_, copies_;
   Cudnn cudnn_;

@@ -26,9 +26,7 @@ class CudaBatchNorm final : public BatchNorm {
       check(sizes());
     }
     if (reserve_bytes_ > 0) reserve_ = backend.allocate(reserve_bytes_, "batch norm");
-    mean_ = backend.allocate_floats(spec.c, "batch norm");
     inverse_ = backend.allocate_floats(spec.c, "batch norm");
-    unbiased_ = backend.allocate_floats(spec.c, "batch norm");
     if (spec.relu)
       bits_ = static_cast<std::uint16_t*>(
           backend.allocate(static_cast<std::size_t>(kernels::groups(count_)) * sizeof(std::uint16_t), "ReLU masks"));
@@ -37,19 +35,18 @@ class CudaBatchNorm final : public BatchNorm {
   }
 
   void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* variance) override {
-    // With an averaging factor of 1 the running statistics are those of this batch, the variance unbiased.
+    // No running statistics: the library reads them, with a factor of 1 too, and a NaN in them would stay for good. The
+    // saved ones are those of this batch.
     check(cudnnBatchNormalizationForwardTrainingEx(backend_.cudnn(), mode_, kOps, &kOne, &kZero, x_, x, nullptr,
-                                                   nullptr, x_, y, channel_, gamma, beta, 1.0, mean, unbiased_,
-                                                   static_cast<double>(spec_.epsilon), mean_, inverse_, nullptr,
+                                                   nullptr, x_, y, channel_, gamma, beta, 1.0, nullptr, nullptr,
+                                                   static_cast<double>(spec_.epsilon), mean, inverse_, nullptr,
                                                    backend_.scratch(), forward_bytes_, reserve_, reserve_bytes_));
-    const double samples = double(count_) / spec_.c;
-    each(backend_.device(), spec_.c,
-         kernels::Scale{unbiased_, variance, static_cast<float>((samples - 1) / samples), false});
+    each(backend_.device(), spec_.c, kernels::BatchVariance{inverse_, variance, spec_.epsilon});
     if (spec_.relu)
       each(backend_.device(), kernels::groups(count_), kernels::Add<float>{y, nullptr, y, count_, true, bits_});
   }
 
-  void backward(const float* x, const float* dy, const float* gamma, const float*, const float*, float* dx,
+  void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float*, float* dx,
                 float* dgamma, float* dbeta) override {
     // cuDNN does not promise to work in place.
     auto* gradient = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
@@ -62,7 +59,7 @@ class CudaBatchNorm final : public BatchNorm {
       gradient = const_cast<float*>(dy);
     check(cudnnBatchNormalizationBackwardEx(backend_.cudnn(), mode_, kOps, &kOne, &kZero, &kOne, &kZero, x_, x, nullptr,
                                             nullptr, x_, gradient, nullptr, nullptr, x_, dx, channel_, gamma, nullptr,
-                                            dgamma, dbeta, static_cast<double>(spec_.epsilon), mean_, inverse_, nullptr,
+                                            dgamma, dbeta, static_cast<double>(spec_.epsilon), mean, inverse_, nullptr,
                                             backend_.scratch(), backward_bytes_, reserve_, reserve_bytes_));
   }
 
@@ -86,7 +83,7 @@ class CudaBatchNorm final : public BatchNorm {
   TensorDesc x_, channel_;
   std::size_t forward_bytes_ = 0, backward_bytes_ = 0, reserve_bytes_ = 0, gradient_offset_ = 0;
   void* reserve_ = nullptr;
-  float *mean_ = nullptr, *inverse_ = nullptr, *unbiased_ = nullptr;
+  float* inverse_ = nullptr;       ///< of the deviations of the last forward call
   std::uint16_t* bits_ = nullptr;  ///< where the ReLU was open
 };
 

@@ -1,6 +1,10 @@
 #include "backend/cuda/graph.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <sstream>
+#include <string_view>
 
 namespace dat::cuda::graph {
 
@@ -176,52 +180,111 @@ const Descriptor& Operations::finish() {
   return g;
 }
 
-Engine::Engine(Descriptor configuration) : configuration_(std::move(configuration)) {
+namespace {
+
+/// What a name says.
+struct Named {
+  std::int64_t engine = -1;
+  std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;
+};
+
+/// Nothing where the text is no name of an engine, or names knobs that this version does not have.
+[[nodiscard]] std::optional<Named> parse(const std::string& name) {
+  const auto number = [](std::string_view text) -> std::optional<std::int64_t> {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0) return {};
+    return value;
+  };
+  std::istringstream words(name);
+  std::string word;
+  Named named;
+  if (!(words >> word) || word != "engine" || !(words >> word)) return {};
+  const auto engine = number(word);
+  if (!engine) return {};
+  named.engine = *engine;
+  while (words >> word) {
+    const auto equals = word.find('=');
+    if (equals == std::string::npos) return {};
+    const auto type = number(word.substr(0, equals)), value = number(word.substr(equals + 1));
+    if (!type || !value || *type >= CUDNN_KNOB_TYPE_COUNTS) return {};
+    named.knobs.emplace_back(static_cast<cudnnBackendKnobType_t>(*type), *value);
+  }
+  return named;
+}
+
+/// The name of a configuration that the heuristics have made.
+[[nodiscard]] std::string name_of(const Descriptor& configuration) {
   const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.raw();
-  (void)configuration_.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
-  name_ = "engine " + std::to_string(engine.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
-
-  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  const std::int64_t noted =
-      engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
-  deterministic_ = std::find(notes, notes + noted, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes + noted;
-
+  (void)configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+  std::string name = "engine " + std::to_string(engine.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
   std::vector<Descriptor> knobs;
   std::vector<cudnnBackendDescriptor_t> raw_knobs;
   for (int k = 0; k < CUDNN_KNOB_TYPE_COUNTS; ++k) {
     knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
     raw_knobs.push_back(knobs.back().raw());
   }
-  const std::int64_t set = configuration_.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                              CUDNN_KNOB_TYPE_COUNTS, raw_knobs.data());
+  const std::int64_t set = configuration.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                             CUDNN_KNOB_TYPE_COUNTS, raw_knobs.data());
   for (std::int64_t k = 0; k < set; ++k) {
     const Descriptor& knob = knobs[static_cast<std::size_t>(k)];
     cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
     (void)knob.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
-    name_ += " " + std::to_string(static_cast<int>(type)) + "=" +
-             std::to_string(knob.number(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+    name += " " + std::to_string(static_cast<int>(type)) + "=" +
+            std::to_string(knob.number(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
   }
+  return name;
 }
 
-std::vector<Engine> engines(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+}  // namespace
+
+Engine::Engine(const Descriptor& graph, const std::string& name) {
+  const auto named = parse(name);
+  if (!named) throw Refusal(CUDNN_STATUS_BAD_PARAM, "'" + name + "' names no engine");
+  Descriptor& engine = parts_.emplace_back(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+  engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, named->engine);
+  engine.finalize();
+  std::vector<cudnnBackendDescriptor_t> knobs;
+  for (const auto& [type, value] : named->knobs) {
+    Descriptor& knob = parts_.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type);
+    knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value);
+    knob.finalize();
+    knobs.push_back(knob.raw());
+  }
+  Descriptor& configuration = parts_.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  configuration.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  if (!knobs.empty()) configuration.set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, knobs);
+  configuration.finalize();
+}
+
+bool Engine::deterministic() const {
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  const std::int64_t noted = parts_.front().get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+  return std::find(notes, notes + noted, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes + noted;
+}
+
+std::vector<std::string> recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
   heuristics.finalize();
   const std::int64_t count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  std::vector<std::string> names;
+  if (count == 0) return names;
   std::vector<Descriptor> found;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t k = 0; k < count; ++k) {
     found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     raw.push_back(found.back().raw());
   }
-  std::vector<Engine> all;
-  if (count == 0) return all;
   const std::int64_t got =
       heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
-  for (std::int64_t k = 0; k < got; ++k) all.emplace_back(std::move(found[static_cast<std::size_t>(k)]));
-  return all;
+  for (std::int64_t k = 0; k < got; ++k) names.push_back(name_of(found[static_cast<std::size_t>(k)]));
+  return names;
 }
 
 Execution::Execution(cudnnHandle_t handle, const Engine& engine)

@@ -110,25 +110,22 @@ class Operations {
   std::int64_t next_virtual_ = 100;
 };
 
-/// One of the library's engines with its knobs.
+/// One of the library's engines with its knobs, for one graph.
 class Engine {
  public:
-  explicit Engine(Descriptor configuration);
-
-  /// "engine 38 2=10 24=3": the engine's number, and type=value of its knobs. The name says all that there is to say of
-  /// an engine.
-  [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] bool deterministic() const { return deterministic_; }
-  [[nodiscard]] const Descriptor& configuration() const { return configuration_; }
+  /// Of a name, from heuristics that were asked elsewhere or at another time. Throws Refusal where that is no name, or
+  /// the library has no such engine for the graph.
+  Engine(const Descriptor& graph, const std::string& name);
+  [[nodiscard]] bool deterministic() const;
+  [[nodiscard]] const Descriptor& configuration() const { return parts_.back(); }
 
  private:
-  Descriptor configuration_;
-  std::string name_;
-  bool deterministic_ = true;
+  std::deque<Descriptor> parts_;  ///< the engine, its knobs, and the configuration, which refers to them
 };
 
-/// What cuDNN's heuristics recommend for the graph, the best first. Empty: nothing.
-[[nodiscard]] std::vector<Engine> engines(const Descriptor& graph, cudnnBackendHeurMode_t mode);
+/// The names of the engines that cuDNN's heuristics recommend for the graph, the best first: "engine 38 2=10 24=3" are
+/// the engine's number, and type=value of its knobs. Empty: none.
+[[nodiscard]] std::vector<std::string> recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode);
 
 /// An engine made ready for one graph. Building it may take a second: code is compiled.
 class Execution {

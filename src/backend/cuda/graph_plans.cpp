@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "backend/cuda/backend.hpp"
@@ -59,19 +58,25 @@ using graph::Place;
   return all;
 }
 
+/// How the names of plans begin, before the engine's.
+const std::string kPlain = "graph ", kRotated = "graph rotated ";
+
 class GraphPlan final : public PassPlan {
  public:
   /// @param operations  what the engine was found for
+  /// @param graph       what they have finished with
   GraphPlan(CudaBackend& backend, const PassSpec& spec, bool rotated,
-            std::shared_ptr<const graph::Operations> operations, graph::Engine engine, cudnnHandle_t cudnn)
+            std::shared_ptr<const graph::Operations> operations, const graph::Descriptor& graph,
+            const std::string& engine, cudnnHandle_t cudnn)
       : backend_(backend),
         spec_(spec),
         rotated_(rotated),
+        name_((rotated ? kRotated : kPlain) + engine),
         operations_(std::move(operations)),
-        engine_(std::move(engine)),
+        engine_(graph, engine),
         execution_(cudnn, engine_) {}
 
-  [[nodiscard]] std::string name() const override { return (rotated_ ? "graph rotated " : "graph ") + engine_.name(); }
+  [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] std::size_t scratch_bytes() const override { return execution_.scratch_bytes(); }
   [[nodiscard]] bool deterministic() const override { return engine_.deterministic(); }
   [[nodiscard]] bool rotated_weights() const override { return rotated_; }
@@ -123,6 +128,7 @@ class GraphPlan final : public PassPlan {
   CudaBackend& backend_;
   const PassSpec spec_;
   const bool rotated_;
+  const std::string name_;
   // What was made first is needed by what follows.
   const std::shared_ptr<const graph::Operations> operations_;
   const graph::Engine engine_;
@@ -131,116 +137,154 @@ class GraphPlan final : public PassPlan {
   mutable std::vector<void*> addresses_;
 };
 
-/// Engines beyond these are not worth a second of compilation each.
-constexpr std::size_t kMostOfA = 8, kMostOfB = 4;
+/// Engines of mode A that are worth the half second that it takes to build one, and how few of them mode B is asked for
+/// more.
+constexpr std::size_t kMost = 4, kFew = 3;
 
-/// Recommended engines, each once, the best first. One mode may know what another refuses.
-[[nodiscard]] std::vector<graph::Engine> recommended(const graph::Descriptor& of, bool fallback) {
-  std::vector<graph::Engine> all;
-  std::set<std::string> names;
+/// Names of recommended engines, each once, the best first. One mode may know what another refuses.
+[[nodiscard]] std::vector<std::string> recommend(const graph::Descriptor& of, bool fallback) {
+  std::vector<std::string> all;
   std::optional<graph::Refusal> refusal;
-  const auto add = [&](cudnnBackendHeurMode_t mode, std::size_t most) {
+  const auto add = [&](cudnnBackendHeurMode_t mode) {
     try {
-      for (graph::Engine& engine : graph::engines(of, mode))
-        if (most > 0 && names.insert(engine.name()).second) {
-          all.push_back(std::move(engine));
-          --most;
-        }
+      for (std::string& name : graph::recommended(of, mode))
+        if (all.size() < kMost && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
     } catch (const graph::Refusal& why) {
       if (!refusal) refusal = why;
     }
   };
   if (fallback) {
-    add(CUDNN_HEUR_MODE_FALLBACK, kMostOfA);
+    add(CUDNN_HEUR_MODE_FALLBACK);
   } else {
-    add(CUDNN_HEUR_MODE_A, kMostOfA);
-    add(CUDNN_HEUR_MODE_B, kMostOfB);
+    add(CUDNN_HEUR_MODE_A);
+    if (all.size() < kFew) add(CUDNN_HEUR_MODE_B);
   }
   if (all.empty() && refusal) throw graph::Refusal(*refusal);
   return all;
 }
 
-/// What one of the threads that build plans has made, by the engine's number in the recommendation.
-struct Built {
-  std::map<std::size_t, std::unique_ptr<const PassPlan>> plans;
-  std::map<std::size_t, Plans::Refusal> refused;
+/// One of the forms of a pass as a graph, and who builds plans for it.
+class Builder {
+ public:
+  Builder(CudaBackend& backend, const PassSpec& spec, bool rotated)
+      : backend_(backend), spec_(spec), rotated_(rotated) {}
+
+  /// Adds plans in the order of the recommendation, until the time is over.
+  void add(const PlanningTime::Share& time, Plans& all) {
+    for (const bool fallback : {false, true}) {
+      const std::size_t before = all.plans.size();
+      const auto names = recommend_engines(fallback, all);
+      std::vector<Built> built(names.size());
+      {
+        const auto handles = backend_.builders(names.size());
+        std::vector<std::jthread> threads;
+        for (std::size_t t = 0; t < handles.size(); ++t)
+          threads.emplace_back([&, t] {
+            for (std::size_t k = t; k < names.size(); k += handles.size())
+              built[k] = time.over() ? Built{nullptr, time.words()} : build(names[k], handles[t]);
+          });
+      }
+      for (std::size_t k = 0; k < names.size(); ++k)
+        if (built[k].plan != nullptr)
+          all.plans.push_back(std::move(built[k].plan));
+        else
+          all.refused.push_back({(rotated_ ? kRotated : kPlain) + names[k], built[k].why});
+      if (all.plans.size() > before || time.over()) return;
+    }
+  }
+
+  struct Built {
+    std::unique_ptr<const PassPlan> plan;
+    std::string why;  ///< there is none
+  };
+  /// cuDNN is safe to be called from several threads that do not share a handle: each has its own, and its own graph,
+  /// and the plan keeps that handle for its calls.
+  [[nodiscard]] Built build(const std::string& engine, cudnnHandle_t cudnn) const {
+    try {
+      check(cudaSetDevice(backend_.gpu().index));
+      std::shared_ptr<graph::Operations> operations = describe(cudnn, spec_, rotated_);
+      const graph::Descriptor& graph = operations->finish();
+      return {std::make_unique<GraphPlan>(backend_, spec_, rotated_, std::move(operations), graph, engine, cudnn), ""};
+    } catch (const std::exception& refusal) {
+      return {nullptr, refusal.what()};
+    }
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::string> recommend_engines(bool fallback, Plans& all) const {
+    const std::string name = rotated_ ? "graph rotated" : "graph";
+    try {
+      const auto operations = describe(backend_.cudnn(), spec_, rotated_);
+      auto names = recommend(operations->finish(), fallback);
+      if (names.empty()) all.refused.push_back({name, "cuDNN recommends no engine"});
+      return names;
+    } catch (const std::exception& refusal) {
+      if (all.refused.empty() || all.refused.back().why != refusal.what())
+        all.refused.push_back({name, refusal.what()});
+      return {};
+    }
+  }
+
+  CudaBackend& backend_;
+  const PassSpec& spec_;
+  const bool rotated_;
 };
 
-/// Builds every step-th plan from the first-th on. cuDNN is safe to be called from several threads that do not share a
-/// handle: each has its own, and its own graph, and its plans keep that handle for their calls.
-[[nodiscard]] Built build(CudaBackend& backend, const PassSpec& spec, bool rotated, bool fallback, cudnnHandle_t cudnn,
-                          std::size_t first, std::size_t step) {
-  Built made;
-  const std::string name = rotated ? "graph rotated" : "graph";
-  try {
-    check(cudaSetDevice(backend.gpu().index));
-    const std::shared_ptr<graph::Operations> operations = describe(cudnn, spec, rotated);
-    std::vector<graph::Engine> engines = recommended(operations->finish(), fallback);
-    if (engines.empty() && first == 0) made.refused[0] = {name, "cuDNN recommends no engine"};
-    for (std::size_t k = first; k < engines.size(); k += step) {
-      const std::string engine = engines[k].name();
-      try {
-        made.plans[k] = std::make_unique<GraphPlan>(backend, spec, rotated, operations, std::move(engines[k]), cudnn);
-      } catch (const graph::Refusal& refusal) {
-        made.refused[k] = {name + " " + engine, refusal.what()};
-      }
-    }
-  } catch (const std::exception& refusal) {  // the same for all threads
-    if (first == 0) made.refused[0] = {name, refusal.what()};
-  }
-  return made;
-}
-
-/// Adds the plans of one graph in the order of the recommendation.
-void add(CudaBackend& backend, const PassSpec& spec, bool rotated, bool fallback, Plans& all) {
-  const std::vector<cudnnHandle_t> handles = backend.builders();
-  std::vector<Built> built(handles.size());
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 0; t < handles.size(); ++t)
-      threads.emplace_back(
-          [&, t] { built[t] = build(backend, spec, rotated, fallback, handles[t], t, handles.size()); });
-  }
-  Built merged;
-  for (Built& part : built) {
-    merged.plans.merge(part.plans);
-    merged.refused.merge(part.refused);
-  }
-  const bool none = merged.plans.empty();
-  for (auto& [number, plan] : merged.plans) all.plans.push_back(std::move(plan));
-  for (auto& [number, refusal] : merged.refused)
-    if (all.refused.empty() || all.refused.back().why != refusal.why) all.refused.push_back(std::move(refusal));
-  if (none && !fallback) add(backend, spec, rotated, true, all);
+/// The forms of the pass: whether each is the rotated one. Empty: the graph API is not asked for it.
+[[nodiscard]] std::vector<bool> forms(const CudaBackend& backend, const PassSpec& spec) {
+  const ConvSpec& s = spec.conv;
+  if (!s.frozen || s.storage == DType::f32 || backend.deterministic()) return {};
+  // cuDNN does not say that a result may lie where an operand does.
+  if (spec.pass == Pass::forward) return !s.accumulate || s.keeps_residual ? std::vector{false} : std::vector<bool>{};
+  if (!spec.through_relu) return {};
+  return s.stride == 1 ? std::vector{true, false} : std::vector{false};
 }
 
 }  // namespace
 
-Plans graph_plans(CudaBackend& backend, const PassSpec& spec) {
+Plans graph_plans(CudaBackend& backend, const PassSpec& spec, const PlanningTime::Share& time) {
   Plans all;
-  const ConvSpec& s = spec.conv;
-  if (!s.frozen || s.storage == DType::f32 || backend.deterministic()) return all;
-  if (spec.pass == Pass::forward) {
-    // cuDNN does not say that a result may lie where an operand does.
-    if (!s.accumulate || s.keeps_residual) add(backend, spec, false, false, all);
-  } else if (spec.through_relu) {
-    if (s.stride == 1) add(backend, spec, true, false, all);
-    add(backend, spec, false, false, all);
+  for (const bool rotated : forms(backend, spec)) {
+    if (time.over()) {
+      all.refused.push_back({rotated ? "graph rotated" : "graph", time.words()});
+      continue;
+    }
+    Builder(backend, spec, rotated).add(time, all);
   }
   return all;
 }
 
+std::unique_ptr<const PassPlan> graph_plan(CudaBackend& backend, const PassSpec& spec, const std::string& name) {
+  for (const bool rotated : forms(backend, spec))
+    if (const std::string& begin = rotated ? kRotated : kPlain; name.starts_with(begin + "engine "))
+      return Builder(backend, spec, rotated).build(name.substr(begin.size()), backend.cudnn()).plan;
+  return nullptr;
+}
+
 std::string graph_report(CudaBackend& backend) {
-  const ConvSpec conv{.n = 8,
-                      .c_in = 64,
-                      .h = 32,
-                      .w = 32,
-                      .c_out = 64,
-                      .frozen = true,
-                      .relu = true,
-                      .relu_input = true,
-                      .storage = DType::f16};
-  const Plans offered = graph_plans(backend, {conv, Pass::data, true});
-  return offered.plans.empty() ? "not usable: " + offered.refused.front().why : "usable";
+  const PassSpec typical{{.n = 8,
+                          .c_in = 64,
+                          .h = 32,
+                          .w = 32,
+                          .c_out = 64,
+                          .frozen = true,
+                          .relu = true,
+                          .relu_input = true,
+                          .storage = DType::f16},
+                         Pass::data,
+                         true};
+  try {
+    const auto operations = describe(backend.cudnn(), typical, true);
+    std::string why = "cuDNN recommends no engine";
+    for (const std::string& name : recommend(operations->finish(), false)) {
+      const auto built = Builder(backend, typical, true).build(name, backend.cudnn());
+      if (built.plan != nullptr) return "usable";
+      why = built.why;
+    }
+    return "not usable: " + why;
+  } catch (const std::exception& refusal) {
+    return std::string("not usable: ") + refusal.what();
+  }
 }
 
 }  // namespace dat::cuda

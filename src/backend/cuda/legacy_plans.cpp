@@ -181,7 +181,7 @@ class FusedPlan final : public LegacyPlan {
   ActivationDesc activation_;
 };
 
-/// The convolution by cuDNN on copies of its tensors in NCHW: for GPUs without tensor cores, for which NHWC has hardly
+/// The convolution by cuDNN on copies of its tensors in NCHW: for products by multiply-adds, for which NHWC has hardly
 /// any fast code. Copying is reading and writing each tensor once more.
 class ChannelsFirstPlan final : public LegacyPlan {
  public:
@@ -244,6 +244,11 @@ class Lister {
  public:
   Lister(CudaBackend& backend, const PassSpec& spec, Plans& plans) : backend_(backend), spec_(spec), plans_(plans) {}
 
+  /// Without tensor cores, or in f32 without TF32: by multiply-adds.
+  [[nodiscard]] bool multiplies_alone() const {
+    return !backend_.gpu().tensor_cores || (spec_.conv.storage == DType::f32 && !backend_.tf32());
+  }
+
   /// cuDNN's algorithms for the pass in this layout, in its own order of preference.
   [[nodiscard]] std::vector<Call> calls(cudnnTensorFormat_t format) {
     std::vector<Call> all;
@@ -257,12 +262,10 @@ class Lister {
  private:
   [[nodiscard]] std::vector<Call> list(Pass call, bool rotated, cudnnTensorFormat_t format) {
     const auto of = std::make_shared<const Descriptors>(spec_, rotated, format);
-    // Without tensor cores, or in f32 without TF32: multiply-adds alone. Else what multiplies fastest, with sums in
-    // f32.
-    const bool strict = spec_.conv.storage == DType::f32 && !backend_.tf32();
-    const cudnnMathType_t math = strict || !backend_.gpu().tensor_cores ? CUDNN_FMA_MATH
-                                 : spec_.conv.storage != DType::f32     ? CUDNN_TENSOR_OP_MATH
-                                                                        : CUDNN_DEFAULT_MATH;
+    // What multiplies fastest, with sums in f32.
+    const cudnnMathType_t math = multiplies_alone()                 ? CUDNN_FMA_MATH
+                                 : spec_.conv.storage != DType::f32 ? CUDNN_TENSOR_OP_MATH
+                                                                    : CUDNN_DEFAULT_MATH;
     const Call like{.call = call, .rotated = rotated, .of = of, .math = math};
     const ConvolutionDesc desc = like.convolution();
     std::vector<Call> all;
@@ -315,9 +318,13 @@ Plans legacy_plans(CudaBackend& backend, const PassSpec& spec) {
   Plans all;
   Lister lister(backend, spec, all);
   const auto add = [&](std::unique_ptr<const PassPlan> plan) { all.plans.push_back(std::move(plan)); };
-  if (!backend.gpu().tensor_cores)
+  const auto add_channels_first = [&] {
     for (const Call& call : lister.calls(CUDNN_TENSOR_NCHW))
       add(std::make_unique<ChannelsFirstPlan>(backend, spec, call));
+  };
+  // Multiply-adds alone have fast code in NCHW, on GPUs before TF32 hardly any other.
+  const bool alone = lister.multiplies_alone(), old = backend.gpu().capability < 80;
+  if (alone && old) add_channels_first();
   for (const Call& call : lister.calls(CUDNN_TENSOR_NHWC)) {
     // cuDNN applies the identity with one algorithm only.
     if (spec.pass == Pass::forward && spec.conv.frozen &&
@@ -327,6 +334,7 @@ Plans legacy_plans(CudaBackend& backend, const PassSpec& spec) {
     }
     add(std::make_unique<PlainPlan>(backend, spec, call));
   }
+  if (alone && !old) add_channels_first();
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/cudnn.hpp"
+#include "backend/cuda/planning_time.hpp"
 #include "convolution.hpp"
 #include "dat/backend.hpp"
 
@@ -107,9 +108,12 @@ struct Plans {
 [[nodiscard]] Plans legacy_plans(CudaBackend&, const PassSpec&);
 
 /// cuDNN's graph API, for frozen convolutions in 16 bits: forward where the result lies where no operand does, and the
-/// input gradient through a ReLU. With --deterministic there are none, since the library's engines would have to be
-/// chosen by time. Defined in graph_plans.cpp.
-[[nodiscard]] Plans graph_plans(CudaBackend&, const PassSpec&);
+/// input gradient through a ReLU. Engines are built until the time is over. With --deterministic there are none, since
+/// the library's engines would have to be chosen by time. Defined in graph_plans.cpp.
+[[nodiscard]] Plans graph_plans(CudaBackend&, const PassSpec&, const PlanningTime::Share& time);
+/// The one of these with a name that PassPlan::name() has given, in this process or another one. Null: there is none,
+/// or the library does not build it.
+[[nodiscard]] std::unique_ptr<const PassPlan> graph_plan(CudaBackend&, const PassSpec&, const std::string& name);
 /// A sentence for dat_hpc doctor: whether the graph API has plans for a typical convolution, or why not.
 [[nodiscard]] std::string graph_report(CudaBackend&);
 

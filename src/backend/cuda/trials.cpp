@@ -1,13 +1,14 @@
 #include "backend/cuda/trials.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <mutex>
+#include <optional>
 
 #include "backend/cuda/backend.hpp"
+#include "backend/cuda/trial_clock.hpp"
+#include "backend/shared/shared_block.hpp"
 #include "dat/tick.hpp"
 #include "pointwise.hpp"
 
@@ -15,108 +16,11 @@ namespace dat::cuda {
 
 namespace {
 
-/// Memory for trials, given back at their end.
-class TrialMemory {
- public:
-  explicit TrialMemory(cudaStream_t stream) : stream_(stream) {}
-  ~TrialMemory() {
-    (void)cudaStreamSynchronize(stream_);
-    for (void* p : all_) (void)cudaFree(p);
-  }
-  TrialMemory(const TrialMemory&) = delete;
-  TrialMemory& operator=(const TrialMemory&) = delete;
-  /// Zeroed.
-  [[nodiscard]] void* get(std::size_t bytes) {
-    void* p = get_if_there(bytes);
-    if (p == nullptr) check(cudaErrorMemoryAllocation);
-    check(cudaMemsetAsync(p, 0, std::max<std::size_t>(bytes, 1), stream_));
-    return p;
-  }
-  /// Null where there is not so much memory.
-  [[nodiscard]] void* get_if_there(std::size_t bytes) {
-    void* p = nullptr;
-    const cudaError_t status = cudaMalloc(&p, std::max<std::size_t>(bytes, 1));
-    if (status == cudaErrorMemoryAllocation) {
-      (void)cudaGetLastError();
-      return nullptr;
-    }
-    check(status);
-    all_.push_back(p);
-    return p;
-  }
-
- private:
-  cudaStream_t stream_;
-  std::vector<void*> all_;
-};
-
-/// What plans are timed with. A call of a library takes the host longer than a small kernel takes the GPU: events
-/// around a call on an idle stream would measure the host. In the runs to come the attack is a recorded graph, so a
-/// graph of calls is what is timed, launched several times in a row: while one runs, the host has launched the next.
-/// And a GPU that was idle raises its clock over some hundred milliseconds of work, in favour of what is tried last.
-class TrialClock {
- public:
-  explicit TrialClock(CudaBackend& backend) : backend_(backend), marks_(kReplays + 1) {}
-
-  /// Milliseconds of one call, the least of some graphs of calls. `once` is a recorded call.
-  [[nodiscard]] double time(Backend::Recording& once, const std::function<void()>& call) {
-    warm_up(once);
-    constexpr double kEnough = 0.5;  // milliseconds of a graph, against some microseconds between two of them
-    constexpr double kPlenty = 5;    // and of a call that needs no second one
-    constexpr int kMostCalls = 16;
-    const double one = least(once, 1);
-    if (one >= kPlenty) return one;
-    const int calls = std::clamp(static_cast<int>(std::ceil(kEnough / one)), 1, kMostCalls);
-    if (calls == 1) return least(once, kReplays);
-    const auto several = backend_.capture([&] {
-      for (int k = 0; k < calls; ++k) call();
-    });
-    return least(*several, kReplays) / calls;
-  }
-
- private:
-  static constexpr int kReplays = 5;
-
-  [[nodiscard]] double least(Backend::Recording& recording, int replays) {
-    recording.replay();  // the host gets ahead
-    const auto mark = [&](int k) { check(cudaEventRecord(marks_[static_cast<std::size_t>(k)], backend_.stream())); };
-    mark(0);
-    for (int k = 1; k <= replays; ++k) {
-      recording.replay();
-      mark(k);
-    }
-    check(cudaStreamSynchronize(backend_.stream()));
-    float best = std::numeric_limits<float>::infinity();
-    for (std::size_t k = 1; k <= static_cast<std::size_t>(replays); ++k) {
-      float milliseconds = 0;
-      check(cudaEventElapsedTime(&milliseconds, marks_[k - 1], marks_[k]));
-      best = std::min(best, milliseconds);
-    }
-    return double(std::max(best, 1e-6F));  // the clock's unit is half a microsecond
-  }
-
-  /// Once per process.
-  void warm_up(Backend::Recording& recording) {
-    static std::once_flag warm;
-    std::call_once(warm, [&] {
-      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
-      while (std::chrono::steady_clock::now() < end) {
-        for (int k = 0; k < 8; ++k) recording.replay();
-        check(cudaStreamSynchronize(backend_.stream()));
-      }
-    });
-  }
-
-  CudaBackend& backend_;
-  std::vector<Timer> marks_;
-};
-
 /// Random operands of a pass, and the check of its results.
 template <class T>
 class TrialBench {
  public:
-  TrialBench(CudaBackend& backend, const PassSpec& spec, const std::vector<const PassPlan*>& plans)
-      : backend_(backend), spec_(spec), memory_(backend.stream()) {
+  TrialBench(CudaBackend& backend, const PassSpec& spec) : backend_(backend), spec_(spec), memory_(backend.stream()) {
     const ConvSpec& s = spec.conv;
     const bool forward = spec.pass == Pass::forward, data = spec.pass == Pass::data;
     if (!data || spec.through_relu) x_ = random<T>(spec.x_count());
@@ -146,21 +50,24 @@ class TrialBench {
     parts_ = std::clamp(definition(false).terms() / kTermsOfAThread, 1, kMostParts);
     partial_ = array<Sums>(std::int64_t{samples_} * parts_);
     checked_ = array<kernels::CheckedElement>(samples_);
+  }
 
-    std::size_t zeros = 0;
+  /// Before any of them is run: zeros, and scratch memory, as much as the greediest plan wants, or as there is.
+  void make_room(const std::vector<const PassPlan*>& plans) {
     for (const PassPlan* plan : plans) {
-      scratch_bytes_ = std::max(scratch_bytes_, plan->scratch_bytes());
-      zeros = std::max(zeros, plan->zeros_bytes());
+      scratch_.request(plan->scratch_bytes());
+      zeros_.request(plan->zeros_bytes());
     }
-    if (zeros > 0) zeros_ = memory_.get(zeros);
-    // As much as the greediest plan wants, or as there is.
-    scratch_ = memory_.get_if_there(scratch_bytes_);
-    while (scratch_ == nullptr && scratch_bytes_ > 0) scratch_ = memory_.get_if_there(scratch_bytes_ /= 2);
+    if (!zeros_.suffices()) zeros_.data = memory_.get(zeros_.bytes = zeros_.wanted);
+    if (scratch_.suffices()) return;
+    memory_.give_back(scratch_.data);
+    scratch_.bytes = scratch_.wanted;
+    while ((scratch_.data = memory_.get_if_there(scratch_.bytes)) == nullptr && scratch_.bytes > 0) scratch_.bytes /= 2;
   }
 
   /// Why the plan is out of the question; empty: it is not.
   [[nodiscard]] std::string refuses(const PassPlan& plan) {
-    if (plan.scratch_bytes() > scratch_bytes_) return "no memory for its workspace";
+    if (plan.scratch_bytes() > scratch_.bytes) return "no memory for its workspace";
     if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, "");
     std::string why = refuses(plan, false, "");
     if (why.empty()) why = refuses(plan, true, ", where it adds");
@@ -216,8 +123,8 @@ class TrialBench {
             .result = result_,
             .bits = bits_,
             .accumulate = accumulate && !elsewhere(),
-            .zeros = zeros_,
-            .scratch = scratch_};
+            .zeros = zeros_.data,
+            .scratch = scratch_.data};
   }
 
   [[nodiscard]] kernels::ConvolutionSamples<T> definition(bool accumulate) const {
@@ -281,40 +188,25 @@ class TrialBench {
   int samples_ = 0, parts_ = 0;
   Sums* partial_ = nullptr;
   kernels::CheckedElement* checked_ = nullptr;
-  std::size_t scratch_bytes_ = 0;
-  void *scratch_ = nullptr, *zeros_ = nullptr;
+  SharedBlock scratch_, zeros_;
 };
-
-using Offered = std::vector<std::unique_ptr<const PassPlan>>;
-
-[[nodiscard]] std::vector<const PassPlan*> pointers(const Offered& plans) {
-  std::vector<const PassPlan*> all;
-  for (const auto& plan : plans) all.push_back(plan.get());
-  return all;
-}
 
 /// Tries what providers offer for one pass.
 class Tryout {
  public:
-  Tryout(CudaBackend& backend, const PassSpec& spec) : backend_(backend), spec_(spec), clock_(backend) {}
+  Tryout(CudaBackend& backend, const PassSpec& spec)
+      : backend_(backend), spec_(spec), clock_(backend), time_(backend.planning_time()) {}
 
-  /// Takes over the plans that are not out of the question from the first.
-  void offer(Plans plans) {
-    for (auto& plan : plans.plans)
-      if (plan->scratch_bytes() <= backend_.scratch_limit() && (!backend_.deterministic() || plan->deterministic()))
-        offered.push_back(std::move(plan));
-    for (const auto& [name, why] : plans.refused) refuse(name, why);
-  }
-  Offered offered;
+  [[nodiscard]] const PlanningTime::Share& planning_time() const { return time_; }
 
-  /// Milliseconds of a call: 0 with --deterministic, infinite where it cannot be recorded.
-  [[nodiscard]] double time(const std::string& name, const std::function<void()>& call) {
+  /// Milliseconds of a call that has been made before; those that are known, if any are; infinite where the call cannot
+  /// be recorded.
+  [[nodiscard]] double time(const std::string& name, const std::function<void()>& call, std::optional<double> known) {
     tick();
-    Trial trial{spec_.convolution(), spec_.pass_name(), name, 0, {}};
+    Trial trial{spec_.convolution(), spec_.pass_name(), name, known.value_or(0), {}};
     try {
-      call();  // what is recorded must have run before
       const auto recording = backend_.capture(call);
-      if (!backend_.deterministic()) trial.milliseconds = clock_.time(*recording, call);
+      if (!known) trial.milliseconds = clock_.time(*recording, call, least_);
     } catch (const Error& error) {
       refuse(name, std::string("cannot be recorded: ") + error.what());
       return kNever;
@@ -322,32 +214,69 @@ class Tryout {
     backend_.tried(trial);
     return trial.milliseconds;
   }
+  /// A plan must be faster to be the best one.
+  void at_least(double milliseconds) { least_ = milliseconds; }
 
-  /// The fastest of the plans that are right and take less than `least` milliseconds; --deterministic: the first right
-  /// one. Null: there is none.
+  /// Makes the fastest right plan the best one; --deterministic: the first right one. `built`: plans that cost more to
+  /// make than to try, and are tried when the time is over, too.
   template <class T>
-  [[nodiscard]] std::shared_ptr<const PassPlan> best(TrialBench<T>& bench, double least) {
-    std::shared_ptr<const PassPlan> best;
-    for (auto& plan : offered) {
-      if (const std::string why = bench.refuses(*plan); !why.empty()) {
-        refuse(plan->name(), why);
-        continue;
-      }
-      const double milliseconds = time(plan->name(), [&] { bench.run_timed(*plan); });
-      if (milliseconds >= least) continue;
-      least = milliseconds;
-      best = std::move(plan);
-      if (backend_.deterministic()) break;
+  void offer(Plans offered, TrialBench<T>& bench, bool built) {
+    refuse_all(offered);
+    std::erase_if(offered.plans, [&](const auto& plan) { return !is_possible(*plan); });
+    std::vector<const PassPlan*> plans;
+    for (const auto& plan : offered.plans) plans.push_back(plan.get());
+    bench.make_room(plans);
+    for (auto& plan : offered.plans) {
+      if (best_ != nullptr && backend_.deterministic()) return;
+      if (best_ != nullptr && !built && time_.over())
+        refuse(plan->name(), time_.words());
+      else
+        consider(std::move(plan), bench, backend_.deterministic() ? std::optional(0.0) : std::nullopt);
     }
-    return best;
+  }
+  /// The plan of another process's choice, where it is still right; its time is believed.
+  template <class T>
+  void offer(std::unique_ptr<const PassPlan> plan, TrialBench<T>& bench, double milliseconds) {
+    if (!is_possible(*plan)) return;
+    bench.make_room({plan.get()});
+    consider(std::move(plan), bench, milliseconds);
   }
 
+  void refuse_all(const Plans& offered) {
+    for (const auto& [name, why] : offered.refused) refuse(name, why);
+  }
+
+  /// Null: none is right, or faster than at_least().
+  [[nodiscard]] std::shared_ptr<const PassPlan> best() const { return best_; }
+  [[nodiscard]] double least() const { return least_; }
   /// "; name: why" of all that was refused.
   [[nodiscard]] const std::string& refused() const { return refused_; }
 
+ private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
- private:
+  [[nodiscard]] bool is_possible(const PassPlan& plan) {
+    const std::size_t limit = backend_.scratch_limit();
+    if (plan.scratch_bytes() > limit)
+      refuse(plan.name(), "its workspace of " + std::to_string(plan.scratch_bytes() >> 20U) + " MiB is above " +
+                              std::to_string(limit >> 20U) + ", 1/32 of the GPU's memory");
+    else if (backend_.deterministic() && !plan.deterministic())
+      refuse(plan.name(), "its results vary, which --deterministic does not allow");
+    else
+      return true;
+    return false;
+  }
+
+  template <class T>
+  void consider(std::unique_ptr<const PassPlan> plan, TrialBench<T>& bench, std::optional<double> known) {
+    if (const std::string why = bench.refuses(*plan); !why.empty()) return refuse(plan->name(), why);
+    const double milliseconds = time(
+        plan->name(), [&] { bench.run_timed(*plan); }, known);
+    if (milliseconds >= least_) return;
+    least_ = milliseconds;
+    best_ = std::move(plan);
+  }
+
   void refuse(const std::string& name, const std::string& why) {
     backend_.tried({spec_.convolution(), spec_.pass_name(), name, 0, why});
     refused_ += "; " + name + ": " + why;
@@ -356,34 +285,86 @@ class Tryout {
   CudaBackend& backend_;
   const PassSpec& spec_;
   TrialClock clock_;
+  const PlanningTime::Share time_;
+  double least_ = kNever;
+  std::shared_ptr<const PassPlan> best_;
   std::string refused_;
 };
+
+/// What the choices of other processes are found by, beside the machine.
+[[nodiscard]] std::string key_of(const CudaBackend& backend, const PassSpec& spec) {
+  return spec.convolution() + (spec.conv.storage == DType::f32 && backend.tf32() ? " by TF32, " : ", ") +
+         spec.pass_name();
+}
+
+/// The plan of this name; null: there is none any more.
+[[nodiscard]] std::unique_ptr<const PassPlan> plan_of(CudaBackend& backend, const PassSpec& spec,
+                                                      const std::string& name) {
+  if (auto plan = graph_plan(backend, spec, name)) return plan;
+  for (auto& plan : legacy_plans(backend, spec).plans)
+    if (plan->name() == name) return std::move(plan);
+  return nullptr;
+}
+
+/// The choice of another process; nothing where there is none, or one that had less time.
+[[nodiscard]] std::optional<PlanCache::Choice> known_choice(CudaBackend& backend, const PassSpec& spec) {
+  const PlanCache* cache = backend.plan_cache();
+  auto known = cache != nullptr ? cache->find(key_of(backend, spec)) : std::nullopt;
+  return known && (known->cut == 0 || known->cut >= backend.planning_time().seconds()) ? known : std::nullopt;
+}
+
+void keep(CudaBackend& backend, const PassSpec& spec, const std::string& plan, const Tryout& tryout) {
+  const double cut = tryout.planning_time().over() ? backend.planning_time().seconds() : 0;
+  if (PlanCache* cache = backend.plan_cache())
+    cache->keep(key_of(backend, spec), {plan, std::isfinite(tryout.least()) ? tryout.least() : 0, cut});
+}
 
 template <class T>
 [[nodiscard]] std::shared_ptr<const PassPlan> try_all(CudaBackend& backend, const PassSpec& spec) {
   Tryout tryout(backend, spec);
-  tryout.offer(legacy_plans(backend, spec));
-  tryout.offer(graph_plans(backend, spec));
-  TrialBench<T> bench(backend, spec, pointers(tryout.offered));
-  auto best = tryout.best(bench, Tryout::kNever);
+  TrialBench<T> bench(backend, spec);
+  if (const auto known = known_choice(backend, spec)) {
+    if (auto plan = plan_of(backend, spec, known->plan)) tryout.offer(std::move(plan), bench, known->milliseconds);
+    if (tryout.best() != nullptr) return tryout.best();
+  }
+  tryout.offer(legacy_plans(backend, spec), bench, false);
+  tryout.offer(graph_plans(backend, spec, tryout.planning_time()), bench, true);
+  const auto best = tryout.best();
   require(best != nullptr, ExitCode::device, "cuDNN ", cudnn_version(), " has no usable ",
           spec.pass == Pass::forward ? "forward pass" : spec.pass_name(), " of the convolution ", spec.convolution(),
           backend.deterministic() ? " that is deterministic" : "", tryout.refused());
+  keep(backend, spec, best->name(), tryout);
   return best;
 }
+
+/// The name that stands for `data` among choices.
+const std::string kNone = "none through the ReLU";
 
 /// The best plan through the ReLU, or `data`.
 template <class T>
 [[nodiscard]] std::shared_ptr<const PassPlan> try_relu(CudaBackend& backend, const PassSpec& spec,
                                                        const std::shared_ptr<const PassPlan>& data) {
   Tryout tryout(backend, spec);
-  tryout.offer(graph_plans(backend, spec));
-  if (tryout.offered.empty()) return data;
-  auto plans = pointers(tryout.offered);
-  plans.push_back(data.get());
-  TrialBench<T> bench(backend, spec, plans);
-  const double without = tryout.time(data->name() + ", then a mask", [&] { bench.run_with_mask(*data); });
-  const auto best = tryout.best(bench, without);
+  const auto known = known_choice(backend, spec);
+  if (known && known->plan == kNone) return data;
+  if (auto plan = known ? graph_plan(backend, spec, known->plan) : nullptr) {
+    TrialBench<T> bench(backend, spec);
+    tryout.offer(std::move(plan), bench, known->milliseconds);
+    if (tryout.best() != nullptr) return tryout.best();
+  }
+  Plans offered = graph_plans(backend, spec, tryout.planning_time());
+  if (offered.plans.empty()) {
+    tryout.refuse_all(offered);
+  } else {
+    TrialBench<T> bench(backend, spec);
+    bench.make_room({data.get()});
+    const auto masked = [&] { bench.run_with_mask(*data); };
+    masked();
+    tryout.at_least(tryout.time(data->name() + ", then a mask", masked, {}));
+    tryout.offer(std::move(offered), bench, true);
+  }
+  const auto best = tryout.best();
+  keep(backend, spec, best != nullptr ? best->name() : kNone, tryout);
   return best != nullptr ? best : data;
 }
 

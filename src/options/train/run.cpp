@@ -38,7 +38,10 @@ void add_files(TrainTable& table) {
   table.add("--max-steps", &O::max_steps, "end after N steps in all; 0: when the epochs are done", kCount).may_change();
   table.add("--checkpoint-every", &O::checkpoint_every, "steps between checkpoints; 0: every epoch", kCount)
       .may_change();
-  table.add("--checkpoint-async", &O::checkpoint_async, "write checkpoints while training goes on; takes a second copy")
+  table
+      .add("--checkpoint-async", &O::checkpoint_async,
+           "write checkpoints while training goes on, which takes a second copy; auto: with a GPU",
+           one_of({"auto", "on", "off"}))
       .may_change();
   table
       .add("--on-full", &O::on_full, "a checkpoint cannot be written (disk full): end, or train on to the next one",
@@ -130,6 +133,7 @@ void add_run(TrainTable& table) {
   add_setbacks(table);
   add_beginning(table);
   add_machine(table);
+  add_planning(table);
   table.rule(refuse_other_orders_of_sums);
   table.add("-v,--verbose", &O::verbose, "name the library code chosen for each convolution").may_change();
   table.not_together({"quiet"}, {"verbose"}, "--quiet and --verbose exclude each other; give one of them");

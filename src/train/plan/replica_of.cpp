@@ -13,14 +13,16 @@ int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
 
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
                           const Method& method, Role role) {
-  const bool attacks = role == Role::generator || options.generators == 0;
+  const bool attacks = (role == Role::generator || options.generators == 0) && options.attack_bn != "train";
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks_on_node(ranks, options)),
                       .node_rank = ranks.launch_node_rank(),
                       .math = options.math,
                       .deterministic = options.deterministic,
-                      .graphs = options.graphs == "on"},
+                      .graphs = options.graphs == "on",
+                      .planning_seconds = options.planning_seconds,
+                      .plans = plans_file()},
           .network = options.network,
           .width = options.width,
           .activation = options.activation,

@@ -609,6 +609,34 @@ TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
     }
 }
 
+TEST_CASE("A batch that is not finite leaves nothing behind in the statistics of the next one", "[backend][nan]") {
+  const auto backend = test_backend();
+  const BatchNormSpec spec{.n = 3, .c = 20, .h = 5, .w = 5};
+  const Layout layout = backend->activation_layout(spec.c, spec.h, spec.w);
+  const std::int64_t count = std::int64_t{spec.n} * layout.elements();
+  const float *gamma = to_device(*backend, random_values(spec.c, 1, 0.5F, 1.5F)),
+              *beta = to_device(*backend, random_values(spec.c, 2)),
+              *good = to_device(*backend, random_values(count, 3)),
+              *bad = to_device(*backend, std::vector<float>(static_cast<std::size_t>(count), std::nanf("")));
+  float *mean = backend->allocate_floats(spec.c, "test"), *variance = backend->allocate_floats(spec.c, "test"),
+        *y = backend->allocate_floats(count, "test"), *dx = backend->allocate_floats(count, "test"),
+        *dgamma = backend->allocate_floats(spec.c, "test"), *dbeta = backend->allocate_floats(spec.c, "test");
+  const auto norm = backend->batch_norm(spec);
+  backend->commit_workspace();
+  const auto results = [&](const float* x) {
+    norm->forward(x, gamma, beta, y, mean, variance);
+    norm->backward(x, good, gamma, mean, variance, dx, dgamma, dbeta);
+    std::vector<std::vector<float>> all;
+    for (const float* of : {mean, variance, dgamma, dbeta}) all.push_back(to_host(*backend, of, spec.c));
+    for (const float* of : {y, dx}) all.push_back(to_host(*backend, of, count));
+    return all;
+  };
+  const auto before = results(good), between = results(bad), after = results(good);
+  CHECK(after == before);
+  for (std::size_t k = 0; k < 2; ++k)
+    CHECK(std::all_of(between[k].begin(), between[k].end(), [](float v) { return std::isnan(v); }));
+}
+
 TEST_CASE("The linear layer and its gradients are the sums of their definition", "[backend]") {
   const auto backend = test_backend();
   constexpr int kN = 5, kIn = 48, kOut = 10;

@@ -414,6 +414,18 @@ TEST_CASE("Batch norm folds into a scale and a shift", "[kernels]") {
     CHECK(std::abs(at(shift, c) - (at(beta, c) - at(mean, c) * s)) <= kUnit * (2 + 6 * std::abs(s)));
     CHECK(std::abs(at(running, c) - (0.9 * at(mean, c) + 0.1 * at(variance, c))) <= 4 * kUnit);
   }
+  // What a batch norm keeps of a deviation: one that is constant, too, and one that is not finite.
+  Shared<float> inverse(kChannels), back(kChannels);
+  for (int c = 0; c < kChannels; ++c)
+    inverse[static_cast<std::size_t>(c)] = c == 0 ? 1 / std::sqrt(1e-5F)
+                                           : c == 1
+                                               ? std::nanf("")
+                                               : static_cast<float>(1 / std::sqrt(at(variance, c) + double(1e-5F)));
+  run(kChannels, BatchVariance{inverse.data(), back.data(), 1e-5F});
+  CHECK((back[0] >= 0 && back[0] <= 4 * kUnit * 1e-5));
+  CHECK(std::isnan(back[1]));
+  for (int c = 2; c < kChannels; ++c)
+    CHECK(std::abs(at(back, c) - at(variance, c)) <= 4 * kUnit * (at(variance, c) + double(1e-5F)));
 }
 
 TEST_CASE("Softmax cross-entropy agrees with double precision, for large logits too", "[kernels]") {

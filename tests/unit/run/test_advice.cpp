@@ -34,6 +34,25 @@ TEST_CASE("Sensible options call for no advice", "[advice]") {
   CHECK(advised(options).empty());
 }
 
+TEST_CASE("16 bits that no attack uses are named", "[advice]") {
+  TrainOptions options = sensible();
+  options.batch = 100;
+  options.alpha = 8.0 / 255;
+  options.attack_precision = "f16";
+  options.attack_bn = "eval";
+  CHECK(advised(options).empty());
+  options.attack_bn = "train";
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--attack-precision f16 has no effect: attacks on batch statistics"));
+  options.attack_precision = "f32";
+  CHECK(advised(options).empty());
+  options.attack_precision = "bf16";
+  options.attack_bn = "eval";
+  options.attack = "none";
+  REQUIRE(advised(options).size() == 1);
+  CHECK(advised(options)[0].starts_with("--attack-precision bf16 has no effect: nothing is attacked"));
+}
+
 TEST_CASE("Rates that nobody trains with, and a training that is all warm-up, are named", "[advice]") {
   TrainOptions options = sensible();
   options.batch = 100;

@@ -11,7 +11,7 @@ TEST_CASE("A checkpoint that another process has broken off is no full disk", "[
   for (const bool alone : {true, false}) {
     const TemporaryFolder folder;
     TrainOptions options;
-    options.checkpoint_async = false;
+    options.checkpoint_async = "off";
     options.on_full = "continue";
     BestNetwork best;
     Checkpoints checkpoints(options, best);

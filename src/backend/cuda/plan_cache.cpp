@@ -1,0 +1,107 @@
+#include "backend/cuda/plan_cache.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+
+namespace dat::cuda {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMostBytes = 4U << 20U;  // of a file; some 20,000 choices
+const std::string kSeal = "sha256 ";
+
+[[nodiscard]] std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+/// One that is finite and not negative.
+[[nodiscard]] std::optional<double> number(const std::string& text) {
+  double value = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = wrong == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
+  return good ? std::optional(value) : std::nullopt;
+}
+
+/// What is wrong with the text; empty: nothing, and `body` is the part with the choices.
+[[nodiscard]] std::string unseal(const std::string& text, std::string& body) {
+  const auto at = text.rfind(kSeal);
+  if (at == std::string::npos || (at > 0 && text[at - 1] != '\n')) return "it has no last line";
+  body = text.substr(0, at);
+  return text.substr(at) == kSeal + sha256_hex(body.data(), body.size()) + "\n" ? "" : "its hash is another one";
+}
+
+[[nodiscard]] std::string to_text(const std::map<std::string, PlanCache::Choice>& choices) {
+  std::ostringstream text;
+  for (const auto& [of, choice] : choices)
+    text << of << '\t' << choice.plan << '\t' << choice.milliseconds << '\t' << choice.cut << '\n';
+  const std::string body = text.str();
+  return body + kSeal + sha256_hex(body.data(), body.size()) + "\n";
+}
+
+}  // namespace
+
+PlanCache::PlanCache(std::string path, std::string machine) : path_(std::move(path)), machine_(std::move(machine)) {
+  known_ = read();
+}
+
+std::optional<PlanCache::Choice> PlanCache::find(const std::string& pass) const {
+  const auto found = known_.find(machine_ + "\t" + pass);
+  return found == known_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void PlanCache::keep(const std::string& pass, const Choice& choice) {
+  const std::string of = machine_ + "\t" + pass;
+  known_[of] = kept_[of] = choice;
+  Choices all = read();  // others may have kept theirs, and lost some of this process's
+  for (const auto& [name, own] : kept_) all[name] = own;
+  std::string text = to_text(all);
+  if (text.size() > kMostBytes) text = to_text(kept_);
+  try {
+    std::error_code error;
+    fs::create_directories(fs::path(path_).parent_path(), error);
+    require(!error, ExitCode::io, path_, ": its folder cannot be made: ", system_reason(error.value()));
+    write_text_atomically(path_, text);
+  } catch (const Error& why) {
+    remark_ =
+        std::string("chosen GPU algorithms cannot be kept, and the next start makes all trials again: ") + why.what();
+  }
+}
+
+PlanCache::Choices PlanCache::read() {
+  std::error_code error;
+  const fs::file_status status = fs::status(path_, error);
+  if (!fs::exists(status)) return {};
+  const auto ignored = [&](const std::string& why) {
+    remark_ = "the file of chosen GPU algorithms, " + path_ + ", is ignored and written anew: " + why;
+    return Choices{};
+  };
+  if (!fs::is_regular_file(status)) return ignored("it is no file");
+  if (fs::file_size(path_, error) > kMostBytes || error) return ignored("it is larger than any that was written");
+  std::ifstream file(path_, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {}), body;
+  if (!file) return ignored("it cannot be read");
+  if (const std::string why = unseal(text, body); !why.empty()) return ignored(why);
+  Choices choices;
+  for (const std::string& line : split(body, '\n')) {
+    const auto parts = split(line, '\t');
+    const auto milliseconds = parts.size() == 5 ? number(parts[3]) : std::nullopt;
+    const auto cut = parts.size() == 5 ? number(parts[4]) : std::nullopt;
+    if (!milliseconds || !cut) return ignored("a line is no choice");
+    choices[parts[0] + "\t" + parts[1]] = {parts[2], *milliseconds, *cut};
+  }
+  return choices;
+}
+
+}  // namespace dat::cuda

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backend/cuda/backend.hpp"
+
+namespace dat::cuda {
+
+/// Memory for trials, given back at their end.
+class TrialMemory {
+ public:
+  explicit TrialMemory(cudaStream_t stream) : stream_(stream) {}
+  ~TrialMemory() {
+    (void)cudaStreamSynchronize(stream_);
+    for (void* p : all_) (void)cudaFree(p);
+  }
+  TrialMemory(const TrialMemory&) = delete;
+  TrialMemory& operator=(const TrialMemory&) = delete;
+  /// Zeroed.
+  [[nodiscard]] void* get(std::size_t bytes) {
+    void* p = get_if_there(bytes);
+    if (p == nullptr) check(cudaErrorMemoryAllocation);
+    check(cudaMemsetAsync(p, 0, std::max<std::size_t>(bytes, 1), stream_));
+    return p;
+  }
+  /// Null where there is not so much memory.
+  [[nodiscard]] void* get_if_there(std::size_t bytes) {
+    void* p = nullptr;
+    const cudaError_t status = cudaMalloc(&p, std::max<std::size_t>(bytes, 1));
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    check(status);
+    all_.push_back(p);
+    return p;
+  }
+  /// Null: nothing.
+  void give_back(void* p) {
+    if (std::erase(all_, p) == 0) return;
+    check(cudaStreamSynchronize(stream_));
+    check(cudaFree(p));
+  }
+
+ private:
+  cudaStream_t stream_;
+  std::vector<void*> all_;
+};
+
+/// What plans are timed with. A call of a library takes the host longer than a small kernel takes the GPU: events
+/// around a call on an idle stream would measure the host. In the runs to come the attack is a recorded graph, so a
+/// graph of calls is what is timed, launched several times in a row: while one runs, the host has launched the next.
+/// And a GPU that was idle raises its clock over some hundred milliseconds of work, in favour of what is tried last.
+class TrialClock {
+ public:
+  explicit TrialClock(CudaBackend& backend) : backend_(backend), marks_(kReplays + 1) {}
+
+  /// Milliseconds of one call, the least of some graphs of calls. `once` is a recorded call. A call that takes twice as
+  /// long as `best`, the fastest one so far, is replayed once.
+  [[nodiscard]] double time(Backend::Recording& once, const std::function<void()>& call, double best);
+
+ private:
+  static constexpr int kReplays = 5;
+
+  /// The least of some replays; `ahead`: behind one more, during which the host gets ahead.
+  [[nodiscard]] double least(Backend::Recording& recording, int replays, bool ahead = true);
+  /// Once per process.
+  void warm_up(Backend::Recording& recording);
+
+  CudaBackend& backend_;
+  std::vector<Timer> marks_;
+};
+
+}  // namespace dat::cuda

@@ -1,0 +1,191 @@
+// Choices of plans that are kept for the next process.
+
+#include "catch.hpp"
+// Catch before the names of the device.
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "backend/cuda/backend.hpp"
+#include "backend/cuda/trials.hpp"
+#include "double.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+using namespace dat::test;
+using cuda::PlanCache;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+ConvSpec attacked() {
+  return {.n = 2,
+          .c_in = 16,
+          .h = 8,
+          .w = 8,
+          .c_out = 32,
+          .frozen = true,
+          .relu = true,
+          .relu_input = true,
+          .storage = DType::f16};
+}
+
+struct Planned {
+  std::string implementation, remark;
+  std::vector<Trial> trials;
+  int asked, built;
+  long launches;
+};
+[[nodiscard]] Planned plan(const std::string& file, double seconds = 30, bool deterministic = false) {
+  auto& s = dat_double::graph_switches();
+  s.asked_a = s.asked_b = s.built = 0;
+  const long before = dat_double::counts().graph_launches;
+  const auto backend = make_backend(
+      {.device = "cuda", .threads = 2, .deterministic = deterministic, .planning_seconds = seconds, .plans = file});
+  const std::string chosen = backend->conv2d(attacked())->implementation();
+  return {chosen,    backend->remark(), backend->trials(),
+          s.asked_a, s.built,           dat_double::counts().graph_launches - before};
+}
+
+/// Legacy calls that take long, so that plans of the graph API are chosen.
+struct SlowLegacy {
+  SlowLegacy() {
+    for (const int algorithm : {0, 1}) {
+      dat_double::vices(dat_double::Call::forward, algorithm).device = 20ms;
+      dat_double::vices(dat_double::Call::data, algorithm).device = 20ms;
+    }
+  }
+  ~SlowLegacy() {
+    dat_double::clear_vices();
+    dat_double::graph_switches().wrong = false;
+    unsetenv("DAT_DOUBLE_NAME");
+  }
+  SlowLegacy(const SlowLegacy&) = delete;
+  SlowLegacy& operator=(const SlowLegacy&) = delete;
+};
+
+}  // namespace
+
+TEST_CASE("The next process takes what was chosen: checked, not timed, and nothing else is built", "[double]") {
+  const SlowLegacy slow;
+  const TemporaryFolder folder;
+  const std::string file = folder / "cache/dat_hpc/plans";
+  const Planned first = plan(file), second = plan(file);
+  INFO(first.implementation);
+  REQUIRE(first.implementation.starts_with("graph engine "));
+  CHECK(second.implementation == first.implementation);
+  CHECK(first.asked == 3);  // forward, gradient, rotated gradient
+  CHECK(second.asked == 0);
+  CHECK(second.built == 2);
+  CHECK(second.launches == 0);
+  CHECK(second.trials.size() == 3);  // with the gradient that the other one stands beside
+  for (const Trial& t : second.trials) {
+    INFO(t.pass << ", " << t.name);
+    CHECK(t.refused.empty());
+    CHECK(t.milliseconds > 0);  // of then
+  }
+  CHECK((first.remark.empty() && second.remark.empty()));
+
+  // Nothing of another GPU, and nothing where trials decide nothing.
+  setenv("DAT_DOUBLE_NAME", "another GPU", 1);
+  CHECK(plan(file).asked == 3);
+  CHECK(plan(file).asked == 0);
+  unsetenv("DAT_DOUBLE_NAME");
+  CHECK(plan(file).asked == 0);
+  CHECK(plan(file, 30, true).implementation.find("graph") == std::string::npos);
+}
+
+TEST_CASE("A kept choice that is not right any more is tried anew with all others", "[double]") {
+  const SlowLegacy slow;
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  const Planned first = plan(file);
+  dat_double::graph_switches().wrong = true;
+  const Planned wrong = plan(file);
+  CHECK(wrong.implementation.find("graph") == std::string::npos);
+  dat_double::graph_switches().wrong = false;
+  CHECK(plan(file).implementation == wrong.implementation);  // which is right, too, and was kept
+  // An engine, and a legacy call, that this version of the library does not have; sealed as it should be.
+  for (const std::string name : {"graph engine 12345 1=2", "graph engine 90 2=77", "graph engine -1", "MAGIC_GEMM"}) {
+    INFO(name);
+    PlanCache cache(folder / "other", "a GPU");
+    cache.keep("a pass", {name, 0.5, 0});
+    std::string text = read_bytes(file);
+    PlanCache again(file, "");
+    const std::string machine = text.substr(0, text.find('\t'));
+    PlanCache planted(file, machine);
+    planted.keep("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f16, forward", {name, 0.5, 0});
+    const Planned next = plan(file);
+    CHECK(next.asked == 1);
+    CHECK(next.implementation.substr(0, 5) == "graph");
+    CHECK(next.remark.empty());
+  }
+}
+
+TEST_CASE("A choice that was cut short is made anew where there is more time", "[double]") {
+  const SlowLegacy slow;
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  const Planned none = plan(file, 0);
+  CHECK(none.asked == 0);
+  CHECK(none.implementation.find("graph") == std::string::npos);
+  CHECK(plan(file, 0).trials.size() < none.trials.size());
+  const Planned all = plan(file, 60);
+  CHECK(all.asked == 3);
+  CHECK(all.implementation.starts_with("graph engine "));
+  CHECK(plan(file, 0).implementation == all.implementation);
+}
+
+TEST_CASE("A damaged file of choices is ignored with a word, and written anew", "[double]") {
+  const SlowLegacy slow;
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  (void)plan(file);
+  const std::string good = read_bytes(file);
+  std::string changed = good, wrong_time = good;
+  changed[good.find("engine ") + 7] ^= 1;
+  for (const std::string& bad :
+       {std::string(), good.substr(0, good.size() / 2), good.substr(0, good.size() - 1), changed, good + good,
+        std::string("no choices\n"), std::string(5U << 20U, 'x'), std::string(300, '\0')}) {
+    write_bytes(file, bad);
+    const Planned next = plan(file);
+    INFO(bad.substr(0, 100));
+    CHECK(next.remark.find("is ignored and written anew") != std::string::npos);
+    CHECK(next.asked == 3);
+    CHECK(plan(file).asked == 0);
+  }
+  // One that cannot be written costs trials and nothing else.
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  const Planned folder_there = plan(file);
+  CHECK(folder_there.implementation.starts_with("graph engine "));
+  CHECK(folder_there.remark.find("cannot be kept") != std::string::npos);
+}
+
+TEST_CASE("Choices of two processes at the same time leave a whole file", "[double]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  const auto keep = [&](const std::string& machine) {
+    PlanCache cache(file, machine);
+    for (int k = 0; k < 40; ++k) cache.keep("pass " + std::to_string(k), {"plan", 0.25 * k, 0});
+    return cache.remark();
+  };
+  std::string others;
+  std::jthread other([&] { others = keep("B"); });
+  const std::string own = keep("A");
+  other.join();
+  CHECK((own.empty() && others.empty()));
+  // Of the one that wrote last all, and of the other one what was there a moment before.
+  bool whole = false;
+  for (const std::string machine : {"A", "B"}) {
+    const PlanCache cache(file, machine);
+    CHECK(cache.remark().empty());
+    bool all = true;
+    for (int k = 0; k < 40; ++k) all = all && cache.find("pass " + std::to_string(k));
+    whole = whole || all;
+  }
+  CHECK(whole);
+}
