@@ -1,6 +1,5 @@
 #include "run/advice.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -8,6 +7,7 @@
 #include "dat/loader.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"
+#include "train/plan/replica_of.hpp"
 
 namespace dat {
 
@@ -22,17 +22,6 @@ namespace {
 /// Threads that somebody has asked for; none: nobody has.
 [[nodiscard]] std::optional<int> threads_asked(const TrainOptions& options) {
   return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
-}
-
-/// Why the attacked network computes in f32 whatever --attack-precision says; empty: it does not, or f32 is asked for.
-[[nodiscard]] std::string in_f32_anyway(const TrainOptions& options) {
-  if (options.attack_precision == "f32") return "";
-  if (options.attack_bn == "train")
-    return "attacks on batch statistics (--attack-bn train) are made on the network that is trained, in f32; add "
-           "--attack-bn eval, or leave it out";
-  const auto& parts = options.attack.parts();
-  const bool none = std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.value == "none"; });
-  return none ? "nothing is attacked in training; leave it out" : "";
 }
 
 }  // namespace
@@ -89,8 +78,7 @@ std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, i
     all.push_back("--lr " + number(options.lr) + " times --trust-coefficient " + number(options.trust_coefficient) +
                   " is " + number(part) + ", and lars_sgd moves a layer by no more than this part of its norm in a " +
                   "step: raise --lr");
-  if (const std::string attacked = in_f32_anyway(options); !attacked.empty())
-    all.push_back("--attack-precision " + options.attack_precision + " has no effect: " + attacked);
+  if (const std::string why = precision_without_effect(options); !why.empty()) all.push_back(why);
   if (options.attack == "none" || options.alpha == 0) return all;
   const int steps = options.attack == "fgsm" ? 1 : options.attack_steps.last();
   const BallNorm norm = norm_from(options.norm);

@@ -1193,7 +1193,7 @@ MUTATIONS = [
     ("planning goes on without time", TRIALS, "if (best_ != nullptr && !built && time_.over())", "if (false)",
      "double:Without time for trials*"),
     ("engines are built without time", GRAPH, "time.over() ? Built{nullptr, time.words()} : ", "", "double:Engines are built until*"),
-    ("heuristics of both modes", GRAPH, "if (all.size() < kFew) add", "add", "double:Heuristics are asked once*"),
+    ("heuristics of both modes", GRAPH, "{CUDNN_HEUR_MODE_B, kFew}", "{CUDNN_HEUR_MODE_B, kMost}", "double:Heuristics are asked once*"),
     ("eight engines of a graph", GRAPH, "kMost = 4,", "kMost = 8,", "double:Heuristics are asked once*"),
     ("a kept choice is believed", TRIALS, "if (tryout.best() != nullptr) return tryout.best();\n  }\n  tryout.offer(legacy",
      "return tryout.best();\n  }\n  tryout.offer(legacy", "double:A kept choice that is not right*"),

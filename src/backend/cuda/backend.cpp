@@ -128,10 +128,7 @@ Gpu::Gpu() {
           capability / 10, ".", capability % 10, "); build with cuDNN 9.10 or older");
 }
 
-CudaBackend::CudaBackend(const BackendOptions& options)
-    : options_(options),
-      tf32_(options.math == "tf32" && gpu_.capability >= 80),
-      planning_time_(options.planning_seconds) {
+CudaBackend::CudaBackend(const BackendOptions& options) : options_(options), planning_time_(options.planning_seconds) {
   check(cudnnSetStream(cudnn_, stream_));
   check(cublasSetStream(cublas_, stream_));
   // Of one's own, so that cuBLAS allocates nothing while work is recorded.
@@ -153,12 +150,12 @@ std::string CudaBackend::description() const {
   std::ostringstream text;
   text << "cuda: " << gpu_.name << " (GPU " << gpu_.index << " of " << gpu_.count << ", compute capability "
        << gpu_.capability / 10 << "." << gpu_.capability % 10 << "), cuDNN " << cudnn_version()
-       << (tf32_ ? ", TF32" : ", f32") << (deterministic() ? ", deterministic" : "");
+       << (tf32() ? ", TF32" : ", f32") << (deterministic() ? ", deterministic" : "");
   return text.str();
 }
 
 std::string CudaBackend::arithmetic() const {
-  std::string text = "cuda: cuDNN " + cudnn_version() + (tf32_ ? ", TF32" : ", f32");
+  std::string text = "cuda: cuDNN " + cudnn_version() + (tf32() ? ", TF32" : ", f32");
   if (deterministic()) text += ", deterministic, compute capability " + std::to_string(gpu_.capability);
   return text;
 }

@@ -74,7 +74,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_; }
   [[nodiscard]] cublasHandle_t cublas() const { return cublas_; }
   [[nodiscard]] const Gpu& gpu() const { return gpu_; }
-  [[nodiscard]] bool tf32() const { return tf32_; }
+  [[nodiscard]] bool tf32() const { return options_.math == "tf32" && gpu_.capability >= 80; }
   [[nodiscard]] bool deterministic() const { return options_.deterministic; }
   /// Memory for the inside of one call, shared by all of them; exists after commit_workspace.
   void request_scratch(std::size_t bytes) { scratch_.request(bytes); }
@@ -102,7 +102,6 @@ class CudaBackend final : public Backend {
 
   const Gpu gpu_;
   const BackendOptions options_;
-  const bool tf32_;
   // Memory outlives the streams: members are destroyed from the last to the first.
   struct Free {
     void operator()(void* p) const { (void)cudaFree(p); }

@@ -1,7 +1,6 @@
 // cuDNN's graph API as plans: the whole pass as one kernel, masks of ReLUs included (docs/design.md, "The graph API").
 
 #include <algorithm>
-#include <optional>
 #include <thread>
 
 #include "backend/cuda/backend.hpp"
@@ -137,31 +136,14 @@ class GraphPlan final : public PassPlan {
   mutable std::vector<void*> addresses_;
 };
 
-/// Engines of mode A that are worth the half second that it takes to build one, and how few of them mode B is asked for
-/// more.
+/// Engines that are worth the half second that it takes to build one. Where fewer than kFew of mode A's can be built,
+/// the library is asked for mode B's, which may know others; where none can be, for those to fall back to.
 constexpr std::size_t kMost = 4, kFew = 3;
-
-/// Names of recommended engines, each once, the best first. One mode may know what another refuses.
-[[nodiscard]] std::vector<std::string> recommend(const graph::Descriptor& of, bool fallback) {
-  std::vector<std::string> all;
-  std::optional<graph::Refusal> refusal;
-  const auto add = [&](cudnnBackendHeurMode_t mode) {
-    try {
-      for (std::string& name : graph::recommended(of, mode))
-        if (all.size() < kMost && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
-    } catch (const graph::Refusal& why) {
-      if (!refusal) refusal = why;
-    }
-  };
-  if (fallback) {
-    add(CUDNN_HEUR_MODE_FALLBACK);
-  } else {
-    add(CUDNN_HEUR_MODE_A);
-    if (all.size() < kFew) add(CUDNN_HEUR_MODE_B);
-  }
-  if (all.empty() && refusal) throw graph::Refusal(*refusal);
-  return all;
-}
+struct Mode {
+  cudnnBackendHeurMode_t mode;
+  std::size_t enough;  ///< plans with which nothing of this mode is built
+};
+constexpr Mode kModes[] = {{CUDNN_HEUR_MODE_A, kMost}, {CUDNN_HEUR_MODE_B, kFew}, {CUDNN_HEUR_MODE_FALLBACK, 1}};
 
 /// One of the forms of a pass as a graph, and who builds plans for it.
 class Builder {
@@ -169,27 +151,19 @@ class Builder {
   Builder(CudaBackend& backend, const PassSpec& spec, bool rotated)
       : backend_(backend), spec_(spec), rotated_(rotated) {}
 
-  /// Adds plans in the order of the recommendation, until the time is over.
+  /// Adds plans in the order of the recommendations, until the time is over.
   void add(const PlanningTime::Share& time, Plans& all) {
-    for (const bool fallback : {false, true}) {
-      const std::size_t before = all.plans.size();
-      const auto names = recommend_engines(fallback, all);
-      std::vector<Built> built(names.size());
-      {
-        const auto handles = backend_.builders(names.size());
-        std::vector<std::jthread> threads;
-        for (std::size_t t = 0; t < handles.size(); ++t)
-          threads.emplace_back([&, t] {
-            for (std::size_t k = t; k < names.size(); k += handles.size())
-              built[k] = time.over() ? Built{nullptr, time.words()} : build(names[k], handles[t]);
-          });
-      }
-      for (std::size_t k = 0; k < names.size(); ++k)
-        if (built[k].plan != nullptr)
-          all.plans.push_back(std::move(built[k].plan));
-        else
-          all.refused.push_back({(rotated_ ? kRotated : kPlain) + names[k], built[k].why});
-      if (all.plans.size() > before || time.over()) return;
+    const std::size_t before = all.plans.size();
+    std::vector<std::string> seen;
+    for (const auto& [mode, enough] : kModes) {
+      const std::size_t there = all.plans.size() - before;
+      if (there >= enough || time.over()) continue;
+      std::vector<std::string> names;
+      for (std::string& name : recommend(mode, all))
+        if (names.size() < kMost - there && std::find(seen.begin(), seen.end(), name) == seen.end())
+          names.push_back(std::move(name));
+      seen.insert(seen.end(), names.begin(), names.end());
+      build(names, time, all);
     }
   }
 
@@ -211,18 +185,36 @@ class Builder {
   }
 
  private:
-  [[nodiscard]] std::vector<std::string> recommend_engines(bool fallback, Plans& all) const {
-    const std::string name = rotated_ ? "graph rotated" : "graph";
+  [[nodiscard]] std::vector<std::string> recommend(cudnnBackendHeurMode_t mode, Plans& all) const {
+    std::string why = "cuDNN recommends no engine";
     try {
       const auto operations = describe(backend_.cudnn(), spec_, rotated_);
-      auto names = recommend(operations->finish(), fallback);
-      if (names.empty()) all.refused.push_back({name, "cuDNN recommends no engine"});
-      return names;
+      auto names = graph::recommended(operations->finish(), mode);
+      if (!names.empty()) return names;
     } catch (const std::exception& refusal) {
-      if (all.refused.empty() || all.refused.back().why != refusal.what())
-        all.refused.push_back({name, refusal.what()});
-      return {};
+      why = refusal.what();
     }
+    if (all.refused.empty() || all.refused.back().why != why)
+      all.refused.push_back({rotated_ ? "graph rotated" : "graph", why});
+    return {};
+  }
+
+  void build(const std::vector<std::string>& names, const PlanningTime::Share& time, Plans& all) const {
+    std::vector<Built> built(names.size());
+    {
+      const auto handles = backend_.builders(names.size());
+      std::vector<std::jthread> threads;
+      for (std::size_t t = 0; t < handles.size(); ++t)
+        threads.emplace_back([&, t] {
+          for (std::size_t k = t; k < names.size(); k += handles.size())
+            built[k] = time.over() ? Built{nullptr, time.words()} : build(names[k], handles[t]);
+        });
+    }
+    for (std::size_t k = 0; k < names.size(); ++k)
+      if (built[k].plan != nullptr)
+        all.plans.push_back(std::move(built[k].plan));
+      else
+        all.refused.push_back({(rotated_ ? kRotated : kPlain) + names[k], built[k].why});
   }
 
   CudaBackend& backend_;
@@ -273,18 +265,18 @@ std::string graph_report(CudaBackend& backend) {
                           .storage = DType::f16},
                          Pass::data,
                          true};
+  std::string why = "cuDNN recommends no engine";
   try {
     const auto operations = describe(backend.cudnn(), typical, true);
-    std::string why = "cuDNN recommends no engine";
-    for (const std::string& name : recommend(operations->finish(), false)) {
+    for (const std::string& name : graph::recommended(operations->finish(), CUDNN_HEUR_MODE_A)) {
       const auto built = Builder(backend, typical, true).build(name, backend.cudnn());
       if (built.plan != nullptr) return "usable";
       why = built.why;
     }
-    return "not usable: " + why;
   } catch (const std::exception& refusal) {
-    return std::string("not usable: ") + refusal.what();
+    why = refusal.what();
   }
+  return "not usable: " + why;
 }
 
 }  // namespace dat::cuda

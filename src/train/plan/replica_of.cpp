@@ -13,7 +13,8 @@ int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
 
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
                           const Method& method, Role role) {
-  const bool attacks = (role == Role::generator || options.generators == 0) && options.attack_bn != "train";
+  const bool attacks = role == Role::generator || options.generators == 0;
+  const bool rounded = attacks && precision_without_effect(options).empty();
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks_on_node(ranks, options)),
@@ -32,7 +33,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .smaller = smaller_sizes(plan, images),
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
-          .attack_storage = attacks ? storage_from(options.attack_precision) : DType::f32,
+          .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
           .attack_stop = options.attack_stop >= 0,
           .attack_reference = method.attacks_reference(),
           .scratch_images = method.scratch_images(),
@@ -41,6 +42,17 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .noise = options.noise,
           .noise_samples = options.noise_samples,
           .clean_passes = method.loss->passes().size() > 1};
+}
+
+std::string precision_without_effect(const TrainOptions& options) {
+  if (options.attack_precision == "f32") return "";
+  const std::string what = "--attack-precision " + options.attack_precision + " has no effect: ";
+  if (options.attack_bn == "train")
+    return what + "attacks on batch statistics (--attack-bn train) are made on the network that is trained, in f32; " +
+           "add --attack-bn eval, or leave it out";
+  const auto& parts = options.attack.parts();
+  const bool none = std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.value == "none"; });
+  return none ? what + "nothing is attacked in training; leave it out" : "";
 }
 
 std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "dat/communicator.hpp"
@@ -16,6 +17,9 @@ namespace dat {
 /// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
 /// it.
 [[nodiscard]] std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images);
+
+/// Why --attack-precision of 16 bits changes nothing in this training, for the user; empty: it does, or is f32.
+[[nodiscard]] std::string precision_without_effect(const TrainOptions& options);
 
 /// The network of a rank, on its device: of a trainer, or of a generator, which has no training programs.
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,

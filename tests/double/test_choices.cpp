@@ -14,7 +14,6 @@
 #include "temporary_folder.hpp"
 
 using namespace dat;
-using namespace dat::test;
 using cuda::PlanCache;
 
 namespace {
