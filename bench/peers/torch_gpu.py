@@ -25,8 +25,10 @@ training pass, SGD with weight decay 5e-4. In its forms attack and training pass
     graph_bf16, graph_f16   the same under autocast; f16 has a fixed loss scale. Weights, statistics and loss are float32
     compiled_graph_f16      the same, the network compiled by torch.compile
 
-Each step copies images and labels to where the graph reads them. ms_per_step has a wait for the GPU behind each step,
-ms_per_step_flow (not with --serve) is a step's share of as many without a wait between them.
+Each step copies images and labels to where the graph reads them.
+
+Behind each step that ms_per_step has, the script waits for the GPU; ms_per_step_flow is that of --repeat steps without a wait
+between them (not with --serve).
 
 --check times nothing: it compares logits and input gradients of every form with double precision. With --serve (and one
 form) the script does a step for each line of stdin, so that a driver can alternate with other programs; --results FILE

@@ -106,7 +106,7 @@ TEST_CASE("a step's times", "[measure]") {
       continue;
     }
     CHECK(step.gpu_ms >= 0.99 * parts);
-    CHECK(step.gpu_ms <= step.wall_ms);
+    CHECK(step.gpu_ms <= 1.01 * step.wall_ms);
   }
 }
 
