@@ -19,8 +19,8 @@ struct StepOptions {
   std::string attack = "pgd";
   std::string attack_bn = "auto";  ///< as of training: auto | eval | train
   int attack_steps = 10;           ///< gradient steps of pgd
-  double lambda = 0;      ///< weight of the loss on clean images
-  bool overlap = false;   ///< send gradients while the backward pass runs
+  double lambda = 0;               ///< weight of the loss on clean images
+  bool overlap = false;            ///< send gradients while the backward pass runs
   std::int64_t bucket = 8 << 20;
   std::string device = "auto";
   int threads = 2;
