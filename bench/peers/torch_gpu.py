@@ -52,7 +52,7 @@ from torch.nn import functional as F
 
 import inputs
 from networks import FoldedNetwork, fgsm_update, kEps, kLossScale, pgd_update, reference, scaled_loss
-from tolerance import kBfloat16, kFloat32, kTenBits
+from tolerance import kBfloat16, kBfloat16InBatch, kFloat32, kTenBits, kTenBitsInBatch
 
 kCompileMode = "max-autotune-no-cudagraphs"
 
@@ -79,11 +79,11 @@ kForms = {  # by --attack-bn
     },
     "train": {
         "eager_f32": Form(kFloat32, tf32=False, channels_last=False),
-        "eager_tf32_channels_last": Form(kTenBits),
-        "graph_tf32": Form(kTenBits, graph=True),
-        "graph_bf16": Form(kBfloat16, autocast="bfloat16", graph=True),
-        "graph_f16": Form(kTenBits, autocast="float16", graph=True),
-        "compiled_graph_f16": Form(kTenBits, autocast="float16", compiled=True, graph=True),
+        "eager_tf32_channels_last": Form(kTenBitsInBatch),
+        "graph_tf32": Form(kTenBitsInBatch, graph=True),
+        "graph_bf16": Form(kBfloat16InBatch, autocast="bfloat16", graph=True),
+        "graph_f16": Form(kTenBitsInBatch, autocast="float16", graph=True),
+        "compiled_graph_f16": Form(kTenBitsInBatch, autocast="float16", compiled=True, graph=True),
     },
 }
 
