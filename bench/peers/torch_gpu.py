@@ -133,8 +133,9 @@ class Trainer:
     def logits(self, x):
         if self.form.folded:
             return self.folded.logits(self.folded.weights, x)
-        name, captured = self.form.autocast, self.form.graph  # a graph must not keep casts of weights
-        with torch.autocast(self.device.type, getattr(torch, name or "bfloat16"), enabled=bool(name), cache_enabled=not captured):
+        dtype = getattr(torch, self.form.autocast or "bfloat16")
+        cached = not self.form.graph  # a graph has to cast weights anew at each replay
+        with torch.autocast(self.device.type, dtype, enabled=bool(self.form.autocast), cache_enabled=cached):
             return self.training_model(x).float()
 
     def input_gradient(self, x):
