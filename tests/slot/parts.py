@@ -257,7 +257,9 @@ def read_step(rates, width):
         step = statistics.median(line["ms_per_step"] for line in lines)
         iteration = statistics.median(line["ms_per_attack_iteration"] for line in lines)
         batch, precision = lines[0]["batch"], lines[0]["attack_precision"]
-        figure = f"step {step:.3f} ms, iteration {iteration:.3f} ms, {1000 * batch / iteration:.0f} image iterations/s"
+        gpu = statistics.median(line["gpu_ms_per_step"] for line in lines)
+        figure = (f"step {step:.3f} ms by the wall, {gpu:.3f} by GPU events, iteration {iteration:.3f} ms, "
+                  f"{1000 * batch / iteration:.0f} image iterations/s")
         rate = rates.get(precision)
         if rate and lines[0]["network"] == "resnet18":  # forward and input gradient, two operations each
             share = 4 * multiply_adds(width) * batch / (1e-3 * iteration) / (1e12 * rate)
