@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include "command_line.hpp"
+#include "dat/provenance.hpp"
 
 namespace {
 
@@ -60,6 +62,14 @@ class Lines {
   std::ostream& json_;
 };
 
+/// Hears of trials as they are made, to its end.
+struct Listening {
+  explicit Listening(std::function<void(const Trial&)> listener) { trial_listener() = std::move(listener); }
+  ~Listening() { trial_listener() = nullptr; }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+};
+
 /// Prints a table row by row, and each row as a line of JSON.
 class Table {
  public:
@@ -105,7 +115,15 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
   StepOptions options = all.step;
   options.math = precision.math;
   options.attack_precision = precision.attack;
+  options.planning_seconds = 1e9;  // all of them are made
   const auto rank = Communicator::single();
+  const Lines trials({{"network", options.network},
+                      {"width", options.width},
+                      {"batch", options.batch},
+                      {"precision", precision.name},
+                      {"commit", commit()}},
+                     json);
+  const Listening listening([&](const Trial& trial) { trials.write_trial(trial); });
   TrainingStep step(*rank, options);
   Backend& backend = step.backend();
   nlohmann::ordered_json about = step.about();
@@ -155,10 +173,6 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
                               {"ms_per_step", whole}};
   if (step.on_gpu()) line["gpu_ms_per_step"] = by_events;
   lines.write(line);
-
-  const std::vector<Trial> trials = backend.trials();
-  if (!trials.empty()) std::printf("\nTried while the programs were planned:\n");
-  for (const Trial& trial : trials) lines.write_trial(trial);
   std::printf("\n");
 }
 

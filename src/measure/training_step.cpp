@@ -84,6 +84,7 @@ class DrawnImages final : public Dataset {
   all.device = options.device;
   all.threads = options.threads;
   all.math = options.math;
+  all.planning_seconds = options.planning_seconds;
   return all;
 }
 

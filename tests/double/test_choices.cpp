@@ -111,12 +111,12 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
   for (const std::string name : {"graph engine 12345 1=2", "graph engine 90 2=77", "graph engine -1", "MAGIC_GEMM"}) {
     INFO(name);
     PlanCache cache(folder / "other", "a GPU");
-    cache.keep("a pass", {name, 0.5, 0});
+    cache.keep("a pass", {name, 0.5});
     std::string text = read_bytes(file);
     PlanCache again(file, "");
     const std::string machine = text.substr(0, text.find('\t'));
     PlanCache planted(file, machine);
-    planted.keep("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f16, forward", {name, 0.5, 0});
+    planted.keep("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f16, forward", {name, 0.5});
     const Planned next = plan(file);
     CHECK(next.asked == 1);
     CHECK(next.implementation.substr(0, 5) == "graph");
@@ -169,7 +169,7 @@ TEST_CASE("Choices of two processes at the same time leave a whole file", "[doub
   const std::string file = folder / "plans";
   const auto keep = [&](const std::string& machine) {
     PlanCache cache(file, machine);
-    for (int k = 0; k < 40; ++k) cache.keep("pass " + std::to_string(k), {"plan", 0.25 * k, 0});
+    for (int k = 0; k < 40; ++k) cache.keep("pass " + std::to_string(k), {"plan", 0.25 * k});
     return cache.remark();
   };
   std::string others;

@@ -157,7 +157,7 @@ class Builder {
     std::vector<std::string> seen;
     for (const auto& [mode, enough] : kModes) {
       const std::size_t there = all.plans.size() - before;
-      if (there >= enough || time.over()) continue;
+      if (there >= enough || time.over_for_engines()) continue;
       std::vector<std::string> names;
       for (std::string& name : recommend(mode, all))
         if (names.size() < kMost - there && std::find(seen.begin(), seen.end(), name) == seen.end())
@@ -207,7 +207,7 @@ class Builder {
       for (std::size_t t = 0; t < handles.size(); ++t)
         threads.emplace_back([&, t] {
           for (std::size_t k = t; k < names.size(); k += handles.size())
-            built[k] = time.over() ? Built{nullptr, time.words()} : build(names[k], handles[t]);
+            built[k] = time.over_for_engines() ? Built{nullptr, time.words()} : build(names[k], handles[t]);
         });
     }
     for (std::size_t k = 0; k < names.size(); ++k)
@@ -237,7 +237,7 @@ class Builder {
 Plans graph_plans(CudaBackend& backend, const PassSpec& spec, const PlanningTime::Share& time) {
   Plans all;
   for (const bool rotated : forms(backend, spec)) {
-    if (time.over()) {
+    if (time.over_for_engines()) {
       all.refused.push_back({rotated ? "graph rotated" : "graph", time.words()});
       continue;
     }

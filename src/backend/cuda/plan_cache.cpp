@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostBytes = 4U << 20U;  // of a file; some 20,000 choices
-const std::string kSeal = "sha256 ";
+constexpr std::uintmax_t kMostBytes = 4U << 20U;        // of a file; some 20,000 choices
+const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 
 [[nodiscard]] std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -44,8 +44,10 @@ const std::string kSeal = "sha256 ";
 
 [[nodiscard]] std::string to_text(const std::map<std::string, PlanCache::Choice>& choices) {
   std::ostringstream text;
-  for (const auto& [of, choice] : choices)
-    text << of << '\t' << choice.plan << '\t' << choice.milliseconds << '\t' << choice.cut << '\n';
+  for (const auto& [of, choice] : choices) {
+    text << of << '\t' << choice.plan << '\t' << choice.milliseconds << '\t';
+    (choice.cut ? text << *choice.cut : text << kWhole) << '\n';
+  }
   const std::string body = text.str();
   return body + kSeal + sha256_hex(body.data(), body.size()) + "\n";
 }
@@ -97,9 +99,9 @@ PlanCache::Choices PlanCache::read() {
   for (const std::string& line : split(body, '\n')) {
     const auto parts = split(line, '\t');
     const auto milliseconds = parts.size() == 5 ? number(parts[3]) : std::nullopt;
-    const auto cut = parts.size() == 5 ? number(parts[4]) : std::nullopt;
-    if (!milliseconds || !cut) return ignored("a line is no choice");
-    choices[parts[0] + "\t" + parts[1]] = {parts[2], *milliseconds, *cut};
+    const auto cut = milliseconds && parts[4] != kWhole ? number(parts[4]) : std::nullopt;
+    if (!milliseconds || (parts[4] != kWhole && !cut)) return ignored("a line is no choice");
+    choices[parts[0] + "\t" + parts[1]] = {parts[2], *milliseconds, cut};
   }
   return choices;
 }

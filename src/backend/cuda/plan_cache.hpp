@@ -17,7 +17,7 @@ class PlanCache {
   struct Choice {
     std::string plan;
     double milliseconds = 0;
-    double cut = 0;  ///< --planning-seconds that were over before all had been tried; 0: all were
+    std::optional<double> cut{};  ///< the --planning-seconds that were over before all had been tried
   };
 
   /// @param machine  GPU, driver, library: choices of other ones are kept and not used

@@ -7,7 +7,9 @@
 namespace dat::cuda {
 
 /// The time that a process may still take for trials of plans (--planning-seconds). Nobody knows how many passes will
-/// be planned: each may take an eighth of what the ones before it have left, so that late ones get something, too.
+/// be planned: each may take an eighth of what the ones before it have left, so that late ones get something, too. A
+/// third of all is not for building engines, which takes longest, and is kept for passes that have none, such as
+/// training's.
 class PlanningTime {
  public:
   explicit PlanningTime(double seconds) : all_(seconds), left_(seconds) {}
@@ -17,11 +19,12 @@ class PlanningTime {
   /// What one pass may take, from its making to its end.
   class Share {
    public:
-    explicit Share(PlanningTime& of) : of_(of), end_(begin_ + of.left_ / kPart) {}
-    ~Share() { of_.left_ -= Clock::now() - begin_; }
+    explicit Share(PlanningTime& of) : of_(of) {}
+    ~Share() { of_.left_ -= taken(); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
-    [[nodiscard]] bool over() const { return Clock::now() >= end_; }
+    [[nodiscard]] bool over() const { return taken() >= of_.left_ / kPart; }
+    [[nodiscard]] bool over_for_engines() const { return taken() >= (of_.left_ - of_.all_ / 3) / kPart; }
     /// Why something is not tried.
     [[nodiscard]] std::string words() const {
       return "not tried: its share of --planning-seconds " + std::to_string(std::lround(of_.seconds())) + " is over";
@@ -30,9 +33,9 @@ class PlanningTime {
    private:
     using Clock = std::chrono::steady_clock;
     static constexpr int kPart = 8;
+    [[nodiscard]] std::chrono::duration<double> taken() const { return Clock::now() - begin_; }
     PlanningTime& of_;
     const Clock::time_point begin_ = Clock::now();
-    const std::chrono::time_point<Clock, std::chrono::duration<double>> end_;
   };
 
  private:

@@ -12,11 +12,12 @@ double TrialClock::time(Backend::Recording& once, const std::function<void()>& c
   warm_up(once);
   constexpr double kEnough = 0.5;  // milliseconds of a graph, against some microseconds between two of them
   constexpr double kPlenty = 5;    // and of a call that needs no second one
-  constexpr double kHost = 0.05;   // of a first launch, at most
+  constexpr double kFirst = 1;     // which a first launch takes longer, at most: the graph is brought to the GPU
   constexpr int kMostCalls = 16;
   const double first = least(once, 1, false);
-  if (first >= kPlenty || first >= 2 * best + kHost) return first;
-  const double one = least(once, 1);
+  if (first >= 2 * best + kFirst) return first;
+  const double one = std::min(first, least(once, 1));
+  if (one >= kPlenty || one >= 2 * best) return one;
   const int calls = std::clamp(static_cast<int>(std::ceil(kEnough / one)), 1, kMostCalls);
   if (calls == 1) return least(once, kReplays);
   const auto several = backend_.capture([&] {

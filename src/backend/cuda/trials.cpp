@@ -245,6 +245,8 @@ class Tryout {
   void refuse_all(const Plans& offered) {
     for (const auto& [name, why] : offered.refused) refuse(name, why);
   }
+  /// Whether something was not tried for lack of time.
+  [[nodiscard]] bool was_cut() const { return cut_; }
 
   /// Null: none is right, or faster than at_least().
   [[nodiscard]] std::shared_ptr<const PassPlan> best() const { return best_; }
@@ -280,6 +282,7 @@ class Tryout {
   void refuse(const std::string& name, const std::string& why) {
     backend_.tried({spec_.convolution(), spec_.pass_name(), name, 0, why});
     refused_ += "; " + name + ": " + why;
+    cut_ = cut_ || why == time_.words();
   }
 
   CudaBackend& backend_;
@@ -289,6 +292,7 @@ class Tryout {
   double least_ = kNever;
   std::shared_ptr<const PassPlan> best_;
   std::string refused_;
+  bool cut_ = false;
 };
 
 /// What the choices of other processes are found by, beside the machine.
@@ -310,11 +314,12 @@ class Tryout {
 [[nodiscard]] std::optional<PlanCache::Choice> known_choice(CudaBackend& backend, const PassSpec& spec) {
   const PlanCache* cache = backend.plan_cache();
   auto known = cache != nullptr ? cache->find(key_of(backend, spec)) : std::nullopt;
-  return known && (known->cut == 0 || known->cut >= backend.planning_time().seconds()) ? known : std::nullopt;
+  return known && known->cut.value_or(HUGE_VAL) >= backend.planning_time().seconds() ? known : std::nullopt;
 }
 
 void keep(CudaBackend& backend, const PassSpec& spec, const std::string& plan, const Tryout& tryout) {
-  const double cut = tryout.planning_time().over() ? backend.planning_time().seconds() : 0;
+  std::optional<double> cut;
+  if (tryout.was_cut()) cut = backend.planning_time().seconds();
   if (PlanCache* cache = backend.plan_cache())
     cache->keep(key_of(backend, spec), {plan, std::isfinite(tryout.least()) ? tryout.least() : 0, cut});
 }
