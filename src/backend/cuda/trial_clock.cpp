@@ -11,7 +11,7 @@ namespace dat::cuda {
 double TrialClock::time(Backend::Recording& once, const std::function<void()>& call, double best) {
   warm_up(once);
   constexpr double kEnough = 0.5;  // milliseconds of a graph, against some microseconds between two of them
-  constexpr double kPlenty = 5;    // and of a call that needs no second one
+  constexpr double kPlenty = 20;   // and of a call that needs no second one
   constexpr double kFirst = 1;     // which a first launch takes longer, at most: the graph is brought to the GPU
   constexpr int kMostCalls = 16;
   const double first = least(once, 1, false);
