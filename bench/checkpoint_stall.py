@@ -28,8 +28,8 @@ def main():
     program, options = os.path.abspath(sys.argv[1]), sys.argv[2:]
     with tempfile.TemporaryDirectory(prefix="dat-stall-", dir=".") as folder:
         for pair in range(2):
-            for name, more in ("stops for checkpoints", []), ("beside the steps", ["--checkpoint-async", "on"]):
-                stall, wall, size = measure(program, f"{folder}/{pair}{len(more)}", options + more)
+            for name, more in ("stops for checkpoints", "off"), ("beside the steps", "on"):
+                stall, wall, size = measure(program, f"{folder}/{pair}{more}", [*options, "--checkpoint-async", more])
                 print(f"{name:24}{stall:8.3f} s of {wall:8.2f} s: {100 * stall / wall:6.2f} %  "
                       f"(checkpoints of {size / 1e6:.1f} MB)", flush=True)
 

@@ -88,11 +88,11 @@ namespace cuda {
 namespace {
 constexpr std::size_t kHalf = 8U << 20U;
 
-/// What the libraries' speed depends on beside the GPU.
+/// What a choice of plans depends on beside the GPU. The number is raised with what is offered, or how it is timed.
 [[nodiscard]] std::string driver() {
   int version = 0;
   check(cudaDriverGetVersion(&version));
-  return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version();
+  return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version() + ", 1";
 }
 constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends for Hopper
 
@@ -141,7 +141,8 @@ CudaBackend::CudaBackend(const BackendOptions& options) : options_(options), pla
   float* probe = allocate_floats(1, "probe");
   each(device(), 1, kernels::Scale{probe, probe, 1.0F, false});
   wait();
-  if (!options.deterministic && !options.plans.empty()) plan_cache_.emplace(options.plans, gpu_.name + ", " + driver());
+  if (!options.deterministic && !options.plans.empty())
+    plan_cache_.emplace(options.plans, gpu_.name + ", " + driver(), options.node_rank == 0);
 }
 
 CudaBackend::~CudaBackend() { (void)cudaDeviceSynchronize(); }
@@ -225,6 +226,7 @@ void CudaBackend::commit_workspace() {
   commit(workspace_, "activations");
   commit(scratch_, "library scratch");
   if (zeros_.wanted > 0) commit(zeros_, "zeros");
+  if (plan_cache_) plan_cache_->write();
 }
 
 void CudaBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -188,12 +189,12 @@ struct Named {
   std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;
 };
 
-/// Nothing where the text is no name of an engine, or names knobs that this version does not have.
+/// Nothing where the text is no name of an engine. Which engines and knobs there are, the library knows.
 [[nodiscard]] std::optional<Named> parse(const std::string& name) {
   const auto number = [](std::string_view text) -> std::optional<std::int64_t> {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 0) return {};
+    if (error != std::errc() || end != text.data() + text.size()) return {};
     return value;
   };
   std::istringstream words(name);
@@ -207,7 +208,7 @@ struct Named {
     const auto equals = word.find('=');
     if (equals == std::string::npos) return {};
     const auto type = number(word.substr(0, equals)), value = number(word.substr(equals + 1));
-    if (!type || !value || *type >= CUDNN_KNOB_TYPE_COUNTS) return {};
+    if (!type || !value || *type < 0 || *type > std::numeric_limits<int>::max()) return {};
     named.knobs.emplace_back(static_cast<cudnnBackendKnobType_t>(*type), *value);
   }
   return named;

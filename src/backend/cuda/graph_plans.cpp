@@ -157,7 +157,11 @@ class Builder {
     std::vector<std::string> seen;
     for (const auto& [mode, enough] : kModes) {
       const std::size_t there = all.plans.size() - before;
-      if (there >= enough || time.over_for_engines()) continue;
+      if (there >= enough) continue;
+      if (time.over_for_engines()) {
+        all.refused.push_back({rotated_ ? "graph rotated" : "graph", time.words()});
+        return;
+      }
       std::vector<std::string> names;
       for (std::string& name : recommend(mode, all))
         if (names.size() < kMost - there && std::find(seen.begin(), seen.end(), name) == seen.end())

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "dat/error.hpp"
@@ -44,6 +46,7 @@ const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 
 [[nodiscard]] std::string to_text(const std::map<std::string, PlanCache::Choice>& choices) {
   std::ostringstream text;
+  text.precision(std::numeric_limits<double>::max_digits10);
   for (const auto& [of, choice] : choices) {
     text << of << '\t' << choice.plan << '\t' << choice.milliseconds << '\t';
     (choice.cut ? text << *choice.cut : text << kWhole) << '\n';
@@ -54,9 +57,12 @@ const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 
 }  // namespace
 
-PlanCache::PlanCache(std::string path, std::string machine) : path_(std::move(path)), machine_(std::move(machine)) {
+PlanCache::PlanCache(std::string path, std::string machine, bool writes)
+    : path_(std::move(path)), machine_(std::move(machine)), writes_(writes) {
   known_ = read();
 }
+
+PlanCache::~PlanCache() { write(); }
 
 std::optional<PlanCache::Choice> PlanCache::find(const std::string& pass) const {
   const auto found = known_.find(machine_ + "\t" + pass);
@@ -64,21 +70,28 @@ std::optional<PlanCache::Choice> PlanCache::find(const std::string& pass) const 
 }
 
 void PlanCache::keep(const std::string& pass, const Choice& choice) {
+  constexpr auto kOften = std::chrono::seconds(5);
   const std::string of = machine_ + "\t" + pass;
   known_[of] = kept_[of] = choice;
-  Choices all = read();  // others may have kept theirs, and lost some of this process's
-  for (const auto& [name, own] : kept_) all[name] = own;
-  std::string text = to_text(all);
-  if (text.size() > kMostBytes) text = to_text(kept_);
+  unwritten_ = true;
+  if (std::chrono::steady_clock::now() > written_ + kOften) write();
+}
+
+void PlanCache::write() {
+  if (!writes_ || !std::exchange(unwritten_, false)) return;
   try {
-    std::error_code error;
-    fs::create_directories(fs::path(path_).parent_path(), error);
-    require(!error, ExitCode::io, path_, ": its folder cannot be made: ", system_reason(error.value()));
+    Choices all = read();  // others may have kept theirs, and lost some of this process's
+    for (const auto& [name, own] : kept_) all[name] = own;
+    std::string text = to_text(all);
+    if (text.size() > kMostBytes) text = to_text(known_);
+    if (text.size() > kMostBytes) text = to_text(kept_);
+    fs::create_directories(fs::path(path_).parent_path());
     write_text_atomically(path_, text);
-  } catch (const Error& why) {
+  } catch (const std::exception& why) {
     remark_ =
         std::string("chosen GPU algorithms cannot be kept, and the next start makes all trials again: ") + why.what();
   }
+  written_ = std::chrono::steady_clock::now();
 }
 
 PlanCache::Choices PlanCache::read() {
@@ -91,9 +104,14 @@ PlanCache::Choices PlanCache::read() {
   };
   if (!fs::is_regular_file(status)) return ignored("it is no file");
   if (fs::file_size(path_, error) > kMostBytes || error) return ignored("it is larger than any that was written");
-  std::ifstream file(path_, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {}), body;
-  if (!file) return ignored("it cannot be read");
+  std::string text, body;
+  try {
+    std::ifstream file(path_, std::ios::binary);
+    if (!file) return ignored("it cannot be opened");
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::exception& broken) {  // a file system may be
+    return ignored("it cannot be read");
+  }
   if (const std::string why = unseal(text, body); !why.empty()) return ignored(why);
   Choices choices;
   for (const std::string& line : split(body, '\n')) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,9 +9,9 @@ namespace dat::cuda {
 
 /// Which plans have been chosen by trials, kept in a file for the next process. A text: a line for each choice
 /// (machine, pass and the fields of Choice, between tabs), and a last one with the SHA-256 of what is before it. It is
-/// replaced as a whole, so that processes may read and keep choices at the same time; of two that keep different ones
-/// at the same moment, one may lose its own, which costs trials. A file that is no such text is ignored and written
-/// anew.
+/// replaced as a whole, every few seconds and at the end, so that processes may read and keep choices at the same time;
+/// of two that replace it at the same moment, one may lose its last choices, which costs trials. A file that is no such
+/// text is ignored and written anew.
 class PlanCache {
  public:
   /// What was chosen for a pass: the plan's name, and how long a call took.
@@ -21,11 +22,17 @@ class PlanCache {
   };
 
   /// @param machine  GPU, driver, library: choices of other ones are kept and not used
-  PlanCache(std::string path, std::string machine);
+  /// @param writes   false: choices are kept in this object only, as on ranks beside one of the same node
+  PlanCache(std::string path, std::string machine, bool writes);
+  ~PlanCache();
+  PlanCache(const PlanCache&) = delete;
+  PlanCache& operator=(const PlanCache&) = delete;
 
   /// Nothing is promised of the plan: it may not exist any more, and has to be checked.
   [[nodiscard]] std::optional<Choice> find(const std::string& pass) const;
   void keep(const std::string& pass, const Choice& choice);
+  /// Replaces the file where there is something new.
+  void write();
   /// What is wrong with the file, for the user; empty: nothing.
   [[nodiscard]] const std::string& remark() const { return remark_; }
 
@@ -34,7 +41,10 @@ class PlanCache {
   [[nodiscard]] Choices read();
 
   const std::string path_, machine_;
+  const bool writes_;
   Choices known_, kept_;  ///< found at the beginning or since; since
+  bool unwritten_ = false;
+  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
   std::string remark_;
 };
 

@@ -20,11 +20,15 @@ class PlanningTime {
   class Share {
    public:
     explicit Share(PlanningTime& of) : of_(of) {}
-    ~Share() { of_.left_ -= taken(); }
+    ~Share() {
+      if (counts_) of_.left_ -= taken();
+    }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     [[nodiscard]] bool over() const { return taken() >= of_.left_ / kPart; }
     [[nodiscard]] bool over_for_engines() const { return taken() >= (of_.left_ - of_.all_ / 3) / kPart; }
+    /// What was taken is no trial, and counts nowhere.
+    void forgive() { counts_ = false; }
     /// Why something is not tried.
     [[nodiscard]] std::string words() const {
       return "not tried: its share of --planning-seconds " + std::to_string(std::lround(of_.seconds())) + " is over";
@@ -36,6 +40,7 @@ class PlanningTime {
     [[nodiscard]] std::chrono::duration<double> taken() const { return Clock::now() - begin_; }
     PlanningTime& of_;
     const Clock::time_point begin_ = Clock::now();
+    bool counts_ = true;
   };
 
  private:

@@ -65,7 +65,7 @@ class TrialClock {
 
   /// The least of some replays; `ahead`: behind one more, during which the host gets ahead.
   [[nodiscard]] double least(Backend::Recording& recording, int replays, bool ahead = true);
-  /// Once per process.
+  /// At the beginning of a process, and where the GPU has idled.
   void warm_up(Backend::Recording& recording);
 
   CudaBackend& backend_;

@@ -16,6 +16,8 @@ namespace dat::cuda {
 
 namespace {
 
+const std::string kNoMemory = "no memory for its workspace";
+
 /// Random operands of a pass, and the check of its results.
 template <class T>
 class TrialBench {
@@ -67,7 +69,7 @@ class TrialBench {
 
   /// Why the plan is out of the question; empty: it is not.
   [[nodiscard]] std::string refuses(const PassPlan& plan) {
-    if (plan.scratch_bytes() > scratch_.bytes) return "no memory for its workspace";
+    if (plan.scratch_bytes() > scratch_.bytes) return kNoMemory;
     if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, "");
     std::string why = refuses(plan, false, "");
     if (why.empty()) why = refuses(plan, true, ", where it adds");
@@ -240,6 +242,7 @@ class Tryout {
     if (!is_possible(*plan)) return;
     bench.make_room({plan.get()});
     consider(std::move(plan), bench, milliseconds);
+    if (best_ != nullptr) time_.forgive();
   }
 
   void refuse_all(const Plans& offered) {
@@ -247,6 +250,8 @@ class Tryout {
   }
   /// Whether something was not tried for lack of time.
   [[nodiscard]] bool was_cut() const { return cut_; }
+  /// Whether something was refused for lack of memory, which others may have had.
+  [[nodiscard]] bool was_cramped() const { return cramped_; }
 
   /// Null: none is right, or faster than at_least().
   [[nodiscard]] std::shared_ptr<const PassPlan> best() const { return best_; }
@@ -283,16 +288,17 @@ class Tryout {
     backend_.tried({spec_.convolution(), spec_.pass_name(), name, 0, why});
     refused_ += "; " + name + ": " + why;
     cut_ = cut_ || why == time_.words();
+    cramped_ = cramped_ || why == kNoMemory;
   }
 
   CudaBackend& backend_;
   const PassSpec& spec_;
   TrialClock clock_;
-  const PlanningTime::Share time_;
+  PlanningTime::Share time_;
   double least_ = kNever;
   std::shared_ptr<const PassPlan> best_;
   std::string refused_;
-  bool cut_ = false;
+  bool cut_ = false, cramped_ = false;
 };
 
 /// What the choices of other processes are found by, beside the machine.
@@ -318,6 +324,7 @@ class Tryout {
 }
 
 void keep(CudaBackend& backend, const PassSpec& spec, const std::string& plan, const Tryout& tryout) {
+  if (tryout.was_cramped()) return;
   std::optional<double> cut;
   if (tryout.was_cut()) cut = backend.planning_time().seconds();
   if (PlanCache* cache = backend.plan_cache())

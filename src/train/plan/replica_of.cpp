@@ -14,7 +14,7 @@ int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
                           const Method& method, Role role) {
   const bool attacks = role == Role::generator || options.generators == 0;
-  const bool rounded = attacks && precision_without_effect(options).empty();
+  const bool rounded = attacks && method.attack_passes == 0 && precision_without_effect(options).empty();
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
   return {.backend = {.device = options.device,
                       .threads = choose_threads(options.threads, ranks_on_node(ranks, options)),
