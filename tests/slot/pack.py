@@ -11,26 +11,14 @@ import sys
 import tarfile
 import time
 
-kRoot = pathlib.Path(__file__).resolve().parents[2]
-kBuild = kRoot / "build" / "slot"
-kPrograms = {  # where the build leaves them
-    "dat_hpc": "dat_hpc",
-    "dat_tests": "tests/dat_tests",
-    "dat_mpi_tests": "tests/dat_mpi_tests",
-    "dat_probe": "tests/dat_probe",
-    "bench_step": "bench/bench_step",
-    "bench_layers": "bench/bench_layers",
-}
-kDoubles = {**{name: f"{path}_double" for name, path in kPrograms.items()}, "dat_hpc": "tests/dat_hpc_double"}
-kLaunchers = ("mpirun", "mpiexec")
-kData = ("tests/gpu_slot.sh", "tests/slot", "tests/mpi_environment.py", "tests/golden", "tests/e2e/common.py",
-         "tests/e2e/cuda.py", "bench/compare.py", "bench/full_size.py", "bench/robust_table.py", "bench/student.py", "bench/launch.py",
-         "bench/peers")
-kMiB = 2**20
-kMost = 40 * kMiB
-# The programs have most of their code in common: a window that all of them fit into.
-kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 128 * kMiB}]
+from entries import kDoubles, kPrograms, kRoot
 
+kBuild = kRoot / "build" / "slot"
+kData = ("tests/gpu_slot.sh tests/slot tests/mpi_environment.py tests/golden tests/e2e/common.py tests/e2e/cuda.py bench/compare.py "
+         "bench/full_size.py bench/launch.py bench/peers").split()
+kMost = 40 * 2**20
+# The programs have most of their code in common: a window that all of them fit into.
+kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**27}]
 # Not packed: the C library's, which must be those of the machine, and CUDA's and cuDNN's.
 kSystem = re.compile(r"(ld-linux[\w-]*|lib(c|m|mvec|dl|rt|pthread|resolv|util|nsl|anl|nss_\w+)|linux-vdso)\.so")
 kCuda = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn\w*|cupti|nvrtc|nvJitLink)\.so")
@@ -51,21 +39,20 @@ def run(*command, **options):
     """Its output; ends this program where it fails."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, **options)
     if done.returncode != 0:
-        sys.exit(f"gpu_slot.sh: {' '.join(map(str, command))} ends with {done.returncode}")
+        sys.exit(f"{done.stdout[-4000:]}\ngpu_slot.sh: {' '.join(map(str, command))} ends with {done.returncode}")
     return done.stdout
 
 
-def build(architectures, doubles):
+def build(architectures, double):
     """With the compiler cache where there is one: a second time takes seconds."""
-    cache = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    generator = ["-G", "Ninja"] if shutil.which("ninja") and not (kBuild / "CMakeCache.txt").exists() else []
-    run("cmake", *generator, "-S", kRoot, "-B", kBuild, "-DCMAKE_BUILD_TYPE=Release", "-DDAT_CUDA=ON", "-DDAT_WERROR=ON",
-        f"-DCMAKE_CUDA_ARCHITECTURES={architectures}", "-DDAT_ARCH=x86-64-v3", "-DCMAKE_SKIP_RPATH=ON", *cache)
-    names = run("cmake", "--build", kBuild, "--target", "help")
-    targets = [*kPrograms, *(["kernel_names"] if re.search(r"\bkernel_names\b", names) else [])]
-    targets += [f"{name}_double" for name in kPrograms] if doubles else []
-    done = subprocess.run(["cmake", "--build", str(kBuild), "--parallel", str(os.cpu_count()), "--target", *targets])
-    if done.returncode != 0:
+    options = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    options += ["-G", "Ninja"] if shutil.which("ninja") and not (kBuild / "CMakeCache.txt").exists() else []
+    run("cmake", "-S", kRoot, "-B", kBuild, "-DCMAKE_BUILD_TYPE=Release", "-DDAT_CUDA=ON", "-DDAT_WERROR=ON", "-DDAT_ARCH=x86-64-v3",
+        f"-DCMAKE_CUDA_ARCHITECTURES={architectures}", "-DCMAKE_SKIP_RPATH=ON", "-DCMAKE_UNITY_BUILD=ON",
+        "-DCMAKE_UNITY_BUILD_BATCH_SIZE=25", *options)
+    targets = [*kPrograms, *(["kernel_names"] if "kernel_names" in run("cmake", "--build", kBuild, "--target", "help") else [])]
+    targets += [f"{name}_double" for name in kPrograms] if double else []
+    if subprocess.run(["cmake", "--build", kBuild, "--parallel", str(os.cpu_count()), "--target", *targets]).returncode != 0:
         sys.exit("gpu_slot.sh: the build failed")
 
 
@@ -91,30 +78,22 @@ def needed(paths):
     return found
 
 
-def glibc(paths):
-    """The newest version of the C library whose symbols the files need."""
-    versions = set(re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", run("objdump", "-T", *paths)))
-    return max(versions, key=lambda version: [int(number) for number in version.split(".")])
-
-
 def add_mpi(stage):
     """Open MPI's launcher, its plugins for one node, and the texts of its errors: it finds them below OPAL_PREFIX."""
-    for name in kLaunchers:
-        launcher = shutil.which(name)
-        if not launcher or not shutil.which("ompi_info"):
-            sys.exit("gpu_slot.sh: pack needs Open MPI: mpirun, mpiexec and ompi_info")
+    launcher = shutil.which("mpiexec")
+    if not launcher or not shutil.which("ompi_info"):
+        sys.exit("gpu_slot.sh: pack needs Open MPI: mpiexec and ompi_info")
+    for name in "mpirun", "mpiexec":
         shutil.copy(os.path.realpath(launcher), stage / "libexec" / name)
 
-    def folder(name, prefix):
+    def folder(name, **prefix):
         environment = {key: value for key, value in os.environ.items() if key != "OPAL_PREFIX"}
-        text = run("ompi_info", "--path", name, env={**environment, **({"OPAL_PREFIX": prefix} if prefix else {})})
-        return pathlib.Path(re.search(r": (/\S+)", text)[1])
+        return pathlib.Path(re.search(r": (/\S+)", run("ompi_info", "--path", name, env={**environment, **prefix}))[1])
 
-    prefix = str(stage / "mpi")
     for name, pattern in (("pkglibdir", "*.so"), ("pkgdatadir", "*.txt")):
-        to = folder(name, prefix)
+        to = folder(name, OPAL_PREFIX=str(stage / "mpi"))
         to.mkdir(parents=True)
-        paths = sorted(folder(name, None).glob(pattern))
+        paths = sorted(folder(name).glob(pattern))
         taken = needed(paths) if pattern == "*.so" else {}
         for path in paths:
             if not any(kFabrics.match(library) for library, _ in taken.get(str(path), [])):
@@ -128,60 +107,43 @@ def make_stage(stage, double):
         (stage / name).mkdir(parents=True)
     for name, path in (kDoubles if double else kPrograms).items():
         run("strip", "-o", stage / "libexec" / name, kBuild / path)
-    injection = kBuild / "bench" / "kernel_names.so"
-    if injection.exists() and not double:
-        run("strip", "-o", stage / "lib" / injection.name, injection)
+    if (kBuild / "bench/kernel_names.so").exists() and not double:
+        run("strip", "-o", stage / "lib/kernel_names.so", kBuild / "bench/kernel_names.so")
     add_mpi(stage)
     for path, libraries in needed(elf_files(stage)).items():
         for name, library in libraries:
-            if kSystem.match(name) or kCuda.match(name) or (stage / "lib" / name).exists():
-                continue
-            if not library:
-                sys.exit(f"gpu_slot.sh: {path} needs {name}, which is not found here")
-            shutil.copy(library, stage / "lib" / name)
+            if not (kSystem.match(name) or kCuda.match(name) or (stage / "lib" / name).exists()):
+                shutil.copy(library or sys.exit(f"gpu_slot.sh: {path} needs {name}, which is not found here"), stage / "lib" / name)
     for path in (stage / "libexec").iterdir():
-        wrapper = stage / "bin" / path.name
-        wrapper.write_text(kWrapper)
-        wrapper.chmod(0o755)
+        (stage / "bin" / path.name).write_text(kWrapper)
+        (stage / "bin" / path.name).chmod(0o755)
     for name in kData:
-        source, to = kRoot / name, stage / name
-        to.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "test_*.py"))
-        else:
-            shutil.copy(source, to)
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (kRoot / name).is_dir() else shutil.copy
+        copy(kRoot / name, stage / name)
+    versions = set(re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", run("objdump", "-T", *elf_files(stage))))
     changed = run("git", "-C", kRoot, "status", "--porcelain", "--untracked-files=no").strip()
-    about = {
-        "commit": run("git", "-C", kRoot, "rev-parse", "--short=12", "HEAD").strip() + (" with changes" if changed else ""),
-        "double": double,
-        "glibc": glibc(elf_files(stage)),
-    }
+    about = {"commit": run("git", "-C", kRoot, "rev-parse", "--short=12", "HEAD").strip() + (" with changes" if changed else ""),
+             "double": double, "glibc": max(versions, key=lambda version: [int(number) for number in version.split(".")])}
     (stage / "about.json").write_text(json.dumps(about, indent=1) + "\n")
     return about
 
 
-def make_archive(out, double):
-    """From what is built. Prints its size; ends this program where that is too much."""
+def pack(out, architectures, double=None):
+    """double: where the same on the double of CUDA's libraries goes, too."""
     begin = time.monotonic()
-    stage = kBuild / ("stage_double" if double else "stage") / "gpu_slot"
-    about = make_stage(stage, double)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    how = {"preset": 0} if double else {"filters": kFilters}  # the double's goes nowhere
-    with lzma.open(out, "wb", **how) as file, tarfile.open(fileobj=file, mode="w|") as archive:
-        archive.add(stage, stage.name)
-    size = out.stat().st_size
-    print(f"{out}: {size / kMiB:.1f} MiB, {about['commit']}{', on the double' if double else ''}; needs glibc "
-          f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)
-    if size > kMost and not double:
-        sys.exit(f"gpu_slot.sh: {out} is larger than {kMost // kMiB} MiB")
-
-
-def pack(out, architectures, doubles=()):
-    """`doubles`: where the same on the double of CUDA's libraries goes, too."""
-    begin = time.monotonic()
-    build(architectures, bool(doubles))
+    build(architectures, double)
     print(f"built in {time.monotonic() - begin:.0f} s", flush=True)
-    make_archive(out, False)
-    for path in doubles:
-        make_archive(path, True)
+    for path in filter(None, (out, double)):
+        begin, stage = time.monotonic(), kBuild / ("stage_double" if path == double else "stage") / "gpu_slot"
+        about = make_stage(stage, path == double)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        how = {"preset": 0} if path == double else {"filters": kFilters}  # the double's goes nowhere
+        with lzma.open(path, "wb", **how) as file, tarfile.open(fileobj=file, mode="w|") as archive:
+            archive.add(stage, stage.name, filter=lambda member: None if "__pycache__" in member.name else member)
+        size = path.stat().st_size
+        print(f"{path}: {size / 2**20:.1f} MiB, {about['commit']}{', on the double' if path == double else ''}; needs glibc "
+              f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)
+        if size > kMost and path != double:
+            sys.exit(f"gpu_slot.sh: {path} is larger than {kMost >> 20} MiB")
     return 0

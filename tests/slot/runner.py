@@ -1,7 +1,7 @@
-"""Runs the parts of a slot, each a process with a time limit and a log, and ends with a table and one archive."""
+"""Runs the entries of a slot, each a process with a limit and a folder, and leaves a table and one archive of results."""
 
 import collections
-import dataclasses
+import glob
 import io
 import os
 import pathlib
@@ -15,70 +15,66 @@ import tempfile
 import time
 import typing
 
-kLines, kWidth = 60, 140  # of the table that is printed
-kLogBytes = 1 << 20  # of a log's beginning, and of its end, that the archive keeps
-kArchiveBytes = 16 << 20
-kLeast = 10  # seconds that must be left for a part to begin
-kGrace = 15  # seconds beyond its limit after which a slot ends whatever it waits for
-
+kWidth = 140  # of the table
+kBytes = 1 << 20  # of a result's beginning, and of its end, that the archive keeps
+kGrace, kSaved = 15, 20  # seconds beyond its time until a slot ends whatever it waits for; between two archives
+kResults = ("log.txt", "*.jsonl", "SUMMARY.txt", "row.json", "eval.json", "cudnn.txt")  # that an entry leaves
 kOk, kWrong, kTimeOut, kSkipped, kNotHere = "ok", "WRONG", "time-out", "skipped", "not here"
 
 
 class Wrong(Exception):
-    """A part's output says that something is wrong, or lacks what says that it is right."""
+    """An output says that something is wrong, or lacks what says that it is right."""
 
 
 class NotHere(Exception):
-    """A part found that this machine lacks what it needs."""
+    """This machine lacks what an entry needs."""
 
 
 class Stopped(BaseException):
     """Somebody ends the slot."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
+def last_line(text):
+    return ([line.strip() for line in text.splitlines() if line.strip()] or ["no output"])[-1]
+
+
+class Entry(typing.NamedTuple):
     name: str
-    command: typing.Sequence
-    seconds: int  # at most
-    read: typing.Callable[[str], str] = lambda text: ""  # the key figure from the output; Wrong, NotHere
-    environment: dict = dataclasses.field(default_factory=dict)
-    missing: str = ""  # what the part needs and this machine lacks; empty: nothing
-    excuse: str = ""  # where the command fails and its output matches this, the machine lacks what it needs
+    command: list
+    seconds: float  # that it takes on a GPU; it is not begun where less is left
+    read: typing.Callable = lambda text, folder: last_line(text)  # the key figure; Wrong, NotHere
+    environment: dict = {}  # None: without this variable
+    needs: tuple = ()  # modules, commands, "data"
+    alone: bool = False  # nothing runs beside it
+    gpu: bool = True
+    excuse: str = ""  # where it fails and its output matches this, the machine lacks what it needs
+
+    @property
+    def limit(self):
+        """Seconds after which it hangs."""
+        return 2 * self.seconds + 10
 
 
 class Row(typing.NamedTuple):
     name: str
     status: str
-    seconds: typing.Optional[float]
     figure: str
+    seconds: typing.Optional[float] = None
 
-
-class Running(typing.NamedTuple):
-    part: Part
-    process: subprocess.Popen
-    begin: float
-    end: float
-
-
-def last_line(text):
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no output"
+    def line(self):
+        seconds = "" if self.seconds is None else f"{self.seconds:.1f}"
+        return f"{self.name:<28}{self.status:<10}{seconds:>6}  {self.figure}".rstrip()[:kWidth]
 
 
 def session(leader):
     """The processes of its session that have not ended: ranks and compilers have process groups of their own."""
     found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for path in glob.glob("/proc/[0-9]*/stat"):
         try:
-            with open(f"/proc/{entry}/stat") as file:
-                state, _, _, number = file.read().rpartition(")")[2].split()[:4]
+            state, _, _, number = pathlib.Path(path).read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
-        if int(number) == leader and state not in "ZX":
-            found.append(int(entry))
+        found += [int(path.split("/")[2])] if int(number) == leader and state not in "ZX" else []
     return found
 
 
@@ -86,8 +82,7 @@ def kill(process):
     """Ends the process and what it has started. Gives up on what even SIGKILL does not end."""
     for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, 3)):
         end = time.monotonic() + patience
-        left = session(process.pid)
-        for pid in left:
+        for pid in session(process.pid):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
@@ -96,35 +91,19 @@ def kill(process):
             time.sleep(0.02)
 
 
-def judge(part, code, text):
-    """The key figure of a part that has ended; Wrong, NotHere."""
-    if code != 0:
-        if part.excuse and re.search(part.excuse, text):
-            raise NotHere(last_line(text))
-        what = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
-        raise Wrong(f"{what}: {last_line(text)}")
-    try:
-        return part.read(text)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError, OSError) as error:
-        raise Wrong(f"the output is not what it should be: {type(error).__name__} {error}") from error
-
-
 class Slot:
-    """`seconds`: it ends itself within them. `only`: names of parts; others are left out. `patience`: what the parts' own
-    limits are multiplied with."""
+    """It ends itself within `seconds`. out: folder of the archive; None: there is none. missing: what this machine lacks for
+    an entry, or an empty text. patience: what the entries' seconds are multiplied with."""
 
-    def __init__(self, name, out, seconds, environment, only=(), patience=1):
-        self.name, self.environment, self.only, self.patience = name, environment, set(only), patience
-        self.begin = time.monotonic()
-        self.deadline = self.begin + seconds
-        self.head, self.rows, self.details = [], [], []
-        self.seen, self.stopped = set(), False
-        self.archive = pathlib.Path(out).resolve() / f"gpu_slot_{name}.tgz"
-        self.archive.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, name, seconds, environment, out=None, missing=lambda entry: "", patience=1):
+        self.name, self.missing, self.patience, self.stopped = name, missing, patience, False
+        self.begin = self.saved = time.monotonic()
+        self.deadline, self.order, self.rows = self.begin + seconds, [], {}
+        self.archive = out and pathlib.Path(out).resolve() / f"gpu_slot_{name}.tgz"
+        if out:
+            self.archive.parent.mkdir(parents=True, exist_ok=True)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"gpu_slot_{name}-"))
-        self.results, self.scratch = self.folder / "results", self.folder / "scratch"
-        for folder in self.results, self.scratch:
-            folder.mkdir()
+        self.environment = {**environment, "TMPDIR": str(self.folder)}
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
             signal.signal(number, self.stop)
         signal.setitimer(signal.ITIMER_REAL, seconds + kGrace)
@@ -133,155 +112,115 @@ class Slot:
     def stop(number, _):
         for each in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
             signal.signal(each, signal.SIG_IGN)
-        raise Stopped(f"ended by {signal.Signals(number).name}")
+        raise Stopped(f"the slot was ended by {signal.Signals(number).name}")
 
-    def status(self, name):
-        """Of a part that has ended, or None."""
-        return next((row.status for row in self.rows if row.name == name), None)
-
-    def left(self):
-        return self.deadline - time.monotonic()
-
-    def run(self, parts, at_once=1):
-        """Runs them in their order, so many side by side. The rows come in the order of the parts, too."""
-        waiting = collections.deque()
-        for part in parts:
-            self.seen.add(part.name)
-            if not self.only or part.name in self.only:
-                waiting.append(part)
-        order = [part.name for part in waiting]
-        running, done = [], {}
+    def run(self, entries, at_once=1):
+        """Runs them in their order, so many side by side. Whether none of them has failed."""
+        waiting, running = collections.deque(entries), []
+        self.order += [entry.name for entry in entries]
         try:
             while waiting or running:
-                while waiting and len(running) < at_once:
-                    part = waiting.popleft()
-                    if part.missing:
-                        done[part.name] = Row(part.name, kNotHere, None, part.missing)
-                    elif self.left() < kLeast:
-                        done[part.name] = Row(part.name, kSkipped, None, "no time is left")
+                while waiting and len(running) < at_once and not (running and waiting[0].alone) and \
+                        not any(entry.alone for entry, *_ in running):
+                    entry = waiting.popleft()
+                    lack, needed, left = self.missing(entry), entry.seconds * self.patience, self.deadline - time.monotonic()
+                    if lack:
+                        self.add(Row(entry.name, kNotHere, lack))
+                    elif left < needed:
+                        self.add(Row(entry.name, kSkipped, f"needs {needed:.0f} s, {left:.0f} are left"))
                     else:
-                        running.append(self.start(part))
+                        running.append((entry, self.start(entry), time.monotonic(), min(entry.limit * self.patience, left)))
                 time.sleep(0.02)
                 for each in list(running):
-                    row = self.look(each)
+                    row = self.look(*each)
                     if row:
                         running.remove(each)
-                        done[row.name] = row
-                        print(self.line(row), flush=True)
-                        self.save()
-        finally:
-            for each in running:
-                kill(each.process)
-                done[each.part.name] = Row(each.part.name, kTimeOut, time.monotonic() - each.begin, "the slot was ended")
-            for name in order:
-                self.rows.append(done.get(name) or Row(name, kSkipped, None, "the slot was ended"))
+                        self.add(row)
+                if time.monotonic() > self.saved + kSaved:
+                    self.save()
+        except Stopped as stopped:
+            self.stopped = True
+            for entry, process, begin, _ in running:
+                kill(process)
+                self.add(Row(entry.name, kTimeOut, str(stopped), time.monotonic() - begin))
+            for entry in waiting:
+                self.add(Row(entry.name, kSkipped, str(stopped)))
+        return not self.stopped and all(self.rows[entry.name].status not in (kWrong, kTimeOut) for entry in entries)
 
-    def note(self, name, read):
-        """A part that is no process: read() returns the key figure, or raises Wrong."""
-        self.seen.add(name)
-        if self.only and name not in self.only:
-            return
-        try:
-            row = Row(name, kOk, None, read())
-        except Wrong as error:
-            row = Row(name, kWrong, None, str(error))
-        self.rows.append(row)
-        print(self.line(row), flush=True)
+    def add(self, row):
+        self.rows[row.name] = row
+        print(row.line(), flush=True)
+        self.save()
 
     def log(self, name):
-        return self.results / f"{name}.txt"
+        return self.folder / name / "log.txt"
 
-    def start(self, part):
-        words = [str(word) for word in part.command]
-        begin = time.monotonic()
-        with open(self.log(part.name), "wb") as log:
-            settings = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in part.environment.items())
-            log.write(f"$ {settings}{' ' if settings else ''}{shlex.join(words)}\n".encode())
-            log.flush()
-            environment = {**self.environment, **{name: str(value) for name, value in part.environment.items()}}
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                       cwd=self.scratch, env=environment, start_new_session=True)
-        return Running(part, process, begin, begin + min(part.seconds * self.patience, self.left()))
+    def start(self, entry):
+        words, more = [str(word) for word in entry.command], [f"{name}={value}" for name, value in entry.environment.items()]
+        environment = {**self.environment, **{name: value and str(value) for name, value in entry.environment.items()}}
+        self.log(entry.name).parent.mkdir()
+        with open(self.log(entry.name), "wb", buffering=0) as log:
+            log.write(f"$ {shlex.join(more + words)}\n".encode())
+            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                    cwd=log.name[: -len("log.txt")],
+                                    env={name: value for name, value in environment.items() if value is not None})
 
-    def look(self, running):
+    def look(self, entry, process, begin, most):
         """Its row, if it has ended; ends it where its time is over."""
-        part, code, now = running.part, running.process.poll(), time.monotonic()
-        if code is None and now < running.end:
+        code, seconds = process.poll(), time.monotonic() - begin
+        if code is None and seconds < most:
             return None
-        kill(running.process)  # or what it has left behind
-        seconds = now - running.begin
+        kill(process)  # or what it has left behind
+        text = self.log(entry.name).read_text(errors="replace").partition("\n")[2]
+        text = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
         if code is None:
-            return Row(part.name, kTimeOut, seconds, f"after {seconds:.0f} s: {last_line(self.output(part.name))}")
+            return Row(entry.name, kTimeOut, last_line(text), seconds)
         try:
-            return Row(part.name, kOk, seconds, judge(part, code, self.output(part.name)))
-        except Wrong as error:
-            return Row(part.name, kWrong, seconds, str(error))
+            if code == 77 and self.environment.get("DAT_REQUIRE_CUDA") != "1":  # of what finds no GPU
+                raise NotHere(last_line(text))
+            if code != 0:
+                raise Wrong(f"{f'exit code {code}' if code > 0 else f'ended by signal {-code}'}: {last_line(text)}")
+            return Row(entry.name, kOk, entry.read(text, self.folder / entry.name), seconds)
         except NotHere as error:
-            return Row(part.name, kNotHere, seconds, str(error))
-
-    def output(self, name):
-        """What the part has printed, without the line of its command and without colours."""
-        text = self.log(name).read_text(errors="replace").partition("\n")[2]
-        return re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
-
-    @staticmethod
-    def line(row):
-        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-        return f"{row.name:<28}{row.status:<10}{seconds:>6}  {row.figure}".rstrip()[:kWidth]
+            return Row(entry.name, kNotHere, str(error), seconds)
+        except (Wrong, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError) as error:
+            lack = entry.excuse and re.search(entry.excuse, text)
+            what = str(error) if isinstance(error, Wrong) else f"the output is not as it should be: {type(error).__name__} {error}"
+            return Row(entry.name, kNotHere if lack else kWrong, lack[0] if lack else what, seconds)
 
     def code(self):
-        """The exit status."""
-        found = {row.status for row in self.rows}
-        if kWrong in found:
-            return 1
-        return 3 if self.stopped or found & {kTimeOut, kSkipped} or kOk not in found else 0
+        """The exit status: 1 something is wrong, 3 not all was run."""
+        found = {row.status for row in self.rows.values()}
+        return 1 if kWrong in found else 3 if self.stopped or found & {kTimeOut, kSkipped} or kOk not in found else 0
 
     def table(self):
-        """Its lines: what was run on what, the parts, details."""
-        counts = collections.Counter(row.status for row in self.rows)
-        summary = ", ".join(f"{counts[status]} {status}" for status in (kOk, kWrong, kTimeOut, kSkipped, kNotHere)
-                            if counts[status])
-        first = [*self.head, f"{'part':<28}{'result':<10}{'s':>6}  figure", *map(self.line, self.rows)]
-        last = [f"{self.name}: {summary or 'nothing was run'}, {time.monotonic() - self.begin:.0f} s"]
-        return first, self.details, last
+        counts = collections.Counter(row.status for row in self.rows.values())
+        return "\n".join([f"{'entry':<28}{'result':<10}{'s':>6}  figure", *(self.rows[name].line() for name in self.order if name in self.rows),
+                          f"{self.name}: {', '.join(f'{counts[status]} {status}' for status in sorted(counts))}, "
+                          f"{time.monotonic() - self.begin:.0f} s"])
 
     def save(self):
-        """Writes the archive: after each part, so that there is one whatever happens."""
-        (self.results / "table.txt").write_text("".join(line + "\n" for lines in self.table() for line in lines))
-        kept = kLogBytes
-        while True:
-            part = self.archive.with_suffix(".part")
-            with tarfile.open(part, "w:gz") as archive:
-                for path in sorted(self.results.iterdir()):
-                    with open(path, "rb") as file:
-                        size = path.stat().st_size
-                        data = file.read(2 * kept)
-                        if size > 2 * kept:
-                            file.seek(size - kept)
-                            data = data[:kept] + b"\n[...]\n" + file.read(kept)
-                    member = tarfile.TarInfo(f"{self.archive.stem}/{path.name}")
-                    member.size, member.mtime = len(data), int(path.stat().st_mtime)
-                    archive.addfile(member, io.BytesIO(data))
-            os.replace(part, self.archive)
-            if self.archive.stat().st_size <= kArchiveBytes or kept == 0:
-                return
-            kept //= 4
+        """Writes the archive: there is one whatever happens."""
+        self.saved = time.monotonic()
+        if not self.archive:
+            return
+        (self.folder / "log.txt").write_text(self.table() + "\n")
+        part = self.archive.with_suffix(".part")
+        with tarfile.open(part, "w:gz") as archive:
+            for path in sorted(path for pattern in kResults for path in glob.glob(f"{self.folder}/**/{pattern}", recursive=True)):
+                data = pathlib.Path(path).read_bytes()
+                data = data if len(data) <= 2 * kBytes else data[:kBytes] + b"\n[...]\n" + data[-kBytes:]
+                member = tarfile.TarInfo(f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        os.replace(part, self.archive)
 
     def finish(self):
         """Prints the table and leaves the archive. Returns the exit status."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.save()
-        first, details, last = self.table()
-        last.append(f"results: {self.archive}, {self.archive.stat().st_size / 2**20:.2f} MiB")
-        room = kLines - len(first) - len(last) - 1  # a blank line before
-        if len(details) > room:
-            hidden = len(details) - max(0, room - 1)
-            details = [*details[: max(0, room - 1)], f"({hidden} lines more in the archive's table.txt)"]
-        lines = ["", *first, *details, *last]
-        print("\n".join(line[:kWidth] for line in lines), flush=True)
+        print(f"\n{self.table()}")
+        if self.archive:
+            print(f"results: {self.archive}, {self.archive.stat().st_size / 2**20:.2f} MiB")
         shutil.rmtree(self.folder, ignore_errors=True)
-        unknown = self.only - self.seen
-        if unknown:
-            print(f"gpu_slot.sh: {self.name} has no part {', '.join(sorted(unknown))}; it has {', '.join(sorted(self.seen))}")
-            return 2
         return self.code()
