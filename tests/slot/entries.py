@@ -11,12 +11,11 @@ import re
 import shlex
 import shutil
 import statistics
-import subprocess
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 from mpi_environment import MPI_ENVIRONMENT
-from runner import Entry, NotHere, Wrong
+from runner import Entry, Wrong
 
 kFolder = pathlib.Path(__file__).resolve().parent
 kRoot = kFolder.parents[1]  # of the project, or of an unpacked archive
@@ -34,15 +33,13 @@ kCores = max(1, min(4, (os.cpu_count() or 1) // 2))
 kTimed = {"OMPI_MCA_btl_vader_single_copy_mechanism": None, "OMPI_MCA_hwloc_base_binding_policy": None,
           "OMPI_MCA_mpi_yield_when_idle": "0", "OMP_NUM_THREADS": kCores}
 kLaunch = f"mpiexec -n {{ranks}} --map-by slot:PE={kCores} --bind-to core"
-kAverage = "--average ema --average-decay 0.998 --average-bn ema"
-# Trained at full size: seed, ranks, seconds, recipe and options. What is wanted most comes first.
-kRecipes = {"fast_adversarial_3": (3, 1, 85, "fast_adversarial"),
-            "n_fgsm_15_2": (2, 1, 85, "n_fgsm --warmup-epochs 7.5 --epochs 7.5"),
-            "ladder_22": (1, 1, 110, f"ladder {kAverage} --warmup-epochs 8 --epochs 14"),
-            "ladder_silu": (1, 1, 90, f"ladder {kAverage} --activation silu"),
-            "ladder_smooth": (1, 1, 90, f"ladder {kAverage} --label-smoothing 0.2"), "pgd2": (1, 1, 120, "pgd2"),
-            "ladder_50": (1, 1, 200, f"ladder {kAverage} --warmup-epochs 17 --epochs 33"),
-            "jointspar": (1, 2, 240, "jointspar_15"), "dat_fgsm": (1, 2, 240, "dat_fgsm_15"), "n_fgsm": (1, 1, 140, "n_fgsm")}
+kLadder = "ladder --average ema --average-decay 0.998 --average-bn ema"
+kRecipes = {  # trained at full size: seed, ranks, seconds, recipe and options; what is wanted most comes first
+    "fast_adversarial_3": (3, 1, 85, "fast_adversarial"), "n_fgsm_15_2": (2, 1, 85, "n_fgsm --warmup-epochs 7.5 --epochs 7.5"),
+    "ladder_22": (1, 1, 110, f"{kLadder} --warmup-epochs 8 --epochs 14"), "ladder_silu": (1, 1, 90, f"{kLadder} --activation silu"),
+    "ladder_smooth": (1, 1, 90, f"{kLadder} --label-smoothing 0.2"), "pgd2": (1, 1, 120, "pgd2"), "n_fgsm": (1, 1, 140, "n_fgsm"),
+    "ladder_50": (1, 1, 200, f"{kLadder} --warmup-epochs 17 --epochs 33"), "jointspar": (1, 2, 240, "jointspar_15"),
+    "dat_fgsm": (1, 2, 240, "dat_fgsm_15")}
 # How far apart relatively losses may be in f16 and in TF32: on the double 1e-4 of f32's; another seed makes 5e-2, an attack of
 # a single step 1.2e-1.
 kLossBound = 0.03
@@ -53,20 +50,19 @@ class Here:
 
     def __init__(self, build=None, double=False, data=None):
         self.build, self.data = build and pathlib.Path(build).resolve(), data
-        self.about = {"double": double} if build else json.loads((kRoot / "about.json").read_text())
+        self.about = {"double": double, "commit": "as built"} if build else json.loads((kRoot / "about.json").read_text())
         self.double = self.about["double"]
         spec = importlib.util.find_spec("nvidia")  # CUDA's and cuDNN's libraries, where wheels of this Python have them
-        folders = [str(folder) for pattern in ("cu*/lib", "cudnn/lib", "*/lib")
-                   for root in (spec.submodule_search_locations if spec else []) for folder in sorted(pathlib.Path(root).glob(pattern))]
-        libraries = ":".join(dict.fromkeys(folders))
-        own = {} if build else {"DAT_REQUIRE_CUDA": "1", "DAT_CUDA_LIBRARIES": libraries, "DAT_TEST_DATA": str(kRoot / "tests")}
+        roots = map(pathlib.Path, spec.submodule_search_locations if spec else [])
+        wheels = [str(path) for root in roots for path in sorted(root.glob("*/lib"))]
+        paths = [str(kRoot / "lib"), *wheels, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        # Of an archive: what the scripts in bin need, and what those in libexec, which these start.
+        own = {"DAT_REQUIRE_CUDA": "1", "DAT_CUDA_LIBRARIES": ":".join(wheels), "DAT_TEST_DATA": str(kRoot / "tests")}
+        self.loader = {} if build else {"LD_LIBRARY_PATH": ":".join(paths), "OPAL_PREFIX": str(kRoot / "mpi")}
         self.environment = {
-            **os.environ, "PATH": f"{kRoot / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/local/cuda/bin",
-            "DAT_TEST_DEVICE": "cuda", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1", **own, **kNode, **MPI_ENVIRONMENT}
-        # An archive's programs themselves and what they need: those in bin are scripts that set it.
-        paths = [str(kRoot / "lib"), libraries, os.environ.get("LD_LIBRARY_PATH", "")]
-        self.loader = {} if build else {"LD_LIBRARY_PATH": ":".join(filter(None, paths)), "OPAL_PREFIX": str(kRoot / "mpi")}
+            **os.environ, **({} if build else own), **kNode, **MPI_ENVIRONMENT, "DAT_TEST_DEVICE": "cuda", "OMP_NUM_THREADS": "2",
+            "OMP_WAIT_POLICY": "passive", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1",
+            "PATH": f"{kRoot / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/local/cuda/bin"}
 
     def program(self, name, folder="bin"):
         return self.build / (kDoubles if self.double else kPrograms)[name] if self.build else kRoot / folder / name
@@ -84,9 +80,6 @@ class Here:
         lacking = [name for name in entry.needs
                    if not (there[name] if name in there else shutil.which(name, path=self.environment["PATH"]))]
         return f"there is no {' and no '.join(lacking)}".replace("no data", "--data: CIFAR-10") if lacking else ""
-
-
-# --- What is read off the outputs ------------------------------------------------------------------------------------
 
 
 def says(pattern, lacking, wrong="(?!)"):
@@ -113,48 +106,24 @@ def catch(ranks=1, names=None):
     return read
 
 
-def both(*readers):
-    return lambda text, folder: "; ".join(read(text, folder) for read in readers)
-
-
 def json_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 def medians(key, *fields):
-    """Of lines of JSON, by their `key`; lines without such fields say that something cannot be run here."""
+    """Of lines of JSON, by their `key`."""
 
     def read(text, _):
         rows = collections.defaultdict(list)
         for line in json_lines(text):
-            rows[line[key]].append(line)
+            rows[line[key]] += [line] if fields[0] in line else []
         found = [f"{name}: " + ", ".join(f"{field} {statistics.median(line[field] for line in lines):.4g}" for field in fields
-                                         if field in lines[0]) for name, lines in rows.items() if fields[0] in lines[0]]
+                                         if field in lines[0]) for name, lines in rows.items() if lines]
         if not found:
-            raise NotHere(f"none of {', '.join(rows)}") if rows else Wrong("nothing was measured")
+            raise Wrong("nothing was measured")
         return "; ".join(found)
 
     return read
-
-
-def layers(_, folder):
-    """Of bench_layers: the frozen convolutions together, and where each has plans of both kinds, the fastest of each."""
-    lines, best = json_lines((folder / "layers.jsonl").read_text()), collections.defaultdict(dict)
-    for line in lines:
-        if line["row"] == "trial" and "frozen" in line["convolution"] and "refused" not in line and line["ms"] > 0:
-            kind, plans = line["algorithm"].startswith("graph "), best[line["convolution"], line["pass"]]
-            plans[kind] = min(line["ms"], plans.get(kind, line["ms"]))
-    legacy, graph = (sum(plans[kind] for plans in best.values() if len(plans) == 2) for kind in (False, True))
-    total = next(line for line in lines if line["row"] == "sum")
-    return (f"F {total['frozen_forward']['ms']:.3f}, D {total['frozen_input_gradient']['ms']:.3f} ms; legacy plans {legacy:.3f}, "
-            f"graph plans {graph:.3f} ms; {sum('refused' in line for line in lines)} plans refused")
-
-
-def kernels(text, _):
-    rows = [line.split("\t") for line in text.splitlines() if line.startswith("kernel\t")]
-    if not rows:
-        raise NotHere("the driver reported no kernels: " + (re.findall("CUPTI refuses.*", text) or ["no reason given"])[0])
-    return f"{sum(int(count) for _, count, *_ in rows)} launches in 200 ms; " + ", ".join(f"{row[3][:24]} {row[2]} ms" for row in rows[:3])
 
 
 def steps(folder, run):
@@ -162,10 +131,10 @@ def steps(folder, run):
 
 
 def step_times(_, folder):
-    walls = [1000 * step["wall_time"] for step in steps(folder, "run")]
-    times = [after - before for before, after in zip(walls, walls[1:])][20:]
-    exposed = statistics.median(1000 * step["t_exposed"] for step in steps(folder, "run")[21:])
-    return f"step {statistics.median(times):.3f} ms by the wall, least {min(times):.3f}, exposed {exposed:.3f}; {len(times)} steps"
+    walls, exposed = zip(*((1000 * step["wall_time"], 1000 * step["t_exposed"]) for step in steps(folder, "run")[20:]))
+    times = [after - before for before, after in zip(walls, walls[1:])]
+    return (f"step {statistics.median(times):.3f} ms by the wall, least {min(times):.3f}, of it exposed "
+            f"{statistics.median(exposed):.3f}; {len(times)} steps")
 
 
 def equal_losses(_, folder):
@@ -176,14 +145,10 @@ def equal_losses(_, folder):
     return figure
 
 
-def same_weights(text, _):
-    hashes = re.findall(r"^weights +([0-9a-f]{32})$", text, re.MULTILINE)
-    if len(hashes) != 2 or hashes[0] != hashes[1]:
-        raise Wrong(f"two equal runs have the weights {' '.join(hashes)}")
-    return f"two runs, the same weights {hashes[0]}"
-
-
-# --- The list --------------------------------------------------------------------------------------------------------
+def names_of_half(program, half):
+    """Shell: the names of every second law of the kernels into a file, where a comma would end a name."""
+    option = f"$({program} --help | grep -o -e --list-test-names-only || echo --list-tests --verbosity quiet)"
+    return f"DAT_TEST_DEVICE=cpu {program} '[kernels]~[cpu]' {option} | awk 'NR % 2 == {half % 2}' | sed 's/,/\\\\,/g' >names.txt; "
 
 
 def make_entries(here):
@@ -199,17 +164,16 @@ def make_entries(here):
         return Entry(name, ["mpiexec", "-n", "2", here.program(program), *arguments], seconds, catch(2),
                      {"OMP_NUM_THREADS": 1, **more.pop("environment", {})}, ("mpiexec",), **more)
 
-    def sanitizer(name, seconds, tool, read, program, *arguments, before=()):
+    def sanitizer(name, seconds, tool, read, program, *arguments, before=""):
         words = ["compute-sanitizer", "--tool", tool, "--error-exitcode", 9, here.program(program, "libexec"), *arguments]
-        if before:
-            words = ["bash", "-c", " && ".join(shlex.join(map(str, command)) for command in (before, words))]
-        return Entry(name, words, seconds, both(says("((?:ERROR|RACECHECK) SUMMARY: .*)", "no summary", "SUMMARY: [1-9].*"), read),
-                     here.loader, ("compute-sanitizer",), excuse="Device not supported")
+        summary = says("((?:ERROR|RACECHECK) SUMMARY: .*)", "no summary", "SUMMARY: [1-9].*")
+        return Entry(name, ["bash", "-c", before + shlex.join(map(str, words))], seconds,
+                     lambda *output: f"{summary(*output)}; {read(*output)}", here.loader, ("compute-sanitizer",))
 
-    def train(name, seconds, read, *arguments, runs=("--out run",), launch="", **more):
+    def train(name, seconds, read, *words, runs=("--out run",), launch="", **more):
         """So many runs, which differ by options."""
-        command = [*launch.format(ranks=2).split(), here.program("dat_hpc"), "train", "--device", "cuda", "--resume", "never",
-                   "--quiet", "--eval-every", "0", "--limit-test", "16", *arguments]
+        always = "train --device cuda --resume never --quiet --eval-every 0 --limit-test 16".split()
+        command = [*launch.format(ranks=2).split(), here.program("dat_hpc"), *always, *words]
         return Entry(name, ["bash", "-c", " && ".join(f'"$@" {run}' for run in runs), "bash", *command], seconds, read, **more)
 
     def step(name, seconds, batch, *arguments, read=None, **more):
@@ -224,29 +188,31 @@ def make_entries(here):
     def pairs(name, seconds, batch, count, form):
         sizes = size(f"--batch {batch} --pairs {count}", "--batch 4 --pairs 1 --width 16 --steps 1 --peer-device cpu")
         # PyTorch's compiler would try convolutions of its own, too, for longer than a slot: cuDNN's are what is left.
+        more = {"environment": {"TORCHINDUCTOR_MAX_AUTOTUNE_CONV_BACKENDS": "ATEN"}}
         return torch(name, seconds, says("^fastest PyTorch of any precision: (.*)$", "no pair was timed"), "bench/compare.py",
                      here.program("bench_step"), "--device", "cuda", "--form", form, "--peer-python", sys.executable, "--json",
-                     "pairs.jsonl", *sizes, environment={"TORCHINDUCTOR_MAX_AUTOTUNE_CONV_BACKENDS": "ATEN"}, excuse="not run: .*")
+                     "pairs.jsonl", *sizes, **more)
 
     def fgsm(name, seconds, *forms):
+        sizes = size("--batch 128 --repeat 40", "--batch 4 --width 16 --repeat 1 --device cpu")
         return torch(name, seconds, medians("form", "ms_per_step", "ms_per_step_flow"), "bench/peers/torch_gpu.py", "--network",
-                     "preact_resnet18", "--attack-bn", "train", "--form", *forms, *size("--batch 128 --repeat 40",
-                                                                                        "--batch 4 --width 16 --repeat 1 --device cpu"))
+                     "preact_resnet18", "--attack-bn", "train", "--form", *forms, *sizes)
 
     def recipe(name, seed, count, seconds, words):
-        tiny = "--limit-train 256 --limit-test 16 --epochs 1 --warmup-epochs 0"
         first, *options = words.split()
-        command = here.script("bench/full_size.py", first, "--program", here.program("dat_hpc"), "--data", *(here.data or []), "--out", "out",
-                              "--seeds", f"{seed}-{seed}", "--ranks", count, "--launch", kLaunch, "--evaluation=--math tf32 --batch 1024",
-                              *size("", "--width 4 --images 8"), "--", "--device", "cuda", "--deterministic", "--checkpoint-async",
-                              *(tiny.split() if here.double else options))
-        return Entry(f"recipe_{name}", command, seconds, says(r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", "the recipe was not finished"),
-                     kTimed, ("data", "mpiexec"), True)
+        tiny = "--limit-train 256 --limit-test 16 --epochs 1 --warmup-epochs 0".split()
+        command = here.script("bench/full_size.py", first, "--program", here.program("dat_hpc"), "--data", *(here.data or []),
+                              "--out", "out", "--seeds", f"{seed}-{seed}", "--ranks", count, "--launch", kLaunch,
+                              "--evaluation=--math tf32 --batch 1024", *size("", "--width 4 --images 8"), "--", "--device", "cuda",
+                              "--deterministic", "--checkpoint-async", *(tiny if here.double else options))
+        read = says(r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", "the recipe was not finished")
+        return Entry(f"recipe_{name}", command, seconds, read, kTimed, ("data", "mpiexec"), True)
 
     small = "--network small_cnn --width 16 --limit-train 24 --batch 8"
     short = [*size("--network preact_resnet18 --limit-train 192 --batch 64", small),
              *"--deterministic --attack-steps 5 --warmup-epochs 0 --epochs 1".split()]
     trained = says("^Final: (.* (?:VALID|PARTIAL))$", "the run's figures are not valid")
+    longest = says("^kernel\t(.*)$", "the driver reported no kernels")  # all of them are in the log
     timed = ["--checkpoint-every", 1000, *size("--epochs 20", "--max-steps 24 --width 4 --batch 8")]
     laws = [
         *(tests(f"laws_{name}", seconds, tags, environment={"CUDNN_LOGLEVEL_DBG": 1, "CUDNN_LOGDEST_DBG": "cudnn.txt"})
@@ -260,16 +226,17 @@ def make_entries(here):
         train("f16_against_tf32", 30, equal_losses, *size("--network resnet18 --batch 128", small.replace("24", "240")),
               *"--selector all --optimizer sgd --lr 0.02 --attack-steps 10 --epochs 4 --max-steps 50".split(),
               runs=[f"--attack-precision {name} --out {name}" for name in ("f16", "f32")]),
-        *(Entry(f"full_size_{network}", here.script("tests/golden/full_size.py", here.program("dat_probe"), network, "--device", "cuda",
-                                                    *size("", "--width 16")), 25, says("^PASSED: (.*)$", "it does not say PASSED"),
-                needs=("torch", "h5py")) for network in ("resnet18", "preact_resnet18")),
+        *(Entry(f"full_size_{name}", here.script("tests/golden/full_size.py", here.program("dat_probe"), name, "--device", "cuda",
+                                                 *size("", "--width 16")), 25, says("^PASSED: (.*)$", "it does not say PASSED"),
+                needs=("torch", "h5py")) for name in ("resnet18", "preact_resnet18")),
         *(train(f"train_{name}", 10, trained, *short, "--attack-precision", name) for name in ("f32", "bf16")),
-        train("same_weights_twice", 15, same_weights, *short, "--attack-precision", "f16", runs=("--out a", "--out b")),
+        train("same_weights_twice", 15, says(r"(?s)^weights +(\w{32})$.*^weights +\1$", "two equal runs differ in weights"), *short,
+              "--attack-precision", "f16", runs=("--out a", "--out b")),
         sanitizer("memcheck_kernels", 110, "memcheck", catch(), "dat_tests", "[kernels]~[cpu]"),
         *(sanitizer(f"racecheck_{half}", 100, "racecheck", catch(1, "names.txt"), "dat_tests", "--input-file", "names.txt",
-                    before=here.script("tests/slot", "half", half, here.program("dat_tests", "libexec"))) for half in (1, 2)),
-        sanitizer("memcheck_run_f16", 60, "memcheck", trained, "dat_hpc", "train", "--device", "cuda", *small.split(), *"--limit-test 8 "
-                  "--attack-steps 2 --epochs 1 --warmup-epochs 0 --attack-precision f16 --out run".split()),
+                    before=names_of_half(here.program("dat_tests", "libexec"), half)) for half in (1, 2)),
+        sanitizer("memcheck_run_f16", 60, "memcheck", trained, "dat_hpc", *f"train --device cuda {small} --limit-test 8 --attack-steps "
+                  "2 --epochs 1 --warmup-epochs 0 --attack-precision f16 --out run".split()),
         *(Entry(f"whole_runs_{part}", here.script("tests/e2e/cuda.py", here.program("dat_hpc"), "--part", f"{part}/2"), 120,
                 says(r"(?s)^Ran ([1-9]\d* tests?) in .*^OK$", "not all tests passed"), needs=("h5py",)) for part in (1, 2)),
     ]
@@ -280,8 +247,8 @@ def make_entries(here):
         train("two_ranks_step", 20, step_times, "--recipe", "dat_fgsm_15", *timed, *size("--max-steps 60", ""), launch=kLaunch,
               environment=kTimed, needs=("mpiexec",), alone=True),
         *(step(f"kernels_{width}", 15, 128, *"--network preact_resnet18 --attack fgsm --attack-bn train".split(),
-               *size(f"--width {width}", ""), read=None if here.double else kernels, environment={} if here.double else {
-                   "CUDA_INJECTION64_PATH": here.build / "bench/kernel_names.so" if here.build else kRoot / "lib/kernel_names.so"})
+               *size(f"--width {width}", ""), **({} if here.double else {"read": longest, "environment": {
+                   "CUDA_INJECTION64_PATH": (here.build / "bench" if here.build else kRoot / "lib") / "kernel_names.so"}}))
           for width in (64, 16)),
         *(step(f"step_{batch}", seconds, batch, "--attack-precision", "f16") for batch, seconds in ((512, 35), (2048, 65), (128, 30))),
         step("step_2048_by_256", 50, 2048, "--attack-precision", "f16", *size("--attack-batch 256", "--attack-batch 2")),
@@ -291,17 +258,13 @@ def make_entries(here):
         pairs("pairs_2048_folded_f16", 90, 2048, 3, "folded_f16_channels_last"),
         pairs("pairs_512_eager_tf32", 60, 512, 3, "eager_tf32_channels_last"),
         Entry("layers_512_f16", [here.program("bench_layers"), "--device", "cuda", "--precision", "f16", "--json", "layers.jsonl",
-                                 *size("--batch 512", "--width 16 --batch 2 --steps 1 --repeat 1")], 120, layers, alone=True),
+                                 *size("--batch 512", "--width 16 --batch 2 --steps 1 --repeat 1")], 120,
+              says("^iteration of the attack +(.*)$", "no iteration was timed"), alone=True),
     ]
-    cpu = {"environment": {"DAT_TEST_DEVICE": "cpu"}, "gpu": False}
-    doctor = [here.program("dat_hpc"), "doctor"]
-    without = [
-        Entry("doctor_cpu", doctor, 15, says("^cuDNN +(.*)$", "no cuDNN"), **cpu),
-        tests("laws_cpu", 60, "[golden],[optimizer]", **cpu),
-        ranks("two_ranks_cpu", 150, "dat_mpi_tests", **cpu),
-    ]
-    first = [Entry("machine", here.script("tests/slot", "machine"), 20, lambda text, _: text.partition("\n")[0]),
-             Entry("doctor", doctor, 15, says("^GPU 0 +(.*): usable$", "no usable GPU"))]
+    cpu, doctor = {"environment": {"DAT_TEST_DEVICE": "cpu"}}, [here.program("dat_hpc"), "doctor"]
+    without = [Entry("doctor_cpu", doctor, 15, says("^cuDNN +(.*)$", "no cuDNN"), **cpu), tests("laws_cpu", 60, "[golden]", **cpu),
+               ranks("two_ranks_cpu", 150, "dat_mpi_tests", **cpu)]
+    first = [Entry("doctor", doctor, 15, says("^GPU 0 +(.*): usable$", "no usable GPU"))]
     return laws, times, [recipe(name, *rest) for name, rest in kRecipes.items()], without, first
 
 

@@ -14,8 +14,10 @@ import time
 from entries import kDoubles, kPrograms, kRoot
 
 kBuild = kRoot / "build" / "slot"
-kData = ("tests/gpu_slot.sh tests/slot tests/mpi_environment.py tests/golden tests/e2e/common.py tests/e2e/cuda.py bench/compare.py "
-         "bench/full_size.py bench/launch.py bench/peers").split()
+kData = ("tests/gpu_slot.sh tests/slot tests/mpi_environment.py tests/golden tests/e2e/common.py tests/e2e/cuda.py "
+         "bench/compare.py bench/full_size.py bench/launch.py bench/peers").split()
+kOptions = ("-DCMAKE_BUILD_TYPE=Release -DDAT_CUDA=ON -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3 -DCMAKE_SKIP_RPATH=ON "
+            "-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25").split()
 kMost = 40 * 2**20
 # The programs have most of their code in common: a window that all of them fit into.
 kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**27}]
@@ -45,37 +47,22 @@ def run(*command, **options):
 
 def build(architectures, double):
     """With the compiler cache where there is one: a second time takes seconds."""
-    options = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    options = [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX") if shutil.which("ccache")]
     options += ["-G", "Ninja"] if shutil.which("ninja") and not (kBuild / "CMakeCache.txt").exists() else []
-    run("cmake", "-S", kRoot, "-B", kBuild, "-DCMAKE_BUILD_TYPE=Release", "-DDAT_CUDA=ON", "-DDAT_WERROR=ON", "-DDAT_ARCH=x86-64-v3",
-        f"-DCMAKE_CUDA_ARCHITECTURES={architectures}", "-DCMAKE_SKIP_RPATH=ON", "-DCMAKE_UNITY_BUILD=ON",
-        "-DCMAKE_UNITY_BUILD_BATCH_SIZE=25", *options)
-    targets = [*kPrograms, *(["kernel_names"] if "kernel_names" in run("cmake", "--build", kBuild, "--target", "help") else [])]
-    targets += [f"{name}_double" for name in kPrograms] if double else []
+    run("cmake", "-S", kRoot, "-B", kBuild, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}", *kOptions, *options)
+    targets = [*kPrograms, *(f"{name}_double" for name in kPrograms if double)]
+    targets += ["kernel_names"] if "kernel_names" in run("cmake", "--build", kBuild, "--target", "help") else []
     if subprocess.run(["cmake", "--build", kBuild, "--parallel", str(os.cpu_count()), "--target", *targets]).returncode != 0:
         sys.exit("gpu_slot.sh: the build failed")
 
 
-def is_elf(path):
-    with open(path, "rb") as file:
-        return file.read(4) == b"\x7fELF"
-
-
 def elf_files(folder):
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and is_elf(path)]
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
 
 
-def needed(paths):
-    """For each file (name, path or None) of each library that the loader would take for it here."""
-    paths = list(map(str, paths))
-    found, file = {path: [] for path in paths}, paths[0]
-    for line in run("ldd", *paths).splitlines():
-        match = re.match(r"\s+(\S+) => (?:(/\S+)|not found)", line)
-        if match:
-            found[file].append((match[1], match[2]))
-        elif line.endswith(":"):  # with several files, each has a head
-            file = line[:-1]
-    return found
+def needed(path):
+    """(name, path or "") of each library that the loader would take for a file here."""
+    return re.findall(r"^\s+(\S+) => (?:(/\S+)|not found)", run("ldd", path), re.MULTILINE)
 
 
 def add_mpi(stage):
@@ -93,10 +80,8 @@ def add_mpi(stage):
     for name, pattern in (("pkglibdir", "*.so"), ("pkgdatadir", "*.txt")):
         to = folder(name, OPAL_PREFIX=str(stage / "mpi"))
         to.mkdir(parents=True)
-        paths = sorted(folder(name).glob(pattern))
-        taken = needed(paths) if pattern == "*.so" else {}
-        for path in paths:
-            if not any(kFabrics.match(library) for library, _ in taken.get(str(path), [])):
+        for path in folder(name).glob(pattern):
+            if pattern == "*.txt" or not any(kFabrics.match(library) for library, _ in needed(path)):
                 shutil.copy(path, to)
 
 
@@ -110,10 +95,11 @@ def make_stage(stage, double):
     if (kBuild / "bench/kernel_names.so").exists() and not double:
         run("strip", "-o", stage / "lib/kernel_names.so", kBuild / "bench/kernel_names.so")
     add_mpi(stage)
-    for path, libraries in needed(elf_files(stage)).items():
-        for name, library in libraries:
+    for path in elf_files(stage):
+        for name, library in needed(path):
             if not (kSystem.match(name) or kCuda.match(name) or (stage / "lib" / name).exists()):
-                shutil.copy(library or sys.exit(f"gpu_slot.sh: {path} needs {name}, which is not found here"), stage / "lib" / name)
+                source = library or sys.exit(f"gpu_slot.sh: {path} needs {name}, which is not found here")
+                shutil.copy(source, stage / "lib" / name)
     for path in (stage / "libexec").iterdir():
         (stage / "bin" / path.name).write_text(kWrapper)
         (stage / "bin" / path.name).chmod(0o755)
@@ -123,8 +109,9 @@ def make_stage(stage, double):
         copy(kRoot / name, stage / name)
     versions = set(re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", run("objdump", "-T", *elf_files(stage))))
     changed = run("git", "-C", kRoot, "status", "--porcelain", "--untracked-files=no").strip()
-    about = {"commit": run("git", "-C", kRoot, "rev-parse", "--short=12", "HEAD").strip() + (" with changes" if changed else ""),
-             "double": double, "glibc": max(versions, key=lambda version: [int(number) for number in version.split(".")])}
+    commit = run("git", "-C", kRoot, "rev-parse", "--short=12", "HEAD").strip() + (" with changes" if changed else "")
+    about = {"commit": commit, "double": double,
+             "glibc": max(versions, key=lambda version: [int(number) for number in version.split(".")])}
     (stage / "about.json").write_text(json.dumps(about, indent=1) + "\n")
     return about
 

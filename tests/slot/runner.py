@@ -2,7 +2,6 @@
 
 import collections
 import glob
-import io
 import os
 import pathlib
 import re
@@ -15,10 +14,10 @@ import tempfile
 import time
 import typing
 
-kWidth = 140  # of the table
-kBytes = 1 << 20  # of a result's beginning, and of its end, that the archive keeps
-kGrace, kSaved = 15, 20  # seconds beyond its time until a slot ends whatever it waits for; between two archives
+kGrace = 15  # seconds beyond its time until a slot ends whatever it waits for
 kResults = ("log.txt", "*.jsonl", "SUMMARY.txt", "row.json", "eval.json", "cudnn.txt")  # that an entry leaves
+# Where an entry fails and its output matches this, the machine lacks what it needs.
+kExcuses = re.compile('Device not supported|not run: .*|CUPTI refuses.*|"skipped": ".*?"')
 kOk, kWrong, kTimeOut, kSkipped, kNotHere = "ok", "WRONG", "time-out", "skipped", "not here"
 
 
@@ -26,12 +25,8 @@ class Wrong(Exception):
     """An output says that something is wrong, or lacks what says that it is right."""
 
 
-class NotHere(Exception):
+class NotHere(Wrong):
     """This machine lacks what an entry needs."""
-
-
-class Stopped(BaseException):
-    """Somebody ends the slot."""
 
 
 def last_line(text):
@@ -46,13 +41,8 @@ class Entry(typing.NamedTuple):
     environment: dict = {}  # None: without this variable
     needs: tuple = ()  # modules, commands, "data"
     alone: bool = False  # nothing runs beside it
-    gpu: bool = True
-    excuse: str = ""  # where it fails and its output matches this, the machine lacks what it needs
 
-    @property
-    def limit(self):
-        """Seconds after which it hangs."""
-        return 2 * self.seconds + 10
+    limit = property(lambda self: 2 * self.seconds + 10, doc="Seconds after which it hangs.")
 
 
 class Row(typing.NamedTuple):
@@ -63,7 +53,7 @@ class Row(typing.NamedTuple):
 
     def line(self):
         seconds = "" if self.seconds is None else f"{self.seconds:.1f}"
-        return f"{self.name:<28}{self.status:<10}{seconds:>6}  {self.figure}".rstrip()[:kWidth]
+        return f"{self.name:<28}{self.status:<10}{seconds:>6}  {self.figure}".rstrip()[:140]
 
 
 def session(leader):
@@ -97,8 +87,8 @@ class Slot:
 
     def __init__(self, name, seconds, environment, out=None, missing=lambda entry: "", patience=1):
         self.name, self.missing, self.patience, self.stopped = name, missing, patience, False
-        self.begin = self.saved = time.monotonic()
-        self.deadline, self.order, self.rows = self.begin + seconds, [], {}
+        self.begin, self.order, self.rows = time.monotonic(), [], {}
+        self.deadline = self.begin + seconds
         self.archive = out and pathlib.Path(out).resolve() / f"gpu_slot_{name}.tgz"
         if out:
             self.archive.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +102,7 @@ class Slot:
     def stop(number, _):
         for each in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
             signal.signal(each, signal.SIG_IGN)
-        raise Stopped(f"the slot was ended by {signal.Signals(number).name}")
+        raise KeyboardInterrupt(f"the slot was ended by {signal.Signals(number).name}")
 
     def run(self, entries, at_once=1):
         """Runs them in their order, so many side by side. Whether none of them has failed."""
@@ -120,10 +110,9 @@ class Slot:
         self.order += [entry.name for entry in entries]
         try:
             while waiting or running:
-                while waiting and len(running) < at_once and not (running and waiting[0].alone) and \
-                        not any(entry.alone for entry, *_ in running):
+                while waiting and len(running) < at_once and not (running and (waiting[0].alone or running[0][0].alone)):
                     entry = waiting.popleft()
-                    lack, needed, left = self.missing(entry), entry.seconds * self.patience, self.deadline - time.monotonic()
+                    needed, left, lack = entry.seconds * self.patience, self.deadline - time.monotonic(), self.missing(entry)
                     if lack:
                         self.add(Row(entry.name, kNotHere, lack))
                     elif left < needed:
@@ -136,9 +125,7 @@ class Slot:
                     if row:
                         running.remove(each)
                         self.add(row)
-                if time.monotonic() > self.saved + kSaved:
-                    self.save()
-        except Stopped as stopped:
+        except KeyboardInterrupt as stopped:
             self.stopped = True
             for entry, process, begin, _ in running:
                 kill(process)
@@ -149,6 +136,7 @@ class Slot:
 
     def add(self, row):
         self.rows[row.name] = row
+        self.order += [] if row.name in self.order else [row.name]
         print(row.line(), flush=True)
         self.save()
 
@@ -156,14 +144,15 @@ class Slot:
         return self.folder / name / "log.txt"
 
     def start(self, entry):
-        words, more = [str(word) for word in entry.command], [f"{name}={value}" for name, value in entry.environment.items()]
-        environment = {**self.environment, **{name: value and str(value) for name, value in entry.environment.items()}}
+        """Its process, in a folder of its own."""
+        words = [str(word) for word in entry.command]
+        settings = {name: value and str(value) for name, value in entry.environment.items()}
+        environment = {name: value for name, value in {**self.environment, **settings}.items() if value is not None}
         self.log(entry.name).parent.mkdir()
         with open(self.log(entry.name), "wb", buffering=0) as log:
-            log.write(f"$ {shlex.join(more + words)}\n".encode())
-            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                    cwd=log.name[: -len("log.txt")],
-                                    env={name: value for name, value in environment.items() if value is not None})
+            log.write(f"$ {shlex.join([f'{name}={value}' for name, value in settings.items()] + words)}\n".encode())
+            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment,
+                                    cwd=self.folder / entry.name, start_new_session=True)
 
     def look(self, entry, process, begin, most):
         """Its row, if it has ended; ends it where its time is over."""
@@ -184,43 +173,34 @@ class Slot:
         except NotHere as error:
             return Row(entry.name, kNotHere, str(error), seconds)
         except (Wrong, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError) as error:
-            lack = entry.excuse and re.search(entry.excuse, text)
-            what = str(error) if isinstance(error, Wrong) else f"the output is not as it should be: {type(error).__name__} {error}"
-            return Row(entry.name, kNotHere if lack else kWrong, lack[0] if lack else what, seconds)
-
-    def code(self):
-        """The exit status: 1 something is wrong, 3 not all was run."""
-        found = {row.status for row in self.rows.values()}
-        return 1 if kWrong in found else 3 if self.stopped or found & {kTimeOut, kSkipped} or kOk not in found else 0
+            excuse, what = kExcuses.search(text), "" if isinstance(error, Wrong) else "not what is read: "
+            return Row(entry.name, kNotHere if excuse else kWrong, excuse[0] if excuse else f"{what}{error}", seconds)
 
     def table(self):
         counts = collections.Counter(row.status for row in self.rows.values())
-        return "\n".join([f"{'entry':<28}{'result':<10}{'s':>6}  figure", *(self.rows[name].line() for name in self.order if name in self.rows),
-                          f"{self.name}: {', '.join(f'{counts[status]} {status}' for status in sorted(counts))}, "
-                          f"{time.monotonic() - self.begin:.0f} s"])
+        summary = ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
+        return "\n".join([f"{'entry':<28}{'result':<10}{'s':>6}  figure",
+                          *(self.rows[name].line() for name in self.order if name in self.rows),
+                          f"{self.name}: {summary}, {time.monotonic() - self.begin:.0f} s"])
 
     def save(self):
-        """Writes the archive: there is one whatever happens."""
-        self.saved = time.monotonic()
+        """Writes the archive: after each entry, so that there is one whatever happens."""
         if not self.archive:
             return
         (self.folder / "log.txt").write_text(self.table() + "\n")
         part = self.archive.with_suffix(".part")
         with tarfile.open(part, "w:gz") as archive:
-            for path in sorted(path for pattern in kResults for path in glob.glob(f"{self.folder}/**/{pattern}", recursive=True)):
-                data = pathlib.Path(path).read_bytes()
-                data = data if len(data) <= 2 * kBytes else data[:kBytes] + b"\n[...]\n" + data[-kBytes:]
-                member = tarfile.TarInfo(f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
+            for path in (path for name in kResults for path in glob.glob(f"{self.folder}/**/{name}", recursive=True)):
+                archive.add(path, f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
         os.replace(part, self.archive)
 
     def finish(self):
-        """Prints the table and leaves the archive. Returns the exit status."""
+        """Prints the table and leaves the archive. Returns the exit status: 1 something is wrong, 3 not all was run."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.save()
         print(f"\n{self.table()}")
         if self.archive:
             print(f"results: {self.archive}, {self.archive.stat().st_size / 2**20:.2f} MiB")
         shutil.rmtree(self.folder, ignore_errors=True)
-        return self.code()
+        found = {row.status for row in self.rows.values()}
+        return 1 if kWrong in found else 3 if self.stopped or found & {kTimeOut, kSkipped} or kOk not in found else 0
