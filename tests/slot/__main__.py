@@ -65,8 +65,8 @@ def run(options):
     if options.data:  # before anything runs
         here.data = make_data(here, options.data, slot.folder)
         known = {entry.name: entry for group in entries.make_entries(here) for entry in group}
-    print(f"tests/gpu_slot.sh {options.verb}, commit {here.about['commit']}"
-          + (", ON THE DOUBLE of CUDA's libraries: no figure means anything" if here.double else ""))
+    slot.say(f"tests/gpu_slot.sh {options.verb}, commit {here.about['commit']}"
+             + (", ON THE DOUBLE of CUDA's libraries: no figure means anything" if here.double else ""))
     if options.build or {*names} <= {entry.name for entry in groups[3]} or slot.run([known["doctor"]]):
         kept = entries.kRoot / "ceilings.txt"  # of an archive that is unpacked: once on a machine
         if "ceilings" in names and kept.exists():

@@ -18,7 +18,6 @@ kData = ("tests/gpu_slot.sh tests/slot tests/mpi_environment.py tests/golden tes
          "bench/compare.py bench/full_size.py bench/launch.py bench/peers").split()
 kOptions = ("-DCMAKE_BUILD_TYPE=Release -DDAT_CUDA=ON -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3 -DCMAKE_SKIP_RPATH=ON "
             "-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25").split()
-kMost = 40 * 2**20
 # The programs have most of their code in common: a window that all of them fit into.
 kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**27}]
 # Not packed: the C library's, which must be those of the machine, and CUDA's and cuDNN's.
@@ -40,9 +39,7 @@ exec "$here/libexec/${0##*/}" "$@"
 def run(*command, **options):
     """Its output; ends this program where it fails."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, **options)
-    if done.returncode != 0:
-        sys.exit(f"{done.stdout[-4000:]}\ngpu_slot.sh: {' '.join(map(str, command))} ends with {done.returncode}")
-    return done.stdout
+    return done.stdout if done.returncode == 0 else sys.exit(f"{done.stdout[-4000:]}\ngpu_slot.sh: {command} ends so")
 
 
 def build(architectures, double):
@@ -128,9 +125,6 @@ def pack(out, architectures, double=None):
         how = {"preset": 0} if path == double else {"filters": kFilters}  # the double's goes nowhere
         with lzma.open(path, "wb", **how) as file, tarfile.open(fileobj=file, mode="w|") as archive:
             archive.add(stage, stage.name, filter=lambda member: None if "__pycache__" in member.name else member)
-        size = path.stat().st_size
-        print(f"{path}: {size / 2**20:.1f} MiB, {about['commit']}{', on the double' if path == double else ''}; needs glibc "
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {about['commit']}{', on the double' if path == double else ''}; needs glibc "
               f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)
-        if size > kMost and path != double:
-            sys.exit(f"gpu_slot.sh: {path} is larger than {kMost >> 20} MiB")
     return 0

@@ -16,17 +16,13 @@ import typing
 
 kGrace = 15  # seconds beyond its time until a slot ends whatever it waits for
 kResults = ("log.txt", "*.jsonl", "SUMMARY.txt", "row.json", "eval.json", "cudnn.txt")  # that an entry leaves
-# Where an entry fails and its output matches this, the machine lacks what it needs.
-kExcuses = re.compile('Device not supported|not run: .*|CUPTI refuses.*|"skipped": ".*?"')
+# What a machine lacks, in the output of what has ended well without a figure, and of what has failed.
+kExcuses = re.compile('not run: .*|CUPTI refuses.*|"skipped": ".*?"'), re.compile("Device not supported")
 kOk, kWrong, kTimeOut, kSkipped, kNotHere = "ok", "WRONG", "time-out", "skipped", "not here"
 
 
 class Wrong(Exception):
     """An output says that something is wrong, or lacks what says that it is right."""
-
-
-class NotHere(Wrong):
-    """This machine lacks what an entry needs."""
 
 
 def last_line(text):
@@ -37,7 +33,7 @@ class Entry(typing.NamedTuple):
     name: str
     command: list
     seconds: float  # that it takes on a GPU; it is not begun where less is left
-    read: typing.Callable = lambda text, folder: last_line(text)  # the key figure; Wrong, NotHere
+    read: object = lambda text, folder: last_line(text)  # the key figure; or its pattern, with a group. May raise Wrong
     environment: dict = {}  # None: without this variable
     needs: tuple = ()  # modules, commands, "data"
     alone: bool = False  # nothing runs beside it
@@ -45,15 +41,7 @@ class Entry(typing.NamedTuple):
     limit = property(lambda self: 2 * self.seconds + 10, doc="Seconds after which it hangs.")
 
 
-class Row(typing.NamedTuple):
-    name: str
-    status: str
-    figure: str
-    seconds: typing.Optional[float] = None
-
-    def line(self):
-        seconds = "" if self.seconds is None else f"{self.seconds:.1f}"
-        return f"{self.name:<28}{self.status:<10}{seconds:>6}  {self.figure}".rstrip()[:140]
+Row = collections.namedtuple("Row", "name status figure seconds", defaults=[None])
 
 
 def session(leader):
@@ -87,27 +75,19 @@ class Slot:
 
     def __init__(self, name, seconds, environment, out=None, missing=lambda entry: "", patience=1):
         self.name, self.missing, self.patience, self.stopped = name, missing, patience, False
-        self.begin, self.order, self.rows = time.monotonic(), [], {}
-        self.deadline = self.begin + seconds
+        self.begin, self.deadline, self.rows = time.monotonic(), time.monotonic() + seconds, {}
         self.archive = out and pathlib.Path(out).resolve() / f"gpu_slot_{name}.tgz"
         if out:
             self.archive.parent.mkdir(parents=True, exist_ok=True)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"gpu_slot_{name}-"))
         self.environment = {**environment, "TMPDIR": str(self.folder)}
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
-            signal.signal(number, self.stop)
+            signal.signal(number, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, seconds + kGrace)
-
-    @staticmethod
-    def stop(number, _):
-        for each in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
-            signal.signal(each, signal.SIG_IGN)
-        raise KeyboardInterrupt(f"the slot was ended by {signal.Signals(number).name}")
 
     def run(self, entries, at_once=1):
         """Runs them in their order, so many side by side. Whether none of them has failed."""
         waiting, running = collections.deque(entries), []
-        self.order += [entry.name for entry in entries]
         try:
             while waiting or running:
                 while waiting and len(running) < at_once and not (running and (waiting[0].alone or running[0][0].alone)):
@@ -125,20 +105,33 @@ class Slot:
                     if row:
                         running.remove(each)
                         self.add(row)
-        except KeyboardInterrupt as stopped:
+        except KeyboardInterrupt:
+            for number in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
+                signal.signal(number, signal.SIG_IGN)
             self.stopped = True
             for entry, process, begin, _ in running:
                 kill(process)
-                self.add(Row(entry.name, kTimeOut, str(stopped), time.monotonic() - begin))
+                self.add(Row(entry.name, kTimeOut, "the slot was ended", time.monotonic() - begin))
             for entry in waiting:
-                self.add(Row(entry.name, kSkipped, str(stopped)))
+                self.add(Row(entry.name, kSkipped, "the slot was ended"))
         return not self.stopped and all(self.rows[entry.name].status not in (kWrong, kTimeOut) for entry in entries)
 
     def add(self, row):
         self.rows[row.name] = row
-        self.order += [] if row.name in self.order else [row.name]
-        print(row.line(), flush=True)
-        self.save()
+        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+        self.say(f"{row.name:<28}{row.status:<10}{seconds:>6}  {row.figure}".rstrip()[:140])
+
+    def say(self, line):
+        """Prints it, and renews the archive: there is one whatever happens."""
+        print(line, flush=True)
+        with open(self.folder / "log.txt", "a") as table:
+            table.write(line + "\n")
+        if self.archive:
+            part = self.archive.with_suffix(".part")
+            with tarfile.open(part, "w:gz") as archive:
+                for path in (path for name in kResults for path in glob.glob(f"{self.folder}/**/{name}", recursive=True)):
+                    archive.add(path, f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
+            os.replace(part, self.archive)
 
     def log(self, name):
         return self.folder / name / "log.txt"
@@ -166,41 +159,25 @@ class Slot:
             return Row(entry.name, kTimeOut, last_line(text), seconds)
         try:
             if code == 77 and self.environment.get("DAT_REQUIRE_CUDA") != "1":  # of what finds no GPU
-                raise NotHere(last_line(text))
+                return Row(entry.name, kNotHere, last_line(text), seconds)
             if code != 0:
                 raise Wrong(f"{f'exit code {code}' if code > 0 else f'ended by signal {-code}'}: {last_line(text)}")
-            return Row(entry.name, kOk, entry.read(text, self.folder / entry.name), seconds)
-        except NotHere as error:
-            return Row(entry.name, kNotHere, str(error), seconds)
+            match = re.search(entry.read, text, re.MULTILINE) if isinstance(entry.read, str) else None
+            figure = match[1] if match else "" if isinstance(entry.read, str) else entry.read(text, self.folder / entry.name)
+            if not figure:
+                raise Wrong(f"no figure, and at last: {last_line(text)}")
+            return Row(entry.name, kOk, figure, seconds)
         except (Wrong, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError) as error:
-            excuse, what = kExcuses.search(text), "" if isinstance(error, Wrong) else "not what is read: "
+            excuse, what = kExcuses[code != 0].search(text), "" if isinstance(error, Wrong) else "not what is read: "
             return Row(entry.name, kNotHere if excuse else kWrong, excuse[0] if excuse else f"{what}{error}", seconds)
 
-    def table(self):
-        counts = collections.Counter(row.status for row in self.rows.values())
-        summary = ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
-        return "\n".join([f"{'entry':<28}{'result':<10}{'s':>6}  figure",
-                          *(self.rows[name].line() for name in self.order if name in self.rows),
-                          f"{self.name}: {summary}, {time.monotonic() - self.begin:.0f} s"])
-
-    def save(self):
-        """Writes the archive: after each entry, so that there is one whatever happens."""
-        if not self.archive:
-            return
-        (self.folder / "log.txt").write_text(self.table() + "\n")
-        part = self.archive.with_suffix(".part")
-        with tarfile.open(part, "w:gz") as archive:
-            for path in (path for name in kResults for path in glob.glob(f"{self.folder}/**/{name}", recursive=True)):
-                archive.add(path, f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
-        os.replace(part, self.archive)
-
     def finish(self):
-        """Prints the table and leaves the archive. Returns the exit status: 1 something is wrong, 3 not all was run."""
+        """Returns the exit status: 1 something is wrong, 3 not all was run."""
         signal.setitimer(signal.ITIMER_REAL, 0)
-        self.save()
-        print(f"\n{self.table()}")
+        counts = collections.Counter(row.status for row in self.rows.values())
+        self.say(f"{self.name}: {', '.join(f'{counts[status]} {status}' for status in sorted(counts))}, "
+                 f"{time.monotonic() - self.begin:.0f} s")
         if self.archive:
             print(f"results: {self.archive}, {self.archive.stat().st_size / 2**20:.2f} MiB")
         shutil.rmtree(self.folder, ignore_errors=True)
-        found = {row.status for row in self.rows.values()}
-        return 1 if kWrong in found else 3 if self.stopped or found & {kTimeOut, kSkipped} or kOk not in found else 0
+        return 1 if counts[kWrong] else 3 if self.stopped or counts[kTimeOut] or counts[kSkipped] or not counts[kOk] else 0
