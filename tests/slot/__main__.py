@@ -43,8 +43,8 @@ def make_data(here, paths, folder):
     done = subprocess.run([here.program("dat_hpc"), "data", verb, *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, env=here.environment)
     if done.returncode != 0:
-        sys.exit(f"gpu_slot.sh: --data {' '.join(map(str, paths))}: {runner.last_line(done.stdout)}. It takes data files of `dat_hpc "
-                 "data convert`, the pieces of one by `split` in their order, or a folder of CIFAR-10's binary files")
+        sys.exit(f"gpu_slot.sh: --data {' '.join(map(str, paths))}: {runner.last_line(done.stdout)}. It takes data files "
+                 "of `dat_hpc data convert`, the pieces of one by `split` in order, or a folder of CIFAR-10's binary files")
     return files[-1:] if verb == "convert" else files
 
 
@@ -55,16 +55,14 @@ def run(options):
         print("NOT RUN on a GPU, there is none here:", *options.names or [options.verb])
         return 1 if os.environ.get("DAT_REQUIRE_CUDA") == "1" else 77
     here = entries.Here(options.build, options.double)
-    groups, patience = entries.make_entries(here), kPatience if here.double else 1
-    names, at_once, seconds = entries.make_slots(groups).get(options.verb) or (list(dict.fromkeys(options.names)), 1, 520)
-    known = {entry.name: entry for group in groups for entry in group}
-    if options.build:
-        seconds = sum(known[name].limit for name in names) * patience
-    slot = runner.Slot(options.verb, options.seconds or seconds, here.environment, None if options.build else options.out,
-                       here.missing, patience)
+    patience = kPatience if here.double else 1
+    names, at_once, seconds = entries.make_slots(entries.make_entries(here)).get(options.verb) or (options.names, 1, 520)
+    slot = runner.Slot(options.verb, options.seconds or (3600 if options.build else seconds), here.environment,
+                       None if options.build else options.out, here.missing, patience)
     if options.data:  # before anything runs
         here.data = make_data(here, options.data, slot.folder)
-        known = {entry.name: entry for group in entries.make_entries(here) for entry in group}
+    groups = entries.make_entries(here)
+    known = {entry.name: entry for group in groups for entry in group}
     slot.say(f"tests/gpu_slot.sh {options.verb}, commit {here.about['commit']}"
              + (", ON THE DOUBLE of CUDA's libraries: no figure means anything" if here.double else ""))
     if options.build or {*names} <= {entry.name for entry in groups[3]} or slot.run([known["doctor"]]):
@@ -90,8 +88,8 @@ def main():
         verb = verbs.add_parser(name)
         verb.set_defaults(names=[])
         if name == "run":
-            verb.add_argument("names", nargs="+", metavar="NAME", choices=[entry.name for group in groups for entry in group])
-        verb.add_argument("--out", default=os.environ.get("OUT", "."), help="folder of the results; default $OUT, or this one")
+            verb.add_argument("names", nargs="+", metavar="NAME", choices=[each.name for group in groups for each in group])
+        verb.add_argument("--out", default=os.environ.get("OUT", "."), help="folder of the results; $OUT, or this one")
         verb.add_argument("--seconds", type=float, help="after which it ends itself")
         verb.add_argument("--archive", type=pathlib.Path, default=kArchive, help="what pack has made")
         verb.add_argument("--data", nargs="+", type=pathlib.Path, help="CIFAR-10: data files, pieces of one, or a folder")

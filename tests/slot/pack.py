@@ -20,18 +20,15 @@ kOptions = ("-DCMAKE_BUILD_TYPE=Release -DDAT_CUDA=ON -DDAT_WERROR=ON -DDAT_ARCH
             "-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25").split()
 # The programs have most of their code in common: a window that all of them fit into.
 kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**27}]
-# Not packed: the C library's, which must be those of the machine, and CUDA's and cuDNN's.
+# Not packed: the C library's, which must be those of the machine; CUDA's and cuDNN's; MPI plugins for networks between nodes.
 kSystem = re.compile(r"(ld-linux[\w-]*|lib(c|m|mvec|dl|rt|pthread|resolv|util|nsl|anl|nss_\w+)|linux-vdso)\.so")
 kCuda = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn\w*|cupti|nvrtc|nvJitLink)\.so")
-# MPI plugins that need these are for networks between nodes.
 kFabrics = re.compile(r"lib(fabric|ibverbs|rdmacm|ucp|ucs|uct|psm2|psm_infinipath|oshmem|nl-3)\.so")
 
 kWrapper = """#!/bin/sh
-# Runs a program of this archive with its libraries, wherever the archive has been unpacked.
-here=$(cd "${0%/*}/.." && pwd)
-LD_LIBRARY_PATH=$here/lib${DAT_CUDA_LIBRARIES:+:$DAT_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-OPAL_PREFIX=$here/mpi
-export LD_LIBRARY_PATH OPAL_PREFIX
+here=$(cd "${0%/*}/.." && pwd)  # wherever the archive has been unpacked
+export LD_LIBRARY_PATH="$here/lib${DAT_CUDA_LIBRARIES:+:$DAT_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export OPAL_PREFIX="$here/mpi"
 exec "$here/libexec/${0##*/}" "$@"
 """
 
@@ -125,6 +122,5 @@ def pack(out, architectures, double=None):
         how = {"preset": 0} if path == double else {"filters": kFilters}  # the double's goes nowhere
         with lzma.open(path, "wb", **how) as file, tarfile.open(fileobj=file, mode="w|") as archive:
             archive.add(stage, stage.name, filter=lambda member: None if "__pycache__" in member.name else member)
-        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {about['commit']}{', on the double' if path == double else ''}; needs glibc "
-              f"{about['glibc']}; packed in {time.monotonic() - begin:.0f} s", flush=True)
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {about}, in {time.monotonic() - begin:.0f} s", flush=True)
     return 0

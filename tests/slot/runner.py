@@ -1,6 +1,7 @@
 """Runs the entries of a slot, each a process with a limit and a folder, and leaves a table and one archive of results."""
 
 import collections
+import contextlib
 import glob
 import os
 import pathlib
@@ -14,15 +15,10 @@ import tempfile
 import time
 import typing
 
-kGrace = 15  # seconds beyond its time until a slot ends whatever it waits for
 kResults = ("log.txt", "*.jsonl", "SUMMARY.txt", "row.json", "eval.json", "cudnn.txt")  # that an entry leaves
 # What a machine lacks, in the output of what has ended well without a figure, and of what has failed.
 kExcuses = re.compile('not run: .*|CUPTI refuses.*|"skipped": ".*?"'), re.compile("Device not supported")
 kOk, kWrong, kTimeOut, kSkipped, kNotHere = "ok", "WRONG", "time-out", "skipped", "not here"
-
-
-class Wrong(Exception):
-    """An output says that something is wrong, or lacks what says that it is right."""
 
 
 def last_line(text):
@@ -33,7 +29,7 @@ class Entry(typing.NamedTuple):
     name: str
     command: list
     seconds: float  # that it takes on a GPU; it is not begun where less is left
-    read: object = lambda text, folder: last_line(text)  # the key figure; or its pattern, with a group. May raise Wrong
+    read: typing.Callable = lambda text, folder: last_line(text)  # the key figure; raises where there is none
     environment: dict = {}  # None: without this variable
     needs: tuple = ()  # modules, commands, "data"
     alone: bool = False  # nothing runs beside it
@@ -48,11 +44,9 @@ def session(leader):
     """The processes of its session that have not ended: ranks and compilers have process groups of their own."""
     found = []
     for path in glob.glob("/proc/[0-9]*/stat"):
-        try:
+        with contextlib.suppress(OSError):
             state, _, _, number = pathlib.Path(path).read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        found += [int(path.split("/")[2])] if int(number) == leader and state not in "ZX" else []
+            found += [int(path.split("/")[2])] if int(number) == leader and state not in "ZX" else []
     return found
 
 
@@ -61,10 +55,8 @@ def kill(process):
     for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, 3)):
         end = time.monotonic() + patience
         for pid in session(process.pid):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass
         while (process.poll() is None or session(process.pid)) and time.monotonic() < end:
             time.sleep(0.02)
 
@@ -83,7 +75,7 @@ class Slot:
         self.environment = {**environment, "TMPDIR": str(self.folder)}
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
             signal.signal(number, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, seconds + kGrace)
+        signal.setitimer(signal.ITIMER_REAL, seconds + 15)  # then it ends whatever it waits for
 
     def run(self, entries, at_once=1):
         """Runs them in their order, so many side by side. Whether none of them has failed."""
@@ -157,19 +149,16 @@ class Slot:
         text = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
         if code is None:
             return Row(entry.name, kTimeOut, last_line(text), seconds)
+        if code == 77 and self.environment.get("DAT_REQUIRE_CUDA") != "1":  # of what finds no GPU
+            return Row(entry.name, kNotHere, last_line(text), seconds)
         try:
-            if code == 77 and self.environment.get("DAT_REQUIRE_CUDA") != "1":  # of what finds no GPU
-                return Row(entry.name, kNotHere, last_line(text), seconds)
             if code != 0:
-                raise Wrong(f"{f'exit code {code}' if code > 0 else f'ended by signal {-code}'}: {last_line(text)}")
-            match = re.search(entry.read, text, re.MULTILINE) if isinstance(entry.read, str) else None
-            figure = match[1] if match else "" if isinstance(entry.read, str) else entry.read(text, self.folder / entry.name)
-            if not figure:
-                raise Wrong(f"no figure, and at last: {last_line(text)}")
-            return Row(entry.name, kOk, figure, seconds)
-        except (Wrong, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError) as error:
-            excuse, what = kExcuses[code != 0].search(text), "" if isinstance(error, Wrong) else "not what is read: "
-            return Row(entry.name, kNotHere if excuse else kWrong, excuse[0] if excuse else f"{what}{error}", seconds)
+                raise ValueError(f"{f'exit code {code}' if code > 0 else f'ended by signal {-code}'}: {last_line(text)}")
+            return Row(entry.name, kOk, entry.read(text, self.folder / entry.name), seconds)
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError) as error:
+            excuse, what = kExcuses[code != 0].search(text), f"no figure, and at last: {last_line(text)}"
+            what = excuse[0] if excuse else str(error) if isinstance(error, ValueError) else what
+            return Row(entry.name, kNotHere if excuse else kWrong, what, seconds)
 
     def finish(self):
         """Returns the exit status: 1 something is wrong, 3 not all was run."""
