@@ -70,7 +70,7 @@ def run(options):
         if "ceilings" in names and kept.exists():
             slot.add(runner.Row("ceilings", runner.kOk, f"{kept.read_text()} (measured before)"))
             names.remove("ceilings")
-        slot.run([known[name] for name in names], at_once)
+        slot.run([known[name] for name in dict.fromkeys(names)], at_once)
         if not options.build and "ceilings" in names and slot.rows["ceilings"].status == runner.kOk:
             kept.write_text(slot.rows["ceilings"].figure)
     for row in slot.rows.values():

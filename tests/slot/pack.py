@@ -20,7 +20,7 @@ kOptions = ("-DCMAKE_BUILD_TYPE=Release -DDAT_CUDA=ON -DDAT_WERROR=ON -DDAT_ARCH
             "-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25").split()
 # The programs have most of their code in common: a window that all of them fit into.
 kFilters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**27}]
-# Not packed: the C library's, which must be those of the machine; CUDA's and cuDNN's; MPI plugins for networks between nodes.
+# Not packed: the C library's, which must be the machine's own; CUDA's and cuDNN's; MPI plugins for networks between nodes.
 kSystem = re.compile(r"(ld-linux[\w-]*|lib(c|m|mvec|dl|rt|pthread|resolv|util|nsl|anl|nss_\w+)|linux-vdso)\.so")
 kCuda = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn\w*|cupti|nvrtc|nvJitLink)\.so")
 kFabrics = re.compile(r"lib(fabric|ibverbs|rdmacm|ucp|ucs|uct|psm2|psm_infinipath|oshmem|nl-3)\.so")

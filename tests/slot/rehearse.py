@@ -79,7 +79,8 @@ def rehearse():
     begin, root, rows = time.monotonic(), pack.kBuild / "root", []
     environment = {**os.environ, **{name: str(value) for name, value in make_root(root).items()}}
     pack.pack(root / "real.tar.xz", "90-real", root / "checkout/build/gpu_slot.tar.xz")
-    pack.run("cp", "-r", "--parents", "tests/slot", "tests/gpu_slot.sh", "tests/mpi_environment.py", root / "checkout", cwd=pack.kRoot)
+    pack.run("cp", "-r", "--parents", "tests/slot", "tests/gpu_slot.sh", "tests/mpi_environment.py", root / "checkout",
+             cwd=pack.kRoot)
     for name, script, code, says in kSteps:
         print(f"== {name}", flush=True)
         start, text = time.monotonic(), ""
