@@ -168,7 +168,7 @@ def make_entries(here):
           for name, seconds in {"kernels": 10, "backend": 25, "golden": 20, "network": 60, "attack": 60, "trainer": 90,
                                 "optimizer": 10, "parameters": 10, "reducer": 30, "codec": 20}.items()),
         entry("nan", 20, catch(), "dat_tests [nan]"),
-        entry("nan_planted", 30, catch(2), "mpiexec -n 2 dat_planted_tests", **ranks),
+        entry("nan_planted", 60, catch(2), "mpiexec -n 2 dat_planted_tests", **ranks),
         entry("two_ranks", 100, catch(2), "mpiexec -n 2 dat_mpi_tests",
               size("", "~[corruption]~[evaluation]~[sequence]~[stale]~[.]"), **ranks),
         entry("f16_against_tf32", 30, equal_losses, train(
