@@ -21,7 +21,8 @@ kStandIns = {
     "compute-sanitizer": 'while [ "${1#--}" != "$1" ]; do [ "$1" = --tool ] && tool=$2; shift 2; done\n"$@" || exit\n'
                          '[ "$tool" = racecheck ] && echo "RACECHECK SUMMARY: 0 hazards displayed (a stand-in)" ||\n'
                          '  echo "ERROR SUMMARY: 0 errors (a stand-in)"',
-    "python3": 'exec /mnt/python/${LOADER##*/} --argv0 /mnt/bin/python3 --library-path /mnt/python $PYTHON "$@"',
+    "python3": 'exec /mnt/python/${LOADER##*/} --argv0 /mnt/bin/python3 --library-path "/mnt/python$(printf :%s '
+               '/mnt/python/*/)" "$PYTHON" "$@"',
 }
 kEnter = """set -e
 "$PYTHON" -c 'import fcntl, socket, struct
@@ -65,7 +66,8 @@ def make_root(root):
     base = {pathlib.Path(loader).resolve()}
     base.update(pathlib.Path(place) for name in kCommands for _, place in pack.needed(shutil.which(name)))
     folder = next(path.resolve().parent for path in base if path.name.startswith("libc.so"))
-    for path in {*base, *(path for path in folder.iterdir() if pack.kSystem.match(path.name))}:
+    base.update(path for path in folder.iterdir() if pack.kSystem.match(path.name) or "torch_global_deps" in path.name)
+    for path in base:  # PyTorch names one of its libraries by its place
         shutil.copy(path, root / "base")
     for name, text in kStandIns.items():
         (root / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")

@@ -33,7 +33,6 @@ class Entry(typing.NamedTuple):
     environment: dict = {}  # None: without this variable
     needs: tuple = ()  # modules, commands, "data"
     alone: bool = False  # nothing runs beside it
-
     limit = property(lambda self: 2 * self.seconds + 10, doc="Seconds after which it hangs.")
 
 

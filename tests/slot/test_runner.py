@@ -28,7 +28,6 @@ class Slots(unittest.TestCase):
         self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
 
     def results(self, *those, at_once=1, seconds=60, code=None, after=None):
-        """Statuses; the slot is self.slot."""
         self.slot = runner.Slot("test", seconds, os.environ, self.folder, lambda entry: " ".join(entry.needs))
         if after:
             signal.setitimer(signal.ITIMER_REAL, after)
