@@ -1,7 +1,8 @@
 """Paired comparison with PyTorch: compare.py BENCH_STEP [--pairs N] [--forms FORM ...] [--peer-python PATH ...] [--device ...]
 
 Starts bench_step and a script of peers/ with --serve, torch_step.py on a CPU and torch_gpu.py on a GPU, and lets them take
-turns, one training step each: A B A B. Only one computes at a time. Threads that wait must not spin, or the idle program
+turns, one training step each: A B A B. With --attack-bn train it is the step of FGSM on batch statistics, which torch_gpu.py
+makes on both. Only one computes at a time. Threads that wait must not spin, or the idle program
 would slow down the busy one: both get the environment kIdle, unless OMP_WAIT_POLICY is set. With --spin they wait as their
 runtime does by default, spinning for some milliseconds: both are faster then, where nothing else runs.
 
@@ -30,22 +31,28 @@ import tolerance
 
 kIdle = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
-# A form, and the --math and --attack-precision with which we meet it.
+# By --attack-bn and device: a form, and the --math and --attack-precision with which we meet it.
 kCpuForms = ("eager", "channels_last_grad", "backward", "folded_channels_last", "folded_bf16", "compile", "compile_bf16")
+kBatchForms = ("eager_tf32_channels_last", "graph_tf32", "graph_bf16", "graph_f16", "compiled_graph_f16")
 kForms = {
-    "cpu": {form: ("f32", "f32") for form in kCpuForms},
-    "cuda": {
-        "eager_f32": ("f32", "f32"),
-        "eager_tf32": ("tf32", "f32"),
-        "eager_tf32_channels_last": ("tf32", "f32"),
-        "bf16_autocast_channels_last": ("tf32", "bf16"),
-        "folded_f16_channels_last": ("tf32", "f16"),
-        "compiled": ("tf32", "f16"),
-        "compiled_graph": ("tf32", "f16"),
+    "eval": {
+        "cpu": {form: ("f32", "f32") for form in kCpuForms},
+        "cuda": {
+            "eager_f32": ("f32", "f32"),
+            "eager_tf32": ("tf32", "f32"),
+            "eager_tf32_channels_last": ("tf32", "f32"),
+            "bf16_autocast_channels_last": ("tf32", "bf16"),
+            "folded_f16_channels_last": ("tf32", "f16"),
+            "compiled": ("tf32", "f16"),
+            "compiled_graph": ("tf32", "f16"),
+        },
+    },
+    "train": {
+        "cpu": {"eager_f32": ("f32", "f32"), "eager_tf32_channels_last": ("f32", "f32")},
+        "cuda": {"eager_f32": ("f32", "f32"), **{form: ("tf32", "f32") for form in kBatchForms}},
     },
 }
-kDefaultForms = {"cpu": ("channels_last_grad", "backward", "folded_channels_last", "compile"), "cuda": tuple(kForms["cuda"])}
-kPeers = {"cpu": "torch_step.py", "cuda": "torch_gpu.py"}
+kDefaultCpuForms = ("channels_last_grad", "backward", "folded_channels_last", "compile")
 
 # What the attack adds to the loss, relative: ten signed steps amplify every flipped ReLU, but any two runs end at about
 # the same loss. Relative to the larger of the two; for each side in f32, and with fewer digits.
@@ -99,6 +106,8 @@ def relative_error(found, wanted):
 
 
 def our_tolerance(line):
+    if line["attack_bn"] == "train":  # whose passes do not heed --attack-precision
+        return tolerance.kTenBitsInBatch if line["math"] == "tf32" else tolerance.kFloat32
     if line["attack_precision"] == "bf16":
         return tolerance.kBfloat16
     return tolerance.kTenBits if line["attack_precision"] == "f16" or line["math"] == "tf32" else tolerance.kFloat32
@@ -241,7 +250,7 @@ def main():
         "--form",
         nargs="+",
         help="of peers/torch_step.py or, on a GPU, peers/torch_gpu.py, or all; default: all on a GPU, on a CPU "
-        + " ".join(kDefaultForms["cpu"]),
+        + " ".join(kDefaultCpuForms),
     )
     parser.add_argument(
         "--peer-python",
@@ -254,7 +263,8 @@ def main():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2, help="of a CPU")
-    parser.add_argument("--steps", type=int, default=10, help="of the attack")
+    parser.add_argument("--attack-bn", default="eval", choices=list(kForms), help="eval: PGD; train: FGSM on batch statistics")
+    parser.add_argument("--steps", type=int, default=10, help="of PGD")
     parser.add_argument("--spin", action="store_true", help="threads wait as their runtime does by default")
     parser.add_argument("--math", choices=("f32", "tf32"), help="ours; default: that of the form")
     parser.add_argument("--attack-precision", choices=("f32", "f16", "bf16"), help="ours; default: that of the form")
@@ -269,16 +279,24 @@ def main():
     pythons = find_pythons(arguments.peer_python)
     about = device_of(arguments.bench_step, arguments.device)
     device = about.split(":")[0]
-    forms = arguments.forms or kDefaultForms[device]
-    forms = list(kForms[device]) if list(forms) == ["all"] else forms
-    unknown = [form for form in forms if form not in kForms[device]]
+    batch_statistics = arguments.attack_bn == "train"
+    known = kForms[arguments.attack_bn][device]
+    forms = arguments.forms or (kDefaultCpuForms if device == "cpu" and not batch_statistics else ["all"])
+    forms = list(known) if list(forms) == ["all"] else forms
+    unknown = [form for form in forms if form not in known]
     if unknown:
-        parser.error(f"unknown form {unknown[0]}; known on this device: {', '.join(kForms[device])}")
+        parser.error(f"unknown form {unknown[0]}; known on this device: {', '.join(known)}")
     options = []
-    for name in ("network", "width", "batch", "threads", "steps"):
+    for name in ("network", "width", "batch", "threads", *(() if batch_statistics else ("steps",))):
         options += [f"--{name}", getattr(arguments, name)]
+    script, own, peer_device = "torch_gpu.py", [], arguments.peer_device
+    if batch_statistics:
+        options += ["--attack-bn", "train"]
+        own, peer_device = ["--attack", "fgsm"], peer_device or device
+    elif device == "cpu":
+        script = "torch_step.py"
     print(
-        f"PGD-{arguments.steps} step of {arguments.network}, width {arguments.width}, batch {arguments.batch}, "
+        f"{'FGSM' if batch_statistics else f'PGD-{arguments.steps}'} step of {arguments.network}, width {arguments.width}, batch {arguments.batch}, "
         f"{arguments.pairs} pairs, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}, "
         f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'default')}\n{about}"
     )
@@ -287,12 +305,12 @@ def main():
     rows, last, left = [], None, len(pythons) * len(forms)
     for python, version in pythons:
         for form in forms:
-            math_, precision = kForms[device][form]
+            math_, precision = known[form]
             math_, precision = arguments.math or math_, arguments.attack_precision or precision
-            ours = [arguments.bench_step, *options, "--device", device, "--math", math_, "--attack-precision", precision]
-            peer = [python, kFolder / "peers" / kPeers[device], *options]
-            if arguments.peer_device:
-                peer += ["--device", arguments.peer_device]
+            ours = [arguments.bench_step, *options, *own, "--device", device, "--math", math_, "--attack-precision", precision]
+            peer = [python, kFolder / "peers" / script, *options]
+            if peer_device:
+                peer += ["--device", peer_device]
             name = f"{version} {form}, {math_}/{precision}"
             with tempfile.TemporaryDirectory() as folder:
                 row, line = compare(name, form, ours, peer, arguments.pairs, left, pathlib.Path(folder))

@@ -27,11 +27,44 @@ struct LayerOptions {
 
 constexpr const char* kTitles[kPasses] = {"frozen F", "frozen D", "train F", "train D", "train W"};
 
+/// The file of JSON: a line for each row, with what all rows have in common. A program that is stopped leaves what it
+/// has measured.
+class Lines {
+ public:
+  Lines(nlohmann::ordered_json about, std::ostream& json) : about_(std::move(about)), json_(json) {}
+
+  void write(nlohmann::ordered_json line) const {
+    line.update(about_);
+    json_ << line << std::endl;
+  }
+
+  /// What was tried while a convolution was planned; prints it, too.
+  void write_trial(const Trial& trial) const {
+    const std::string what = trial.convolution + ", " + trial.pass;
+    std::printf("%-78s %-34s ", what.c_str(), trial.name.c_str());
+    if (!trial.refused.empty())
+      std::printf("refused: %s\n", trial.refused.c_str());
+    else
+      std::printf("%9.4f ms\n", trial.milliseconds);
+    nlohmann::ordered_json line{{"row", "trial"},
+                                {"convolution", trial.convolution},
+                                {"pass", trial.pass},
+                                {"algorithm", trial.name},
+                                {"ms", trial.milliseconds}};
+    if (!trial.refused.empty()) line["refused"] = trial.refused;
+    write(line);
+  }
+
+ private:
+  nlohmann::ordered_json about_;
+  std::ostream& json_;
+};
+
 /// Prints a table row by row, and each row as a line of JSON.
 class Table {
  public:
-  Table(Backend& backend, double gemm, nlohmann::ordered_json about, std::ostream& json)
-      : gpu_(backend.device().kind == DeviceKind::cuda), gemm_(gemm), about_(std::move(about)), json_(json) {}
+  Table(Backend& backend, double gemm, const Lines& lines)
+      : gpu_(backend.device().kind == DeviceKind::cuda), gemm_(gemm), lines_(lines) {}
 
   void header() const {
     std::printf("%-28s%5s", gpu_ ? gemm_ > 0 ? "ms, TFLOP/s, % of GEMM" : "ms, TFLOP/s" : "ms, GFLOP/s", "count");
@@ -58,20 +91,14 @@ class Table {
       line["implementation"] = row.implementation;
     }
     std::printf("\n");
-    write(line);
-  }
-
-  void write(nlohmann::ordered_json line) const {
-    line.update(about_);
-    json_ << line << '\n';
+    lines_.write(line);
   }
 
  private:
   [[nodiscard]] int width() const { return (gpu_ ? 16 : 14) + (gemm_ > 0 ? 5 : 0); }
   bool gpu_;
   double gemm_;
-  nlohmann::ordered_json about_;
-  std::ostream& json_;
+  const Lines& lines_;
 };
 
 void run(const Precision& precision, double gemm, const LayerOptions& all, std::ostream& json) {
@@ -83,7 +110,8 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
   Backend& backend = step.backend();
   nlohmann::ordered_json about = step.about();
   about["precision"] = precision.name;
-  const Table table(backend, gemm, about, json);
+  const Lines lines(about, json);
+  const Table table(backend, gemm, lines);
   std::printf("%s, width %d, batch %d, %s, %s\n", options.network.c_str(), options.width, options.batch, precision.name,
               backend.description().c_str());
   table.header();
@@ -100,7 +128,14 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
 
   step.check();
   const double iteration = repeat(Effort::runs(all.repeat), [&] { step.attack_iteration(); }).median;
-  const double whole = repeat(Effort::runs(std::max(1, all.repeat / 5)), [&] { step.run(); }).median;
+  step.run();  // not counted
+  std::vector<double> walls, gpu;
+  for (int k = 0; k < std::max(1, all.repeat / 5); ++k) {
+    step.run();
+    walls.push_back(step.wall_ms);
+    gpu.push_back(step.gpu_ms);
+  }
+  const double whole = summarize(walls).median, by_events = summarize(gpu).median;
   const double frozen = alone(frozen_forward) + alone(frozen_input_gradient);
   std::printf("\niteration of the attack %8.2f ms, convolutions alone %8.2f ms (%.0f %%)\n", iteration, frozen,
               100 * frozen / iteration);
@@ -110,31 +145,20 @@ void run(const Precision& precision, double gemm, const LayerOptions& all, std::
                            alone(train_weight_gradient);
     std::printf(", convolutions alone %8.2f ms (%.0f %%)", of_step, 100 * of_step / whole);
   }
+  if (step.on_gpu()) std::printf(", by GPU events %.2f ms", by_events);
   std::printf(", %.3f ms/image\n", whole / options.batch);
   std::printf("                        of it: attack %.2f, training pass %.2f, update %.2f ms\n", step.attack_ms,
               step.train_ms, step.update_ms);
-  table.write({{"row", "step"},
-               {"attack_iteration_ms", iteration},
-               {"attack_iteration_convolutions_ms", frozen},
-               {"ms_per_step", whole}});
+  nlohmann::ordered_json line{{"row", "step"},
+                              {"attack_iteration_ms", iteration},
+                              {"attack_iteration_convolutions_ms", frozen},
+                              {"ms_per_step", whole}};
+  if (step.on_gpu()) line["gpu_ms_per_step"] = by_events;
+  lines.write(line);
 
   const std::vector<Trial> trials = backend.trials();
   if (!trials.empty()) std::printf("\nTried while the programs were planned:\n");
-  for (const Trial& trial : trials) {
-    const std::string what = trial.convolution + ", " + trial.pass;
-    std::printf("%-78s %-34s ", what.c_str(), trial.name.c_str());
-    if (!trial.refused.empty())
-      std::printf("refused: %s\n", trial.refused.c_str());
-    else
-      std::printf("%9.4f ms\n", trial.milliseconds);
-    nlohmann::ordered_json line{{"row", "trial"},
-                                {"convolution", trial.convolution},
-                                {"pass", trial.pass},
-                                {"algorithm", trial.name},
-                                {"ms", trial.milliseconds}};
-    if (!trial.refused.empty()) line["refused"] = trial.refused;
-    table.write(line);
-  }
+  for (const Trial& trial : trials) lines.write_trial(trial);
   std::printf("\n");
 }
 

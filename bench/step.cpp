@@ -1,4 +1,4 @@
-// Times PGD training steps: one line of JSON each. See bench/README.md.
+// Times training steps, of PGD or another attack: one line of JSON each. See bench/README.md.
 
 #include <fstream>
 #include <iostream>
@@ -12,20 +12,22 @@ void print(nlohmann::ordered_json line, dat::TrainingStep& step) {
   std::cout << line << std::endl;
 }
 
-void report(dat::TrainingStep& step) {
+/// `flow`: behind this step, so many without a wait between them; 0: none.
+void report(dat::TrainingStep& step, int flow) {
   step.run();
-  const auto& options = step.options();
-  const double ms = step.step_ms();
-  print({{"ms_per_step", ms},
-         {"ms_per_image", ms / options.batch},
-         {"images_per_s", 1000 * options.batch / ms},
-         {"ms_per_attack_iteration", step.attack_ms / options.attack_steps},
-         {"attack_ms", step.attack_ms},
-         {"train_ms", step.train_ms},
-         {"reduce_ms", step.reduce_ms},
-         {"update_ms", step.update_ms},
-         {"peak_rss_mb", dat::peak_resident_mb()}},
-        step);
+  const int batch = step.options().batch, iterations = step.trainer().method().most_gradients();
+  nlohmann::ordered_json line{{"ms_per_step", step.wall_ms}};
+  if (step.on_gpu()) line["gpu_ms_per_step"] = step.gpu_ms;
+  line["ms_per_image"] = step.wall_ms / batch;
+  line["images_per_s"] = 1000 * batch / step.wall_ms;
+  if (iterations > 0) line["ms_per_attack_iteration"] = step.attack_ms / iterations;
+  line.update({{"attack_ms", step.attack_ms},
+               {"train_ms", step.train_ms},
+               {"reduce_ms", step.reduce_ms},
+               {"update_ms", step.update_ms},
+               {"peak_rss_mb", dat::peak_resident_mb()}});
+  if (flow > 0) line["ms_per_step_flow"] = step.flow_ms(flow);
+  print(line, step);
 }
 
 /// The results to `path`, as raw floats; losses and shapes to stdout.
@@ -47,11 +49,14 @@ void write_results(dat::TrainingStep& step, const std::string& path) {
 
 int main(int argc, char** argv) {
   dat::StepOptions options;
-  int repeat = 3;
+  int repeat = 3, flow = 0;
   bool serve = false;
   std::string results;
-  CLI::App app("Times PGD training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
+  CLI::App app("Times training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
   dat::bench::add_options(app, options, repeat);
+  app.add_option("--attack", options.attack, "how training images are perturbed, as in dat_hpc train: pgd, fgsm, none");
+  app.add_option("--attack-bn", options.attack_bn, "auto, eval or train: the attack's batch norms, as in dat_hpc train")
+      ->check(CLI::IsMember({"auto", "eval", "train"}));
   app.add_option("--math", options.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
   app.add_option("--attack-precision", options.attack_precision, "f32, f16 or bf16: storage of the attacked network");
   app.add_option("--micro-batch", options.micro_batch, "images at a time; 0: the batch");
@@ -59,6 +64,7 @@ int main(int argc, char** argv) {
   app.add_option("--check", results,
                  "first a line with the losses before and after an attack; into this file float32: the logits, and the "
                  "input gradient in NCHW order");
+  app.add_option("--flow", flow, "behind each step, so many without a wait between them: ms_per_step_flow");
   app.add_flag("--serve", serve, "one step for each line of stdin, until it ends");
   return dat::bench::run_program(app, argc, argv, [&] {
     const auto alone = dat::Communicator::single();
@@ -66,6 +72,6 @@ int main(int argc, char** argv) {
     if (!results.empty()) write_results(step, results);
     step.check();  // also warms up
     std::string line;
-    for (int k = 0; serve ? static_cast<bool>(std::getline(std::cin, line)) : k < repeat; ++k) report(step);
+    for (int k = 0; serve ? static_cast<bool>(std::getline(std::cin, line)) : k < repeat; ++k) report(step, flow);
   });
 }

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import reference
 
-kEps, kAlpha = 8 / 255, 2 / 255
+kEps, kAlpha, kFgsmAlpha = 8 / 255, 2 / 255, 10 / 255
 kLossScale = 1024.0  # keeps gradients in the range of 16-bit floats; the sign is all that counts
 kSmallCnn = (("conv1", 1), ("conv2", 2), ("conv3", 1))
 kBlocks = [(f"layer{stage}.{index}", 2 if stage > 1 and index == 0 else 1) for stage in (1, 2, 3, 4) for index in (0, 1)]
@@ -23,6 +23,10 @@ def scaled_loss(logits, labels):
 def pgd_update(x, eta, dx):
     z = (x + eta + kAlpha * dx.sign()).clamp(0, 1)
     return (z - x).clamp(-kEps, kEps)
+
+
+def fgsm_update(x, eta, dx):
+    return (eta + kFgsmAlpha * dx.sign()).clamp(-kEps, kEps)
 
 
 def convolution(weights, name, x, stride=1):

@@ -125,7 +125,7 @@ class Trainer:
         return float(F.cross_entropy(self.model(x), self.labels))
 
     def write_results(self, path):
-        """What TrainingStep::results in src/train/bench.hpp computes."""
+        """What TrainingStep::results in src/measure/training_step.hpp computes."""
         self.model.train()
         for _ in range(3):  # with gradients: a compiled training pass is the one that is timed
             self.training_logits(self.x)

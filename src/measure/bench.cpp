@@ -276,17 +276,20 @@ void Bench::measure_step() {
   const bool root = world_.root();
   if (root)
     std::printf("\n%-34s%12s%12s%22s%9s\n", "PGD training step, ms", "median", "min", "convolutions alone", "%");
-  std::vector<double> attack, train, reduce, update;
+  std::vector<double> wall, gpu, attack, train, reduce, update;
   world_.barrier();
   const Sample iteration = repeat({.seconds = part(0.2), .least = 3, .most = 25}, [&] { step_->attack_iteration(); });
   const auto one_step = [&] {
     step_->run();
+    wall.push_back(step_->wall_ms);
+    gpu.push_back(step_->gpu_ms);
     attack.push_back(step_->attack_ms);
     train.push_back(step_->train_ms);
     reduce.push_back(step_->reduce_ms);
     update.push_back(step_->update_ms);
   };
-  const Sample whole = repeat_together(world_, part(0.8), 25, true, one_step);
+  const int runs = repeat_together(world_, part(0.8), 25, true, one_step).runs;
+  const Sample whole = summarize(wall);
   step_ms_ = whole.median;
   const auto alone = [&](Pass pass) { return sum_.passes[pass].median; };
   const double in_iteration = alone(frozen_forward) + alone(frozen_input_gradient);
@@ -298,7 +301,11 @@ void Bench::measure_step() {
   parts["train"] = part_of_step("training pass", summarize(train), in_train, root);
   parts["reduce"] = part_of_step("reduction", summarize(reduce), 0, root);
   parts["update"] = part_of_step("update", summarize(update), 0, root);
-  parts["step"] = part_of_step("step", whole, in_attack + in_train, root);
+  parts["step"] = part_of_step("step by the wall", whole, in_attack + in_train, root);
+  if (!step_->on_gpu()) return;
+  parts["step_gpu"] = part_of_step("step by GPU events", summarize(gpu), 0, root);
+  const double flow = step_->flow_ms(runs);
+  parts["step_flow"] = part_of_step("step, none waits for the last", {flow, flow, runs}, 0, root);
 }
 
 void Bench::finish(const Peak& peak, int argc, char** argv) {

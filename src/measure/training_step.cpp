@@ -6,6 +6,7 @@
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
 #include "dat/random.hpp"
+#include "measure/repeat.hpp"
 
 namespace dat {
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int kChannels = 3, kClasses = 10;
 constexpr double kEps = 8.0 / 255, kAlpha = 2.0 / 255;
+constexpr double kDecayWithFgsm = 5e-4;
 
 /// Square images in ten classes, as CIFAR's, whose pixels are drawn: pixel k of the set in NCHW order is the upper byte
 /// of a word.
@@ -61,14 +63,16 @@ class DrawnImages final : public Dataset {
   all.network = options.network;
   all.width = options.width;
   all.attack = options.attack;
+  all.attack_bn = options.attack_bn;
   all.attack_steps = options.attack_steps;
   all.eps = kEps;
   if (options.attack == "pgd") all.alpha = kAlpha;
+  if (options.attack == "fgsm") all.start_box = "on";
   all.attack_precision = options.attack_precision;
   all.attack_batch = options.attack_batch;
   all.lambda = options.lambda;
   all.optimizer = "sgd";
-  all.weight_decay = 0;
+  all.weight_decay = options.attack == "fgsm" ? kDecayWithFgsm : 0;
   all.milestones = {};
   all.warmup_epochs = 0;
   all.epochs = 1 << 30;
@@ -89,10 +93,14 @@ TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
     : options_(checked(options)),
       trainer_(ranks, training_of(options_),
                {std::make_unique<DrawnImages>(std::int64_t{options.batch} * ranks.size(), options.size),
-                std::make_unique<DrawnImages>(1, options.size), nullptr}) {
-  Images& images = trainer_.replica().images();
-  losses_ = backend().allocate_floats(images.capacity, "losses");
-  correct_ = backend().allocate_floats(images.capacity, "losses");
+                std::make_unique<DrawnImages>(1, options.size), nullptr}),
+      none_(attacks().at("none")({})) {
+  Replica& replica = trainer_.replica();
+  Images& images = replica.images();
+  if (const int passes = trainer_.method().attack_passes; passes > 0) {
+    statistics_ = std::make_unique<BatchStatistics>(ranks, replica.model(), passes + 1, true);
+    batch_objective_ = std::make_unique<BatchObjective>(replica, *statistics_);
+  }
   zeros_ = backend().allocate_floats(images.capacity * images.layout.elements(), "images");
   const Dataset& set = *trainer_.splits().train;
   const std::size_t bytes = set.info().image_bytes();
@@ -107,8 +115,15 @@ TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
 }
 
 void TrainingStep::run() {
-  static_cast<void>(trainer_.timer().take());
+  static_cast<void>(trainer_.timer().take());  // waits
+  const double begin = now_ms();
+  const Backend::Ticket first = backend().stamp();
   static_cast<void>(trainer_.step(false));
+  const Backend::Ticket last = backend().stamp();
+  backend().wait();
+  wall_ms = now_ms() - begin;
+  if (on_gpu() && last - first < Backend::kStamps && backend().passed(last))
+    gpu_ms = 1e3 * backend().seconds(first, last);
   const std::array<double, kPhases> seconds = trainer_.timer().take();
   const auto ms = [&](std::initializer_list<Phase> phases) {
     double sum = 0;
@@ -121,6 +136,14 @@ void TrainingStep::run() {
   update_ms = ms({Phase::select, Phase::update});
 }
 
+double TrainingStep::flow_ms(int steps) {
+  backend().wait();
+  const double begin = now_ms();
+  for (int k = 0; k < steps; ++k) static_cast<void>(trainer_.step(false));
+  backend().wait();
+  return (now_ms() - begin) / steps;
+}
+
 void TrainingStep::attack_iteration() {
   trainer_.replica().attacked().gradient_step(static_cast<float>(kAlpha), static_cast<float>(kEps));
   backend().wait();
@@ -128,7 +151,8 @@ void TrainingStep::attack_iteration() {
 
 TrainingStep::Losses TrainingStep::check() {
   load();
-  const double clean = loss(false, nullptr), attacked = loss(true, nullptr);
+  const double clean = mean_loss(look(*none_, nullptr));
+  const double attacked = mean_loss(look(*trainer_.method().last().attack, nullptr));
   const double trained = trainer_.step(false).loss_adv;
   require(std::isfinite(clean) && (attacked > clean || options_.attack == "none"), ExitCode::numerical,
           "the training step is wrong: clean loss ", clean, ", attacked ", attacked, ", in training ", trained);
@@ -147,41 +171,37 @@ TrainingStep::Results TrainingStep::results() {
     statistics.add(replica.training(images.count), 0, {});
     statistics.update_model();
   }
-  FrozenObjective& objective = replica.attacked();
-  objective.prepare(1, Purpose::attack_start, 0);
-  objective.start = zeros_;
-  attacks().at("none")({})->perturb(objective);
-  objective.gradient();
+  const Objective& objective = look(*none_, nullptr);
   Results results;
   results.logits.resize(static_cast<std::size_t>(images.count * kClasses));
   backend().copy_to_host(results.logits.data(), objective.logits, results.logits.size() * sizeof(float));
   std::vector<float> dx(static_cast<std::size_t>(images.count * images.layout.elements()));
-  backend().copy_to_host(dx.data(), images.dx, dx.size() * sizeof(float));
+  backend().copy_to_host(dx.data(), objective.dx, dx.size() * sizeof(float));
   for (int n = 0; n < images.count; ++n)
     for (int c = 0; c < kChannels; ++c)
       for (int y = 0; y < options_.size; ++y)
         for (int x = 0; x < options_.size; ++x)
           results.input_gradient.push_back(dx[static_cast<std::size_t>(images.layout.offset(n, c, y, x))] /
-                                           replica.frozen().gradient_scale());
-  results.clean_loss = loss(false, nullptr);
-  results.attacked_loss = loss(true, zeros_);
+                                           objective.scale);
+  results.clean_loss = mean_loss(objective);
+  results.attacked_loss = mean_loss(look(*trainer_.method().last().attack, zeros_));
   return results;
 }
 
 nlohmann::ordered_json TrainingStep::about() {
   std::size_t bytes = 0;
   for (const Backend::Allocation& allocation : backend().allocations()) bytes += allocation.bytes;
-  const bool cpu = backend().device().kind == DeviceKind::cpu;
   return {{"network", options_.network},
           {"width", options_.width},
           {"size", options_.size},
           {"batch", options_.batch},
           {"micro_batch", options_.micro_batch},
           {"attack", options_.attack},
-          {"steps", options_.attack_steps},
+          {"attack_bn", batch_objective_ ? "train" : "eval"},
+          {"steps", trainer_.method().most_gradients()},
           {"lambda", options_.lambda},
           {"device", backend().description()},
-          {"math", cpu && options_.math == "tf32" ? "f32" : options_.math},
+          {"math", !on_gpu() && options_.math == "tf32" ? "f32" : options_.math},
           {"attack_precision", options_.attack_precision},
           {"threads", options_.threads},
           {"device_bytes", bytes},
@@ -190,14 +210,22 @@ nlohmann::ordered_json TrainingStep::about() {
 
 void TrainingStep::load() { trainer_.replica().images().load(batch_, 0, batch_.count, nullptr); }
 
-double TrainingStep::loss(bool attacked, const float* start) {
-  FrozenObjective& objective = trainer_.replica().attacked();
-  objective.prepare(1, Purpose::attack_start, 0);
+const Objective& TrainingStep::look(const Attack& attack, const float* start) {
+  FrozenObjective& frozen = trainer_.replica().attacked();
+  if (batch_objective_)
+    batch_objective_->prepare(1, 0, {});
+  else
+    frozen.prepare(1, Purpose::attack_start, 0);
+  Objective& objective = batch_objective_ ? static_cast<Objective&>(*batch_objective_) : frozen;
   objective.start = start;
-  if (attacked) trainer_.method().last().attack->perturb(objective);
-  objective.measure(attacked ? objective.x_adv : objective.clean, losses_, correct_);
+  attack.perturb(objective);
+  objective.gradient();
+  return objective;
+}
+
+double TrainingStep::mean_loss(const Objective& objective) {
   std::vector<float> losses(static_cast<std::size_t>(objective.n));
-  backend().copy_to_host(losses.data(), losses_, losses.size() * sizeof(float));
+  backend().copy_to_host(losses.data(), objective.losses, losses.size() * sizeof(float));
   return std::accumulate(losses.begin(), losses.end(), 0.0) / objective.n;
 }
 

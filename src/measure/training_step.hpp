@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "train/examples/batch_objective.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -16,9 +17,10 @@ struct StepOptions {
   int micro_batch = 0;         ///< images that are attacked and trained on at a time; 0: all of them
   int attack_batch = 0;        ///< images per pass of the attack; 0: the micro-batch
   std::string attack = "pgd";
-  int attack_steps = 10;  ///< gradient steps of pgd
-  double lambda = 0;      ///< weight of the loss on clean images
-  bool overlap = false;   ///< send gradients while the backward pass runs
+  std::string attack_bn = "auto";  ///< as of training: auto | eval | train
+  int attack_steps = 10;           ///< gradient steps of pgd
+  double lambda = 0;               ///< weight of the loss on clean images
+  bool overlap = false;            ///< send gradients while the backward pass runs
   std::int64_t bucket = 8 << 20;
   std::string device = "auto";
   int threads = 2;
@@ -27,17 +29,28 @@ struct StepOptions {
 };
 
 /// The step of a training run, on images that are drawn: by default PGD with running statistics, one pass with batch
-/// statistics on the adversarial images, the reduction, SGD (lr 0.01, momentum 0.9). The scripts in bench/peers make
-/// this step on the same weights, images and labels (inputs.py).
+/// statistics on the adversarial images, the reduction, SGD (lr 0.01, momentum 0.9). With FGSM, that of Wong, Rice,
+/// Kolter ("Fast is better than free", 2020): a random start in the ball and the box, one step of 10/255 on batch
+/// statistics, weight decay 5e-4. The scripts in bench/peers make these steps on the same weights, images and labels
+/// (inputs.py).
 class TrainingStep {
  public:
   /// Error(usage): sizes that do not divide each other; Error as of the backend.
   TrainingStep(Communicator& ranks, const StepOptions& options);
 
-  /// Makes one step. Milliseconds of its parts are left in the members below. **Collective.**
+  /// Makes one step, and leaves its milliseconds in the members below. **Collective.** The device is idle when it
+  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and behind
+  /// the last one.
   void run();
-  double attack_ms = 0, train_ms = 0, reduce_ms = 0, update_ms = 0;
-  [[nodiscard]] double step_ms() const { return attack_ms + train_ms + reduce_ms + update_ms; }
+  double wall_ms = 0;  ///< by the host's clock
+  double gpu_ms = 0;   ///< from a stamp before the step to one behind it, in the GPU's queue; 0 on a CPU
+  double attack_ms = 0, train_ms = 0, reduce_ms = 0, update_ms = 0;  ///< of its parts, by the device's stamps
+
+  /// Makes `steps` steps as a training does, none of which waits for the one before, and then waits for the device.
+  /// Milliseconds of one of them by the host's clock. **Collective.** A step waits once by itself, with one rank, too:
+  /// for gradients, losses and batch statistics, before it queues its update. So a GPU makes the update while the host
+  /// begins the next step, and nothing from the end of a backward pass until the host has queued that update.
+  [[nodiscard]] double flow_ms(int steps);
 
   /// Makes one iteration of the attack on the images that are loaded: gradient and update.
   void attack_iteration();
@@ -51,7 +64,8 @@ class TrainingStep {
 
   /// What the same network computes elsewhere, for a comparison: after three passes in training mode, so that running
   /// statistics matter, logits [batch, 10] and input gradient [batch, 3, size, size] of the sum of the losses at the
-  /// clean images, and the mean loss before and after an attack that starts at them.
+  /// clean images, and the mean loss before and after an attack that starts at them. All of it as the attack sees the
+  /// network: on batch statistics, where it does.
   struct Results {
     std::vector<float> logits, input_gradient;
     double clean_loss, attacked_loss;
@@ -64,19 +78,25 @@ class TrainingStep {
   [[nodiscard]] const StepOptions& options() const { return options_; }
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] Backend& backend() { return trainer_.replica().backend(); }
+  [[nodiscard]] bool on_gpu() { return backend().device().kind == DeviceKind::cuda; }
   [[nodiscard]] const Graph& graph() const { return trainer_.model().graph; }
 
  private:
   /// Loads the first images of the set, as many as a micro-batch has.
   void load();
-  /// Mean of the attacked network's loss on what is loaded, at the clean images or after an attack from `start`; null:
-  /// a random start.
-  [[nodiscard]] double loss(bool attacked, const float* start);
+  /// The network as the attack sees it, at the loaded images that `attack` leaves: logits, losses, gradient. start:
+  /// null: a random one.
+  [[nodiscard]] const Objective& look(const Attack& attack, const float* start);
+  [[nodiscard]] double mean_loss(const Objective& objective);
 
   StepOptions options_;
   Trainer trainer_;
   HostBatch batch_;
-  float *losses_, *correct_, *zeros_;
+  std::unique_ptr<Attack> none_;
+  float* zeros_;
+  /// For attacks on batch statistics; null: the attack runs on running ones. The statistics go nowhere.
+  std::unique_ptr<BatchStatistics> statistics_;
+  std::unique_ptr<BatchObjective> batch_objective_;
 };
 
 }  // namespace dat

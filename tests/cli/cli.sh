@@ -102,7 +102,7 @@ fi
 
 check 'bench' 0 '^images/s' '' "$program" bench --device cpu --network small_cnn --width 16 --batch 8 \
   --seconds 2
-for part in '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step  '; do
+for part in '^checked: the attack raises the loss' '^FMA in registers' '^32-32 3x3/1 @16 ' '^step by the wall  '; do
   grep -q -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: bench prints no '$part'" >&2; }
 done
 refuse 2 "'--seconds' must be a number .* above 0" bench --seconds 0

@@ -211,12 +211,12 @@ def make_entries(here):
         entry("layers_512_f16", 120, "^iteration of the attack +(.*)$", "bench_layers --device cuda --precision f16 --json",
               "layers.jsonl", size("--batch 512", "--width 16 --batch 2 --steps 1 --repeat 1"), alone=True),
     ]
-    tiny = "--limit-train 256 --limit-test 16 --epochs 1 --warmup-epochs 0"
+    tiny = "--network small_cnn --batch 8 --limit-train 32 --limit-test 16 --epochs 1 --warmup-epochs 0"
     data = shlex.join(map(str, here.data or []))
     recipes = [  # at full size; what is wanted most comes first
         entry(f"recipe_{name}", seconds, r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", f"bench/full_size.py {recipe}",
               f"--program dat_hpc --data {data} --out out --seeds {seed}-{seed} --ranks {count} --launch '{kBound}'",
-              f"'--evaluation=--math tf32 --batch 1024' {size('', '--width 4 --images 8')} -- --device cuda --deterministic",
+              f"'--evaluation=--math tf32 --batch {size(1024, 8)}' {size('', '--width 16 --images 8')} -- --device cuda --deterministic",
               "--checkpoint-async", size(options, tiny), environment=kTimed, needs=("data", "mpiexec"), alone=True)
         for name, seed, count, seconds, recipe, options in (
             ("fast_adversarial_3", 3, 1, 85, "fast_adversarial", ""), ("pgd2", 1, 1, 120, "pgd2", ""),
