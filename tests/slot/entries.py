@@ -216,9 +216,9 @@ def make_entries(here):
     recipes = [  # at full size; what is wanted most comes first
         entry(f"recipe_{name}", seconds, r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", f"bench/full_size.py {recipe}",
               f"--program dat_hpc --data {data} --out out --seeds {seed}-{seed} --ranks {count} --launch '{kBound}'",
-              f"'--evaluation=--math tf32 --batch {size(1024, 8)}' {size('', '--width 16 --images 8')} -- --device cuda --deterministic",
-              "--checkpoint-async", size(options, tiny), environment=kTimed, needs=("data", "mpiexec"), alone=True)
-        for name, seed, count, seconds, recipe, options in (
+              f"'--evaluation=--math tf32 --batch {size(1024, 8)}' {size('', '--width 16 --images 8')}",
+              "-- --device cuda --deterministic --checkpoint-async", size(options, tiny), environment=kTimed,
+              needs=("data", "mpiexec"), alone=True) for name, seed, count, seconds, recipe, options in (
             ("fast_adversarial_3", 3, 1, 85, "fast_adversarial", ""), ("pgd2", 1, 1, 120, "pgd2", ""),
             ("n_fgsm_15_2", 2, 1, 85, "n_fgsm", "--warmup-epochs 7.5 --epochs 7.5"), ("ladder", 1, 1, 90, "ladder", ""),
             ("n_fgsm", 1, 1, 140, "n_fgsm", ""), ("dat_fgsm", 1, 2, 240, "dat_fgsm_15", ""),
