@@ -62,7 +62,7 @@ class Here:
         there = {"data": self.data, **{name: importlib.util.find_spec(name) for name in ("torch", "h5py")}}
         lacking = [name for name in entry.needs
                    if not (there[name] if name in there else shutil.which(name, path=self.environment["PATH"]))]
-        return f"there is no {' and no '.join(lacking)}".replace("no data", "--data: CIFAR-10") if lacking else ""
+        return f"there is no {' and no '.join(lacking)}".replace("no data", "no --data FILE") if lacking else ""
 
 
 def says(pattern):
@@ -211,13 +211,13 @@ def make_entries(here):
         entry("layers_512_f16", 120, "^iteration of the attack +(.*)$", "bench_layers --device cuda --precision f16 --json",
               "layers.jsonl", size("--batch 512", "--width 16 --batch 2 --steps 1 --repeat 1"), alone=True),
     ]
-    tiny = "--network small_cnn --batch 8 --limit-train 32 --limit-test 16 --epochs 1 --warmup-epochs 0"
+    tiny = small.replace("24", "32") + " --limit-test 16 --epochs 1 --warmup-epochs 0 --selector exp3 --budget 8"
     data = shlex.join(map(str, here.data or []))
     recipes = [  # at full size; what is wanted most comes first
         entry(f"recipe_{name}", seconds, r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", f"bench/full_size.py {recipe}",
               f"--program dat_hpc --data {data} --out out --seeds {seed}-{seed} --ranks {count} --launch '{kBound}'",
-              f"'--evaluation=--math tf32 --batch {size(1024, 8)}' {size('', '--width 16 --images 8')}",
-              "-- --device cuda --deterministic --checkpoint-async", size(options, tiny), environment=kTimed,
+              f"'--evaluation=--math tf32 --batch {size(1024, 8)}' {size('', '--images 1')}",
+              "-- --device cuda --deterministic", size(options, tiny), environment=kTimed,
               needs=("data", "mpiexec"), alone=True) for name, seed, count, seconds, recipe, options in (
             ("fast_adversarial_3", 3, 1, 85, "fast_adversarial", ""), ("pgd2", 1, 1, 120, "pgd2", ""),
             ("n_fgsm_15_2", 2, 1, 85, "n_fgsm", "--warmup-epochs 7.5 --epochs 7.5"), ("ladder", 1, 1, 90, "ladder", ""),

@@ -44,7 +44,7 @@ kSteps = (  # name, script, exit status, what it must print
     ("the programs for GPUs start", f"mkdir real && tar -xf real.tar.xz -C real && {kReal} check", 0, ""),
     ("fault: there is no GPU", f"{kReal} laws", 1, "^doctor +WRONG"),
     ("no time; data in pieces", f"{kSlot} run laws_golden --seconds 5; {kUnpacked}/bin/dat_hpc data synthetic whole.h5 "
-     "--train 256 --test 16; split -n 3 whole.h5 piece; ls piecea?", 0, "^doctor +skipped +needs"),
+     "--size 8 --train 256 --test 16; split -n 3 whole.h5 piece; ls piecea?", 0, "^doctor +skipped +needs"),
     ("fault: pieces in another order", f"{kSlot} full --data pieceaa pieceac pieceab", 1, "pieceab: .*It takes data files"),
     ("every entry, unpacked once", f"touch {kUnpacked}/mine; {kSlot} all --seconds 4000 --data piecea? && ls {kUnpacked}/m*",
      0, ""),
