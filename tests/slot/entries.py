@@ -113,7 +113,7 @@ def step_ms(_, folder):
 def equal_losses(_, folder):
     f16, tf32 = (statistics.fmean(step["loss_adv"] for step in steps(folder, run)[-20:]) for run in ("f16", "f32"))
     figure = f"mean loss of the last 20 of 50 steps: f16 {f16:.4f}, TF32 {tf32:.4f}"
-    if not abs(f16 / tf32 - 1) <= 0.03:  # on the double 1e-4; another seed makes 5e-2, an attack of a single step 1.2e-1
+    if not abs(f16 / tf32 - 1) <= 0.03:  # on the double 2e-3; another seed makes 5e-2, an attack of a single step 1.2e-1
         raise ValueError(f"{figure}: too far apart")
     return figure
 
