@@ -68,7 +68,7 @@ def run(options):
     if options.build or {*names} <= {entry.name for entry in groups[3]} or slot.run([known["doctor"]]):
         kept = entries.kRoot / "ceilings.txt"  # of an archive that is unpacked: once on a machine
         if "ceilings" in names and kept.exists():
-            slot.add(runner.Row("ceilings", runner.kOk, f"{kept.read_text()} (measured before)"))
+            slot.add(runner.Row("ceilings", runner.kOk, f"measured before: {kept.read_text()}"))
             names.remove("ceilings")
         slot.run([known[name] for name in dict.fromkeys(names)], at_once)
         if not options.build and "ceilings" in names and slot.rows["ceilings"].status == runner.kOk:

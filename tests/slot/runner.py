@@ -110,7 +110,7 @@ class Slot:
     def add(self, row):
         self.rows[row.name] = row
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-        self.say(f"{row.name:<37}{row.status:<10}{seconds:>6}  {row.figure}".rstrip()[:140])
+        self.say(f"{row.name:<37}{row.status:<10}{seconds:>6}  {row.figure}".rstrip()[:200])
 
     def say(self, line):
         """Prints it, and renews the archive: there is one whatever happens."""
