@@ -131,7 +131,7 @@ void plant_in(Trainer& trainer, const std::string& where, float value) {
   options.lambda = 1;
   options.max_bad_steps = 1;
   options.selector = "all";
-  options.deterministic = kind == "ordered" || test::test_device() == "cuda";  // else no two runs have the same bits there
+  options.deterministic = kind == "ordered" || test::test_device() == "cuda";  // for the same bits
   if (kind == "ordered") options.micro_batch = 4;
   if (kind == "drawn" || kind == "ordered") {
     options.selector = "exp3";
