@@ -1,9 +1,9 @@
-"""Recipes trained to their end and evaluated: full_size.py RECIPE... --data cifar10.h5 [--width W] [--seeds N] [-- OPTIONS]
+"""Recipes trained to their end and evaluated: full_size.py RECIPE... --data cifar10.h5 [--width W] [--seeds N|A-B] [-- OPTIONS]
 
-Each recipe (jobs/full/NAME.toml, or any other that --recipe knows) is trained with seeds 1 to N and evaluated: clean
+Each recipe (jobs/full/NAME.toml, or any other that --recipe knows) is trained with seeds 1 to N, or A to B, and evaluated: clean
 accuracy on all test images; the worst of PGD-50 from ten random starts (steps of eps/4) and FGSM, and aa-quick
 (AutoAttack's first two attacks), on the first 2,000 images. --all takes all images for PGD-50, --standard has
-aa-standard, too. Options after `--` go to every training.
+aa-standard, too. Options after `--` go to every training, those of --evaluation to every evaluation.
 
 The same command goes on where it was stopped: trainings from their last checkpoint, evaluations from their journal; what is
 finished is not made again, and other options or data want another --out. A finished run has one line in --results:
@@ -36,6 +36,12 @@ def wilson(part, count):
     return 100 * (middle - half), 100 * (middle + half)
 
 
+def seeds(text):
+    """1 to N, or A to B."""
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
+
+
 class Study:
     def __init__(self, arguments):
         self.arguments = arguments
@@ -53,7 +59,8 @@ class Study:
         out = folder / f"eval-{attack.replace('+', '-')}-{limit or 'all'}"
         done = out / "eval.json"
         if not done.exists():
-            options = ["--restarts", 10] if "pgd" in attack else ["--math", "f32"]
+            given = shlex.split(self.arguments.evaluation or "")
+            options = [*(["--restarts", 10] if "pgd" in attack else [] if given else ["--math", "f32"]), *given]
             output_of([*self.launch, self.program, "eval", "--checkpoint", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
                        *options, *of_evaluation(self.arguments.options)])
         return read_json(done)
@@ -70,7 +77,7 @@ class Study:
 
     def made(self, recipe, seed, folder):
         a = self.arguments
-        facts = {"ranks": a.ranks, "options": a.options, "data": [os.path.abspath(path) for path in a.data]}
+        facts = {"ranks": a.ranks, "options": a.options, "evaluation": a.evaluation, "data": [os.path.abspath(path) for path in a.data]}
         begun = begin(folder / "begun.json", facts, folder, machine=machine())
         finished = folder / "row.json"
         attacks = [["pgd50+fgsm", 0 if a.all else a.images], ["aa-quick", a.images], *([["aa-standard", a.images]] if a.standard else [])]
@@ -90,7 +97,7 @@ class Study:
         found["clean"] = last["clean_acc"], last["images"]
         provenance = read_json(folder / "provenance.json")
         row = {"date": time.strftime("%Y-%m-%d"), "recipe": recipe, "width": a.width, "seed": seed, "ranks": a.ranks,
-               "options": a.options, "attacks": attacks, "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
+               "options": a.options, "evaluation": a.evaluation, "attacks": attacks, "found": found, "epochs": steps[-1]["epoch"] + 1, "steps": len(steps), "minutes": steps[-1]["wall_time"] / 60,
                "bytes": statistics.fmean(step["bytes_sent"] for step in steps),
                "attack_passes": sum(step["attack_passes"] for step in steps) / sum(step["images"] for step in steps),
                "commit": provenance["git_sha1"][:7] + ("+" if provenance["git_dirty"] else ""),
@@ -141,7 +148,8 @@ def text_of(row):
         low, high = wilson(part, count)
         parts.append(f"{attack} {100 * part:.2f} [{low:.1f}, {high:.1f}] of {count}")
     return (f"{row['date']} {row['recipe']}, width {row['width'] or 'own'}, seed {row['seed']}, {row['ranks']} rank(s)"
-            f"{', ' + shlex.join(row['options']) if row['options'] else ''}: {'; '.join(parts)}; {row['epochs']} epochs, {row['steps']} steps, "
+            f"{', ' + shlex.join(row['options']) if row['options'] else ''}"
+            f"{', evaluated with ' + row['evaluation'] if row.get('evaluation') else ''}: {'; '.join(parts)}; {row['epochs']} epochs, {row['steps']} steps, "
             f"{row['attack_passes']:.2f} attack passes, {row['bytes'] / 1e6:.2f} MB a step; {row['minutes'] / 60:.2f} h beside other work; {row['commit']}; "
             f"{row['machine']}")
 
@@ -153,12 +161,14 @@ def main():
     parser.add_argument("--program", default=ROOT / "build" / "cpu" / "dat_hpc")
     parser.add_argument("--data", nargs="+", required=True, help="CIFAR-10, made by 'dat_hpc data convert'")
     parser.add_argument("--width", type=int, help="of the network, in place of the recipe's")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=seeds, default=range(1, 2), metavar="N|A-B")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--launch", default="mpirun -np {ranks}")
     parser.add_argument("--images", type=int, default=2000, help="for the attacks (2000)")
     parser.add_argument("--all", action="store_true", help="PGD-50 on all images")
     parser.add_argument("--standard", action="store_true", help="aa-standard, too")
+    parser.add_argument("--evaluation", metavar="OPTIONS", help="of `dat_hpc eval`, as --evaluation='--math tf32 --batch 1024'; without it "
+                        "AutoAttack's products are f32")
     parser.add_argument("--idle", action="store_true", help="measure the time of a step, nothing else")
     parser.add_argument("--idle-steps", type=int, default=16)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/full_size"))
@@ -177,7 +187,7 @@ def main():
         if arguments.idle:
             study.idle(recipe)
             continue
-        for seed in range(1, arguments.seeds + 1):
+        for seed in arguments.seeds:
             print(text_of(study.row(recipe, seed)), flush=True)
     return 0
 

@@ -7,6 +7,7 @@
 
 #include "dat/aggregator.hpp"
 #include "dat/error.hpp"
+#include "train/message/stateful.hpp"
 
 namespace dat {
 

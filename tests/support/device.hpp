@@ -22,6 +22,12 @@ namespace dat::test {
   return make_backend({.device = test_device(), .threads = threads, .math = math, .deterministic = deterministic});
 }
 
+/// How many cases of a law, whose calls are many and small: on a GPU each is waited for. DAT_ALL_CASES: as many as on a
+/// CPU.
+[[nodiscard]] inline int cases(int on_a_cpu, int on_a_gpu) {
+  return test_device() == "cpu" || std::getenv("DAT_ALL_CASES") != nullptr ? on_a_cpu : on_a_gpu;
+}
+
 /// Whether the device multiplies in bf16 by --math; a CPU with AMX does.
 [[nodiscard]] inline bool has_bf16_math() { return test_device() == "cpu" && has_amx(); }
 

@@ -175,11 +175,11 @@ class Rig {
 
 TEST_CASE("Every aggregator makes what its formula says of any gradients and weights", "[reducer]") {
   Dice dice(7);
-  constexpr int kCases = 1000, kOfABackend = 50;
-  for (int first = 0; first < kCases; first += kOfABackend) {
-    const std::size_t coordinates = 1 + static_cast<std::size_t>(first / kOfABackend) % 10;
+  const int all_cases = cases(1000, 200), of_a_backend = all_cases / 20;
+  for (int first = 0; first < all_cases; first += of_a_backend) {
+    const std::size_t coordinates = 1 + static_cast<std::size_t>(first / of_a_backend) % 10;
     Rig rig(static_cast<std::int64_t>(coordinates));
-    for (int k = first; k < first + kOfABackend; ++k) {
+    for (int k = first; k < first + of_a_backend; ++k) {
       const AggregationCase all = random_case(dice, coordinates, 1 + dice.below(16));
       rig.load(as_floats(all.gradients));
       for (const std::string& name : kRobust) {
@@ -226,7 +226,7 @@ TEST_CASE("CenteredClip without a tau stays with the honest gradients, whatever 
   constexpr std::int64_t kSize = 40;
   Rig rig(kSize);
   Dice dice(21);
-  for (int k = 0; k < 200; ++k) {
+  for (int k = 0; k < cases(200, 50); ++k) {
     const int ranks = 3 + dice.below(14), faults = dice.below((ranks - 1) / 2 + 1);
     const float unit = std::pow(10.0F, static_cast<float>(dice.below(7) - 3));
     const float away = unit * std::pow(10.0F, static_cast<float>(dice.below(8) - 2));
@@ -261,7 +261,7 @@ TEST_CASE("CenteredClip without a tau stays with the honest gradients, whatever 
 TEST_CASE("Without a tau CenteredClip has one end, from wherever it begins", "[reducer]") {
   // Also for a few gradients in a line, of which half are cut.
   Dice dice(5);
-  for (int k = 0; k < 100; ++k) {
+  for (int k = 0; k < cases(100, 20); ++k) {
     CountedGradients of;
     const int ranks = 2 + dice.below(8);
     const std::size_t coordinates = 1 + static_cast<std::size_t>(dice.below(3));

@@ -118,10 +118,10 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
   const float example[] = {0.3F, -0.4F, 0, 1.2F};  // norm 1.3: 29.3077, 39.0769, 0 and 117.2308 levels
   std::copy(std::begin(example), std::end(example), gradient.begin() + bias.begin);
   std::map<int, int> first, second, last;
-  constexpr int kDraws = 4000;
+  const int draws = cases(4000, 400);
   GradientReducer reducer = f.reducer({.codec_transport = "gather"}, "int8");
   const ActiveSet only = layer_alone(f.model.parameters, bias.layer);
-  for (int step = 0; step < kDraws; ++step) {
+  for (int step = 0; step < draws; ++step) {
     const auto result = f.reduce(reducer, only, step, gradient);
     const auto level = [&](std::size_t k) {
       const double exact = result[at + k] / 1.3 * 127;
@@ -136,7 +136,7 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
   // 5 standard deviations of a binomial number.
   const auto fits = [&](const std::map<int, int>& found, int level, double p) {
     const int up = found.contains(level) ? found.at(level) : 0;
-    return std::abs(up - p * kDraws) < 5 * std::sqrt(kDraws * p * (1 - p));
+    return std::abs(up - p * draws) < 5 * std::sqrt(draws * p * (1 - p));
   };
   CHECK((first.size() == 2 && first.contains(29) && fits(first, 30, 0.3077)));
   CHECK((second.size() == 2 && second.contains(-39) && fits(second, -40, 0.0769)));
