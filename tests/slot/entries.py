@@ -194,9 +194,8 @@ def make_entries(here):
               environment=kTimed, needs=("mpiexec",), alone=True),
         *(step(f"kernels_{width}", 15, 128, "--network preact_resnet18 --attack fgsm --attack-bn train "
                + size(f"--width {width}", ""), **longest) for width in (64, 16)),
-        *(step(f"step_{batch}", seconds, batch, "--attack-precision f16")
-          for batch, seconds in ((512, 35), (2048, 65), (128, 30))),
-        step("step_2048_by_256", 50, 2048, "--attack-precision f16 " + size("--attack-batch 256", "--attack-batch 2")),
+        *(step(f"step_{batch}{kept}", seconds, batch, "--attack-precision f16") for batch, kept, seconds in (
+            (512, "", 40), (512, "_kept", 15), (2048, "", 65), (2048, "_kept", 35), (128, "", 40))),  # kept plans
         *(entry(name, seconds, medians("form", "ms_per_step", "ms_per_step_flow"), "bench/peers/torch_gpu.py --network",
                 "preact_resnet18 --attack-bn train --form", forms, "--batch",
                 size("128 --repeat 40", "4 --width 16 --repeat 1 --device cpu"), **torch) for name, seconds, forms in (
@@ -232,7 +231,8 @@ def make_entries(here):
 def make_slots(groups):
     """By name: the names of the entries, how many of them at once, and the seconds of the slot."""
     laws, times, recipes, without, _ = ([entry.name for entry in group] for group in groups)
-    a1 = "ceilings fgsm_steps kernels_64 kernels_16 step_512 step_2048 two_ranks nan nan_planted f16_against_tf32".split()
+    a1 = ("ceilings fgsm_steps kernels_64 kernels_16 step_512 step_512_kept step_2048 step_2048_kept two_ranks nan "
+          "nan_planted f16_against_tf32").split()
     a2 = "racecheck_1 laws_reducer laws_codec laws_attack".split()
     a3 = "recipe_fast_adversarial_3 recipe_n_fgsm_15_2".split()
     return {"laws": (laws, max(2, min(6, (os.cpu_count() or 2) // 2)), 520), "speed": (times, 1, 520),

@@ -71,7 +71,7 @@ class Slot:
         if out:
             self.archive.parent.mkdir(parents=True, exist_ok=True)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"gpu_slot_{name}-"))
-        self.environment = {**environment, "TMPDIR": str(self.folder)}
+        self.environment = {**environment, "TMPDIR": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGALRM:
             signal.signal(number, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, seconds + 15)  # then it ends whatever it waits for
