@@ -18,11 +18,6 @@ std::string not_finite(const Checkpoint& checkpoint) {
   return "";
 }
 
-Checkpoints::Checkpoints(const TrainOptions& options, BestNetwork& best)
-    : options_(options),
-      best_(best),
-      beside_(options.checkpoint_async == "on" || (options.checkpoint_async == "auto" && takes_gpu(options.device))) {}
-
 void Checkpoints::open(const std::string& run_folder, std::int64_t restored, Warn warn,
                        std::function<void()> require_alone) {
   path_ = run_folder + "/ckpt";
@@ -30,6 +25,8 @@ void Checkpoints::open(const std::string& run_folder, std::int64_t restored, War
   if (restored >= 0) folder_->remove_behind(restored);
   warn_ = std::move(warn);
   require_alone_ = std::move(require_alone);
+  const std::string& when = options_.checkpoint_async;
+  beside_ = when == "auto" ? takes_gpu(options_.device) : when == "on";
 }
 
 void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,

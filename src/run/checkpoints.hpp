@@ -27,7 +27,7 @@ class Checkpoints {
   using Warn = std::function<void(const std::string&)>;
 
   /// Both must outlive it.
-  Checkpoints(const TrainOptions& options, BestNetwork& best);
+  Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
 
   /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. restored: step of the checkpoint
   /// there that the run goes on from; -1: there is none. warn: told, from the first checkpoint on, what could not be
@@ -58,7 +58,6 @@ class Checkpoints {
 
   const TrainOptions& options_;
   BestNetwork& best_;
-  const bool beside_;  ///< the steps, --checkpoint-async
   // On rank 0:
   std::string path_;
   Warn warn_;
@@ -66,6 +65,7 @@ class Checkpoints {
   std::unique_ptr<CheckpointFolder> folder_;
   std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
   std::future<void> writing_;     ///< the checkpoint under way; ends before what it uses
+  bool beside_ = false;           ///< checkpoints are written beside the steps
   Kind under_way_ = Kind::step;   ///< its kind
 };
 
