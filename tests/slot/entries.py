@@ -195,7 +195,7 @@ def make_entries(here):
         *(step(f"kernels_{width}", 15, 128, "--network preact_resnet18 --attack fgsm --attack-bn train "
                + size(f"--width {width}", ""), **longest) for width in (64, 16)),
         *(step(f"step_{batch}{kept}", seconds, batch, "--attack-precision f16") for batch, kept, seconds in (
-            (512, "", 40), (512, "_kept", 15), (2048, "", 65), (2048, "_kept", 35), (128, "", 40))),  # kept plans
+            (512, "", 35), (512, "_kept", 8), (2048, "", 45), (2048, "_kept", 15), (128, "", 35))),  # kept plans
         *(entry(name, seconds, medians("form", "ms_per_step", "ms_per_step_flow"), "bench/peers/torch_gpu.py --network",
                 "preact_resnet18 --attack-bn train --form", forms, "--batch",
                 size("128 --repeat 40", "4 --width 16 --repeat 1 --device cpu"), **torch) for name, seconds, forms in (
