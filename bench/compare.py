@@ -158,14 +158,14 @@ def compare(name, form, ours_command, peer_command, pairs, left, folder):
     """A row, and ours' first line. `left` counts the forms still to do, this one included."""
     begin = time.monotonic()
     ours_path, peer_path = folder / "ours", folder / "peer"
-    ours = Server(ours_command + ["--check", ours_path])
-    peer = Server(peer_command + ["--form", form, "--results", peer_path])
+    ours, peer = Server(ours_command + ["--check", ours_path]), None
     try:
+        ours_line = ours.read()  # alone: it chooses its algorithms by time
+        peer = Server(peer_command + ["--form", form, "--results", peer_path])
         peer_line = peer.read()
         if "skipped" in peer_line:
             print(f"\n{name}: not run: {peer_line['skipped']}", flush=True)
             return Row(name, reason="not run: " + peer_line["skipped"]), None
-        ours_line = ours.read()
         print(f"\n{name}: {ours_line['math']}, attack in {ours_line['attack_precision']}, against {peer_line['form']}")
         rows = differences(ours_line, ours_path, peer_line, peer_path)
         for what, error, allowed in rows:
@@ -182,7 +182,8 @@ def compare(name, form, ours_command, peer_command, pairs, left, folder):
         return Row(name, reason=f"FAILED: {error}", failed=True), None
     finally:
         ours.close()
-        peer.close()
+        if peer:
+            peer.close()
 
 
 def spread(values):

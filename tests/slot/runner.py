@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import ctypes
 import glob
 import os
 import pathlib
@@ -121,7 +122,8 @@ class Slot:
             part = self.archive.with_suffix(".part")
             with tarfile.open(part, "w:gz") as archive:
                 for path in (path for name in kResults for path in glob.glob(f"{self.folder}/**/{name}", recursive=True)):
-                    archive.add(path, f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
+                    with contextlib.suppress(OSError):  # an entry under way may have removed it
+                        archive.add(path, f"{self.archive.stem}/{os.path.relpath(path, self.folder)}")
             os.replace(part, self.archive)
 
     def log(self, name):
@@ -136,7 +138,8 @@ class Slot:
         with open(self.log(entry.name), "wb", buffering=0) as log:
             log.write(f"$ {shlex.join([f'{name}={value}' for name, value in settings.items()] + words)}\n".encode())
             return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment,
-                                    cwd=self.folder / entry.name, start_new_session=True)
+                                    cwd=self.folder / entry.name, start_new_session=True,
+                                    preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL))  # with the slot
 
     def look(self, entry, process, begin, most):
         """Its row, if it has ended; ends it where its time is over."""
