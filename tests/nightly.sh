@@ -47,7 +47,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
-for file in restart record same_weights; do
+for file in restart record same_weights ranks; do
   part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
 done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
@@ -56,7 +56,7 @@ part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double \
-    "[corruption]~[cpu],[evaluation],[sequence],[stale]~[cpu],[generators],[cheats],[byzantine],[warm start],[handshake]"
+    "~[communicator]~[message]~[reducer]~[codec]~[masks]~[.]"
   part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/test/tests/dat_tests_double \
     "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi

@@ -75,6 +75,7 @@ class AnyNumber(common.TestCase):
         self.check("--optimizer", "lamb", "--bias-correction", "--checkpoint-every", 4, "--average", "ema", "--average-bn", "ema",
                    numbers=(1, 2, 3, 4, 6))
 
+    @common.at_night
     def test_lars_with_clipped_gradients(self):
         self.check("--optimizer", "lars", "--lr", 0.02, "--clip-norm", 0.5, "--resample", 3, "--average", "swa")
 
@@ -131,6 +132,7 @@ class AnyNumber(common.TestCase):
         self.check("--noise", 0.2, "--noise-samples", 2, "--attack", "smooth-pgd", "--norm", "l2", "--eps", "0..0.5@0-1",
                    "--eval", "pgd2,smooth-pgd2", numbers=(1, 4), parts=((2, 6), (3, STEPS)))
 
+    @common.at_night
     def test_stability(self):
         self.check("--noise", 0.2, "--noise-samples", 2, "--attack", "none", "--loss", "kl", "--awp-gamma", 0.01,
                    numbers=(1, 3), parts=())
