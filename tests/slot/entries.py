@@ -183,7 +183,7 @@ def make_entries(here):
                     names_of_half(here.program("dat_tests", "libexec"), half)) for half in (1, 2)),
         sanitizer("memcheck_run_f16", 60, "memcheck", says("^(Final: .*)$"), "dat_hpc", f"train --device cuda {small} "
                   "--limit-test 8 --out run --attack-steps 2 --epochs 1 --warmup-epochs 0 --attack-precision f16"),
-        *(entry(f"whole_runs_{part}", 120, r"(?s)^Ran ([1-9]\d* tests?) in .*^OK$",
+        *(entry(f"whole_runs_{part}", 120, r"(?s)^Ran ([1-9]\d* tests?) in .*^OK\b",
                 f"tests/e2e/cuda.py dat_hpc --part {part}/2", needs=("h5py",)) for part in (1, 2)),
     ]
     times = [
