@@ -572,7 +572,7 @@ MUTATIONS = [
     ("normalized: deviations before means", "src/network/normalization.cpp",
      "return {{numbers.begin(), middle}, {middle, numbers.end()}};", "return {{middle, numbers.end()}, {numbers.begin(), middle}};",
      "unit:[network]"),
-    ("an evaluation forgets the normalization", "src/run/evaluation_setting.cpp", "                                                  .normalize = trained.normalize,\n",
+    ("an evaluation forgets the normalization", "src/run/evaluation_setting.cpp", "                     .normalize = trained.normalize,\n",
      "", "e2e:data"),
     ("a run forgets the activation", "src/train/plan/replica_of.cpp", "          .activation = options.activation,\n", "", "step:SiLU"),
     ("the shortcut reads what is not activated", "src/network/blocks.cpp", "shortcut, activated, channels", "shortcut, x, channels",
