@@ -1,11 +1,10 @@
 #include "backend/cuda/graph.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <optional>
 #include <sstream>
-#include <string_view>
+
+#include "dat/number.hpp"
 
 namespace dat::cuda::graph {
 
@@ -191,25 +190,19 @@ struct Named {
 
 /// Nothing where the text is no name of an engine. Which engines and knobs there are, the library knows.
 [[nodiscard]] std::optional<Named> parse(const std::string& name) {
-  const auto number = [](std::string_view text) -> std::optional<std::int64_t> {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return {};
-    return value;
-  };
   std::istringstream words(name);
   std::string word;
   Named named;
   if (!(words >> word) || word != "engine" || !(words >> word)) return {};
-  const auto engine = number(word);
-  if (!engine) return {};
-  named.engine = *engine;
+  if (!read_number(word, named.engine)) return {};
   while (words >> word) {
     const auto equals = word.find('=');
     if (equals == std::string::npos) return {};
-    const auto type = number(word.substr(0, equals)), value = number(word.substr(equals + 1));
-    if (!type || !value || *type < 0 || *type > std::numeric_limits<int>::max()) return {};
-    named.knobs.emplace_back(static_cast<cudnnBackendKnobType_t>(*type), *value);
+    int type = 0;
+    std::int64_t value = 0;
+    if (!read_number(word.substr(0, equals), type) || !read_number(word.substr(equals + 1), value) || type < 0)
+      return {};
+    named.knobs.emplace_back(static_cast<cudnnBackendKnobType_t>(type), value);
   }
   return named;
 }

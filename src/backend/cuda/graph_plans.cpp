@@ -57,8 +57,8 @@ using graph::Place;
   return all;
 }
 
-/// How the names of plans begin, before the engine's.
-const std::string kPlain = "graph ", kRotated = "graph rotated ";
+/// What the names of plans begin with, before the engine's.
+[[nodiscard]] std::string form(bool rotated) { return rotated ? "graph rotated" : "graph"; }
 
 class GraphPlan final : public PassPlan {
  public:
@@ -70,7 +70,7 @@ class GraphPlan final : public PassPlan {
       : backend_(backend),
         spec_(spec),
         rotated_(rotated),
-        name_((rotated ? kRotated : kPlain) + engine),
+        name_(form(rotated) + " " + engine),
         operations_(std::move(operations)),
         engine_(graph, engine),
         execution_(cudnn, engine_) {}
@@ -159,7 +159,7 @@ class Builder {
       const std::size_t there = all.plans.size() - before;
       if (there >= enough) continue;
       if (time.over_for_engines()) {
-        all.refused.push_back({rotated_ ? "graph rotated" : "graph", time.words()});
+        all.refused.push_back({form(rotated_), time.words()});
         return;
       }
       std::vector<std::string> names;
@@ -198,8 +198,7 @@ class Builder {
     } catch (const std::exception& refusal) {
       why = refusal.what();
     }
-    if (all.refused.empty() || all.refused.back().why != why)
-      all.refused.push_back({rotated_ ? "graph rotated" : "graph", why});
+    if (all.refused.empty() || all.refused.back().why != why) all.refused.push_back({form(rotated_), why});
     return {};
   }
 
@@ -218,7 +217,7 @@ class Builder {
       if (built[k].plan != nullptr)
         all.plans.push_back(std::move(built[k].plan));
       else
-        all.refused.push_back({(rotated_ ? kRotated : kPlain) + names[k], built[k].why});
+        all.refused.push_back({form(rotated_) + " " + names[k], built[k].why});
   }
 
   CudaBackend& backend_;
@@ -240,19 +239,13 @@ class Builder {
 
 Plans graph_plans(CudaBackend& backend, const PassSpec& spec, const PlanningTime::Share& time) {
   Plans all;
-  for (const bool rotated : forms(backend, spec)) {
-    if (time.over_for_engines()) {
-      all.refused.push_back({rotated ? "graph rotated" : "graph", time.words()});
-      continue;
-    }
-    Builder(backend, spec, rotated).add(time, all);
-  }
+  for (const bool rotated : forms(backend, spec)) Builder(backend, spec, rotated).add(time, all);
   return all;
 }
 
 std::unique_ptr<const PassPlan> graph_plan(CudaBackend& backend, const PassSpec& spec, const std::string& name) {
   for (const bool rotated : forms(backend, spec))
-    if (const std::string& begin = rotated ? kRotated : kPlain; name.starts_with(begin + "engine "))
+    if (const std::string begin = form(rotated) + " "; name.starts_with(begin + "engine "))
       return Builder(backend, spec, rotated).build(name.substr(begin.size()), backend.cudnn()).plan;
   return nullptr;
 }

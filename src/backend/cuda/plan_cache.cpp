@@ -1,6 +1,5 @@
 #include "backend/cuda/plan_cache.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/number.hpp"
 
 namespace dat::cuda {
 
@@ -31,9 +31,7 @@ const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 /// One that is finite and not negative.
 [[nodiscard]] std::optional<double> number(const std::string& text) {
   double value = 0;
-  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool good = wrong == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
-  return good ? std::optional(value) : std::nullopt;
+  return read_number(text, value) && std::isfinite(value) && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
 /// What is wrong with the text; empty: nothing, and `body` is the part with the choices.
