@@ -1,80 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
-#include "dat/logits.hpp"
 #include "dat/norm.hpp"
-#include "dat/random.hpp"
+#include "dat/objective.hpp"
 #include "dat/registry.hpp"
-#include "dat/tensor.hpp"
 
 namespace dat {
-
-/// All that an attack may know: clean images, where to put the perturbed ones, what the network makes of them, and how
-/// to get the gradient of a loss at the perturbed images. Images are [n] samples in `layout`, float in [0, 1]. Arrays
-/// are on the device.
-class Objective {
- public:
-  virtual ~Objective() = default;
-
-  Device device;
-  Layout layout;
-  int n = 0, classes = 0;
-  int copies = 1;                ///< of each image that the network sees, under noise (SmoothedObjective)
-  const float* clean = nullptr;  ///< x
-  float* x_adv = nullptr;        ///< where the network is asked; the attack leaves its result here
-  float* eta = nullptr;          ///< the perturbation, the size of the images: the attack's state
-  const float* start = nullptr;  ///< eta to start from, which may be the array eta itself; null: a random start
-  const float* dx = nullptr;     ///< scale * d(sum of losses)/d(x_adv), after gradient()
-  float scale = 1;
-  const std::int32_t* labels = nullptr;      ///< [n]
-  std::int32_t* targets = nullptr;           ///< [n]: where a targeted attack puts its classes (Logits::targets)
-  const std::int64_t* sample_ids = nullptr;  ///< [n]: keys of what is random
-  std::uint64_t seed = 0;
-  Purpose purpose = Purpose::attack_start;
-  /// Epoch (training) or restart (evaluation): with the sample's number the key of what is random.
-  std::uint32_t time = 0;
-  int run = 0;  ///< which of the Attack::runs() the call makes; 0 when the objective has been prepared
-  /// The loss that gradient() differentiates. The attack may change it; when the attack begins, it is cross-entropy.
-  SampleLoss* loss = cross_entropy;
-  const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
-  /// Deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
-  float spread = 0;
-  /// Where pgd and fgsm leave the images at which they take their first gradient, and the network's logits there
-  /// [n, classes]; null: nowhere.
-  float *first_images = nullptr, *first_logits = nullptr;
-  /// What the network makes of x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
-  const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
-  /// Memory for the attack: Attack::scratch_images() arrays the size of the images, one behind the other, of
-  /// `scratch_stride` elements each. What is there when the attack begins is undefined.
-  float* scratch = nullptr;
-  std::int64_t scratch_stride = 0;
-  /// [n]: 1 where the attack is through with an image, which nothing that happens to x_adv can change any more. The
-  /// attack sets all of them, if it calls live() at all.
-  std::int32_t* done = nullptr;
-  /// Images that gradients have been computed for so far, those included that only fill up a program.
-  std::int64_t passes = 0;
-
-  virtual void gradient() = 0;  ///< dx, logits, losses, correct at x_adv; queued, does not wait
-  /// Computes logits, losses and correct at x_adv as gradient() does, but no dx, at the cost of half a gradient or
-  /// less. Error(usage): samples depend on each other.
-  virtual void forward();
-  /// gradient(), then one iteration of PGD in the L-infinity ball with it (kernels::PgdStep): in one pass where the
-  /// device has one. Leaves losses and correct, but neither dx nor logits.
-  virtual void gradient_step(float alpha, float eps);
-  /// As `steps` calls of gradient_step, but a sample leaves once it is fooled: in each iteration, a sample that is
-  /// classified wrong and has used up `tau` steps from such places stays where it is, for good (PGD-K-tau: Zhang et
-  /// al., "Attacks Which Do Not Kill Training Make Adversarial Learning Stronger", ICML 2020, algorithm 1). Samples
-  /// that have left are not computed again. Starts at x + eta and leaves eta; x_adv is undefined. Waits for the device
-  /// once per iteration. Error(usage) where samples depend on each other.
-  virtual void steps_until_fooled(int steps, int tau, float alpha, float eps);
-  /// The number of images that the attack is not done with. From this call on, and until the objective is prepared
-  /// anew, gradient() and forward() may leave out the images that are done: their dx, logits, losses and correct are
-  /// undefined then. Waits for the device. An objective that leaves out no image returns n.
-  [[nodiscard]] virtual int live() { return n; }
-};
 
 struct AttackOptions {
   BallNorm norm = BallNorm::linf;  ///< norm of the ball of perturbations

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "dat/error.hpp"
-#include "reduce/transport/transport.hpp"
+#include "dat/transport_names.hpp"
 
 namespace dat {
 

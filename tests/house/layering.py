@@ -32,7 +32,7 @@ PRINTERS = {"src/printed.cpp", "src/record/report.cpp", "src/measure/bench.cpp",
 
 FLOOR = {"error", "half", "logits", "norm", "number", "tensor", "random", "registry", "shell", "tick"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/
-    "attack": {"attack"},
+    "attack": {"attack", "attack_sequence", "objective"},
     "loss": {"loss"},
     "selector": {"selector"},
     "optimizer": {"optimizer"},
@@ -40,7 +40,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "reduce": {"reducer"},
     "reduce/aggregator": {"aggregator"},
     "reduce/codec": {"codec"},
-    "reduce/transport": set(),
+    "reduce/transport": {"transport_names"},
     "files": {"file", "run_lock"},
     "hdf5": set(),
     "data": {"dataset", "loader", "sampler"},
@@ -56,6 +56,7 @@ KNOWS = {  # what stands on what, among families
     "checkpoint": {"files", "hdf5"},
     "record": {"files", "hdf5"},
 }
+GROUND = {"parameters": {"backend", "parameters", "planner"}}  # folders of src/ below the families -> all that they know but the floor
 UPPER = ["replica", "assess", "interop", "byzantine", "train", "forecast", "measure", "run", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
 KNOW_OPTIONS = {"options", "train", "forecast", "measure", "run", "verbs", "main.cpp"}  # of the command line: dat/config.hpp, dat/options/
 
@@ -108,6 +109,10 @@ def offence(path, angle, target, kernels):
         part = rest[0]
         if is_options(header) and part not in KNOW_OPTIONS:
             return "only the upper floors know the options"
+        if part in GROUND and not angle and header not in FLOOR | GROUND[part] and not target.startswith(part + "/"):
+            return f"{part} is below the families"
+        if part == "options" and family_of(target):
+            return "options know families by the headers of include/dat/"
         floor = UPPER.index(part) if part in UPPER else -1
         for above in UPPER[floor + 1 :]:
             if target.startswith(above + "/"):
@@ -200,6 +205,7 @@ GOOD = {
     "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
     "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
     "src/verbs/help.cpp": 'std::cout << text;\nsay(text);\nwrite(file, text, bytes);\nsnprintf(text, bytes, "2");\n',
+    "src/parameters/parameters.cpp": '#include "dat/parameters.hpp"\n#include "dat/backend.hpp"\n#include "dat/error.hpp"\n',
     "src/options/command_line.cpp": "#include <CLI/CLI.hpp>\n",
     "src/options/train/groups.hpp": '#include "dat/config.hpp"\n#include "options/table.hpp"\n',
     "include/dat/config.hpp": '#include "dat/options/attack.hpp"\n',
@@ -231,6 +237,8 @@ BAD = {
     "src/main.cpp": "#include <CLI/CLI.hpp>\n",
     "src/options/table.cpp": "#include <CLI/CLI.hpp>\n",
     "src/options/table.hpp": '#include "options/train/groups.hpp"\n',
+    "src/options/train/reduction.cpp": '#include "reduce/transport/transport.hpp"\n',
+    "src/parameters/planner.cpp": '#include "dat/network.hpp"\n',
     "src/options/help.cpp": '#include "verbs/verbs.hpp"\n',
     "src/loss/mart.cpp": '#include "dat/options/attack.hpp"\n',
     "src/backend/cpu/backend.cpp": "#include <cuda_runtime.h>\n",

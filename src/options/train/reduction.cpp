@@ -1,8 +1,8 @@
 #include "dat/aggregator.hpp"
 #include "dat/codec.hpp"
+#include "dat/transport_names.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
-#include "reduce/transport/transport.hpp"
 
 namespace dat {
 

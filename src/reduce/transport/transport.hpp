@@ -12,6 +12,7 @@
 #include "dat/communicator.hpp"
 #include "dat/parameters.hpp"
 #include "dat/registry.hpp"
+#include "dat/transport_names.hpp"
 #include "reduce/transport/parts_watch.hpp"
 
 namespace dat {
@@ -104,8 +105,6 @@ struct TransportKind {
 };
 
 [[nodiscard]] const Registry<TransportKind()>& transports();
-/// In the order in which messages name them.
-[[nodiscard]] std::vector<std::string> transport_names();
 /// Those by which the messages of a codec may meet, its own first.
 [[nodiscard]] std::vector<std::string> transports_of(const Codec& codec);
 
