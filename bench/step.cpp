@@ -15,7 +15,7 @@ void print(nlohmann::ordered_json line, dat::TrainingStep& step) {
 /// `flow`: behind this step, so many without a wait between them; 0: none.
 void report(dat::TrainingStep& step, int flow) {
   step.run();
-  const int batch = step.options().batch, iterations = step.trainer().method().most_gradients();
+  const int batch = step.options().batch, iterations = step.trainer().method().attacks.most_gradients();
   nlohmann::ordered_json line{{"ms_per_step", step.wall_ms}};
   if (step.on_gpu()) line["gpu_ms_per_step"] = step.gpu_ms;
   line["ms_per_image"] = step.wall_ms / batch;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "dat/needs.hpp"
 #include "dat/norm.hpp"
 #include "dat/objective.hpp"
 #include "dat/registry.hpp"
@@ -51,8 +52,8 @@ class Attack {
   [[nodiscard]] virtual double alpha() const { return 0; }  ///< step size; 0: the attack takes no steps
   /// Whether other random numbers lead the attack elsewhere, so that restarts mean something.
   [[nodiscard]] virtual bool random() const { return gradient_evaluations() > 0; }
-  /// How many arrays of the size of the images the attack needs in Objective::scratch.
-  [[nodiscard]] virtual int scratch_images() const { return 0; }
+  /// What it wants to be there.
+  [[nodiscard]] virtual Needs needs() const { return {}; }
   /// Whether the attack climbs the loss that options.loss names.
   [[nodiscard]] virtual bool takes_loss() const { return false; }
   /// Whether in training the attack climbs what the loss has for a goal (Loss::goal); others climb an objective of

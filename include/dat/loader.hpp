@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "dat/batch.hpp"
 #include "dat/by_epoch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/sampler.hpp"
@@ -15,10 +16,12 @@
 
 namespace dat {
 
-/// One rank's samples of one step, on the host.
+/// One rank's samples of one step, on the host: micro-batches of one size, one behind the other.
 struct HostBatch {
   int count = 0;
-  int size = 0;                        ///< height = width of the cuts; 0: that of the images
+  int micro_batches = 1;
+  BatchKey key{};                      ///< what the micro-batches have in common
+  bool dealt = false;                  ///< each micro-batch is a unit of work of all ranks' (LoaderOptions::dealt)
   int elsewhere = 0;                   ///< samples of other ranks in the step
   std::vector<std::uint8_t> pixels;    ///< [count, size, size, channels]; empty where they are not read
   std::vector<std::int32_t> labels;    ///< [count]

@@ -2,18 +2,34 @@
 
 #include <cstdint>
 
+#include "dat/needs.hpp"
 #include "dat/tensor.hpp"
 
 namespace dat {
 
-/// The logits of n samples, and places for what a loss makes of them. Everything is on the device.
-struct Logits {
+/// Samples that are computed together, and what is known of them. Arrays are on the device.
+struct Samples {
   Device device;
-  const float* values = nullptr;          ///< [n, classes]
-  const std::int32_t* labels = nullptr;   ///< [n]; -1: unknown
-  const std::int32_t* targets = nullptr;  ///< [n]: the classes that targeted losses want
   int n = 0, classes = 0;
-  float* loss = nullptr;  ///< [n]
+  const std::int32_t* labels = nullptr;      ///< [n]; -1: unknown
+  std::int32_t* targets = nullptr;           ///< [n]: the classes that targeted losses want, where an attack puts them
+  const std::int64_t* sample_ids = nullptr;  ///< [n]: numbers in the data set, keys of what is random
+
+  /// `count` of them, from number `from` on.
+  [[nodiscard]] Samples part(int from, int count) const {
+    Samples some = *this;
+    some.n = count;
+    if (labels != nullptr) some.labels += from;
+    if (targets != nullptr) some.targets += from;
+    if (sample_ids != nullptr) some.sample_ids += from;
+    return some;
+  }
+};
+
+/// The logits of samples, and places for what a loss makes of them.
+struct Logits : Samples {
+  const float* values = nullptr;  ///< [n, classes]
+  float* loss = nullptr;          ///< [n]
   /// [n]: 1 where the largest logit is the label's, the first of equal ones; else 0; -1 where the label is unknown
   float* correct = nullptr;
   float* gradient = nullptr;  ///< [n, classes]; null: not wanted
@@ -32,7 +48,8 @@ void kl_divergence(const Logits& logits, float scale);
 /// cross_entropy() of the samples whose label is known, kl_divergence() of the others.
 void cross_entropy_or_divergence(const Logits& logits, float scale);
 
-/// What an attack leaves of the images at which it takes its first gradient: nothing, them, or their logits there.
+/// What a loss wants to be left of the images at which the attack takes its first gradient: nothing, them, or their
+/// logits there.
 enum class StartKept : std::uint8_t { nothing, images, logits };
 
 /// What an attack climbs, and from where.
@@ -41,6 +58,12 @@ struct AttackGoal {
   bool reference = false;  ///< the loss is taken against the logits of the clean images (Logits::reference)
   float spread = 0;        ///< deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
   StartKept kept = StartKept::nothing;
+
+  [[nodiscard]] Needs needs() const {
+    return {.clean_logits = reference,
+            .start_images = kept == StartKept::images,
+            .start_logits = kept == StartKept::logits};
+  }
 };
 
 /// What attacks climb beside cross-entropy, of logits z, label y and target t: kernels::MarginLoss has the formulas.

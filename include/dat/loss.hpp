@@ -39,13 +39,15 @@ class Loss {
 
   /// The passes of a micro-batch, in their order; at most one for each kind of images.
   [[nodiscard]] virtual std::vector<Images> passes() const = 0;
-  [[nodiscard]] virtual Others needs() const { return Others::none; }
+  [[nodiscard]] virtual Others looks_at() const { return Others::none; }
   /// The passes whose batch statistics enter the running ones at the end of a step, in this order. A pass may come
   /// twice, as in an implementation that calls the network once more; empty: each pass once, in the order of the
   /// passes.
   [[nodiscard]] virtual std::vector<int> entering() const { return {}; }
-  /// What the attack on the training images climbs.
+  /// What the attack on the training images climbs, and leaves for the loss.
   [[nodiscard]] virtual AttackGoal goal() const { return {}; }
+  /// What its passes want to be there, beside what its goal does (AttackGoal::needs).
+  [[nodiscard]] Needs needs() const { return {.clean_passes = passes().size() > 1}; }
   /// Numbers that differentiate() wants in Logits::scratch.
   [[nodiscard]] virtual std::int64_t scratch(int /*classes*/) const { return 0; }
   /// Weight of the term of two predictions in the loss; 0: the loss has none.

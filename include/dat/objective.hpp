@@ -2,32 +2,22 @@
 
 #include <cstdint>
 
-#include "dat/logits.hpp"
+#include "dat/batch.hpp"
 #include "dat/random.hpp"
-#include "dat/tensor.hpp"
 
 namespace dat {
 
-/// All that an attack may know: clean images, where to put the perturbed ones, what the network makes of them, and how
-/// to get the gradient of a loss at the perturbed images. Images are [n] samples in `layout`, float in [0, 1]. Arrays
-/// are on the device.
-class Objective {
+/// All that an attack may know: a micro-batch, of which it reads the clean images and leaves the perturbed ones in
+/// x_adv and their perturbation in eta; what the network makes of x_adv, and how to get the gradient of a loss there.
+/// Arrays are on the device.
+class Objective : public Batch {
  public:
   virtual ~Objective() = default;
 
-  Device device;
-  Layout layout;
-  int n = 0, classes = 0;
-  int copies = 1;                ///< of each image that the network sees, under noise (SmoothedObjective)
-  const float* clean = nullptr;  ///< x
-  float* x_adv = nullptr;        ///< where the network is asked; the attack leaves its result here
-  float* eta = nullptr;          ///< the perturbation, the size of the images: the attack's state
+  int copies = 1;                ///< of each image that the network sees, under noise (SmoothedView)
   const float* start = nullptr;  ///< eta to start from, which may be the array eta itself; null: a random start
   const float* dx = nullptr;     ///< scale * d(sum of losses)/d(x_adv), after gradient()
   float scale = 1;
-  const std::int32_t* labels = nullptr;      ///< [n]
-  std::int32_t* targets = nullptr;           ///< [n]: where a targeted attack puts its classes (Logits::targets)
-  const std::int64_t* sample_ids = nullptr;  ///< [n]: keys of what is random
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::attack_start;
   /// Epoch (training) or restart (evaluation): with the sample's number the key of what is random.
@@ -38,12 +28,9 @@ class Objective {
   const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
   /// Deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
   float spread = 0;
-  /// Where pgd and fgsm leave the images at which they take their first gradient, and the network's logits there
-  /// [n, classes]; null: nowhere.
-  float *first_images = nullptr, *first_logits = nullptr;
   /// What the network makes of x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
-  /// Memory for the attack: Attack::scratch_images() arrays the size of the images, one behind the other, of
+  /// Memory for the attack: Needs::scratch_images arrays the size of the images, one behind the other, of
   /// `scratch_stride` elements each. What is there when the attack begins is undefined.
   float* scratch = nullptr;
   std::int64_t scratch_stride = 0;

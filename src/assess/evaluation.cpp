@@ -24,10 +24,10 @@ EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(o
   }
 }
 
-int EvaluationAttacks::scratch_images() const {
-  int most = 0;
-  for (const Member& member : members_) most = std::max(most, member.attack->scratch_images());
-  return most;
+Needs EvaluationAttacks::needs() const {
+  Needs all;
+  for (const Member& member : members_) all = all | member.attack->needs();
+  return all;
 }
 
 std::vector<std::string> EvaluationAttacks::warnings() const {
@@ -63,8 +63,8 @@ std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks&
   return all;
 }
 
-Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
-                     FrozenObjective& objective, Dealing dealing)
+Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
+                     FrozenView& objective, Dealing dealing)
     : world_(world),
       dataset_(dataset),
       all_(all),
@@ -83,7 +83,8 @@ void Evaluator::measure(const float* x) {
   objective_.measure(x, loss_, correct_);
   const auto fetch = [&](std::vector<float>& host, const float* device, int each) {
     images_.backend.copy_to_host(
-        host.data(), device, static_cast<std::size_t>(images_.count) * static_cast<std::size_t>(each) * sizeof(float));
+        host.data(), device,
+        static_cast<std::size_t>(images_.batch().n) * static_cast<std::size_t>(each) * sizeof(float));
   };
   fetch(host_loss_, loss_, 1);
   fetch(host_correct_, correct_, 1);
@@ -131,7 +132,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
       batch_.labels[k] = dataset_.label(next);
       batch_.ids[k] = next;
     }
-    images_.load(batch_, 0, batch_.count, all_);
+    images_.load(batch_, 0, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
     const auto count = static_cast<std::size_t>(batch_.count);
     measure(images_.clean);

@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "batch/view/frozen.hpp"
+#include "dat/attack.hpp"
 #include "dat/communicator.hpp"
 #include "dat/report.hpp"
-#include "replica/frozen_objective.hpp"
 
 namespace dat {
 
@@ -39,8 +40,8 @@ class EvaluationAttacks {
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// The most scratch memory that one of the attacks needs (Attack::scratch_images).
-  [[nodiscard]] int scratch_images() const;
+  /// Of all of the attacks.
+  [[nodiscard]] Needs needs() const;
   /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that is made
   /// in another form because of the number of classes.
   [[nodiscard]] std::vector<std::string> warnings() const;
@@ -77,8 +78,8 @@ class Evaluator {
   /// number of ranks computes the same batches.
   enum class Dealing : std::uint8_t { samples, batches };
   /// all: the dataset's pixels on the device, or null.
-  Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Images& images,
-            FrozenObjective& objective, Dealing dealing = Dealing::samples);
+  Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
+            FrozenView& objective, Dealing dealing = Dealing::samples);
   /// **Collective.** `progress`, where it is given, is told the number of images of this rank that are done.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
                                      const std::function<void(std::int64_t)>& progress = {});
@@ -90,8 +91,8 @@ class Evaluator {
   Communicator& world_;
   const Dataset& dataset_;
   const std::uint8_t* all_;
-  Images& images_;
-  FrozenObjective& objective_;
+  Buffers& images_;
+  FrozenView& objective_;
   Dealing dealing_;
   HostBatch batch_;
   float *loss_, *correct_;

@@ -114,10 +114,10 @@ SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, 
     add(read_attack_word(member.attack, 1), member.restarts, member.attack);
 }
 
-int SequenceAttacks::scratch_images() const {
-  int most = 0;
-  for (const Member& member : members_) most = std::max(most, member.attack->scratch_images());
-  return most;
+Needs SequenceAttacks::needs() const {
+  Needs all;
+  for (const Member& member : members_) all = all | member.attack->needs();
+  return all;
 }
 
 std::vector<std::string> SequenceAttacks::notices() const {
@@ -196,8 +196,8 @@ ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> cl
   return outcome;
 }
 
-SequenceEvaluator::SequenceEvaluator(Communicator& world, const Dataset& dataset, Images& images,
-                                     FrozenObjective& objective)
+SequenceEvaluator::SequenceEvaluator(Communicator& world, const Dataset& dataset, Buffers& images,
+                                     FrozenView& objective)
     : world_(world), dataset_(dataset), images_(images), objective_(objective) {
   batch_.make_room(images.capacity, images.layout.elements());
   outcomes_.resize(static_cast<std::size_t>(images.capacity));
@@ -271,13 +271,13 @@ std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(int passes, s
   std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(images_.capacity, dataset_.size())));
   std::iota(ids.begin(), ids.end(), 0);
   load(ids.data(), static_cast<int>(ids.size()));
-  labels.assign(batch_.labels.begin(), batch_.labels.begin() + images_.count);
+  labels.assign(batch_.labels.begin(), batch_.labels.begin() + images_.batch().n);
   objective_.prepare(0, Purpose::evaluation_start, 0);
   attacks().at("none")({})->perturb(objective_);
   std::vector<std::vector<float>> all;
   for (int pass = 0; pass < passes; ++pass) {
     objective_.forward();
-    all.push_back(fetch(objective_.logits, std::int64_t{images_.count} * images_.classes));
+    all.push_back(fetch(objective_.logits, std::int64_t{images_.batch().n} * images_.classes));
   }
   return all;
 }
@@ -290,7 +290,7 @@ void SequenceEvaluator::load(const std::int64_t* ids, int count) {
     batch_.labels[k] = dataset_.label(ids[k]);
     batch_.ids[k] = ids[k];
   }
-  images_.load(batch_, 0, count, nullptr);
+  images_.load(batch_, 0, nullptr);
 }
 
 void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed) {
@@ -302,7 +302,7 @@ void SequenceEvaluator::attack(const Member& member, int run, std::uint64_t seed
 }
 
 void SequenceEvaluator::confirm(BallNorm norm, double eps) {
-  const std::int64_t pixels = images_.layout.elements(), count = images_.count;
+  const std::int64_t pixels = images_.layout.elements(), count = images_.batch().n;
   objective_.prepare(0, Purpose::evaluation_start, 0);  // the attack may have left images out
   objective_.forward();
   const std::vector<float> logits = fetch(objective_.logits, count * images_.classes);
@@ -321,8 +321,8 @@ void SequenceEvaluator::flag_zero_gradients(SampleLoss* loss) {
   attacks().at("none")({})->perturb(objective_);
   objective_.loss = loss;
   objective_.gradient();
-  const std::vector<float> dx = fetch(images_.dx, images_.count * images_.layout.elements());
-  for (int k = 0; k < images_.count; ++k) {
+  const std::vector<float> dx = fetch(images_.dx, images_.batch().n * images_.layout.elements());
+  for (int k = 0; k < images_.batch().n; ++k) {
     const auto begin = dx.begin() + k * images_.layout.elements(), end = begin + images_.layout.elements();
     if (std::all_of(begin, end, [](float value) { return value == 0; }))
       outcomes_[static_cast<std::size_t>(k)].flags |= ImageOutcome::kZeroGradient;

@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "assess/journal.hpp"
+#include "batch/view/frozen.hpp"
+#include "dat/attack.hpp"
 #include "dat/attack_sequence.hpp"
 #include "dat/communicator.hpp"
 #include "dat/dataset.hpp"
-#include "replica/frozen_objective.hpp"
 
 namespace dat {
 
@@ -36,8 +37,8 @@ class SequenceAttacks {
   [[nodiscard]] int stages() const { return members_.back().first_stage + members_.back().runs; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// The most scratch memory that one of the attacks needs (Attack::scratch_images).
-  [[nodiscard]] int scratch_images() const;
+  /// Of all of the attacks.
+  [[nodiscard]] Needs needs() const;
   /// Sentences for the user: what attacks have put in place of what the number of classes does not allow, and which
   /// attacks cannot reach the border of the ball; each sentence once.
   [[nodiscard]] std::vector<std::string> notices() const;
@@ -99,7 +100,7 @@ class SequenceEvaluator {
  public:
   /// The images must have room for whole passes of sequence_micro_batch() images, and the objective's program must take
   /// as many images.
-  SequenceEvaluator(Communicator& world, const Dataset& dataset, Images& images, FrozenObjective& objective);
+  SequenceEvaluator(Communicator& world, const Dataset& dataset, Buffers& images, FrozenView& objective);
 
   struct Progress {
     std::string attack;
@@ -142,8 +143,8 @@ class SequenceEvaluator {
 
   Communicator& world_;
   const Dataset& dataset_;
-  Images& images_;
-  FrozenObjective& objective_;
+  Buffers& images_;
+  FrozenView& objective_;
   HostBatch batch_;
   std::vector<float> x_adv_;            ///< images of the last confirm()
   std::vector<ImageOutcome> outcomes_;  ///< [capacity] outcomes of the last confirm()

@@ -33,7 +33,7 @@ class Apgd final : public Attack {
   }
   [[nodiscard]] int gradient_evaluations() const override { return runs() * (kIterations + 1); }
   [[nodiscard]] double alpha() const override { return 2 * options_.eps; }
-  [[nodiscard]] int scratch_images() const override { return apgd_images(options_.norm); }
+  [[nodiscard]] Needs needs() const override { return {.scratch_images = apgd_images(options_.norm)}; }
 
  private:
   static constexpr int kIterations = 100;

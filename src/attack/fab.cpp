@@ -28,7 +28,7 @@ class Fab final : public Attack {
   [[nodiscard]] int gradient_evaluations() const override {
     return runs() * kIterations * (targeted() ? 1 : options_.classes - 1);
   }
-  [[nodiscard]] int scratch_images() const override { return kFabImages; }
+  [[nodiscard]] Needs needs() const override { return {.scratch_images = kFabImages}; }
 
  private:
   static constexpr int kIterations = 100;

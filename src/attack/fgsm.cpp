@@ -36,7 +36,7 @@ class Fgsm final : public Attack {
   [[nodiscard]] bool climbs_goal() const override { return true; }
   [[nodiscard]] int gradient_evaluations() const override { return 1; }
   [[nodiscard]] double alpha() const override { return alpha_; }
-  [[nodiscard]] int scratch_images() const override { return norm_ == BallNorm::l2 ? kL2Images : 0; }
+  [[nodiscard]] Needs needs() const override { return {.scratch_images = norm_ == BallNorm::l2 ? kL2Images : 0}; }
 
  private:
   BallNorm norm_;

@@ -43,7 +43,9 @@ class Pgd final : public Attack {
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }
-  [[nodiscard]] int scratch_images() const override { return norm_ == BallNorm::l2 ? kL2Images : 0; }
+  [[nodiscard]] Needs needs() const override {
+    return {.scratch_images = norm_ == BallNorm::l2 ? kL2Images : 0, .early_stop = stop_ >= 0};
+  }
   [[nodiscard]] bool takes_loss() const override { return true; }
   [[nodiscard]] bool climbs_goal() const override { return true; }
 

@@ -39,7 +39,7 @@ class SmoothPgd final : public Attack {
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }
   [[nodiscard]] bool random() const override { return false; }
-  [[nodiscard]] int scratch_images() const override { return kL2Images; }
+  [[nodiscard]] Needs needs() const override { return {.scratch_images = kL2Images}; }
 
  private:
   void iteration(Objective& o, int number) const {

@@ -15,7 +15,7 @@ class Square final : public Attack {
   }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }
   [[nodiscard]] bool random() const override { return true; }
-  [[nodiscard]] int scratch_images() const override { return square_images(norm_); }
+  [[nodiscard]] Needs needs() const override { return {.scratch_images = square_images(norm_)}; }
 
  private:
   static constexpr int kIterations = 5000;

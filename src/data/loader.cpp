@@ -55,19 +55,18 @@ void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks)
   }
   choose(batch, step % steps, rank, ranks);
   if (options_.pixels) read(batch);
-  const int whole = dataset_.info().size;
-  const int cut = options_.sizes.at(epoch);
-  batch.size = cut > 0 ? cut : whole;
+  const int whole = dataset_.info().size, cut = options_.sizes.at(epoch), size = cut > 0 ? cut : whole;
+  batch.key = {.seed = options_.seed, .epoch = static_cast<std::uint32_t>(epoch), .step = step, .size = size};
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];
     batch.labels[k] = dataset_.label(sample);
     batch.ids[k] = sample;
-    const auto middle = static_cast<std::int16_t>((whole - batch.size) / 2);
+    const auto middle = static_cast<std::int16_t>((whole - size) / 2);
     batch.crops[k] = {middle, middle};
     if (!options_.augment) continue;
     constexpr int kPadding = 4;
-    const int places = whole + 2 * kPadding - batch.size + 1;  // on either axis
+    const int places = whole + 2 * kPadding - size + 1;  // on either axis
     const Philox4 words = random_words(options_.seed, Purpose::augmentation, static_cast<std::uint32_t>(epoch),
                                        static_cast<std::uint64_t>(sample), 0);
     const auto shift = [&](std::uint32_t word) {
@@ -85,6 +84,9 @@ void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int rank
   for (int one = 0; one <= ranks; ++one)
     batch.begins[static_cast<std::size_t>(one)] =
         options_.dealt ? count / all * first_micro_batch(all, ranks, one) : count * one;
+  batch.dealt = options_.dealt;
+  batch.micro_batches =
+      options_.dealt ? first_micro_batch(all, ranks, rank + 1) - first_micro_batch(all, ranks, rank) : all;
   const int begin = batch.begins[static_cast<std::size_t>(rank)];
   batch.count = batch.begins[static_cast<std::size_t>(rank) + 1] - begin;
   batch.elsewhere = batch.begins.back() - batch.count;

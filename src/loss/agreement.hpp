@@ -18,7 +18,7 @@ class Agreement : public Loss {
     if (detached_) return {Images::clean, Images::attacked};
     return {Images::attacked, Images::clean};
   }
-  [[nodiscard]] Others needs() const final { return detached_ ? Others::earlier : Others::all; }
+  [[nodiscard]] Others looks_at() const final { return detached_ ? Others::earlier : Others::all; }
   /// The published codes call the network on the clean, the attacked and the clean images again.
   [[nodiscard]] std::vector<int> entering() const final {
     if (detached_) return {0, 1, 0};

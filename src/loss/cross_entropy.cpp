@@ -28,7 +28,7 @@ class CrossEntropy final : public Loss {
     if (lambda_ > 0) return {Images::attacked, Images::clean};
     return {Images::attacked};
   }
-  [[nodiscard]] Others needs() const override { return unlabelled_ ? Others::all : Others::none; }
+  [[nodiscard]] Others looks_at() const override { return unlabelled_ ? Others::all : Others::none; }
   [[nodiscard]] bool takes_unlabelled() const override { return lambda_ > 0; }
   [[nodiscard]] AttackGoal goal() const override {
     if (!unlabelled_) return {};
@@ -40,9 +40,9 @@ class CrossEntropy final : public Loss {
     smoothed_cross_entropy(logits[k], (k == 0 ? 1.0F : lambda_) / static_cast<float>(batch), smoothing_);
     if (!unlabelled_) return;
     if (k == 0)
-      kl_of_attacked(logits[0], logits[1], share, Samples::unlabelled);
+      kl_of_attacked(logits[0], logits[1], share, Which::unlabelled);
     else
-      add_kl_of_clean(logits[1], logits[0], share, Samples::unlabelled);
+      add_kl_of_clean(logits[1], logits[0], share, Which::unlabelled);
   }
 
  private:

@@ -16,16 +16,16 @@ void cross_entropy_or_divergence(const Logits& logits, float scale) {
                              logits.gradient, logits.classes, scale, true});
 }
 
-void kl_of_attacked(const Logits& attacked, const Logits& clean, float scale, Samples samples) {
+void kl_of_attacked(const Logits& attacked, const Logits& clean, float scale, Which which) {
   each(attacked.device, attacked.n,
        kernels::KlDivergence{attacked.values, clean.values, attacked.labels, attacked.loss, attacked.correct,
-                             attacked.gradient, attacked.classes, scale, samples == Samples::unlabelled});
+                             attacked.gradient, attacked.classes, scale, which == Which::unlabelled});
 }
 
-void add_kl_of_clean(const Logits& clean, const Logits& attacked, float scale, Samples samples) {
+void add_kl_of_clean(const Logits& clean, const Logits& attacked, float scale, Which which) {
   each(clean.device, clean.n,
        kernels::KlReferenceGradient{attacked.values, clean.values, clean.labels, clean.gradient, clean.classes, scale,
-                                    samples == Samples::unlabelled});
+                                    which == Which::unlabelled});
 }
 
 namespace {
@@ -39,7 +39,7 @@ class Kl final : public Loss {
       : beta_(options.beta >= 0 ? options.beta : 1), smoothing_(static_cast<float>(options.smoothing)) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] Others needs() const override { return Others::all; }
+  [[nodiscard]] Others looks_at() const override { return Others::all; }
   [[nodiscard]] AttackGoal goal() const override {
     return {.loss = kl_divergence, .reference = true, .spread = kNearStart};
   }
@@ -48,7 +48,7 @@ class Kl final : public Loss {
   [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch);
-    if (k == 0) return kl_of_attacked(logits[0], logits[1], static_cast<float>(beta_) * share, Samples::all);
+    if (k == 0) return kl_of_attacked(logits[0], logits[1], static_cast<float>(beta_) * share, Which::all);
     smoothed_cross_entropy(logits[1], share, smoothing_);
   }
 

@@ -13,7 +13,7 @@ class MartLoss final : public Loss {
   explicit MartLoss(const LossOptions& options) : beta_(options.beta >= 0 ? options.beta : 5) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] Others needs() const override { return Others::all; }
+  [[nodiscard]] Others looks_at() const override { return Others::all; }
   /// The published code calls the network on the clean, then on the attacked images.
   [[nodiscard]] std::vector<int> entering() const override { return {1, 0}; }
   [[nodiscard]] AttackGoal goal() const override { return {.spread = kNearStart}; }

@@ -21,7 +21,7 @@ class Pgi final : public Loss {
     if (detached_) return {Images::attacked};
     return {Images::start, Images::attacked};
   }
-  [[nodiscard]] Others needs() const override { return detached_ ? Others::none : Others::all; }
+  [[nodiscard]] Others looks_at() const override { return detached_ ? Others::none : Others::all; }
   [[nodiscard]] AttackGoal goal() const override { return {.kept = detached_ ? StartKept::logits : StartKept::images}; }
   [[nodiscard]] double beta() const override { return beta_; }
   [[nodiscard]] bool smooths_labels() const override { return true; }

@@ -13,7 +13,7 @@ class Trades final : public Loss {
       : beta_(options.beta >= 0 ? options.beta : 6), smoothing_(static_cast<float>(options.smoothing)) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] Others needs() const override { return Others::all; }
+  [[nodiscard]] Others looks_at() const override { return Others::all; }
   /// The published code calls the network on the clean, the attacked and the clean images again.
   [[nodiscard]] std::vector<int> entering() const override { return {1, 0, 1}; }
   [[nodiscard]] AttackGoal goal() const override {
@@ -25,9 +25,9 @@ class Trades final : public Loss {
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const Logits &attacked = logits[0], &clean = logits[1];
     const float share = 1.0F / static_cast<float>(batch);
-    if (k == 0) return kl_of_attacked(attacked, clean, static_cast<float>(beta_) * share, Samples::all);
+    if (k == 0) return kl_of_attacked(attacked, clean, static_cast<float>(beta_) * share, Which::all);
     smoothed_cross_entropy(clean, share, smoothing_);
-    add_kl_of_clean(clean, attacked, static_cast<float>(beta_) * share, Samples::all);
+    add_kl_of_clean(clean, attacked, static_cast<float>(beta_) * share, Which::all);
   }
 
  private:

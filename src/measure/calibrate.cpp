@@ -281,7 +281,7 @@ Calibration calibrate(Communicator& world, TrainingStep& step, double seconds) {
   c.ranks = world.size();
   c.batch = options.batch;
   c.image_size = options.size;
-  c.attack_iterations = trainer.method().most_gradients();
+  c.attack_iterations = trainer.method().attacks.most_gradients();
   const int passes = options.lambda > 0 ? 2 : 1;
   c.backward_passes = passes * (options.batch / options.micro_batch);
   // Means and variances of all channels in each pass that enters them, and some losses, in double precision.

@@ -97,14 +97,14 @@ TrainingStep::TrainingStep(Communicator& ranks, const StepOptions& options)
                 std::make_unique<DrawnImages>(1, options.size), nullptr}),
       none_(attacks().at("none")({})) {
   Replica& replica = trainer_.replica();
-  Images& images = replica.images();
-  if (const int passes = trainer_.method().attack_passes; passes > 0) {
+  Buffers& images = replica.images();
+  if (const int passes = trainer_.method().attack_passes; passes > 0)
     statistics_ = std::make_unique<BatchStatistics>(ranks, replica.model(), passes + 1, true);
-    batch_objective_ = std::make_unique<BatchObjective>(replica, *statistics_);
-  }
+  attacker_ = std::make_unique<Attacker>(images, replica, trainer_.method().attacks, statistics_.get());
   zeros_ = backend().allocate_floats(images.capacity * images.layout.elements(), "images");
   const Dataset& set = *trainer_.splits().train;
   const std::size_t bytes = set.info().image_bytes();
+  batch_.key.seed = 1;
   batch_.count = images.capacity;
   batch_.make_room(batch_.count, static_cast<std::int64_t>(bytes));
   for (std::size_t i = 0; i < batch_.ids.size(); ++i) {
@@ -151,9 +151,8 @@ void TrainingStep::attack_iteration() {
 }
 
 TrainingStep::Losses TrainingStep::check() {
-  load();
   const double clean = mean_loss(look(*none_, nullptr));
-  const double attacked = mean_loss(look(*trainer_.method().last().attack, nullptr));
+  const double attacked = mean_loss(look(*trainer_.method().attacks.last().attack, nullptr));
   const double trained = trainer_.step(false).loss_adv;
   require(std::isfinite(clean) && (attacked > clean || options_.attack == "none"), ExitCode::numerical,
           "the training step is wrong: clean loss ", clean, ", attacked ", attacked, ", in training ", trained);
@@ -162,30 +161,29 @@ TrainingStep::Losses TrainingStep::check() {
 
 TrainingStep::Results TrainingStep::results() {
   require(options_.micro_batch == options_.batch, ExitCode::usage, "--check needs the whole batch at once");
-  load();
   Replica& replica = trainer_.replica();
-  Images& images = replica.images();
   const auto alone = Communicator::single();
   BatchStatistics statistics(*alone, replica.model(), 1, true);
+  const Batch& batch = attacker_->load(batch_, 0);
   for (int pass = 0; pass < 3; ++pass) {
-    replica.training(images.count).forward(images.clean);
-    statistics.add(replica.training(images.count), 0, {});
+    replica.training(batch.n).forward(batch.clean);
+    statistics.add(replica.training(batch.n), 0, {});
     statistics.update_model();
   }
   const Objective& objective = look(*none_, nullptr);
   Results results;
-  results.logits.resize(static_cast<std::size_t>(images.count * kClasses));
+  results.logits.resize(static_cast<std::size_t>(batch.n * kClasses));
   backend().copy_to_host(results.logits.data(), objective.logits, results.logits.size() * sizeof(float));
-  std::vector<float> dx(static_cast<std::size_t>(images.count * images.layout.elements()));
+  std::vector<float> dx(static_cast<std::size_t>(batch.n * batch.layout.elements()));
   backend().copy_to_host(dx.data(), objective.dx, dx.size() * sizeof(float));
-  for (int n = 0; n < images.count; ++n)
+  for (int n = 0; n < batch.n; ++n)
     for (int c = 0; c < kChannels; ++c)
       for (int y = 0; y < options_.size; ++y)
         for (int x = 0; x < options_.size; ++x)
-          results.input_gradient.push_back(dx[static_cast<std::size_t>(images.layout.offset(n, c, y, x))] /
+          results.input_gradient.push_back(dx[static_cast<std::size_t>(batch.layout.offset(n, c, y, x))] /
                                            objective.scale);
   results.clean_loss = mean_loss(objective);
-  results.attacked_loss = mean_loss(look(*trainer_.method().last().attack, zeros_));
+  results.attacked_loss = mean_loss(look(*trainer_.method().attacks.last().attack, zeros_));
   return results;
 }
 
@@ -198,8 +196,8 @@ nlohmann::ordered_json TrainingStep::about() {
           {"batch", options_.batch},
           {"micro_batch", options_.micro_batch},
           {"attack", options_.attack},
-          {"attack_bn", batch_objective_ ? "train" : "eval"},
-          {"steps", trainer_.method().most_gradients()},
+          {"attack_bn", statistics_ ? "train" : "eval"},
+          {"steps", trainer_.method().attacks.most_gradients()},
           {"lambda", options_.lambda},
           {"device", backend().description()},
           {"math", !on_gpu() && options_.math == "tf32" ? "f32" : options_.math},
@@ -209,17 +207,11 @@ nlohmann::ordered_json TrainingStep::about() {
           {"commit", commit()}};
 }
 
-void TrainingStep::load() { trainer_.replica().images().load(batch_, 0, batch_.count, nullptr); }
-
 const Objective& TrainingStep::look(const Attack& attack, const float* start) {
-  FrozenObjective& frozen = trainer_.replica().attacked();
-  if (batch_objective_)
-    batch_objective_->prepare(1, 0, {});
-  else
-    frozen.prepare(1, Purpose::attack_start, 0);
-  Objective& objective = batch_objective_ ? static_cast<Objective&>(*batch_objective_) : frozen;
+  attacker_->load(batch_, 0);
+  Objective& objective = attacker_->begin();
   objective.start = start;
-  attack.perturb(objective);
+  attacker_->finish(attack);
   objective.gradient();
   return objective;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/examples/batch_objective.hpp"
+#include "batch/attacker.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {
@@ -83,10 +83,8 @@ class TrainingStep {
   [[nodiscard]] const Graph& graph() const { return trainer_.model().graph; }
 
  private:
-  /// Loads the first images of the set, as many as a micro-batch has.
-  void load();
-  /// The network as the attack sees it, at the loaded images that `attack` leaves: logits, losses, gradient. start:
-  /// null: a random one.
+  /// The network as the attack sees it, at the first images of the set, as many as a micro-batch has, that `attack`
+  /// leaves: logits, losses, gradient. start: null: a random one.
   [[nodiscard]] const Objective& look(const Attack& attack, const float* start);
   [[nodiscard]] double mean_loss(const Objective& objective);
 
@@ -95,9 +93,8 @@ class TrainingStep {
   HostBatch batch_;
   std::unique_ptr<Attack> none_;
   float* zeros_;
-  /// For attacks on batch statistics; null: the attack runs on running ones. The statistics go nowhere.
-  std::unique_ptr<BatchStatistics> statistics_;
-  std::unique_ptr<BatchObjective> batch_objective_;
+  std::unique_ptr<BatchStatistics> statistics_;  ///< of attacks on batch statistics, for nobody; null: on running ones
+  std::unique_ptr<Attacker> attacker_;
 };
 
 }  // namespace dat

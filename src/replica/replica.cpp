@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
-#include "replica/attack_stop.hpp"
-#include "replica/smoothed_objective.hpp"
+#include "batch/view/early_stop.hpp"
+#include "batch/view/smoothed.hpp"
 
 namespace dat {
 
@@ -36,14 +36,12 @@ namespace {
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
       model_(*backend_, graph_of(options, options.images.size), options.granularity),
-      images_(*backend_, options.images, room_for_passes(options), options.scratch_images, options.start_kept) {
+      images_(*backend_, options.images, room_for_passes(options), options.needs) {
   if (options.noise > 0) {
     // Without training and evaluations of another type there are the passes of attacks alone.
     const bool passes_alone =
         options.training_batches.empty() && (options.attack_storage == DType::f32 || !options.evaluations);
-    noise_ = std::make_unique<NoisyCopies>(*backend_, options.noise, options.noise_samples,
-                                           passes_alone ? attack_batch_of(options) : images_.capacity,
-                                           images_.layout.elements());
+    images_.add_noise(options.noise, options.noise_samples, passes_alone ? attack_batch_of(options) : images_.capacity);
   }
   plan(options, options.images.size);
   if (options.attack_storage != DType::f32 && options.evaluations) {
@@ -64,26 +62,26 @@ void Replica::plan(const ReplicaOptions& options, int size) {
   if (size != options.images.size) all.graph = graph_of(options, size);
   const Graph* const of = all.graph.nodes.empty() ? nullptr : &all.graph;
   const int attack_batch = attack_batch_of(options) * copies();
-  all.frozen =
-      FrozenProgram::of_sizes(model_, options.attack_stop ? attack_stop_sizes(attack_batch) : std::vector{attack_batch},
-                              options.attack_storage, of);
+  all.frozen = FrozenProgram::of_sizes(
+      model_, options.needs.early_stop ? early_stop_sizes(attack_batch) : std::vector{attack_batch},
+      options.attack_storage, of);
   const auto add_training = [&](int n) {
     if (!all.training.contains(n)) all.training[n] = std::make_unique<TrainingProgram>(model_, n, of);
   };
   for (const int n : options.training_batches) {
     add_training(n * copies());
-    if (options.clean_passes) add_training(n);
+    if (options.needs.clean_passes) add_training(n);
   }
-  if (options.attack_stop)
-    all.attacked = std::make_unique<AttackStopObjective>(images_, all.frozen);
+  if (options.needs.early_stop)
+    all.attacked = std::make_unique<EarlyStopView>(images_, all.frozen);
   else
     all.attacked = objective(*all.frozen.front());
-  if (options.attack_reference) all.attacked->allow_reference();
+  if (options.needs.clean_logits) all.attacked->allow_reference();
 }
 
-std::unique_ptr<FrozenObjective> Replica::objective(FrozenProgram& program) {
-  if (noise_) return std::make_unique<SmoothedObjective>(images_, program, *noise_);
-  return std::make_unique<FrozenObjective>(images_, program);
+std::unique_ptr<FrozenView> Replica::objective(FrozenProgram& program) {
+  if (images_.noisy()) return std::make_unique<SmoothedView>(images_, program);
+  return std::make_unique<FrozenView>(images_, program);
 }
 
 Replica::OfSize& Replica::at_hand() {

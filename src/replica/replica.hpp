@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "batch/buffers/buffers.hpp"
+#include "batch/view/frozen.hpp"
+#include "batch/view/programs.hpp"
 #include "dat/network.hpp"
 #include "dat/program.hpp"
 #include "replica/cores.hpp"
-#include "replica/frozen_objective.hpp"
-#include "replica/images.hpp"
-#include "replica/noisy_copies.hpp"
 
 namespace dat {
 
@@ -26,21 +26,17 @@ struct ReplicaOptions {
   int micro_batch = 1;                ///< most images at a time
   int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
   DType attack_storage = DType::f32;  ///< type of the network's activations while it is attacked; evaluation is f32
-  bool attack_stop = false;           ///< attacks that samples leave (Objective::steps_until_fooled)
-  bool attack_reference = false;      ///< training's attacks ask for the logits of clean images (AttackGoal)
-  int scratch_images = 0;             ///< arrays that attacks need (Attack::scratch_images)
-  StartKept start_kept = StartKept::nothing;  ///< by training's attacks (AttackGoal)
+  Needs needs{};                      ///< of attacks and losses
   std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: the network is not trained
   double noise = 0;                   ///< deviation of the noise that attacks and evaluations see; 0: none
   int noise_samples = 1;              ///< copies of each image under noise
-  bool clean_passes = true;           ///< with noise: training passes of images without it, too
   bool evaluations = true;            ///< evaluated() is asked for
 };
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
 /// they run on. Whoever trains, evaluates or measures builds it here. Where images of several sizes are trained on,
 /// there are programs for each; they share the workspace, and what is trained follows the size of the images at hand.
-class Replica {
+class Replica final : public Programs {
  public:
   /// Plans everything; weights are zero. commit() comes before the first run. Error(device), Error(usage).
   explicit Replica(const ReplicaOptions& options);
@@ -48,20 +44,17 @@ class Replica {
   [[nodiscard]] Backend& backend() { return *backend_; }
   [[nodiscard]] Model& model() { return model_; }
   [[nodiscard]] const Model& model() const { return model_; }
-  [[nodiscard]] Images& images() { return images_; }
+  [[nodiscard]] Buffers& images() { return images_; }
   [[nodiscard]] int classes() const { return images_.classes; }
 
-  /// What a training's attack sees of images of the size at hand.
-  [[nodiscard]] FrozenObjective& attacked() { return *at_hand().attacked; }
+  [[nodiscard]] FrozenView& attacked() override { return *at_hand().attacked; }
   /// What an evaluation's attack sees, of the dataset's size; what the training's sees where both are f32.
-  [[nodiscard]] FrozenObjective& evaluated() { return evaluated_ ? *evaluated_ : *sizes_.front()->attacked; }
+  [[nodiscard]] FrozenView& evaluated() { return evaluated_ ? *evaluated_ : *sizes_.front()->attacked; }
   /// The training program for n images of the size at hand, n being one of options.training_batches, or of these times
   /// the copies under noise.
-  [[nodiscard]] TrainingProgram& training(int n) { return *at_hand().training.at(n); }
-  /// Null: there is none.
-  [[nodiscard]] NoisyCopies* noise() { return noise_.get(); }
+  [[nodiscard]] TrainingProgram& training(int n) override { return *at_hand().training.at(n); }
   /// Of each image that training passes see where there is noise; else 1.
-  [[nodiscard]] int copies() const { return noise_ ? noise_->copies() : 1; }
+  [[nodiscard]] int copies() const { return images_.copies(); }
 
   /// Multiply-adds of one forward pass of an image of this size, for which there are programs.
   [[nodiscard]] double macs(int size) const;
@@ -85,20 +78,19 @@ class Replica {
     Graph graph;                                         ///< empty: it is the model's
     std::vector<std::unique_ptr<FrozenProgram>> frozen;  ///< for one number of images; several for the early stop
     std::map<int, std::unique_ptr<TrainingProgram>> training;
-    std::unique_ptr<FrozenObjective> attacked;
+    std::unique_ptr<FrozenView> attacked;
   };
   void plan(const ReplicaOptions& options, int size);
   /// An attack's view of the network by this program.
-  [[nodiscard]] std::unique_ptr<FrozenObjective> objective(FrozenProgram& program);
+  [[nodiscard]] std::unique_ptr<FrozenView> objective(FrozenProgram& program);
   [[nodiscard]] OfSize& at_hand();
 
   std::unique_ptr<Backend> backend_;
   Model model_;
-  Images images_;
-  std::unique_ptr<NoisyCopies> noise_;
+  Buffers images_;
   std::vector<std::unique_ptr<OfSize>> sizes_;  ///< the dataset's size first
   std::unique_ptr<FrozenProgram> frozen_f32_;   ///< null where the attack's programs are f32 already
-  std::unique_ptr<FrozenObjective> evaluated_;
+  std::unique_ptr<FrozenView> evaluated_;
 };
 
 }  // namespace dat

@@ -56,7 +56,7 @@ namespace {
                      .micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu),
                      .attack_batch = attacks ? 1 : 0,
                      .attack_storage = storage_from(options.precision),
-                     .scratch_images = attacks ? certificate_attack_scratch(options.attack_steps) : 0,
+                     .needs = attacks ? certificate_attack_needs(options.attack_steps) : Needs{},
                      .training_batches = {},
                      .noise = attacks ? sigma : 0,
                      .noise_samples = options.noise_samples,

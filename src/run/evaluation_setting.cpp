@@ -72,11 +72,12 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
   // With --deterministic any number of ranks computes the same batches.
   const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
   std::int64_t batch = std::min<std::int64_t>(options.batch, share);
-  int pass = 0, scratch_images = s.attacks->scratch_images();
+  int pass = 0;
+  Needs needs = s.attacks->needs();
   if (s.sequence) {
     pass = sequence_micro_batch(gpu);
     batch = (batch + pass - 1) / pass * pass;
-    scratch_images = std::max(scratch_images, s.sequence->attacks().scratch_images());
+    needs = needs | s.sequence->attacks().needs();
   }
   // A pass holds all copies of its images.
   if (s.subject.noise > 0) pass = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
@@ -97,7 +98,7 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
                      .images = images,
                      .micro_batch = static_cast<int>(batch),
                      .attack_batch = pass,
-                     .scratch_images = scratch_images,
+                     .needs = needs,
                      .training_batches = {},
                      .noise = s.subject.noise,
                      .noise_samples = s.subject.noise_samples});

@@ -66,7 +66,7 @@ RunFacts run_facts(const Opening& opening, Trainer& trainer, Communicator& ranks
   facts.steps_per_epoch = plan.steps_per_epoch;
   facts.epochs = plan.epochs;
   facts.warmup_epochs = plan.warmup_epochs;
-  facts.attack_steps = opening.options.epochs_of_change().size() > 1 ? 0 : trainer.method().most_gradients();
+  facts.attack_steps = opening.options.epochs_of_change().size() > 1 ? 0 : trainer.method().attacks.most_gradients();
   facts.progress_seconds = opening.options.progress;
   facts.quiet = opening.options.quiet;
   facts.keep_on = opening.options.on_full == "continue";

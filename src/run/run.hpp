@@ -106,7 +106,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;      ///< null on a generator; and on a rank that has left, as the group is
   std::unique_ptr<Generator> generator_;  ///< null on a trainer
   Membership members_;
-  std::vector<Attacker> attackers_;
+  std::vector<Cheater> attackers_;
   std::vector<std::string> hosts_;  ///< [ranks of the launch], on rank 0
   // On rank 0:
   std::unique_ptr<RunLock> lock_;

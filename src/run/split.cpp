@@ -39,7 +39,7 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
   // Weights that are perturbed take every pass twice; a loss of two predictions, one more way forward.
   const auto loss = loss_of(o, false);
   const int times = o.awp_gamma > 0 ? 2 : 1, passes = times * static_cast<int>(loss->passes().size());
-  const int again = loss->needs() == Loss::Others::all ? passes - times : 0;
+  const int again = loss->looks_at() == Loss::Others::all ? passes - times : 0;
   calibration.forward *= 1.0 * (passes + again) / calibration.backward_passes;
   calibration.backward *= 1.0 * passes / calibration.backward_passes;
   calibration.backward_passes = passes;

@@ -201,11 +201,11 @@ const StepRecord& Trainer::step(bool stop) {
 }
 
 void Trainer::train_on_examples(const ActiveSet& active) {
-  while (const Examples* examples = examples_->next()) {
-    watch_.look_at(*examples);
-    float* const place = reducer_->place(examples->unit);
-    learner_.train(*examples, active, place);
-    watch_.keep(*examples, place, active);
+  while (const Batch* batch = examples_->next()) {
+    watch_.look_at(*batch);
+    float* const place = reducer_->place(batch->key.unit);
+    learner_.train(*batch, active, place);
+    watch_.keep(*batch, place, active);
     examples_->trained();
   }
   watch_.look_at_own(reducer_->own(), active);
@@ -262,7 +262,7 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   record_.loss_clean = clean.loss;
   record_.acc_clean = clean.accuracy;
   record_.attack_passes = examples_->attack_passes();
-  record_.eps = method_.in_epoch(record_.epoch).eps;
+  record_.eps = method_.attacks.in_epoch(record_.epoch).eps;
   record_.generators = examples_->generators();
   // Each micro-batch computes the same ones.
   record_.weight_gradients =

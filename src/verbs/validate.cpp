@@ -125,7 +125,7 @@ namespace {
 /// What cheats keep on the host; empty: nothing.
 [[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
   std::string text;
-  for (const Attacker& one : attackers_of(options)) {
+  for (const Cheater& one : attackers_of(options)) {
     const auto cheat = cheats().at(one.cheat)({.delay = options.cheat_delay, .parameters = parameters});
     if (cheat->memory() > 0)
       text += (text.empty() ? "cheats           " : "                 ") + one.cheat + ": " +
@@ -159,10 +159,9 @@ namespace {
 
 /// A line for each epoch from which on the attack is another one.
 [[nodiscard]] std::string attacks_text(const TrainOptions& options, const Method& method) {
-  std::string text = attack_text(options, method.attacks.front());
-  for (std::size_t k = 1; k < method.attacks.size(); ++k)
-    text +=
-        "\n  from epoch " + std::to_string(method.attacks[k].from) + "   " + attack_text(options, method.attacks[k]);
+  std::string text;
+  for (const EpochAttack& one : method.attacks.all())
+    text += (one.from > 0 ? "\n  from epoch " + std::to_string(one.from) + "   " : "") + attack_text(options, one);
   return text;
 }
 

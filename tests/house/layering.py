@@ -30,7 +30,7 @@ PRINTS = (r"\b(v?f?printf|v?dprintf|f?puts|f?putc|putchar|\w+_unlocked|fwrite|pe
 PRINTERS = {"src/printed.cpp", "src/record/report.cpp", "src/measure/bench.cpp", "src/communicate/request.cpp", "src/communicate/watchdog.cpp",
             "src/run/signals.cpp", "src/start.cpp"}
 
-FLOOR = {"error", "half", "logits", "norm", "number", "tensor", "random", "registry", "shell", "tick"}  # headers of include/dat/ on which everything stands
+FLOOR = {"batch", "error", "half", "logits", "needs", "norm", "number", "tensor", "random", "registry", "shell", "tick"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "attack": {"attack", "attack_sequence", "objective"},
     "loss": {"loss"},
@@ -57,7 +57,7 @@ KNOWS = {  # what stands on what, among families
     "record": {"files", "hdf5"},
 }
 GROUND = {"parameters": {"backend", "parameters", "planner"}}  # folders of src/ below the families -> all that they know but the floor
-UPPER = ["replica", "assess", "interop", "byzantine", "train", "forecast", "measure", "run", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
+UPPER = ["batch", "replica", "assess", "interop", "byzantine", "train", "forecast", "measure", "run", "verbs", "main.cpp"]  # floors of src/ above the families, the lowest first
 KNOW_OPTIONS = {"options", "train", "forecast", "measure", "run", "verbs", "main.cpp"}  # of the command line: dat/config.hpp, dat/options/
 
 

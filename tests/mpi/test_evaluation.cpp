@@ -49,7 +49,7 @@ class Given final : public Dataset {
                    .images = set.info(),
                    .micro_batch = batch,
                    .attack_batch = 1,
-                   .scratch_images = attacks.scratch_images(),
+                   .needs = attacks.needs(),
                    .training_batches = {}});
   Evaluator evaluator(ranks, set, nullptr, replica.images(), replica.evaluated());
   replica.model().initialize(1);

@@ -55,7 +55,7 @@ struct Case {
                  .images = set.info(),
                  .micro_batch = capacity,
                  .attack_batch = kPass,
-                 .scratch_images = attacks.scratch_images(),
+                 .needs = attacks.needs(),
                  .training_batches = {}}),
         evaluator(ranks, set, replica.images(), replica.evaluated()) {
     replica.model().initialize(1);

@@ -33,18 +33,18 @@ struct Plant {
 }  // namespace
 
 extern "C" {
-void __real__ZN3dat11NumberCheck14look_at_imagesEPKfi(NumberCheck* self, const float* images, int count);
-void __wrap__ZN3dat11NumberCheck14look_at_imagesEPKfi(NumberCheck* self, const float* images, int count) {
-  if (plant.after_attack) plant.after_attack(const_cast<float*>(images));
-  __real__ZN3dat11NumberCheck14look_at_imagesEPKfi(self, images, count);
+void __real__ZN3dat11NumberCheck14look_at_imagesERKNS_5BatchE(NumberCheck* self, const Batch& batch);
+void __wrap__ZN3dat11NumberCheck14look_at_imagesERKNS_5BatchE(NumberCheck* self, const Batch& batch) {
+  if (plant.after_attack) plant.after_attack(batch.x_adv);
+  __real__ZN3dat11NumberCheck14look_at_imagesERKNS_5BatchE(self, batch);
 }
 
-void __real__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(Learner* self, const Examples& examples,
-                                                                    const ActiveSet& active, float* gradients);
-void __wrap__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(Learner* self, const Examples& examples,
-                                                                    const ActiveSet& active, float* gradients) {
+void __real__ZN3dat7Learner5trainERKNS_5BatchERKNS_9ActiveSetEPf(Learner* self, const Batch& batch,
+                                                                 const ActiveSet& active, float* gradients);
+void __wrap__ZN3dat7Learner5trainERKNS_5BatchERKNS_9ActiveSetEPf(Learner* self, const Batch& batch,
+                                                                 const ActiveSet& active, float* gradients) {
   if (plant.before_training) plant.before_training();
-  __real__ZN3dat7Learner5trainERKNS_8ExamplesERKNS_9ActiveSetEPf(self, examples, active, gradients);
+  __real__ZN3dat7Learner5trainERKNS_5BatchERKNS_9ActiveSetEPf(self, batch, active, gradients);
   if (plant.after_training_of_unit) plant.after_training_of_unit();
   if (plant.after_training) plant.after_training(gradients);
 }

@@ -21,7 +21,7 @@ namespace {
 }
 
 /// The perturbed image that is first in its batch, [size][size][channels].
-[[nodiscard]] std::vector<float> first_image(const Images& images) {
+[[nodiscard]] std::vector<float> first_image(const Buffers& images) {
   const Layout& layout = images.layout;
   std::vector<float> there(static_cast<std::size_t>(layout.elements())), image;
   images.backend.copy_to_host(there.data(), images.x_adv, there.size() * sizeof(float));
@@ -97,7 +97,7 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
       dataset.read(numbers[i], batch.pixels.data());
       batch.labels[0] = classes[i];
       batch.ids[0] = numbers[i];
-      replica.images().load(batch, 0, 1, nullptr);
+      replica.images().load(batch, 0, nullptr);
       replica.attacked().prepare(seed, Purpose::evaluation_start, 0);
       attack_within(radii[i], steps)->perturb(replica.attacked());
       const auto attacked = bytes_within({batch.pixels.data(), bytes}, first_image(replica.images()), radii[i]);
@@ -128,6 +128,6 @@ std::int64_t AttackedCertificates::broken() const {
   return count;
 }
 
-int certificate_attack_scratch(int steps) { return attack_within(1, steps)->scratch_images(); }
+Needs certificate_attack_needs(int steps) { return attack_within(1, steps)->needs(); }
 
 }  // namespace dat

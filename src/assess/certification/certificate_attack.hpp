@@ -65,7 +65,7 @@ struct AttackedCertificates {
   [[nodiscard]] std::int64_t broken() const;
 };
 
-/// Arrays of the size of the images that this attack needs (ReplicaOptions::scratch_images).
-[[nodiscard]] int certificate_attack_scratch(int steps);
+/// Of this attack.
+[[nodiscard]] Needs certificate_attack_needs(int steps);
 
 }  // namespace dat

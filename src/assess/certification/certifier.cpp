@@ -129,11 +129,11 @@ void Certifier::load(std::int64_t image) {
   work_.dataset->read(image, batch_.pixels.data());
   batch_.labels[0] = work_.dataset->label(image);
   batch_.ids[0] = image;
-  replica_.images().load(batch_, 0, 1, nullptr);
+  replica_.images().load(batch_, 0, nullptr);
 }
 
 void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples) {
-  const Images& images = replica_.images();
+  const Buffers& images = replica_.images();
   const kernels::NoisySamples noisy{
       .image = images.clean,
       .x = images.x_adv,

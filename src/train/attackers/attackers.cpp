@@ -10,10 +10,10 @@
 
 namespace dat {
 
-std::vector<Attacker> attackers_of(const TrainOptions& options) {
+std::vector<Cheater> attackers_of(const TrainOptions& options) {
   // One for all, or one for each: of as many, by the option's rules.
   const auto of = [](const auto& values, std::size_t k) { return values[values.size() == 1 ? 0 : k]; };
-  std::vector<Attacker> all;
+  std::vector<Cheater> all;
   for (std::size_t k = 0; k < options.attackers.size(); ++k)
     all.push_back({.rank = options.attackers[k],
                    .cheat = of(options.cheat, k),
@@ -23,24 +23,24 @@ std::vector<Attacker> attackers_of(const TrainOptions& options) {
   return all;
 }
 
-void require_fitting(const std::vector<Attacker>& attackers, int ranks) {
+void require_fitting(const std::vector<Cheater>& attackers, int ranks) {
   require(2 * std::ssize(attackers) < ranks, ExitCode::usage, "--attackers names ", attackers.size(), " of ", ranks,
           ranks == 1 ? " rank" : " ranks", "; more than half must be honest");
-  for (const Attacker& one : attackers)
+  for (const Cheater& one : attackers)
     require(one.rank < ranks, ExitCode::usage, "--attackers names rank ", one.rank, ", and the ranks are 0 to ",
             ranks - 1);
 }
 
-std::vector<Attacker> leaving(const std::vector<Attacker>& attackers, std::int64_t done) {
-  std::vector<Attacker> found;
-  for (const Attacker& one : attackers)
+std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t done) {
+  std::vector<Cheater> found;
+  for (const Cheater& one : attackers)
     if (one.leaves && done >= one.from) found.push_back(one);
   return found;
 }
 
-std::string text_of(const std::vector<Attacker>& attackers) {
+std::string text_of(const std::vector<Cheater>& attackers) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // what they do, and who they are
-  for (const Attacker& one : attackers) {
+  for (const Cheater& one : attackers) {
     const std::string what = one.cheat + (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
                              (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == what; });

@@ -9,7 +9,7 @@
 namespace dat {
 
 /// A rank that is made to cheat.
-struct Attacker {
+struct Cheater {
   int rank = 0;           ///< of the launch
   std::string cheat;      ///< a name of cheats()
   std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
@@ -21,15 +21,15 @@ struct Attacker {
 };
 
 /// The attackers of a run, in the order of the option.
-[[nodiscard]] std::vector<Attacker> attackers_of(const TrainOptions& options);
+[[nodiscard]] std::vector<Cheater> attackers_of(const TrainOptions& options);
 /// Error(usage): one of them is none of so many ranks of the launch, or they are half of the ranks.
-void require_fitting(const std::vector<Attacker>& attackers, int ranks);
+void require_fitting(const std::vector<Cheater>& attackers, int ranks);
 
 /// Those whose cheat is to leave, and which do so after `done` steps at the latest.
-[[nodiscard]] std::vector<Attacker> leaving(const std::vector<Attacker>& attackers, std::int64_t done);
+[[nodiscard]] std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t done);
 
 /// Who cheats, and how, for people: "ranks 1, 4: sign_flip from step 101 on; rank 5: alie, every 10 steps". Empty:
 /// nobody.
-[[nodiscard]] std::string text_of(const std::vector<Attacker>& attackers);
+[[nodiscard]] std::string text_of(const std::vector<Cheater>& attackers);
 
 }  // namespace dat

@@ -11,14 +11,14 @@ namespace dat {
 
 Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int classes, std::int64_t parameters)
     : honest_(static_cast<std::size_t>(ranks.size()), 1) {
-  std::vector<Attacker> attackers = attackers_of(options);
-  const auto number = [&](const Attacker& one) {  // in the group; the group's size: it has left
+  std::vector<Cheater> attackers = attackers_of(options);
+  const auto number = [&](const Cheater& one) {  // in the group; the group's size: it has left
     int rank = 0;
     while (rank < ranks.size() && ranks.launch_rank(rank) != one.rank) ++rank;
     return rank;
   };
-  std::erase_if(attackers, [&](const Attacker& one) { return number(one) == ranks.size(); });
-  for (const Attacker& one : attackers) {
+  std::erase_if(attackers, [&](const Cheater& one) { return number(one) == ranks.size(); });
+  for (const Cheater& one : attackers) {
     honest_[static_cast<std::size_t>(number(one))] = 0;
     if (one.leaves) continue;
     auto cheat = cheats().at(one.cheat)({.seed = options.seed,

@@ -50,7 +50,7 @@ class Cheating {
  private:
   struct OfRank {
     int rank = 0;  ///< of the group
-    Attacker attacker;
+    Cheater attacker;
     std::unique_ptr<Cheat> cheat;
   };
   std::vector<OfRank> all_;

@@ -19,19 +19,19 @@ BegunAttack::BegunAttack(Communicator& ranks, const Plan& plan, Replica& replica
   if (iterations > 0) perturbation_ = replica.backend().allocate_floats(floats_of(plan.micro_batch), "images");
 }
 
-std::int64_t BegunAttack::begin(const Attack& attack, Objective& objective, std::int64_t step) {
-  const std::int64_t before = objective.passes;
-  attack.advance(objective, 0, iterations_);
+std::int64_t BegunAttack::begin(Attacker& attacker) {
+  const std::int64_t before = attacker.passes();
+  attacker.advance(iterations_);
   // Images are also of evaluations between the steps.
-  const std::int64_t floats = floats_of(objective.n);
-  each(objective.device, kernels::groups(floats), kernels::Add<float>{objective.eta, nullptr, perturbation_, floats});
-  now_ = {.step = step, .passes = objective.passes - before, .images = objective.n};
+  const Batch& batch = attacker.batch();
+  const std::int64_t floats = floats_of(batch.n);
+  each(batch.device, kernels::groups(floats), kernels::Add<float>{batch.eta, nullptr, perturbation_, floats});
+  now_ = {.step = batch.key.step, .passes = attacker.passes() - before, .images = batch.n};
   return now_.passes;
 }
 
-void BegunAttack::resume(const Attack& attack, Objective& objective) {
-  objective.start = perturbation_;
-  attack.advance(objective, iterations_, attack.gradient_evaluations() - iterations_);
+void BegunAttack::resume(Attacker& attacker) {
+  attacker.resume(iterations_, perturbation_);
   now_ = {};
 }
 

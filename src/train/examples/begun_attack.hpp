@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dat/attack.hpp"
+#include "batch/attacker.hpp"
 #include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
 #include "replica/replica.hpp"
@@ -24,11 +24,11 @@ class BegunAttack {
   /// Passes of the attack that has begun for this step; 0: there is none.
   [[nodiscard]] std::int64_t passes_of(std::int64_t step) const { return is_of(step) ? now_.passes : 0; }
 
-  /// Makes the first iterations for step number `step`, whose first micro-batch the objective is prepared for, and
-  /// keeps what they have reached. Returns the passes of the attack.
-  [[nodiscard]] std::int64_t begin(const Attack& attack, Objective& objective, std::int64_t step);
-  /// Makes the other iterations, on the objective prepared for the same micro-batch once more.
-  void resume(const Attack& attack, Objective& objective);
+  /// Makes the first iterations for the step of the micro-batch that the attack has begun on, and keeps what they have
+  /// reached. Returns the passes of the attack.
+  [[nodiscard]] std::int64_t begin(Attacker& attacker);
+  /// Has the attack go on behind them, which has begun on the same micro-batch once more.
+  void resume(Attacker& attacker);
 
   /// Bytes in a checkpoint of so many ranks.
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const { return ranks * floats_of(plan_.micro_batch) * 4; }

@@ -5,34 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "dat/batch.hpp"
 #include "dat/report.hpp"
 #include "train/message/stateful.hpp"
 #include "train/message/step_message.hpp"
 
 namespace dat {
-
-/// Attacked images of one micro-batch, on the device, as the learner takes them.
-struct Examples {
-  const float *attacked = nullptr, *clean = nullptr;             ///< [count] images
-  const float *first_images = nullptr, *first_logits = nullptr;  ///< where the attack began (AttackGoal::kept)
-  const std::int32_t* labels = nullptr;                          ///< [count]
-  const std::int64_t* ids = nullptr;                             ///< [count]: with these, the keys of their noise
-  std::uint64_t seed = 0;
-  std::uint32_t epoch = 0;
-  int first = 0, count = 0;  ///< place in this rank's part of the step
-  int batch = 0;             ///< images of this rank's part of the step
-  int elsewhere = 0;   ///< images of other ranks that the mean of the loss is over as well; else each rank has its own
-  int unit = 0;        ///< number of the rank's unit of work that they belong to (Reducer)
-  bool whole = false;  ///< they are a whole unit; else the rank's part of the step is
-  float* image_gradient = nullptr;    ///< where the source wants d(loss of the attacked images)/d(attacked); null: not
-  std::uint64_t weights_version = 0;  ///< of the weights that they were attacked with (Parameters::version)
-
-  [[nodiscard]] int averaged() const { return batch + elsewhere; }
-  /// Of what the mean of the loss is over.
-  [[nodiscard]] float share() const { return static_cast<float>(count) / static_cast<float>(averaged()); }
-  [[nodiscard]] bool begins_unit() const { return whole || first == 0; }
-  [[nodiscard]] bool ends_step() const { return first + count == batch; }
-};
 
 /// Where the attacked images of a training step come from: made by this rank, or elsewhere. It has state, of which
 /// there may be none, and a part of the step's message, which may be empty.
@@ -46,7 +24,7 @@ class ExampleSource : public Stateful, public MessagePart {
   virtual void begin(std::int64_t step) = 0;
   /// The step's next micro-batch, valid until the next call; null: there is no further one. All micro-batches of a step
   /// have the same size. Queues work, and waits only where an attack does.
-  virtual const Examples* next() = 0;
+  virtual const Batch* next() = 0;
   /// After the last micro-batch of a step: does, with the weights as they are, what step number `step`, the next one,
   /// may have of its work before its weights are there. Nothing, where none of it may be done so.
   virtual void look_ahead(std::int64_t /*step*/) {}
@@ -89,7 +67,7 @@ class WrappedExamples : public ExampleSource {
   void keep_on_device(const std::uint8_t* pixels) override { source_->keep_on_device(pixels); }
   void start(std::int64_t step) override { source_->start(step); }
   void begin(std::int64_t step) override { source_->begin(step); }
-  const Examples* next() override { return source_->next(); }
+  const Batch* next() override { return source_->next(); }
   void look_ahead(std::int64_t step) override { source_->look_ahead(step); }
   void trained() override { source_->trained(); }
   void take_back() override { source_->take_back(); }

@@ -46,21 +46,13 @@ void OldWeights::use(std::int64_t version) {
   in_use_ = place;
 }
 
-void OldWeights::perturb(const Attack& attack, Objective& objective) {
-  if (!staleness_.refresh) {
-    attack.perturb(objective);
-    return use(step_);
-  }
-  for (int done = 0; done < staleness_.iterations;) {
-    const std::int64_t version = staleness_.version(step_, done, first_);
-    int count = 1;
-    while (done + count < staleness_.iterations && staleness_.version(step_, done + count, first_) == version) ++count;
-    use(version);
-    if (done > 0) objective.start = objective.eta;
-    attack.advance(objective, done, count);
-    done += count;
-  }
-  use(step_);
+int OldWeights::stretch(int done) {
+  if (!staleness_.refresh) return 0;
+  const std::int64_t version = staleness_.version(step_, done, first_);
+  int count = 1;
+  while (done + count < staleness_.iterations && staleness_.version(step_, done + count, first_) == version) ++count;
+  use(version);
+  return count;
 }
 
 void OldWeights::save(Checkpoint& checkpoint) {

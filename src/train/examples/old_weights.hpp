@@ -49,9 +49,10 @@ class OldWeights final : public Stateful {
   const HeldWeights& begin(std::int64_t step);
   /// Gives the network the weights of the first iteration of this step's attack.
   void take_up() { use(staleness_.version(step_, 0, first_)); }
-  /// Makes the attack, on an objective that was prepared with the weights of its first iteration, and gives the network
-  /// the weights of this step back. Error(usage): weights change within an attack that cannot be parted.
-  void perturb(const Attack& attack, Objective& objective);
+  /// Gives it those of the next iteration, behind `done` ones. Returns how many iterations these are for; 0: all.
+  [[nodiscard]] int stretch(int done);
+  /// Gives it the weights of this step back.
+  void put_back() { use(step_); }
 
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;

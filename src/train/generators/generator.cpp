@@ -38,7 +38,7 @@ std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, con
   replica.commit();
   std::int64_t total = 0;
   for (const Backend::Allocation& one : replica.backend().allocations()) total += static_cast<std::int64_t>(one.bytes);
-  const Staleness staleness = staleness_of(options, *method.last().attack);
+  const Staleness staleness = staleness_of(options, *method.attacks.last().attack);
   total += (staleness.versions + 1) * HeldWeights::memory(replica.model());
   if (in_parts(staleness))
     total += std::int64_t{plan.ranks} * (staleness.versions + 1) * most_units(plan) * plan.micro_batch *
@@ -54,13 +54,13 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       plan_(options, mix_of(options, *splits_.train), trainers_),
       method_(options, *splits_.train),
       replica_(replica_of(options, plan_, splits_.train->info(), launch, method_, Role::generator)),
-      staleness_(staleness_of(options, *method_.last().attack)),
+      staleness_(staleness_of(options, *method_.attacks.last().attack)),
       rule_(options.deterministic),
       parted_(in_parts(staleness_)),
-      seed_(options.seed),
       pixels_(fits_on_device(replica_.backend(), *splits_.train, options.resident)
                   ? put_on_device(replica_.backend(), *splits_.train)
                   : nullptr),
+      attacker_(replica_.images(), replica_, method_.attacks, nullptr),
       reader_(*splits_.train, trainers_, reading(options, plan_, pixels_ == nullptr)),
       under_way_{.steps = staleness_.versions + 1, .units = most_units(plan_)},
       all_(static_cast<std::size_t>(trainers_)),
@@ -71,6 +71,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
                bytes_of_ages(staleness_.iterations) +
                    static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements()) * sizeof(float)) {
   require_work(options, plan_);
+  attacker_.keep_on_device(pixels_);
   Backend& backend = replica_.backend();
   const std::int64_t floats = plan_.micro_batch * replica_.images().layout.elements();
   for (Task& task : tasks_) {
@@ -215,44 +216,34 @@ void Generator::load(Task& task) {
   HostBatch& batch = batches_[at];
   if (batch_steps_[at] != task.step) reader_.fill(batch, task.step, task.trainer);
   batch_steps_[at] = task.step;
-  const int count = batch.count / plan_.micro_batches_of(task.trainer);
-  replica_.images().load(batch, task.unit * count, count, pixels_);
+  attacker_.load(batch, task.unit);
   // The logits of clean images that a goal may ask for are those of the first iteration's weights.
-  if (attack_of(task).goal.reference && rule_) versions_.use(version_of(task, 0));
-  FrozenObjective& objective = replica_.attacked();
-  objective.prepare(seed_, Purpose::attack_start, static_cast<std::uint32_t>(plan_.epoch_of(task.step)),
-                    attack_of(task).goal);
-  if (task.done > 0) objective.start = task.eta;
+  versions_.use(version_of(task, attacker_.planned().goal.reference && rule_ ? 0 : task.done));
+  attacker_.begin();
+  if (task.done > 0) attacker_.resume(task.done, task.eta);
 }
 
 void Generator::go_on(Task& task) {
   const double began = seconds_now();
   if (task.done == 0) task.began = began;
-  replica_.images().cut(plan_.size_of(task.step));
-  FrozenObjective& objective = replica_.attacked();
-  const std::int64_t version = version_of(task, task.done), before = objective.passes;
+  const std::int64_t version = version_of(task, task.done), passes = attacker_.passes();
   const int all = staleness_.iterations;
+  if (loaded_ != &task) load(task);
   versions_.use(version);
-  if (loaded_ != &task) {
-    load(task);
-    versions_.use(version);
-  } else {
-    objective.start = objective.eta;
-  }
-  const std::int64_t loaded = task.done > 0 ? objective.passes : before;
   int count = all - task.done;
   if (parted_) {
     count = 1;
     while (rule_ && task.done + count < all && version_of(task, task.done + count) == version) ++count;
-    attack_of(task).attack->advance(objective, task.done, count);
+    attacker_.advance(count);
   } else {
-    attack_of(task).attack->perturb(objective);
+    attacker_.finish();
   }
   std::fill_n(task.ages.begin() + task.done, count, static_cast<std::int32_t>(task.step - version));
   task.done += count;
-  task.passes += objective.passes - loaded;
+  task.passes += attacker_.passes() - passes;
   loaded_ = &task;
-  if (task.done < all) copy_bits(objective.device, objective.eta, task.eta, objective.n * objective.layout.elements());
+  const Batch& batch = attacker_.batch();
+  if (task.done < all) copy_bits(batch.device, batch.eta, task.eta, batch.n * batch.layout.elements());
   if (observer_) observer_(count, seconds_now() - began);
   task.seconds += seconds_now() - began;
   if (task.done == all) answer(task);
@@ -263,18 +254,18 @@ void Generator::answer(Task& task) {
   loaded_ = nullptr;
   task.wanted = false;
   AnswerPacket& packet = answers_.packet();
-  const Images& images = replica_.images();
+  const Batch& batch = attacker_.batch();
   packet.header() = {.step = task.step,
                      .unit = task.unit,
-                     .count = images.count,
-                     .block = images.layout.block,
+                     .count = batch.n,
+                     .block = batch.layout.block,
                      .ages = staleness_.iterations,
                      .waiting = waiting(),
                      .passes = task.passes,
                      .idle = std::exchange(idle_, 0)};
   std::copy(task.ages.begin(), task.ages.end(), ages_in(packet));
-  const auto bytes = static_cast<std::size_t>(images.count * images.layout.elements()) * sizeof(float);
-  replica_.backend().copy_to_host(images_in(packet), images.x_adv, bytes);  // waits for the attack
+  const auto bytes = static_cast<std::size_t>(batch.n * batch.layout.elements()) * sizeof(float);
+  replica_.backend().copy_to_host(images_in(packet), batch.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;
   packet.header().since = seconds_now() - task.began;
   answers_.send(bytes_of_ages(staleness_.iterations) + bytes, task.trainer);

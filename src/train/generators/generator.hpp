@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "batch/attacker.hpp"
 #include "dat/communicator.hpp"
 #include "dat/config.hpp"
 #include "dat/error.hpp"
@@ -74,10 +75,6 @@ class Generator {
   void tell_stop();
   [[nodiscard]] bool working() const;
 
-  /// Of the task's step.
-  [[nodiscard]] const EpochAttack& attack_of(const Task& task) const {
-    return method_.in_epoch(plan_.epoch_of(task.step));
-  }
   [[nodiscard]] std::int64_t version_of(const Task& task, int iteration) const;
   /// The one to go on with; null: none can be gone on with.
   [[nodiscard]] Task* next_task();
@@ -95,8 +92,8 @@ class Generator {
   Replica replica_;
   Staleness staleness_;
   bool rule_, parted_;  ///< rule: versions follow it, else the newest counts; parted: weights change within an attack
-  std::uint64_t seed_;
   const std::uint8_t* pixels_;  ///< of the training set, on the device; null: they are read
+  Attacker attacker_;
   BatchReader reader_;
   StepsUnderWay under_way_;  ///< of a trainer
 

@@ -15,7 +15,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       plan_(parts.plan),
       replica_(parts.replica),
       timer_(parts.timer),
-      staleness_(staleness_of(parts.options, *parts.method.last().attack)),
+      staleness_(staleness_of(parts.options, *parts.method.attacks.last().attack)),
       orders_({ranks_, plan_, replica_, staleness_, parts.options.generators, parts.options.deterministic}),
       versions_(ranks_, replica_, parts.options, [this] { orders_.take_answers(); }),
       kept_(parts.options.deterministic && staleness_.versions > 0 ? std::make_unique<OldWeights>(staleness_, replica_)
@@ -23,8 +23,6 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       turned_(static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements())),
       ages_(static_cast<std::size_t>(staleness_.versions) + 1) {
   require_work(parts.options, plan_);
-  const Images& images = replica_.images();
-  examples_ = {.attacked = images.x_adv, .clean = images.clean, .labels = images.labels};
 }
 
 void RemoteExamples::start(std::int64_t step) {
@@ -45,28 +43,20 @@ void RemoteExamples::begin(std::int64_t step) {
   own_passes_ = 0;
   std::fill(ages_.begin(), ages_.end(), 0);
   batch_ = &loader_->next();
-  replica_.images().cut(batch_->size);
-  examples_.first = examples_.count = 0;
-  examples_.batch = batch_->count;
-  examples_.elsewhere = plan_.ordered ? batch_->elsewhere : 0;
-  examples_.whole = plan_.ordered;
+  next_ = 0;
   timer_.lap(Phase::data);
   version_bytes_ = versions_.send(step, kept_ ? &kept_->begin(step) : nullptr);
   orders_.deal_up_to(std::min(step + staleness_.versions, plan_.steps - 1));
   timer_.lap(Phase::attack);
 }
 
-const Examples* RemoteExamples::next() {
-  examples_.first += examples_.count;
-  examples_.count = batch_->count / plan_.micro_batches_of(ranks_.rank());
-  if (examples_.first >= examples_.batch) return nullptr;
-  const int unit = examples_.first / examples_.count;
-  examples_.unit = plan_.ordered ? unit : 0;
-  replica_.images().load(*batch_, examples_.first, examples_.count, pixels_);
+const Batch* RemoteExamples::next() {
+  if (next_ == batch_->micro_batches) return nullptr;
+  const Batch& batch = replica_.images().load(*batch_, next_, pixels_);
   timer_.lap(Phase::data);
-  put(orders_.wait_for(step_, unit));
+  put(orders_.wait_for(step_, next_++));
   timer_.lap(Phase::attack);
-  return &examples_;
+  return &batch;
 }
 
 void RemoteExamples::put(AnswerPacket& packet) {

@@ -26,7 +26,7 @@ class RemoteExamples final : public ExampleSource {
   void keep_on_device(const std::uint8_t* pixels) override { pixels_ = pixels; }
   void start(std::int64_t step) override;
   void begin(std::int64_t step) override;
-  const Examples* next() override;
+  const Batch* next() override;
   void trained() override { orders_.take_answers(); }
   void close() override;
   [[nodiscard]] bool stop_wanted() const override { return orders_.stop_wanted(); }
@@ -64,7 +64,7 @@ class RemoteExamples final : public ExampleSource {
   std::unique_ptr<Loader> loader_;
   const std::uint8_t* pixels_ = nullptr;
   const HostBatch* batch_ = nullptr;
-  Examples examples_;
+  int next_ = 0;               ///< of its micro-batches
   std::vector<float> turned_;  ///< [images of a micro-batch], in the layout of this device
   bool open_ = false;
 

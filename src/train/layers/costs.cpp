@@ -10,8 +10,8 @@ namespace dat {
 
 namespace {
 
-/// Images that are drawn, as many as the program takes.
-void load_noise(Replica& replica, int count, const DatasetInfo& info) {
+/// Loads images that are drawn, as many as the program takes.
+const Batch& load_noise(Replica& replica, int count, const DatasetInfo& info) {
   HostBatch batch;
   batch.count = count;
   batch.make_room(count, static_cast<std::int64_t>(info.image_bytes()));
@@ -21,7 +21,7 @@ void load_noise(Replica& replica, int count, const DatasetInfo& info) {
     batch.labels[i] = static_cast<std::int32_t>(i) % info.classes;
     batch.ids[i] = static_cast<std::int64_t>(i);
   }
-  replica.images().load(batch, 0, count, nullptr);
+  return replica.images().load(batch, 0, nullptr);
 }
 
 /// Of the sum of one number of a long message over the ranks: the least of some.
@@ -46,11 +46,8 @@ std::vector<double> measure_layer_seconds(Replica& replica, const Plan& plan, co
                                           Communicator& ranks) {
   TrainingProgram& program = replica.training(plan.micro_batch * replica.copies());
   const Parameters& parameters = replica.model().parameters;
-  Images& drawn = replica.images();
-  load_noise(replica, plan.micro_batch, images);
-  const float* const x = replica.noise() == nullptr
-                             ? drawn.clean
-                             : replica.noise()->of(drawn.clean, drawn.ids, drawn.layout, plan.micro_batch, 0, 0);
+  const Batch& drawn = load_noise(replica, plan.micro_batch, images);
+  const float* const x = replica.images().shown(drawn.clean, drawn);
   std::vector<double> seconds = program.weight_gradient_seconds(x, parameters.gradients);
   const double of_a_sum = seconds_of_a_sum(ranks, parameters.size);
   for (std::size_t d = 0; d < seconds.size(); ++d)

@@ -33,7 +33,7 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
   losses_ = backend.allocate_floats(2 * count, "losses");
   corrects_ = losses_ + count;
   host_ = static_cast<float*>(backend.allocate_pinned(2 * static_cast<std::size_t>(count) * sizeof(float), "results"));
-  if (loss_.needs() != Loss::Others::none || repeated)
+  if (loss_.looks_at() != Loss::Others::none || repeated)
     for (float*& logits : kept_) logits = backend.allocate_floats(most * replica.classes(), "logits");
   if (copies_ > 1)
     labels_ =
@@ -45,27 +45,24 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
   for (Result& result : results_) result = {kNone, kNone};
 }
 
-const float* Learner::input(const Examples& examples, std::size_t pass) {
+const float* Learner::input(const Batch& batch, std::size_t pass) {
   switch (passes_[pass]) {
     case Loss::Images::attacked:
-      if (NoisyCopies* const noise = replica_.noise(); noise != nullptr)
-        return noise->of(examples.attacked, examples.ids, replica_.images().layout, examples.count, examples.seed,
-                         examples.epoch);
-      return examples.attacked;
+      return replica_.images().shown(batch.x_adv, batch);
     case Loss::Images::clean:
-      return examples.clean;
+      return batch.clean;
     case Loss::Images::start:
-      return examples.first_images;
+      return batch.first_images;
   }
   return nullptr;
 }
 
-const float* Learner::forward(const Examples& examples, std::size_t pass) {
-  TrainingProgram& network = program(examples, pass);
-  const float* const x = input(examples, pass);
+const float* Learner::forward(const Batch& batch, std::size_t pass) {
+  TrainingProgram& network = program(batch, pass);
+  const float* const x = input(batch, pass);
   network.forward(x);
   const Device device = replica_.backend().device();
-  const std::int64_t logits = std::int64_t{examples.count} * copies_ * replica_.classes();
+  const std::int64_t logits = std::int64_t{batch.n} * copies_ * replica_.classes();
   if (repeats(pass))
     each(device, logits, kernels::Repeat<float>{network.logits(), kept_[pass], replica_.classes(), copies_});
   else if (kept_[pass] != nullptr)
@@ -73,47 +70,42 @@ const float* Learner::forward(const Examples& examples, std::size_t pass) {
   return x;
 }
 
-void Learner::place_results(const Examples& examples) {
-  const Device device = replica_.backend().device();
-  const int count = examples.count * copies_;
-  if (copies_ > 1) each(device, count, kernels::Repeat<std::int32_t>{examples.labels, labels_, 1, copies_});
+void Learner::place_results(const Batch& batch) {
+  Samples samples = batch;
+  samples.n *= copies_;
+  if (copies_ > 1) {
+    each(batch.device, samples.n, kernels::Repeat<std::int32_t>{batch.labels, labels_, 1, copies_});
+    samples.labels = labels_;
+  }
   for (std::size_t k = 0; k < passes_.size(); ++k) {
-    TrainingProgram& network = program(examples, k);
-    const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + std::int64_t{examples.first} * copies_;
-    logits_[k] = {.device = device,
-                  .values = kept_[k] != nullptr ? kept_[k] : network.logits(),
-                  .labels = copies_ > 1 ? labels_ : examples.labels,
-                  .n = count,
-                  .classes = replica_.classes(),
-                  .loss = losses_ + at,
-                  .correct = corrects_ + at,
-                  .gradient = repeats(k) ? repeated_gradient_ : network.dlogits(),
-                  .reference = examples.first_logits,
-                  .scratch = scratch_};
+    TrainingProgram& network = program(batch, k);
+    const std::int64_t at = static_cast<std::int64_t>(k) * batch_ + std::int64_t{batch.begins_at} * copies_;
+    logits_[k] = {samples,        kept_[k] != nullptr ? kept_[k] : network.logits(),   losses_ + at,
+                  corrects_ + at, repeats(k) ? repeated_gradient_ : network.dlogits(), batch.first_logits,
+                  scratch_};
   }
 }
 
-void Learner::train(const Examples& examples, const ActiveSet& active, float* gradients) {
-  here_ = ends_[static_cast<std::size_t>(examples.unit)] = examples.first + examples.count;
-  place_results(examples);
+void Learner::train(const Batch& batch, const ActiveSet& active, float* gradients) {
+  here_ = ends_[static_cast<std::size_t>(batch.key.unit)] = batch.begins_at + batch.n;
+  place_results(batch);
   // What the first pass must know of the others: a forward call more for each of them.
-  for (std::size_t k = 1; k < passes_.size() && loss_.needs() == Loss::Others::all; ++k) forward(examples, k);
+  for (std::size_t k = 1; k < passes_.size() && loss_.looks_at() == Loss::Others::all; ++k) forward(batch, k);
 
   for (std::size_t k = 0; k < passes_.size(); ++k) {
-    TrainingProgram& network = program(examples, k);
-    const float* const x = forward(examples, k);
-    loss_.differentiate(k, logits_, examples.averaged() * copies_);
+    TrainingProgram& network = program(batch, k);
+    const float* const x = forward(batch, k);
+    loss_.differentiate(k, logits_, batch.averaged() * copies_);
     if (repeats(k))
-      each(replica_.backend().device(), std::int64_t{examples.count} * replica_.classes(),
+      each(replica_.backend().device(), std::int64_t{batch.n} * replica_.classes(),
            kernels::SumOfCopies{repeated_gradient_, network.dlogits(), replica_.classes(), copies_});
-    statistics_.add(network, first_pass_ + static_cast<int>(k),
-                    {.unit = examples.unit, .first = examples.begins_unit(), .share = examples.share()});
+    statistics_.add(network, first_pass_ + static_cast<int>(k), batch.place());
     timer_.lap(Phase::forward);
-    const bool last = examples.ends_step() && k + 1 == passes_.size();
+    const bool last = batch.ends_step() && k + 1 == passes_.size();
     network.backward(x, {.weights = &active,
                          .gradients = gradients,
-                         .accumulate = !(examples.begins_unit() && k == 0),
-                         .input = passes_[k] == Loss::Images::attacked ? examples.image_gradient : nullptr,
+                         .accumulate = !(batch.begins_unit() && k == 0),
+                         .input = passes_[k] == Loss::Images::attacked ? batch.image_gradient : nullptr,
                          .ready = last ? &ready_ : nullptr});
     timer_.lap(Phase::backward);
   }

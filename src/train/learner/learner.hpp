@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "dat/batch.hpp"
 #include "dat/loss.hpp"
 #include "replica/replica.hpp"
-#include "train/examples/example_source.hpp"
 #include "train/plan/phase_timer.hpp"
 #include "train/statistics/batch_statistics.hpp"
 
@@ -21,9 +21,9 @@ class Learner final : public MessagePart {
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready, bool unlabelled = false);
 
-  /// Adds the gradient of these examples, for the weights of the active layers, to that of their unit of work in
-  /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where the examples want it.
-  void train(const Examples& examples, const ActiveSet& active, float* gradients);
+  /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in
+  /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where it is wanted.
+  void train(const Batch& batch, const ActiveSet& active, float* gradients);
 
   /// Means over the images of all ranks, once the message of the step has been summed; accuracy: over those with
   /// labels.
@@ -45,17 +45,17 @@ class Learner final : public MessagePart {
 
  private:
   /// The network for the images of a pass.
-  [[nodiscard]] TrainingProgram& program(const Examples& examples, std::size_t pass) {
-    return replica_.training(examples.count * (passes_[pass] == Loss::Images::attacked ? copies_ : 1));
+  [[nodiscard]] TrainingProgram& program(const Batch& batch, std::size_t pass) {
+    return replica_.training(batch.n * (passes_[pass] == Loss::Images::attacked ? copies_ : 1));
   }
   /// Whether the pass has one image for all copies of it that the attacked pass has, with noise of their own: what the
   /// loss takes of it is repeated.
   [[nodiscard]] bool repeats(std::size_t pass) const { return copies_ > 1 && passes_[pass] != Loss::Images::attacked; }
-  [[nodiscard]] const float* input(const Examples& examples, std::size_t pass);
+  [[nodiscard]] const float* input(const Batch& batch, std::size_t pass);
   /// Makes the pass up to the logits, and keeps them where others look at them. Returns the images that it has taken.
-  const float* forward(const Examples& examples, std::size_t pass);
+  const float* forward(const Batch& batch, std::size_t pass);
   /// Says where the logits of all passes are, and where what the loss makes of them goes.
-  void place_results(const Examples& examples);
+  void place_results(const Batch& batch);
 
   Replica& replica_;
   const Loss& loss_;

@@ -9,11 +9,8 @@
 namespace dat {
 
 namespace {
-
-/// Of so many floats, in whole groups: what lies behind them is aligned as kernels expect it of images.
-[[nodiscard]] std::int64_t whole_groups(std::int64_t floats) { return kernels::groups(floats) * kernels::kGroup; }
-
-}  // namespace
+const char* const kPurpose = "weight perturbation";
+}
 
 WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan,
                                        const Loss& loss, Replica& replica, std::unique_ptr<ExampleSource> source,
@@ -32,44 +29,37 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
                  if (reducer_) reducer_->ready(segment);
                }),
       table_(replica.backend(), replica.model().parameters),
-      gradients_(gradients) {
+      gradients_(gradients),
+      kept_(replica.images(), plan.batch / plan.micro_batch, plan.micro_batch, kPurpose) {
   Backend& backend = replica.backend();
   const Parameters& parameters = replica.model().parameters;
-  const char* const purpose = "weight perturbation";
   const auto segments = std::ssize(parameters.segments);
   std::vector<std::uint8_t> perturbed;
   for (const Segment& segment : parameters.segments) perturbed.push_back(segment.shape.size() > 1 ? 1 : 0);
-  perturbed_ = static_cast<std::uint8_t*>(backend.allocate(perturbed.size(), purpose));
+  perturbed_ = static_cast<std::uint8_t*>(backend.allocate(perturbed.size(), kPurpose));
   backend.copy_to_device(perturbed_, perturbed.data(), perturbed.size());
-  factors_ = backend.allocate_floats(segments, purpose);
+  factors_ = backend.allocate_floats(segments, kPurpose);
   const auto sums = [&](std::int64_t count) {
-    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), purpose));
+    return static_cast<double*>(backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), kPurpose));
   };
   partial_ = sums(table_.largest());
   sums_ = sums(segments);
-  weights_ = backend.allocate_floats(parameters.size, purpose);
-  const std::int64_t floats =
-      plan.batch / plan.micro_batch * whole_groups(plan.micro_batch * replica.images().layout.elements());
-  attacked_ = backend.allocate_floats(floats, purpose);
-  clean_ = backend.allocate_floats(floats, purpose);
-  labels_ = static_cast<std::int32_t*>(
-      backend.allocate(static_cast<std::size_t>(plan.batch) * sizeof(std::int32_t), purpose));
-  ids_ = static_cast<std::int64_t*>(
-      backend.allocate(static_cast<std::size_t>(plan.batch) * sizeof(std::int64_t), purpose));
-  kept_.reserve(static_cast<std::size_t>(plan.batch / plan.micro_batch));
+  weights_ = backend.allocate_floats(parameters.size, kPurpose);
 }
 
 void WeightPerturbation::begin(std::int64_t step) {
   WrappedExamples::begin(step);
   in_force_ = plan_.epoch_of(step) >= from_;
   if (!in_force_) return;
-  keep_examples();
+  kept_.clear();
+  given_ = 0;
+  while (const Batch* batch = WrappedExamples::next()) kept_.keep(*batch);
   perturb(step);
 }
 
-const Examples* WeightPerturbation::next() {
+const Batch* WeightPerturbation::next() {
   if (!in_force_) return WrappedExamples::next();
-  if (given_ < kept_.size()) return &kept_[given_++];
+  if (given_ < kept_.all().size()) return &kept_.all()[given_++];
   move_to(weights_);
   return nullptr;
 }
@@ -78,39 +68,12 @@ std::int64_t WeightPerturbation::bytes_sent() const {
   return WrappedExamples::bytes_sent() + (at_perturbed() ? reducer_->bytes_sent() : 0);
 }
 
-/// All of the step's examples, in memory of their own.
-void WeightPerturbation::keep_examples() {
-  const Device device = replica_.backend().device();
-  const std::int64_t image = replica_.images().layout.elements();
-  kept_.clear();
-  given_ = 0;
-  std::int64_t at = 0;
-  while (const Examples* examples = WrappedExamples::next()) {
-    Examples& kept = kept_.emplace_back(*examples);
-    const std::int64_t floats = kept.count * image;
-    const auto copy = [&](const float* from, float* to) {
-      each(device, kernels::groups(floats), kernels::Add<float>{from, nullptr, to, floats});
-      return to;
-    };
-    kept.attacked = copy(examples->attacked, attacked_ + at);
-    kept.clean = copy(examples->clean, clean_ + at);
-    at += whole_groups(floats);
-    kept.labels = labels_ + kept.first;
-    each(device, kept.count, kernels::CopyWords{examples->labels, labels_ + kept.first});
-    if (examples->ids == nullptr) continue;
-    kept.ids = ids_ + kept.first;
-    each(device, 2 * std::int64_t{kept.count},
-         kernels::CopyWords{reinterpret_cast<const std::int32_t*>(examples->ids),
-                            reinterpret_cast<std::int32_t*>(ids_ + kept.first)});
-  }
-}
-
 void WeightPerturbation::perturb(std::int64_t step) {
   Parameters& parameters = replica_.model().parameters;
   const ActiveSet& active = layers_.active();
   if (reducer_) reducer_->begin(layers_.brought(), step);
-  for (const Examples& examples : kept_)
-    learner_.train(examples, active, reducer_ ? reducer_->place(examples.unit) : gradients_);
+  for (const Batch& batch : kept_.all())
+    learner_.train(batch, active, reducer_ ? reducer_->place(batch.key.unit) : gradients_);
   if (reducer_) reducer_->finish();
 
   const Device device = replica_.backend().device();

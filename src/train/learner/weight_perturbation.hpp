@@ -1,8 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
+#include "batch/buffers/kept_batches.hpp"
 #include "dat/config.hpp"
 #include "dat/reducer.hpp"
 #include "train/layers/sampling.hpp"
@@ -30,7 +30,7 @@ class WeightPerturbation final : public WrappedExamples {
 
   /// **Collective**, where the ranks share g.
   void begin(std::int64_t step) override;
-  const Examples* next() override;
+  const Batch* next() override;
   void trained() override {
     if (!in_force_) WrappedExamples::trained();
   }
@@ -42,7 +42,6 @@ class WeightPerturbation final : public WrappedExamples {
   void leave();
 
  private:
-  void keep_examples();
   void perturb(std::int64_t step);
   void move_to(const float* weights);
   [[nodiscard]] bool at_perturbed() const { return in_force_ && reducer_ != nullptr; }
@@ -61,12 +60,9 @@ class WeightPerturbation final : public WrappedExamples {
   float* factors_ = nullptr;           ///< [segments] on the device
   double *partial_ = nullptr, *sums_ = nullptr;
   float *gradients_, *weights_;  ///< [parameters.size]: g, then the perturbed weights; w
-  float *attacked_, *clean_;     ///< [images of a step]
-  std::int64_t* ids_;
-  std::int32_t* labels_;
-  std::vector<Examples> kept_;
-  std::size_t given_ = 0;  ///< of kept_
-  bool in_force_ = false;  ///< in this step
+  KeptBatches kept_;             ///< all of the step's examples
+  std::size_t given_ = 0;        ///< of kept_
+  bool in_force_ = false;        ///< in this step
 };
 
 }  // namespace dat

@@ -1,6 +1,5 @@
 #include "train/plan/method.hpp"
 
-#include <algorithm>
 #include <numeric>
 
 #include "train/plan/goal.hpp"
@@ -62,7 +61,7 @@ Method::Method(const TrainOptions& options, const Dataset& images)
     // ball.
     if (now.eps == 0 && now.attack_bn != "train") now.attack = "none";
     if (now.eps == 0) now.project = "on";
-    EpochAttack& one = attacks.emplace_back();
+    EpochAttack& one = attacks.add();
     one.from = epoch;
     one.attack = dat::attack_of(now, images.info().classes);
     one.goal = goal_of(now, *loss);
@@ -75,22 +74,6 @@ Method::Method(const TrainOptions& options, const Dataset& images)
         "--attack-reuse, --attack-bn eval");
     attack_passes = passes;
   }
-}
-
-const EpochAttack& Method::in_epoch(std::int64_t epoch) const {
-  const auto later =
-      std::find_if(attacks.begin() + 1, attacks.end(), [&](const EpochAttack& one) { return one.from > epoch; });
-  return *(later - 1);
-}
-
-bool Method::attacks_reference() const {
-  return std::any_of(attacks.begin(), attacks.end(), [](const EpochAttack& one) { return one.goal.reference; });
-}
-
-int Method::most_gradients() const {
-  int most = 0;
-  for (const EpochAttack& one : attacks) most = std::max(most, one.attack->gradients_of_run());
-  return most;
 }
 
 std::vector<int> Method::entering_statistics() const {
@@ -107,12 +90,6 @@ std::vector<int> Method::entering_statistics() const {
     if (attack_passes == 0 || images[static_cast<std::size_t>(pass)] != Loss::Images::start)
       all.push_back(attack_passes + pass);
   return all;
-}
-
-int Method::scratch_images() const {
-  int most = evaluation.scratch_images();
-  for (const EpochAttack& one : attacks) most = std::max(most, one.attack->scratch_images());
-  return most;
 }
 
 }  // namespace dat

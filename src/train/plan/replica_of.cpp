@@ -34,14 +34,10 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
-          .attack_stop = options.attack_stop >= 0,
-          .attack_reference = method.attacks_reference(),
-          .scratch_images = method.scratch_images(),
-          .start_kept = method.last().goal.kept,
+          .needs = method.needs(),
           .training_batches = role == Role::trainer ? batches : std::vector<int>{},
           .noise = options.noise,
-          .noise_samples = options.noise_samples,
-          .clean_passes = method.loss->passes().size() > 1};
+          .noise_samples = options.noise_samples};
 }
 
 std::string precision_without_effect(const TrainOptions& options) {

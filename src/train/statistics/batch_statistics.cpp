@@ -41,7 +41,7 @@ BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<
       model.backend.allocate_pinned(static_cast<std::size_t>(units_ * count_) * sizeof(float), "results"));
 }
 
-void BatchStatistics::add(const TrainingProgram& program, int pass, const Place& place) {
+void BatchStatistics::add(const TrainingProgram& program, int pass, const BatchPlace& place) {
   const std::int64_t count = 2 * model_.graph.statistics;
   each(model_.backend.device(), count,
        kernels::Scale{program.statistics(), device_ + count_ * place.unit + count * pass, place.share, !place.first});

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "batch/view/programs.hpp"
 #include "dat/program.hpp"
 #include "train/message/stateful.hpp"
 #include "train/message/step_message.hpp"
@@ -15,7 +16,7 @@ namespace dat {
 /// What batch norm has seen in a step: means and unbiased variances of each pass in training mode, averaged over the
 /// micro-batches and, unless they stay each rank's own, over the ranks. At the step's end they enter the running
 /// statistics, pass after pass: the statistics of the attack first, then those of the loss's passes (Loss::entering).
-class BatchStatistics final : public MessagePart, public Stateful {
+class BatchStatistics final : public MessagePart, public Stateful, public StatisticsSink {
  public:
   /// entering: the passes in training mode, of one micro-batch, in the order in which they enter the running
   /// statistics; the last one at least once. local: nothing is averaged over the ranks. order: the order of the units
@@ -25,15 +26,7 @@ class BatchStatistics final : public MessagePart, public Stateful {
   /// As above, where each of `passes` passes enters once, one after the other.
   BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order = nullptr);
 
-  /// Where a micro-batch belongs: its unit of work, whether the unit begins with it, and the share that its images have
-  /// in the images of the mean.
-  struct Place {
-    int unit = 0;
-    bool first = true;
-    float share = 1;
-  };
-  /// Adds the statistics of the program's last forward call as those of `pass`.
-  void add(const TrainingProgram& program, int pass, const Place& place);
+  void add(const TrainingProgram& program, int pass, const BatchPlace& place) override;
   /// Lets the step's statistics enter the model's running statistics, once the message has been summed.
   void update_model();
   /// Lets the statistics enter as update_model() does, but with another momentum and without counting the batches.

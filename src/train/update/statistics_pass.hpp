@@ -29,7 +29,6 @@ class StatisticsPass {
   Communicator& ranks_;
   Plan plan_;
   Replica& replica_;
-  std::uint64_t seed_;
   BatchReader reader_;
   HostBatch batch_;
   const std::uint8_t* pixels_ = nullptr;

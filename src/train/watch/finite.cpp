@@ -64,10 +64,11 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
   host_ = static_cast<double*>(backend.allocate_pinned(bytes(size_), purpose));
 }
 
-void NumberCheck::look_at_images(const float* images, int count) {
-  const auto tensor = std::find_if(tensors_.begin(), tensors_.end(),
-                                   [&](const auto& one) { return one->parameters.size == count * image_; });
-  sum(backend_.device(), (*tensor)->chunks, kernels::SquaredNorm{images}, partial_, sums_ + images_++ * kSums);
+void NumberCheck::look_at_images(const Batch& batch) {
+  const std::int64_t floats = batch.n * batch.layout.elements();
+  const auto tensor =
+      std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& one) { return one->parameters.size == floats; });
+  sum(backend_.device(), (*tensor)->chunks, kernels::SquaredNorm{batch.x_adv}, partial_, sums_ + images_++ * kSums);
 }
 
 void NumberCheck::look_at_own(std::span<float* const> gradients, const ActiveSet& layers) {

@@ -39,13 +39,10 @@ class NumberCheck final : public MessagePart {
   NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
               const BatchStatistics& statistics, Vote& vote, const Sizes& sizes);
 
-  /// Begins a step, whose images have so many floats.
-  void begin(std::int64_t image) {
-    image_ = image;
-    images_ = gradients_ = 0;
-  }
-  /// Looks at the attacked images [count] of the step's next micro-batch.
-  void look_at_images(const float* images, int count);
+  /// Begins a step.
+  void begin() { images_ = gradients_ = 0; }
+  /// Looks at the attacked images of the step's next micro-batch.
+  void look_at_images(const Batch& batch);
   /// Looks at what this rank brings to the reduction (Reducer::own), of these layers.
   void look_at_own(std::span<float* const> gradients, const ActiveSet& layers);
   /// Looks at what the reduction has left in the gradients, of these layers.
@@ -80,8 +77,7 @@ class NumberCheck final : public MessagePart {
   const Learner& learner_;
   const BatchStatistics& statistics_;
   Vote& vote_;
-  std::int64_t image_ = 0;  ///< floats of an image of the step
-  std::int64_t row_;        ///< numbers of a block of gradients
+  std::int64_t row_;  ///< numbers of a block of gradients
   std::vector<std::unique_ptr<Tensor>> tensors_;
   ChunkTable own_table_, sum_table_;
   std::int64_t at_own_, at_sum_, size_;

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <memory>
-
-#include "dat/attack.hpp"
+#include "batch/attacker.hpp"
 #include "dat/config.hpp"
 #include "dat/loader.hpp"
-#include "train/examples/batch_objective.hpp"
 #include "train/learner/learner.hpp"
 #include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
@@ -39,7 +36,7 @@ class Recompute {
   [[nodiscard]] std::size_t numbers() const { return learner_.places() + statistics_.places(); }
 
   /// The pixels of the training set, on the device; else they are read for each call.
-  void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }
+  void keep_on_device(const std::uint8_t* pixels) { attacker_.keep_on_device(pixels); }
 
   /// The gradient of the weights of the active layers: its part of the mean over the step, as the rank brings it to the
   /// reduction. A flat block [parameters.size] on the device, valid until the next call. Waits for the device.
@@ -48,18 +45,13 @@ class Recompute {
   [[nodiscard]] double loss() const { return loss_; }
 
  private:
-  [[nodiscard]] Objective& prepared_objective(std::int64_t step, const BatchStatistics::Place& place);
-
   Plan plan_;
-  const Method& method_;
   Replica& replica_;
   PhaseTimer& timer_;
-  std::uint64_t seed_;
   BatchReader reader_;
   HostBatch batch_;
-  const std::uint8_t* pixels_ = nullptr;
   BatchStatistics statistics_;  ///< for nobody
-  std::unique_ptr<BatchObjective> batch_objective_;
+  Attacker attacker_;
   Learner learner_;
   float* gradients_;
   double loss_ = 0;

@@ -53,7 +53,7 @@ Verification::Verification(Communicator& ranks, const TrainOptions& options, con
       plan_(plan),
       seed_(options.seed),
       every_(options.verify),
-      tolerance_(options.deterministic ? 0 : verification_tolerance(method.most_gradients())),
+      tolerance_(options.deterministic ? 0 : verification_tolerance(method.attacks.most_gradients())),
       backend_(replica.backend()),
       recompute_(recompute),
       table_(replica.backend(), replica.model().parameters) {
@@ -78,10 +78,10 @@ void Verification::begin(std::int64_t step) {
   if (due()) chosen_ = verification_of(seed_, step, plan_);
 }
 
-void Verification::keep(const Examples& examples, const float* gradients, const ActiveSet& active) {
-  if (!due() || chosen_.of.rank != ranks_.rank() || examples.first != chosen_.of.index * examples.count) return;
-  first_ = examples.first;
-  count_ = examples.count;
+void Verification::keep(const Batch& batch, const float* gradients, const ActiveSet& active) {
+  if (!due() || chosen_.of.rank != ranks_.rank() || batch.begins_at != chosen_.of.index * batch.n) return;
+  first_ = batch.begins_at;
+  count_ = batch.n;
   sketch(gradients, active);
 }
 

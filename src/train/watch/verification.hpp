@@ -45,7 +45,7 @@ class Verification {
   void begin(std::int64_t step);
   /// The gradient of this rank's examples is at `gradients`, and nothing has been added to it: where these examples are
   /// the micro-batch in question, queues what has to be kept of the gradient.
-  void keep(const Examples& examples, const float* gradients, const ActiveSet& active);
+  void keep(const Batch& batch, const float* gradients, const ActiveSet& active);
   /// Once the message of the step has been summed, before anything is updated: whether the step's gradient may be used.
   /// learner: the step's. Empty: nothing was wrong. **Collective** where a verification is due: a message from the rank
   /// in question to the other one, and two numbers of all. Waits for the device on these two ranks. Allocates nothing

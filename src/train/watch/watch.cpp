@@ -37,11 +37,11 @@ void Watch::begin_step(bool stop) {
 
 void Watch::begin_examples(std::int64_t step) {
   if (verification_) verification_->begin(step);
-  numbers_.begin(replica_.images().layout.elements());
+  numbers_.begin();
 }
 
-void Watch::keep(const Examples& examples, const float* place, const ActiveSet& active) {
-  if (verification_) verification_->keep(examples, place, active);
+void Watch::keep(const Batch& batch, const float* place, const ActiveSet& active) {
+  if (verification_) verification_->keep(batch, place, active);
 }
 
 bool Watch::may_update(std::int64_t step, const ActiveSet& active) {

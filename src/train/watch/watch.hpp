@@ -45,8 +45,8 @@ class Watch {
   void begin_examples(std::int64_t step);
   /// The step's next examples, before they are trained on; their gradient at `place` afterwards, to which nothing else
   /// has been added where they are the first of their unit.
-  void look_at(const Examples& examples) { numbers_.look_at_images(examples.attacked, examples.count); }
-  void keep(const Examples& examples, const float* place, const ActiveSet& active);
+  void look_at(const Batch& batch) { numbers_.look_at_images(batch); }
+  void keep(const Batch& batch, const float* place, const ActiveSet& active);
   /// What this rank brings to the reduction, and what the reduction has left.
   void look_at_own(std::span<float* const> gradients, const ActiveSet& layers) {
     numbers_.look_at_own(gradients, layers);

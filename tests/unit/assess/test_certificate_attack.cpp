@@ -23,7 +23,7 @@ struct Fixture {
                  .images = images->info(),
                  .micro_batch = kCopies,
                  .attack_batch = 1,
-                 .scratch_images = certificate_attack_scratch(20),
+                 .needs = certificate_attack_needs(20),
                  .training_batches = {},
                  .noise = 0.1,
                  .noise_samples = kCopies}),

@@ -152,7 +152,7 @@ TEST_CASE("PGD in the L2 ball stays inside it and inside the box", "[attack]") {
   const auto attack = attacks().at("pgd")({.norm = BallNorm::l2, .eps = eps, .steps = 7});
   CHECK(attack->alpha() == 2.5 * eps / 7);
   CHECK(attack->gradient_evaluations() == 7);
-  CHECK(attack->scratch_images() == 1);
+  CHECK(attack->needs().scratch_images == 1);
   perturb(*attack, o);
   REQUIRE(o.calls == 7);
   const auto pixels = static_cast<std::size_t>(layout.elements());
@@ -522,7 +522,7 @@ TEST_CASE("An attack allocates nothing", "[attack][cpu]") {
       if (name == "smooth-pgd" && norm == BallNorm::linf) continue;
       RandomObjective o(kImage);
       const auto attack = attacks().at(name)({.norm = norm, .eps = 0.1, .alpha = 0.01, .steps = 4});
-      if (attack->scratch_images() > 1) continue;  // test_searching_attacks.cpp
+      if (attack->needs().scratch_images > 1) continue;  // test_searching_attacks.cpp
       const std::int64_t before = allocations;
       perturb(*attack, o);
       CHECK(allocations == before);

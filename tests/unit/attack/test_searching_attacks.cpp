@@ -18,13 +18,13 @@
 #include "attack/fab_loop.hpp"
 #include "attack/l2.hpp"
 #include "attack/square_loop.hpp"
+#include "batch/view/frozen.hpp"
 #include "catch.hpp"
 #include "data_path.hpp"
 #include "device.hpp"
 #include "golden_case.hpp"
 #include "margin.hpp"
 #include "random_values.hpp"
-#include "replica/frozen_objective.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -336,15 +336,11 @@ class NetObjective final : public Objective {
       std::copy_n(z, classes, logits_.begin() + static_cast<std::ptrdiff_t>(s) * classes);
       if (record != nullptr) record->push_back(plain_);
     }
-    loss({.device = device,
-          .values = logits_.data(),
-          .labels = labels,
-          .targets = targets,
-          .n = n,
-          .classes = classes,
-          .loss = losses_.data(),
-          .correct = correct_.data(),
-          .gradient = with_gradient ? dlogits_.data() : nullptr},
+    loss({{.device = device, .n = n, .classes = classes, .labels = labels, .targets = targets},
+          logits_.data(),
+          losses_.data(),
+          correct_.data(),
+          with_gradient ? dlogits_.data() : nullptr},
          1.0F);
     kernel_backend().wait();
     if (record_losses != nullptr) record_losses->emplace_back(losses_.begin(), losses_.end());
@@ -1161,15 +1157,15 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
               Granularity::tensor);
   model.initialize(1);
   const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
-  Images images(*backend, info, kCapacity, 4);
+  Buffers images(*backend, info, kCapacity, {.scratch_images = 4});
   FrozenProgram program(model, kAtOnce);
   /// Computes all images to the end.
-  class Whole final : public FrozenObjective {
+  class Whole final : public FrozenView {
    public:
-    using FrozenObjective::FrozenObjective;
+    using FrozenView::FrozenView;
     [[nodiscard]] int live() override { return n; }
   };
-  FrozenObjective packed(images, program);
+  FrozenView packed(images, program);
   Whole whole(images, program);
   float *loss = backend->allocate_floats(kCapacity, "test"), *correct = backend->allocate_floats(kCapacity, "test");
   backend->commit_workspace();
@@ -1183,7 +1179,7 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
     batch.ids.push_back(k);
     batch.crops.push_back({});
   }
-  images.load(batch, 0, kCapacity, nullptr);
+  images.load(batch, 0, nullptr);
   packed.prepare(1, Purpose::evaluation_start, 0);
   // Labels are what the network says, but for three.
   each(backend->device(), kernels::groups(kCapacity * pixels),
@@ -1195,11 +1191,11 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
     const auto said = static_cast<std::int32_t>(std::max_element(row, row + kClasses) - row);
     batch.labels[static_cast<std::size_t>(k)] = k == 1 || k == 2 || k == 6 ? (said + 1) % kClasses : said;
   }
-  images.load(batch, 0, kCapacity, nullptr);
+  images.load(batch, 0, nullptr);
   for (const char* name : {"apgd-ce", "apgd-dlr", "apgd-t", "fab-t"}) {
     INFO(name);
     const auto attack = attacks().at(name)({.eps = 0.01});
-    const auto result = [&](FrozenObjective& objective) {
+    const auto result = [&](FrozenView& objective) {
       objective.prepare(1, Purpose::evaluation_start, 0);
       CHECK(objective.run == 0);
       objective.run = attack->runs() - 1;
@@ -1222,7 +1218,7 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
   // Gradients, too, which the results of so few steps hardly depend on.
   const std::vector<std::int32_t> done{0, 1, 1, 0, 0, 0, 1, 0};
   const std::vector<float> nothing(static_cast<std::size_t>(kCapacity * pixels));
-  const auto gradients = [&](FrozenObjective& objective) {
+  const auto gradients = [&](FrozenView& objective) {
     objective.prepare(1, Purpose::evaluation_start, 0);
     backend->copy_to_device(images.x_adv, to_host(*backend, images.clean, kCapacity * pixels).data(),
                             nothing.size() * sizeof(float));
@@ -1261,9 +1257,9 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
   const EvaluationAttacks attacked({.attacks = {"apgd-t"}, .eps = 1e-6});
   CHECK(attacked.warnings().empty());
   CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 2);
-  Images images(*backend, set.info(), kImages, attacked.scratch_images());
+  Buffers images(*backend, set.info(), kImages, attacked.needs());
   FrozenProgram program(model, kImages);
-  FrozenObjective objective(images, program);
+  FrozenView objective(images, program);
   const auto alone = Communicator::single();
   Evaluator evaluator(*alone, set, nullptr, images, objective);
   backend->commit_workspace();
@@ -1291,7 +1287,7 @@ TEST_CASE("A searching attack allocates nothing", "[attack][cpu]") {
     INFO(name << " " << name_of(norm));
     NetObjective o(c, kAll, kImage);
     const auto attack = attacks().at(name)({.norm = norm, .eps = c.radius(norm)});
-    CHECK(attack->scratch_images() <= (norm == BallNorm::l2 ? 5 : 4));
+    CHECK(attack->needs().scratch_images <= (norm == BallNorm::l2 ? 5 : 4));
     o.loss = cross_entropy;
     const std::int64_t before = allocations;
     attack->perturb(o);

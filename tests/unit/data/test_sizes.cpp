@@ -19,8 +19,8 @@ TEST_CASE("Cuts have the size of their epoch and lie anywhere in the padded imag
     const int size = epoch < 2 ? 9 : epoch < 3 ? 12 : 16;
     whole.fill(of_whole, epoch, 0);
     cut.fill(of_cut, epoch, 0);
-    CHECK(of_whole.size == kSize);
-    CHECK(of_cut.size == size);
+    CHECK(of_whole.key.size == kSize);
+    CHECK(of_cut.key.size == size);
     CHECK(of_cut.ids == of_whole.ids);
     CHECK(of_cut.pixels == of_whole.pixels);
     std::vector<int> tops, lefts;

@@ -38,16 +38,16 @@ struct Result {
     losses[k].assign(n, -7.0F);
     correct[k].assign(n, -7.0F);
     gradients[k].assign(n * classes, -7.0F);
-    logits.push_back({.device = kernel_backend().device(),
-                      .values = values[k].data(),
-                      .labels = on_device.data(),
-                      .n = static_cast<int>(n),
-                      .classes = static_cast<int>(classes),
-                      .loss = losses[k].data(),
-                      .correct = correct[k].data(),
-                      .gradient = gradients[k].data(),
-                      .reference = values[1].data(),
-                      .scratch = scratch.data()});
+    logits.push_back({{.device = kernel_backend().device(),
+                       .n = static_cast<int>(n),
+                       .classes = static_cast<int>(classes),
+                       .labels = on_device.data()},
+                      values[k].data(),
+                      losses[k].data(),
+                      correct[k].data(),
+                      gradients[k].data(),
+                      values[1].data(),
+                      scratch.data()});
   }
   for (std::size_t k = 0; k < kinds.size(); ++k) loss.differentiate(k, logits, batch > 0 ? batch : static_cast<int>(n));
   kernel_backend().wait();
@@ -372,15 +372,12 @@ TEST_CASE("an attack climbs the loss's own goal: a divergence with soft labels, 
     const Shared<float> values = shared(attacked), reference = shared(clean);
     const Shared<std::int32_t> on_device = shared(labels);
     Shared<float> losses(2), correct(2), gradient(8);
-    loss({.device = kernel_backend().device(),
-          .values = values.data(),
-          .labels = on_device.data(),
-          .n = 2,
-          .classes = 4,
-          .loss = losses.data(),
-          .correct = correct.data(),
-          .gradient = gradient.data(),
-          .reference = reference.data()},
+    loss({{.device = kernel_backend().device(), .n = 2, .classes = 4, .labels = on_device.data()},
+          values.data(),
+          losses.data(),
+          correct.data(),
+          gradient.data(),
+          reference.data()},
          2.0F);
     kernel_backend().wait();
     return std::pair{wide(losses), wide(gradient)};

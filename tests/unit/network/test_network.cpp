@@ -5,13 +5,13 @@
 #include <limits>
 #include <numeric>
 
+#include "batch/view/frozen.hpp"
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
-#include "replica/frozen_objective.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -541,14 +541,11 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
   const auto run = [&](FrozenProgram& p) {
     p.refresh();
     p.forward(f.x);
-    cross_entropy({.device = f.backend->device(),
-                   .values = p.logits(),
-                   .labels = labels,
-                   .n = kSamples,
-                   .classes = 10,
-                   .loss = loss,
-                   .correct = correct,
-                   .gradient = p.dlogits()},
+    cross_entropy({{.device = f.backend->device(), .n = kSamples, .classes = 10, .labels = labels},
+                   p.logits(),
+                   loss,
+                   correct,
+                   p.dlogits()},
                   p.gradient_scale());
     p.backward(f.dx);
     return Result{to_host(*f.backend, p.logits(), kSamples * 10), to_host(*f.backend, loss, kSamples),
@@ -897,14 +894,11 @@ TEST_CASE("With batch statistics, a training pass after K - 1 steps of PGD yield
   const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
   const auto pass = [&](const GradientRequest& request, float scale) {
     program.forward(x_adv);
-    cross_entropy({.device = f.backend->device(),
-                   .values = program.logits(),
-                   .labels = labels,
-                   .n = kSamples,
-                   .classes = 10,
-                   .loss = loss,
-                   .correct = correct,
-                   .gradient = program.dlogits()},
+    cross_entropy({{.device = f.backend->device(), .n = kSamples, .classes = 10, .labels = labels},
+                   program.logits(),
+                   loss,
+                   correct,
+                   program.dlogits()},
                   scale);
     program.backward(x_adv, request);
   };

@@ -4,12 +4,12 @@
 #include <tuple>
 #include <vector>
 
+#include "batch/view/early_stop.hpp"
 #include "catch.hpp"
 #include "device.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
-#include "replica/attack_stop.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -62,16 +62,16 @@ struct Fixture {
       batch.crops.push_back({});
       eta.insert(eta.end(), starts.begin() + k * pixels, starts.begin() + (k + 1) * pixels);
     }
-    images.load(batch, 0, batch.count, nullptr);
+    images.load(batch, 0, nullptr);
     backend->copy_to_device(start, eta.data(), eta.size() * sizeof(float));
   }
-  [[nodiscard]] std::vector<float> eta() const { return to_host(*backend, images.eta, images.count * pixels); }
-  [[nodiscard]] std::vector<float> x_adv() const { return to_host(*backend, images.x_adv, images.count * pixels); }
+  [[nodiscard]] std::vector<float> eta() const { return to_host(*backend, images.eta, images.batch().n * pixels); }
+  [[nodiscard]] std::vector<float> x_adv() const { return to_host(*backend, images.x_adv, images.batch().n * pixels); }
 
   std::unique_ptr<Backend> backend;
   DType storage;
   Model model;
-  Images images;
+  Buffers images;
   std::int64_t pixels;
   std::vector<float> starts;
   std::vector<std::int32_t> labels;
@@ -84,7 +84,7 @@ struct Result {
   friend bool operator==(const Result&, const Result&) = default;
 };
 
-Result perturb(const Fixture& f, FrozenObjective& objective, const AttackOptions& options) {
+Result perturb(const Fixture& f, FrozenView& objective, const AttackOptions& options) {
   objective.prepare(1, Purpose::attack_start, 0);
   objective.start = f.start;
   const std::int64_t before = objective.passes;
@@ -94,13 +94,12 @@ Result perturb(const Fixture& f, FrozenObjective& objective, const AttackOptions
 
 /// Algorithm 1 of the paper as it stands there, one sample after the other through the whole program. steps: how many
 /// each sample takes.
-std::vector<float> reference(Fixture& f, FrozenObjective& objective, const AttackOptions& options,
-                             std::vector<int>& steps) {
-  const std::int64_t all = f.images.count * f.pixels;
+std::vector<float> reference(Fixture& f, FrozenView& objective, const AttackOptions& options, std::vector<int>& steps) {
+  const std::int64_t all = f.images.batch().n * f.pixels;
   std::vector<float> result;
   steps.clear();
   objective.prepare(1, Purpose::attack_start, 0);
-  for (int sample = 0; sample < f.images.count; ++sample) {
+  for (int sample = 0; sample < f.images.batch().n; ++sample) {
     each(f.backend->device(), kernels::groups(all), kernels::Add<float>{f.start, nullptr, f.images.eta, all});
     each(f.backend->device(), kernels::groups(all),
          kernels::Add<float>{f.images.clean, f.images.eta, f.images.x_adv, all});
@@ -175,10 +174,10 @@ TEST_CASE("Slots hold the samples they name; a sample that has left keeps what i
 }
 
 TEST_CASE("Programs of an early stop halve", "[attack]") {
-  CHECK(attack_stop_sizes(128) == std::vector<int>{128, 64, 32, 16});
-  CHECK(attack_stop_sizes(100) == std::vector<int>{100, 50, 25, 13});
-  CHECK(attack_stop_sizes(5) == std::vector<int>{5, 3, 2, 1});
-  CHECK(attack_stop_sizes(1) == std::vector<int>{1});
+  CHECK(early_stop_sizes(128) == std::vector<int>{128, 64, 32, 16});
+  CHECK(early_stop_sizes(100) == std::vector<int>{100, 50, 25, 13});
+  CHECK(early_stop_sizes(5) == std::vector<int>{5, 3, 2, 1});
+  CHECK(early_stop_sizes(1) == std::vector<int>{1});
 }
 
 TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[attack][long]") {
@@ -190,9 +189,9 @@ TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[
   }
   FrozenProgram whole(f.model, kCapacity, storage);
   const auto alone = FrozenProgram::of_sizes(f.model, {kCapacity}, storage),
-             several = FrozenProgram::of_sizes(f.model, attack_stop_sizes(kCapacity), storage);
-  FrozenObjective slow(f.images, whole);
-  AttackStopObjective one(f.images, alone), many(f.images, several);
+             several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity), storage);
+  FrozenView slow(f.images, whole);
+  EarlyStopView one(f.images, alone), many(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
   bool some_left = false, some_stayed = false;
@@ -240,9 +239,9 @@ TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[
 TEST_CASE("With as much patience as steps, an early-stopped attack has the bits of a plain one", "[attack]") {
   Fixture f(DType::f32);
   FrozenProgram whole(f.model, kCapacity);
-  const auto several = FrozenProgram::of_sizes(f.model, attack_stop_sizes(kCapacity));
-  FrozenObjective plain(f.images, whole);
-  AttackStopObjective stopping(f.images, several);
+  const auto several = FrozenProgram::of_sizes(f.model, early_stop_sizes(kCapacity));
+  FrozenView plain(f.images, whole);
+  EarlyStopView stopping(f.images, several);
   f.backend->commit_workspace();
   f.label(whole);
   f.load({0, 1, 2, 3, 4, 5, 6, 7});
@@ -262,7 +261,7 @@ TEST_CASE("With as much patience as steps, an early-stopped attack has the bits 
 TEST_CASE("What an early-stopped attack does to a sample does not depend on the others", "[attack]") {
   Fixture f(DType::f32);
   const auto programs = FrozenProgram::of_sizes(f.model, {kCapacity});
-  AttackStopObjective objective(f.images, programs);
+  EarlyStopView objective(f.images, programs);
   f.backend->commit_workspace();
   f.label(*programs.front());
   const AttackOptions options{.eps = 0.03, .alpha = 0.004, .steps = 6, .stop = 1};

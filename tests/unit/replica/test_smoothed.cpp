@@ -2,12 +2,12 @@
 #include <cmath>
 #include <vector>
 
+#include "batch/view/smoothed.hpp"
 #include "catch.hpp"
 #include "dat/error.hpp"
 #include "device.hpp"
 #include "noise.hpp"
 #include "random_values.hpp"
-#include "replica/smoothed_objective.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -55,14 +55,11 @@ struct Smoothed {
   Smoothed s{Shared<float>(count), Shared<float>(of_labels.size()), Shared<float>(of_labels.size()),
              Shared<float>(count), Shared<float>(values.size()),    Shared<double>(count)};
   each(device, n, kernels::MeanSoftmax{values.data(), s.logits.data(), s.log_means.data(), classes, copies});
-  cross_entropy({.device = device,
-                 .values = s.logits.data(),
-                 .labels = labels.data(),
-                 .n = n,
-                 .classes = classes,
-                 .loss = s.losses.data(),
-                 .correct = s.correct.data(),
-                 .gradient = s.gradient.data()},
+  cross_entropy({{.device = device, .n = n, .classes = classes, .labels = labels.data()},
+                 s.logits.data(),
+                 s.losses.data(),
+                 s.correct.data(),
+                 s.gradient.data()},
                 1.0F);
   each(device, std::int64_t{n} * copies,
        kernels::MeanSoftmaxGradient{values.data(), s.gradient.data(), s.log_means.data(), s.of_copies.data(), classes,
@@ -250,11 +247,11 @@ struct Network {
       : backend(test_backend()),
         model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
               Granularity::tensor),
-        images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kImages, 1),
-        noise(*backend, kSigma, copies, kImages, images.layout.elements()),
+        images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kImages,
+               {.scratch_images = 1}),
         program(model, pass * copies),
         plain(model, kImages * copies),
-        objective(images, program, noise) {
+        objective(under_noise(copies), program) {
     model.initialize(1);
     HostBatch batch;
     batch.count = kImages;
@@ -268,7 +265,11 @@ struct Network {
     loss = backend->allocate_floats(kImages, "test");
     correct = backend->allocate_floats(kImages, "test");
     backend->commit_workspace();
-    images.load(batch, 0, kImages, nullptr);
+    images.load(batch, 0, nullptr);
+  }
+  [[nodiscard]] Buffers& under_noise(int copies) {
+    images.add_noise(kSigma, copies, kImages);
+    return images;
   }
   [[nodiscard]] std::vector<float> losses() {
     objective.measure(images.x_adv, loss, correct);
@@ -277,10 +278,9 @@ struct Network {
 
   std::unique_ptr<Backend> backend;
   Model model;
-  Images images;
-  NoisyCopies noise;
+  Buffers images;
   FrozenProgram program, plain;
-  SmoothedObjective objective;
+  SmoothedView objective;
   float *loss, *correct;
 };
 
@@ -293,7 +293,7 @@ TEST_CASE("the smoothed network is the mean of the network's predictions of nois
   f.objective.forward();
   const auto found = to_host(*f.backend, f.objective.logits, kImages * kClasses);
   const auto right = to_host(*f.backend, f.objective.correct, kImages);
-  f.plain.forward(f.noise.of(f.images.clean, f.images.ids, f.images.layout, kImages, 9, 4));
+  f.plain.forward(f.images.shown(f.images.clean, f.images.batch(), 9, 4));
   const auto of_copies = to_host(*f.backend, f.plain.logits(), kImages * kCopies * kClasses);
   for (int n = 0; n < kImages; ++n) {
     std::vector<double> mean(kClasses);

@@ -20,25 +20,25 @@ TrainOptions with(std::vector<int> who, std::vector<std::string> cheat, std::vec
 
 TEST_CASE("One name and step are for all attackers, or there is one for each", "[attackers]") {
   CHECK(attackers_of(TrainOptions()).empty());
-  const std::vector<Attacker> all = attackers_of(with({4, 1}, {"leave"}, {7}));
+  const std::vector<Cheater> all = attackers_of(with({4, 1}, {"leave"}, {7}));
   REQUIRE(all.size() == 2);
   CHECK(all[0].rank == 4);
   CHECK(all[1].rank == 1);
   CHECK((all[0].cheat == "leave" && all[1].cheat == "leave"));
   CHECK((all[0].from == 7 && all[1].from == 7));
-  const std::vector<Attacker> each = attackers_of(with({1, 2}, {"leave", "leave"}, {3, 5}));
+  const std::vector<Cheater> each = attackers_of(with({1, 2}, {"leave", "leave"}, {3, 5}));
   CHECK((each[0].from == 3 && each[1].from == 5));
   CHECK(attackers_of(with({1}, {"leave"}))[0].from == 0);
 }
 
 TEST_CASE("Attackers cheat from their step on, every so many steps", "[attackers]") {
-  const Attacker one{.rank = 1, .cheat = "leave", .from = 10, .every = 3};
+  const Cheater one{.rank = 1, .cheat = "leave", .from = 10, .every = 3};
   for (const int done : {10, 13, 16}) CHECK(one.cheats_after(done));
   for (const int done : {0, 7, 9, 11, 12, 14}) CHECK(!one.cheats_after(done));
 }
 
 TEST_CASE("Whoever leaves has left from its step on", "[attackers]") {
-  const std::vector<Attacker> all = attackers_of(with({1, 2}, {"leave"}, {3, 5}, 10));
+  const std::vector<Cheater> all = attackers_of(with({1, 2}, {"leave"}, {3, 5}, 10));
   CHECK(leaving(all, 2).empty());
   CHECK(leaving(all, 3).size() == 1);
   CHECK(leaving(all, 4)[0].rank == 1);
@@ -49,7 +49,7 @@ TEST_CASE("Whoever leaves has left from its step on", "[attackers]") {
 
 TEST_CASE("Attackers are ranks that there are, and less than half of them", "[attackers]") {
   const auto refusal = [](std::vector<int> who, int ranks) {
-    const std::vector<Attacker> all = attackers_of(with(std::move(who), {"leave"}));
+    const std::vector<Cheater> all = attackers_of(with(std::move(who), {"leave"}));
     return error_of([&] { require_fitting(all, ranks); });
   };
   CHECK(refusal({1, 2, 3, 4, 5, 6, 15}, 16) == "none");

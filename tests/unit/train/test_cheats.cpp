@@ -230,7 +230,7 @@ TEST_CASE("Cheats with labels, statistics and the attack leave gradients alone",
 }
 
 TEST_CASE("Who cheats, and how, in words", "[cheats]") {
-  CHECK(text_of(std::vector<Attacker>()).empty());
+  CHECK(text_of(std::vector<Cheater>()).empty());
   CHECK(text_of({{.rank = 4, .cheat = "sign_flip", .from = 100, .every = 1},
                  {.rank = 1, .cheat = "alie", .from = 0, .every = 10},
                  {.rank = 2, .cheat = "sign_flip", .from = 100, .every = 1}}) ==

@@ -19,7 +19,7 @@ constexpr int kSize = 8, kClasses = 10, kBatch = 8;
 class LogitPairing final : public Loss {
  public:
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
-  [[nodiscard]] Others needs() const override { return Others::all; }
+  [[nodiscard]] Others looks_at() const override { return Others::all; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     cross_entropy(logits[k], 1.0F);  // for the losses and correctness that are reported
     const std::int64_t count = std::int64_t{logits[k].n} * logits[k].classes;
@@ -34,7 +34,7 @@ class Joint final : public Loss {
  public:
   explicit Joint(const LossOptions& options) : loss_(losses().at("cross_entropy")(options)) {}
   [[nodiscard]] std::vector<Images> passes() const override { return loss_->passes(); }
-  [[nodiscard]] Others needs() const override { return Others::all; }
+  [[nodiscard]] Others looks_at() const override { return Others::all; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     loss_->differentiate(k, logits, batch);
   }
@@ -76,16 +76,16 @@ struct Fixture {
   }
   /// The gradient of the batch, in micro-batches of this size.
   std::vector<float> gradient(int micro_batch) {
-    Images& images = replica.images();
+    Buffers& images = replica.images();
     for (int first = 0; first < kBatch; first += micro_batch) {
       const std::int64_t at = first * images.layout.elements();
-      learner.train({.attacked = images.x_adv + at,
-                     .clean = images.clean + at,
-                     .labels = images.labels + first,
-                     .first = first,
-                     .count = micro_batch,
-                     .batch = kBatch},
-                    active, replica.model().parameters.gradients);
+      Batch batch = images.batch();
+      static_cast<Samples&>(batch) = batch.part(first, micro_batch);
+      batch.x_adv += at;
+      batch.clean += at;
+      batch.begins_at = first;
+      batch.in_step = kBatch;
+      learner.train(batch, active, replica.model().parameters.gradients);
     }
     message.sum();
     const Parameters& p = replica.model().parameters;

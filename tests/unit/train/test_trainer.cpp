@@ -579,21 +579,20 @@ namespace {
 /// Hands out the replica's images, micro-batch after micro-batch.
 class Handing final : public ExampleSource {
  public:
-  Handing(Replica& replica, const Plan& plan) : plan_(plan) {
-    const Images& images = replica.images();
-    examples_ = {.attacked = images.x_adv, .clean = images.clean, .labels = images.labels, .batch = plan.batch};
+  Handing(Replica& replica, const Plan& plan) : plan_(plan), batch_(replica.images().batch()) {
+    batch_.n = plan.micro_batch;
+    batch_.in_step = plan.batch;
   }
   void start(std::int64_t) override {}
-  void begin(std::int64_t) override { examples_.first = examples_.count = 0; }
-  const Examples* next() override {
-    examples_.first += examples_.count;
-    examples_.count = plan_.micro_batch;
-    return examples_.first < plan_.batch ? &examples_ : nullptr;
+  void begin(std::int64_t) override { batch_.begins_at = -plan_.micro_batch; }
+  const Batch* next() override {
+    batch_.begins_at += batch_.n;
+    return batch_.begins_at < plan_.batch ? &batch_ : nullptr;
   }
 
  private:
   Plan plan_;
-  Examples examples_;
+  Batch batch_;
 };
 
 }  // namespace
@@ -633,9 +632,9 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   (void)layers->draw(0);
   perturbation.begin(0);
   int micro_batches = 0;
-  while (const Examples* examples = perturbation.next()) {
+  while (const Batch* batch = perturbation.next()) {
     ++micro_batches;
-    for (const float* kept : {examples->attacked, examples->clean}) {
+    for (const float* kept : {batch->x_adv, batch->clean}) {
       CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
       CHECK(test::to_host(backend, kept, image) == pixels);
     }
@@ -797,19 +796,19 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
               Granularity::tensor);
   model.initialize(1);
   const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
-  Images images(*backend, info, kCapacity);
+  Buffers images(*backend, info, kCapacity);
   FrozenProgram program(model, 4, storage);  // of half the images: an iteration has one piece or two
-  FrozenObjective recorded(images, program), inner(images, program);
+  FrozenView recorded(images, program), inner(images, program);
   backend->commit_workspace();
 
   /// Asks for the gradient and leaves the step to the kernel: Objective's own gradient_step.
   class ByHand final : public Objective {
    public:
-    explicit ByHand(FrozenObjective& objective) : Objective(objective), inner_(objective) {}
+    explicit ByHand(FrozenView& objective) : Objective(objective), inner_(objective) {}
     void gradient() override { inner_.gradient(); }
 
    private:
-    FrozenObjective& inner_;
+    FrozenView& inner_;
   };
   struct Result {
     std::vector<float> eta, x_adv;
@@ -818,7 +817,7 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
   const auto perturb = [&](Objective& objective, const AttackOptions& attack) {
     const Counters before = backend->counters;
     attacks().at("pgd")(attack)->perturb(objective);
-    const std::int64_t count = images.count * images.layout.elements();
+    const std::int64_t count = images.batch().n * images.layout.elements();
     return Result{test::to_host(*backend, images.eta, count), test::to_host(*backend, images.x_adv, count),
                   backend->counters.conv_forward + backend->counters.conv_backward_data - before.conv_forward -
                       before.conv_backward_data};
@@ -847,7 +846,7 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
       batch.ids.push_back(100 * round + k);
       batch.crops.push_back({});
     }
-    images.load(batch, 0, r.samples, nullptr);
+    images.load(batch, 0, nullptr);
     const AttackOptions attack{.eps = r.eps, .alpha = 0.02, .steps = r.steps};
     recorded.prepare(7, Purpose::attack_start, static_cast<std::uint32_t>(round));
     const Result ours = perturb(recorded, attack);
@@ -870,9 +869,10 @@ TEST_CASE("an attack sees logits, losses and correctness of each sample, whateve
               Granularity::tensor);
   model.initialize(1);
   constexpr int kScratch = 2;
-  Images images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity, kScratch);
+  Buffers images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity,
+                 {.scratch_images = kScratch});
   FrozenProgram whole(model, kCapacity), half(model, kCapacity / 2);
-  FrozenObjective a(images, whole), b(images, half);
+  FrozenView a(images, whole), b(images, half);
   backend->commit_workspace();
   HostBatch batch;
   batch.count = 7;
@@ -883,7 +883,7 @@ TEST_CASE("an attack sees logits, losses and correctness of each sample, whateve
     batch.ids.push_back(k);
     batch.crops.push_back({});
   }
-  images.load(batch, 0, batch.count, nullptr);
+  images.load(batch, 0, nullptr);
 
   struct Seen {
     std::vector<float> logits, losses, correct;
@@ -894,7 +894,7 @@ TEST_CASE("an attack sees logits, losses and correctness of each sample, whateve
                 test::to_host(*backend, objective.losses, batch.count),
                 test::to_host(*backend, objective.correct, batch.count)};
   };
-  for (FrozenObjective* objective : {&a, &b}) {
+  for (FrozenView* objective : {&a, &b}) {
     objective->prepare(1, Purpose::attack_start, 0);
     attacks().at("none")({})->perturb(*objective);
   }
@@ -938,7 +938,7 @@ TEST_CASE("an attack in passes that do not divide the micro-batch is the attack 
                      .training_batches = {}});
     replica.commit();
     replica.model().initialize(1);
-    Images& images = replica.images();
+    Buffers& images = replica.images();
     // The last pass computes places that no image has; they are there.
     CHECK(images.capacity % replica.frozen().n() == 0);
     HostBatch batch;
@@ -950,10 +950,10 @@ TEST_CASE("an attack in passes that do not divide the micro-batch is the attack 
       batch.ids.push_back(k);
       batch.crops.push_back({});
     }
-    images.load(batch, 0, kBatch, nullptr);
+    images.load(batch, 0, nullptr);
     const auto attack = attacks().at("pgd")({.eps = 0.1, .alpha = 0.03, .steps = 2});
     std::vector<std::vector<float>> all;
-    for (FrozenObjective* objective : {&replica.attacked(), &replica.evaluated()}) {
+    for (FrozenView* objective : {&replica.attacked(), &replica.evaluated()}) {
       objective->prepare(1, Purpose::attack_start, 0);
       attack->perturb(*objective);
       all.push_back(test::to_host(replica.backend(), images.x_adv, kBatch * images.layout.elements()));
@@ -985,12 +985,13 @@ TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the
     for (float& value : values) value *= 3;
     model.upload(segment, values, model.parameters.values);
   }
-  Images images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
+  Buffers images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
   FrozenProgram whole(model, kCapacity), part(model, 2);
-  FrozenObjective at_once(images, whole), in_parts(images, part);
-  for (FrozenObjective* objective : {&at_once, &in_parts}) objective->allow_reference();
+  FrozenView at_once(images, whole), in_parts(images, part);
+  for (FrozenView* objective : {&at_once, &in_parts}) objective->allow_reference();
   backend->commit_workspace();
-  images.count = kCount;
+  images.batch().n = kCount;
+  images.batch().key.seed = 1;
   const auto pixels = test::random_values(kCapacity * images.layout.elements(), 3, 0, 1);
   backend->copy_to_device(images.clean, pixels.data(), pixels.size() * sizeof(float));
   const std::vector<std::int64_t> ids = {0, 1, 2, 3, 4, 5};
@@ -1000,8 +1001,8 @@ TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the
   const AttackGoal goal{.loss = kl_divergence, .reference = true, .spread = kNearStart};
   const auto attack = attacks().at("pgd")({.eps = 0.2, .alpha = 0.1, .steps = 3});
   std::vector<std::vector<float>> losses;
-  for (FrozenObjective* objective : {&at_once, &in_parts}) {
-    objective->prepare(1, Purpose::attack_start, 0, goal);
+  for (FrozenView* objective : {&at_once, &in_parts}) {
+    objective->prepare(goal);
     // At the clean images the divergence is nothing.
     each(backend->device(), kernels::groups(kCapacity * images.layout.elements()),
          kernels::Add<float>{images.clean, nullptr, images.x_adv, kCapacity * images.layout.elements()});
@@ -1052,11 +1053,11 @@ TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {
   Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
               Granularity::tensor);
   model.initialize(1);
-  Images images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
+  Buffers images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
   FrozenProgram program(model, kCapacity);
-  FrozenObjective objective(images, program);
+  FrozenView objective(images, program);
   backend->commit_workspace();
-  images.count = kCapacity;
+  images.batch().n = kCapacity;
   const auto pixels = test::random_values(kCapacity * images.layout.elements(), 3, 0, 1);
   backend->copy_to_device(images.clean, pixels.data(), pixels.size() * sizeof(float));
   const auto eta_after = [&](SampleLoss* loss) {

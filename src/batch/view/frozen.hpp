@@ -4,24 +4,22 @@
 #include <memory>
 #include <vector>
 
-#include "dat/attack.hpp"
+#include "batch/buffers/buffers.hpp"
+#include "batch/view/view.hpp"
 #include "dat/program.hpp"
-#include "replica/images.hpp"
-#include "replica/noisy_copies.hpp"
 
 namespace dat {
 
-/// The attack's view of the frozen network, on the images of one micro-batch, in pieces of the program's size.
-class FrozenObjective : public Objective {
+/// The frozen network, on the images of one micro-batch, in pieces of the program's size.
+class FrozenView : public View {
  public:
-  /// noise: that an objective of its own shows the program with copies of each image (show); null: none. Under noise
-  /// images are never put side by side, for their noise is that of their places.
-  FrozenObjective(Images& images, FrozenProgram& program, const NoisyCopies* noise = nullptr);
+  FrozenView(Buffers& images, FrozenProgram& program) : FrozenView(images, program, false) {}
   /// Makes room for the logits of clean images, which a goal may ask for. While the replica is built.
   void allow_reference();
-  /// Prepares an attack on the samples that are in the images now, from a random start. Where the goal is taken against
-  /// the logits of the clean images, computes these logits.
-  void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time, const AttackGoal& goal = {});
+  /// Where the goal is taken against the logits of the clean images, computes these logits.
+  void prepare(const AttackGoal& goal) override;
+  /// Takes up the micro-batch for an attack outside a training, with other keys of what is random.
+  void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time);
   void gradient() override;
   void forward() override;
   /// The images that the attack is not done with are put side by side from then on, if that saves enough: whole passes
@@ -34,6 +32,9 @@ class FrozenObjective : public Objective {
   void measure(const float* x, float* loss, float* correct);
 
  protected:
+  /// under_noise: the program is shown copies of each image (show). Then images are never put side by side, for their
+  /// noise is that of their places.
+  FrozenView(Buffers& images, FrozenProgram& program, bool under_noise);
   /// Computes the logits `values_` of the micro-batch's images from number `first` on, as many as a pass takes, which
   /// lie at x. For this call and the call of differentiate() that belongs to it.
   virtual void show(const float* x, int first) { program_.forward(x, wanted(first, n)); }
@@ -44,7 +45,7 @@ class FrozenObjective : public Objective {
   /// How many of `samples` images the pass computes that begins with number `first`.
   [[nodiscard]] int wanted(int first, int samples) const { return std::min(images_a_pass_, samples - first); }
 
-  Images& images_;
+  Buffers& images_;
   float *losses_, *correct_;  ///< [images.capacity], of the last pass
   FrozenProgram& program_;
   const float* values_;  ///< [images a pass, classes]: logits that losses are taken of
@@ -85,10 +86,5 @@ class FrozenObjective : public Objective {
   int gathered_ = 0;  ///< how many images are put side by side; 0: all images are where they belong
   std::vector<std::int32_t> host_done_, host_samples_;
 };
-
-/// What all objectives on these images have in common.
-void attach(Objective& objective, const Images& images);
-/// What is climbed, where attacks start, and where they leave what `goal` wants kept of their beginning.
-void take_goal(Objective& objective, const Images& images, const AttackGoal& goal);
 
 }  // namespace dat

@@ -1,4 +1,4 @@
-#include "replica/noisy_copies.hpp"
+#include "batch/buffers/noisy_copies.hpp"
 
 #include "noise.hpp"
 

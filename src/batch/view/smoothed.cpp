@@ -1,4 +1,4 @@
-#include "replica/smoothed_objective.hpp"
+#include "batch/view/smoothed.hpp"
 
 #include <cassert>
 
@@ -6,27 +6,25 @@
 
 namespace dat {
 
-SmoothedObjective::SmoothedObjective(Images& images, FrozenProgram& program, NoisyCopies& noise)
-    : FrozenObjective(images, program, &noise),
-      noise_(noise),
+SmoothedView::SmoothedView(Buffers& images, FrozenProgram& program)
+    : FrozenView(images, program, true),
       smoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
       dsmoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
       log_means_(static_cast<double*>(images.backend.allocate(
           static_cast<std::size_t>(images_a_pass()) * static_cast<std::size_t>(classes) * sizeof(double), "logits"))),
       dcopies_(images.backend.allocate_floats(program.n() * layout.elements(), "noisy copies")) {
-  copies = noise.copies();
   values_ = smoothed_;
   gradients_ = dsmoothed_;
 }
 
-void SmoothedObjective::show(const float* x, int first) {
+void SmoothedView::show(const float* x, int first) {
   const int images = wanted(first, n);
   const std::uint32_t epoch = purpose == Purpose::attack_start ? time : NoisyCopies::kEvaluation;
-  program_.forward(noise_.of(x, sample_ids + first, layout, images, seed, epoch), images * copies);
+  program_.forward(images_.shown(x, part(first, images), seed, epoch), images * copies);
   each(device, images, kernels::MeanSoftmax{program_.logits(), smoothed_, log_means_, classes, copies});
 }
 
-void SmoothedObjective::differentiate(float* to, int first, const PgdUpdate& update) {
+void SmoothedView::differentiate(float* to, int first, const PgdUpdate& update) {
   assert(update.x == nullptr);
   (void)update;
   const int images = wanted(first, n);

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "replica/frozen_objective.hpp"
-#include "replica/noisy_copies.hpp"
+#include "batch/view/frozen.hpp"
 
 namespace dat {
 
@@ -11,10 +10,10 @@ namespace dat {
 /// its copies', weighted with p_jy / sum_j p_jy (Salman et al., NeurIPS 2019, equation 8). All of an attack, its
 /// restarts and what is measured of it see the same noise: in a training that of the epoch, in an evaluation that of
 /// the evaluation's seed.
-class SmoothedObjective final : public FrozenObjective {
+class SmoothedView final : public FrozenView {
  public:
-  /// program: takes all copies of some images at a time. The arguments must outlive the object.
-  SmoothedObjective(Images& images, FrozenProgram& program, NoisyCopies& noise);
+  /// images: under noise; program: takes all copies of some of them at a time. The arguments must outlive the object.
+  SmoothedView(Buffers& images, FrozenProgram& program);
   /// As Objective does it: what is recorded would keep the noise of one epoch.
   void gradient_step(float alpha, float eps) override { Objective::gradient_step(alpha, eps); }
 
@@ -22,7 +21,6 @@ class SmoothedObjective final : public FrozenObjective {
   void show(const float* x, int first) override;
   void differentiate(float* to, int first, const PgdUpdate& update) override;
 
-  NoisyCopies& noise_;
   float *smoothed_, *dsmoothed_;  ///< [images a pass, classes]
   double* log_means_;             ///< of smoothed_
   float* dcopies_;                ///< [program.n()] images

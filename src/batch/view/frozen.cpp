@@ -1,4 +1,4 @@
-#include "replica/frozen_objective.hpp"
+#include "batch/view/frozen.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -15,43 +15,21 @@ constexpr std::size_t kMostRecorded = 64;
 
 }  // namespace
 
-void take_goal(Objective& objective, const Images& images, const AttackGoal& goal) {
-  objective.loss = goal.loss;
-  objective.spread = goal.spread;
-  objective.first_images = goal.kept == StartKept::images ? images.first_images : nullptr;
-  objective.first_logits = goal.kept == StartKept::logits ? images.first_logits : nullptr;
-}
-
-void attach(Objective& objective, const Images& images) {
-  objective.device = images.backend.device();
-  objective.layout = images.layout;
-  objective.classes = images.classes;
-  objective.clean = images.clean;
-  objective.x_adv = images.x_adv;
-  objective.eta = images.eta;
-  objective.dx = images.dx;
-  objective.labels = images.labels;
-  objective.targets = images.targets;
-  objective.done = images.done;
-  objective.sample_ids = images.ids;
-  objective.scratch = images.scratch;
-  objective.scratch_stride = images.capacity * images.layout.elements();
-}
-
-FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, const NoisyCopies* noise)
+FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise)
     : images_(images),
       losses_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       program_(program),
       values_(program.logits()),
       gradients_(program.dlogits()),
-      images_a_pass_(program.n() / (noise != nullptr ? noise->copies() : 1)) {
+      images_a_pass_(program.n() / (under_noise ? images.copies() : 1)) {
   assert(program.n() % images_a_pass_ == 0 && images.capacity % images_a_pass_ == 0);
-  attach(*this, images);
+  images.attach(*this);
+  copies = under_noise ? images.copies() : 1;
   Backend& backend = images.backend;
   const bool several = images_a_pass_ < images.capacity || (backend.leaves_samples_out() && images.capacity > 1);
-  if (several || noise != nullptr) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
-  if (several && noise == nullptr) {
+  if (several || under_noise) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
+  if (several && !under_noise) {
     const auto integers = [&](int count) {
       return static_cast<std::int32_t*>(
           backend.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t), "labels"));
@@ -73,27 +51,34 @@ FrozenObjective::FrozenObjective(Images& images, FrozenProgram& program, const N
   correct = correct_;
 }
 
-void FrozenObjective::allow_reference() {
+void FrozenView::allow_reference() {
   reference = reference_ = images_.backend.allocate_floats(std::int64_t{images_.capacity} * classes, "logits");
 }
 
-void FrozenObjective::prepare(std::uint64_t key, Purpose what, std::uint32_t when, const AttackGoal& goal) {
-  assert(layout == images_.layout);
-  n = images_.count;
-  start = nullptr;
-  seed = key;
-  purpose = what;
-  time = when;
-  run = 0;
-  gathered_ = 0;
-  take_goal(*this, images_, goal);
+void FrozenView::prepare(const AttackGoal& goal) {
+  const BatchKey& of = images_.batch().key;
+  prepare(of.seed, Purpose::attack_start, of.epoch);
+  first_images = images_.first_images;
+  first_logits = images_.first_logits;
+  take(goal);
   for (int first = 0; first < n && goal.reference; first += images_a_pass_) {
     show(clean + first * layout.elements(), first);
     copy_logits(reference_, first);
   }
 }
 
-int FrozenObjective::live() {
+void FrozenView::prepare(std::uint64_t key_of_draws, Purpose what, std::uint32_t when) {
+  assert(layout == images_.layout);
+  images_.attach(*this);
+  take({});
+  seed = key_of_draws;
+  purpose = what;
+  time = when;
+  run = 0;
+  gathered_ = 0;
+}
+
+int FrozenView::live() {
   images_.backend.copy_to_host(host_done_.data(), done, static_cast<std::size_t>(n) * sizeof(std::int32_t));
   const int left = static_cast<int>(std::count(host_done_.begin(), host_done_.begin() + n, 0));
   if (left == 0 || packed_.samples == nullptr || !pays_to_gather(left, gathered_ > 0 ? gathered_ : n)) return left;
@@ -105,12 +90,12 @@ int FrozenObjective::live() {
   return left;
 }
 
-bool FrozenObjective::pays_to_gather(int left, int now) const {
+bool FrozenView::pays_to_gather(int left, int now) const {
   // An eighth: moving images to and fro takes some time, too.
   return images_.backend.leaves_samples_out() ? left < now - now / 8 : passes_for(left) < passes_for(now);
 }
 
-void FrozenObjective::pass_gathered(bool gradient) {
+void FrozenView::pass_gathered(bool gradient) {
   const std::int64_t size = program_.n(), pixels = layout.elements();
   for (int first = 0; first < gathered_; first += program_.n()) {
     const kernels::Slots images{packed_.samples + first, pixels}, single{packed_.samples + first, 1};
@@ -118,15 +103,15 @@ void FrozenObjective::pass_gathered(bool gradient) {
     each(device, size, kernels::Gather<std::int32_t>{single, labels, packed_.labels});
     each(device, size, kernels::Gather<std::int32_t>{single, targets, packed_.targets});
     program_.forward(packed_.x, wanted(first, gathered_));
-    loss({.device = device,
-          .values = program_.logits(),
-          .labels = packed_.labels,
-          .targets = packed_.targets,
-          .n = wanted(first, gathered_),
-          .classes = classes,
-          .loss = packed_.losses,
-          .correct = packed_.correct,
-          .gradient = gradient ? program_.dlogits() : nullptr},
+    loss({{.device = device,
+           .n = wanted(first, gathered_),
+           .classes = classes,
+           .labels = packed_.labels,
+           .targets = packed_.targets},
+          program_.logits(),
+          packed_.losses,
+          packed_.correct,
+          gradient ? program_.dlogits() : nullptr},
          gradient ? program_.gradient_scale() : 1.0F);
     each(device, size * classes, kernels::Scatter{{packed_.samples + first, classes}, program_.logits(), logits_});
     each(device, size, kernels::Scatter{single, packed_.losses, losses_});
@@ -137,12 +122,12 @@ void FrozenObjective::pass_gathered(bool gradient) {
   }
 }
 
-void FrozenObjective::gradient() {
+void FrozenView::gradient() {
   count_passes();
   gathered_ > 0 ? pass_gathered(true) : pass({});
 }
 
-void FrozenObjective::forward() {
+void FrozenView::forward() {
   if (gathered_ > 0) return pass_gathered(false);
   for (int first = 0; first < n; first += images_a_pass_) {
     show(x_adv + first * layout.elements(), first);
@@ -153,7 +138,7 @@ void FrozenObjective::forward() {
   }
 }
 
-void FrozenObjective::gradient_step(float alpha, float eps) {
+void FrozenView::gradient_step(float alpha, float eps) {
   count_passes();
   program_.refresh();  // not inside what is recorded
   const PgdUpdate update{clean, eta, x_adv, alpha, eps};
@@ -172,7 +157,7 @@ void FrozenObjective::gradient_step(float alpha, float eps) {
   found->work->replay();
 }
 
-void FrozenObjective::pass(const PgdUpdate& update) {
+void FrozenView::pass(const PgdUpdate& update) {
   for (int first = 0; first < n; first += images_a_pass_) {
     const std::int64_t at = first * layout.elements();
     show(x_adv + at, first);
@@ -184,7 +169,7 @@ void FrozenObjective::pass(const PgdUpdate& update) {
   }
 }
 
-void FrozenObjective::measure(const float* x, float* loss_of, float* correct_of) {
+void FrozenView::measure(const float* x, float* loss_of, float* correct_of) {
   for (int first = 0; first < n; first += images_a_pass_) {
     show(x + first * layout.elements(), first);
     Logits part = piece(first);
@@ -196,20 +181,16 @@ void FrozenObjective::measure(const float* x, float* loss_of, float* correct_of)
   }
 }
 
-Logits FrozenObjective::piece(int first) const {
-  return {.device = device,
-          .values = values_,
-          .labels = images_.labels + first,
-          .targets = images_.targets + first,
-          .n = wanted(first, n),
-          .classes = classes,
-          .loss = losses_ + first,
-          .correct = correct_ + first,
-          .gradient = gradients_,
-          .reference = reference_ != nullptr ? reference_ + std::int64_t{first} * classes : nullptr};
+Logits FrozenView::piece(int first) const {
+  return {part(first, wanted(first, n)),
+          values_,
+          losses_ + first,
+          correct_ + first,
+          gradients_,
+          reference_ != nullptr ? reference_ + std::int64_t{first} * classes : nullptr};
 }
 
-void FrozenObjective::copy_logits(float* to, int first) {
+void FrozenView::copy_logits(float* to, int first) {
   if (to == nullptr) return;
   const std::int64_t count = std::int64_t{wanted(first, n)} * classes;
   each(device, count, kernels::Scale{values_, to + std::int64_t{first} * classes, 1.0F, false});

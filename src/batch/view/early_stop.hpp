@@ -3,22 +3,22 @@
 #include <memory>
 #include <vector>
 
-#include "replica/frozen_objective.hpp"
+#include "batch/view/frozen.hpp"
 
 namespace dat {
 
 /// Sizes of the programs for an early-stopped attack on n samples at a time: n, and halves down to an eighth.
-[[nodiscard]] std::vector<int> attack_stop_sizes(int n);
+[[nodiscard]] std::vector<int> early_stop_sizes(int n);
 
 /// The frozen network for attacks that samples leave. In each iteration, the samples that are still in the attack are
 /// put side by side and computed by programs of fitting sizes. What a sample gets does not depend on the other samples,
 /// but for the rounding of another program.
-class AttackStopObjective final : public FrozenObjective {
+class EarlyStopView final : public FrozenView {
  public:
-  using Programs = std::vector<std::unique_ptr<FrozenProgram>>;
+  using Sizes = std::vector<std::unique_ptr<FrozenProgram>>;
   /// programs: programs of falling sizes, made by FrozenProgram::of_sizes; the first one holds no more than
   /// images.capacity samples, and does all work but steps_until_fooled.
-  AttackStopObjective(Images& images, const Programs& programs);
+  EarlyStopView(Buffers& images, const Sizes& programs);
   /// The first call with these step sizes plans its work and allocates.
   void steps_until_fooled(int steps, int tau, float alpha, float eps) override;
 

@@ -1,12 +1,13 @@
-#include "replica/images.hpp"
+#include "batch/buffers/buffers.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "augment.hpp"
 
 namespace dat {
 
-Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch_images, StartKept kept)
+Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Needs& needs)
     : backend(where),
       layout(where.image_layout(info.channels, info.size, info.size)),
       classes(info.classes),
@@ -18,9 +19,9 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
   x_adv = backend.allocate_floats(floats, "images");
   eta = backend.allocate_floats(floats, "images");
   dx = backend.allocate_floats(floats, "images");
-  if (scratch_images > 0) scratch = backend.allocate_floats(scratch_images * floats, "images");
-  if (kept == StartKept::images) first_images = backend.allocate_floats(floats, "images");
-  if (kept == StartKept::logits) first_logits = backend.allocate_floats(std::int64_t{samples} * classes, "logits");
+  if (needs.scratch_images > 0) scratch = backend.allocate_floats(needs.scratch_images * floats, "images");
+  if (needs.start_images) first_images = backend.allocate_floats(floats, "images");
+  if (needs.start_logits) first_logits = backend.allocate_floats(std::int64_t{samples} * classes, "logits");
   const auto n = static_cast<std::size_t>(samples);
   labels = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
   targets = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
@@ -28,26 +29,63 @@ Images::Images(Backend& where, const DatasetInfo& info, int samples, int scratch
   ids = static_cast<std::int64_t*>(backend.allocate(n * sizeof(std::int64_t), "labels"));
   crops = static_cast<Crop*>(backend.allocate(n * sizeof(Crop), "labels"));
   pixels_ = static_cast<std::uint8_t*>(backend.allocate(n * static_cast<std::size_t>(bytes_), "images"));
+  batch_.device = backend.device();
+  batch_.classes = classes;
+  batch_.labels = labels;
+  batch_.targets = targets;
+  batch_.sample_ids = ids;
+  batch_.layout = layout;
+  batch_.clean = clean;
+  batch_.x_adv = x_adv;
+  batch_.eta = eta;
+  batch_.first_images = first_images;
+  batch_.first_logits = first_logits;
+  batch_.crops = crops;
 }
 
-void Images::cut(int size) {
+void Buffers::cut(int size) {
   const int wanted = size > 0 ? size : largest_;
   if (layout.h != wanted) layout = backend.image_layout(layout.c, wanted, wanted);
+  batch_.layout = layout;
 }
 
-void Images::load(const HostBatch& batch, int first, int samples, const std::uint8_t* all) {
-  cut(batch.size);
-  count = samples;
-  const auto n = static_cast<std::size_t>(samples), at = static_cast<std::size_t>(first);
+Batch& Buffers::load(const HostBatch& read, int index, const std::uint8_t* all) {
+  cut(read.key.size);
+  batch_.n = read.count / read.micro_batches;
+  batch_.key = read.key;
+  batch_.key.unit = read.dealt ? index : 0;
+  batch_.begins_at = index * batch_.n;
+  batch_.in_step = read.count;
+  batch_.elsewhere = read.dealt ? read.elsewhere : 0;
+  batch_.whole = read.dealt;
+  batch_.image_gradient = nullptr;
+  const auto n = static_cast<std::size_t>(batch_.n), at = static_cast<std::size_t>(batch_.begins_at);
   if (all == nullptr)
-    backend.copy_to_device(pixels_, batch.pixels.data() + at * static_cast<std::size_t>(bytes_),
+    backend.copy_to_device(pixels_, read.pixels.data() + at * static_cast<std::size_t>(bytes_),
                            n * static_cast<std::size_t>(bytes_));
-  backend.copy_to_device(labels, batch.labels.data() + at, n * sizeof(std::int32_t));
-  backend.copy_to_device(ids, batch.ids.data() + at, n * sizeof(std::int64_t));
-  backend.copy_to_device(crops, batch.crops.data() + at, n * sizeof(Crop));
+  backend.copy_to_device(labels, read.labels.data() + at, n * sizeof(std::int32_t));
+  backend.copy_to_device(ids, read.ids.data() + at, n * sizeof(std::int64_t));
+  backend.copy_to_device(crops, read.crops.data() + at, n * sizeof(Crop));
   each(
-      backend.device(), std::int64_t{samples} * layout.h * layout.w,
+      backend.device(), std::int64_t{batch_.n} * layout.h * layout.w,
       kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops, clean, layout, largest_});
+  return batch_;
+}
+
+void Buffers::attach(Objective& objective) const {
+  static_cast<Batch&>(objective) = batch_;
+  objective.dx = dx;
+  objective.done = done;
+  objective.scratch = scratch;
+  objective.scratch_stride = capacity * layout.elements();
+}
+
+void Buffers::add_noise(double sigma, int of_each, std::int64_t images) {
+  noise_ = std::make_unique<NoisyCopies>(backend, sigma, of_each, images, layout.elements());
+}
+
+const float* Buffers::shown(const float* x, const Samples& of, std::uint64_t seed, std::uint32_t time) {
+  return noise_ ? noise_->of(x, of.sample_ids, layout, of.n, seed, time) : x;
 }
 
 const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {

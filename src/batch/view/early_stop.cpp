@@ -1,4 +1,4 @@
-#include "replica/attack_stop.hpp"
+#include "batch/view/early_stop.hpp"
 
 #include <algorithm>
 
@@ -6,15 +6,14 @@
 
 namespace dat {
 
-std::vector<int> attack_stop_sizes(int n) {
+std::vector<int> early_stop_sizes(int n) {
   constexpr std::size_t kSizes = 4;
   std::vector<int> sizes{n};
   while (sizes.size() < kSizes && sizes.back() > 1) sizes.push_back((sizes.back() + 1) / 2);
   return sizes;
 }
 
-AttackStopObjective::AttackStopObjective(Images& images, const Programs& programs)
-    : FrozenObjective(images, *programs.front()) {
+EarlyStopView::EarlyStopView(Buffers& images, const Sizes& programs) : FrozenView(images, *programs.front()) {
   for (const auto& program : programs) passes_.push_back({program.get(), nullptr, nullptr});
   const auto slots = static_cast<std::size_t>(programs.front()->n()), all = static_cast<std::size_t>(images.capacity);
   require(slots <= all, ExitCode::usage, "a program for ", slots, " images at a time, but there are ", all);
@@ -37,7 +36,7 @@ AttackStopObjective::AttackStopObjective(Images& images, const Programs& program
   host_samples_.resize(slots);
 }
 
-void AttackStopObjective::steps_until_fooled(int steps, int tau, float alpha, float eps) {
+void EarlyStopView::steps_until_fooled(int steps, int tau, float alpha, float eps) {
   Backend& backend = images_.backend;
   if (passes_.front().forward == nullptr || slots_.alpha != alpha || slots_.eps != eps) record(alpha, eps);
   const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(std::int32_t);
@@ -65,7 +64,7 @@ void AttackStopObjective::steps_until_fooled(int steps, int tau, float alpha, fl
   }
 }
 
-AttackStopObjective::Pass& AttackStopObjective::fitting(int samples) {
+EarlyStopView::Pass& EarlyStopView::fitting(int samples) {
   // The smallest program that holds them all, unless more than an eighth of it would be empty: then a full one, and the
   // others come later.
   std::size_t at = 0;
@@ -74,37 +73,34 @@ AttackStopObjective::Pass& AttackStopObjective::fitting(int samples) {
   return passes_[empty && at + 1 < passes_.size() ? at + 1 : at];
 }
 
-void AttackStopObjective::assign_slots(const FrozenProgram& program, int first, int count) {
+void EarlyStopView::assign_slots(const FrozenProgram& program, int first, int count) {
   std::fill_n(host_samples_.begin(), program.n(), -1);
   std::copy_n(live_.begin() + first, count, host_samples_.begin());
   images_.backend.copy_to_device(samples_, host_samples_.data(),
                                  static_cast<std::size_t>(program.n()) * sizeof(std::int32_t));
 }
 
-void AttackStopObjective::forward(FrozenProgram& program) {
+void EarlyStopView::forward(FrozenProgram& program) {
   each(device, program.n() * layout.elements(),
        kernels::FillSlots{
            {samples_, layout.elements()}, clean, eta, images_.labels, slot_x_, slots_.eta, slots_.x_adv, labels_});
   program.forward(slots_.x_adv);
-  cross_entropy({.device = device,
-                 .values = program.logits(),
-                 .labels = labels_,
-                 .n = program.n(),
-                 .classes = classes,
-                 .loss = losses_,
-                 .correct = correct_,
-                 .gradient = program.dlogits()},
+  cross_entropy({{.device = device, .n = program.n(), .classes = classes, .labels = labels_},
+                 program.logits(),
+                 losses_,
+                 correct_,
+                 program.dlogits()},
                 program.gradient_scale());
   each(device, program.n(), kernels::CountFooled{samples_, correct_, steps_left_});
 }
 
-void AttackStopObjective::backward(FrozenProgram& program) {
+void EarlyStopView::backward(FrozenProgram& program) {
   program.backward(images_.dx, slots_);
   each(device, program.n() * layout.elements(),
        kernels::KeepSteps{{samples_, layout.elements()}, steps_left_, slots_.eta, eta});
 }
 
-void AttackStopObjective::record(float alpha, float eps) {
+void EarlyStopView::record(float alpha, float eps) {
   slots_.alpha = alpha;
   slots_.eps = eps;
   for (Pass& pass : passes_) {

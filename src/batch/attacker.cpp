@@ -1,0 +1,71 @@
+#include "batch/attacker.hpp"
+
+#include "batch/view/frozen.hpp"
+#include "batch/view/training.hpp"
+
+namespace dat {
+
+Attacker::Attacker(Buffers& buffers, Programs& programs, const AttackPlan& plan, StatisticsSink* statistics)
+    : buffers_(buffers), programs_(programs), plan_(plan) {
+  if (statistics != nullptr) in_training_mode_ = std::make_unique<TrainingView>(buffers, programs, *statistics);
+}
+
+View& Attacker::view() { return in_training_mode_ ? *in_training_mode_ : programs_.attacked(); }
+
+Batch& Attacker::load(const HostBatch& read, int index) {
+  Batch& batch = buffers_.load(read, index, pixels_);
+  for (AttackPart* const part : parts_) part->loaded(read, batch);
+  return batch;
+}
+
+Objective& Attacker::begin() {
+  View& view = this->view();
+  view.prepare(planned().goal);
+  done_ = 0;
+  for (AttackPart* const part : parts_) part->begins(view);
+  return view;
+}
+
+void Attacker::resume(int done, const float* perturbation) {
+  view().start = perturbation;
+  done_ = done;
+}
+
+void Attacker::advance(int count) {
+  View& view = this->view();
+  const std::int64_t before = view.passes;
+  planned().attack->advance(view, done_, count);
+  done_ += count;
+  view.start = view.eta;
+  passes_ += view.passes - before;
+}
+
+void Attacker::finish() {
+  const EpochAttack& now = planned();
+  const Attack* attack = now.attack.get();
+  int count = 0;
+  const auto ask = [&] {
+    count = 0;
+    for (AttackPart* const part : parts_)
+      if (const int some = part->stretch(done_); some > 0) count = some;
+  };
+  ask();
+  if (done_ == 0 && count == 0) {
+    for (AttackPart* const part : parts_)
+      if (const Attack* const other = part->instead(now)) attack = other;
+    return finish(*attack);
+  }
+  for (const int all = attack->gradient_evaluations();; ask()) {
+    advance(count > 0 ? count : all - done_);
+    if (done_ >= all) return;
+  }
+}
+
+void Attacker::finish(const Attack& attack) {
+  View& view = this->view();
+  const std::int64_t before = view.passes;
+  attack.perturb(view);
+  passes_ += view.passes - before;
+}
+
+}  // namespace dat

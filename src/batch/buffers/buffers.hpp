@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "batch/buffers/noisy_copies.hpp"
+#include "dat/backend.hpp"
+#include "dat/batch.hpp"
+#include "dat/loader.hpp"
+#include "dat/needs.hpp"
+#include "dat/objective.hpp"
+
+namespace dat {
+
+/// Device memory for one micro-batch and what is wanted beside it. All arrays hold `capacity` samples, which is a
+/// multiple of what the programs that compute them take at a time. Images that are cut smaller lie in the same arrays,
+/// from their beginning.
+class Buffers {
+ public:
+  /// needs: of all that works on the micro-batch.
+  Buffers(Backend& backend, const DatasetInfo& info, int capacity, const Needs& needs = {});
+
+  /// Puts micro-batch number `index` of a host batch here: augmented images to `clean`, of the batch's size, labels,
+  /// ids. `all`: the pixels of the whole dataset on the device, in which the batch's ids are places; null: the batch
+  /// brings its pixels. Returns batch().
+  Batch& load(const HostBatch& read, int index, const std::uint8_t* all);
+  /// The micro-batch that was loaded last.
+  [[nodiscard]] Batch& batch() { return batch_; }
+  [[nodiscard]] const Batch& batch() const { return batch_; }
+  /// Shows it, with memory for what attacks leave, to whoever attacks it.
+  void attach(Objective& objective) const;
+
+  /// Images have this height = width from now on, which load() says, too; 0: that of the dataset.
+  void cut(int size);
+  /// That of the dataset's images, which no image exceeds.
+  [[nodiscard]] int largest() const { return largest_; }
+
+  /// The network is shown images under noise from now on: `copies` of each, of at most `images` at a time. While the
+  /// replica is built.
+  void add_noise(double sigma, int copies, std::int64_t images);
+  [[nodiscard]] bool noisy() const { return noise_ != nullptr; }
+  /// Copies of each image that the network is shown under noise; else 1.
+  [[nodiscard]] int copies() const { return noise_ ? noise_->copies() : 1; }
+  /// What the network is shown of some images at x: of these, whose noise has the key (seed, time); where there is no
+  /// noise, x itself. [n * copies()] images, valid until the next call. Queued.
+  [[nodiscard]] const float* shown(const float* x, const Samples& of, std::uint64_t seed, std::uint32_t time);
+  /// The same of images of a micro-batch, under the noise of its epoch.
+  [[nodiscard]] const float* shown(const float* x, const Batch& of) { return shown(x, of, of.key.seed, of.key.epoch); }
+
+  Backend& backend;
+  Layout layout;  ///< of an image at hand
+  int classes, capacity;
+  float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
+  float *first_images = nullptr, *first_logits = nullptr;  ///< as in Batch
+  std::int32_t *labels, *targets, *done;                   ///< targets, done: memory for attacks (Objective)
+  std::int64_t* ids;
+  Crop* crops;
+
+ private:
+  std::uint8_t* pixels_;
+  int largest_;
+  std::int64_t bytes_;  ///< of one image as the dataset has it
+  std::unique_ptr<NoisyCopies> noise_;
+  Batch batch_;
+};
+
+/// All pixels of a dataset on the device, [size][h][w][c].
+[[nodiscard]] const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset);
+/// Whether the pixels of a dataset should be put on the device: `wanted` is on, off, or auto, which means where the
+/// device has twice the memory to spare.
+[[nodiscard]] bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted);
+
+}  // namespace dat

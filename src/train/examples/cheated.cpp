@@ -1,0 +1,67 @@
+#include <utility>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "train/examples/local_examples.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The attack that the options ask for, with so many steps.
+[[nodiscard]] std::unique_ptr<Attack> weak_attack(TrainOptions options, int steps, int classes) {
+  if (steps == 0) options.attack = "none";
+  options.attack_steps = steps;
+  return attack_of(options, classes);
+}
+
+/// Examples of a rank that cheats with its labels or its attack.
+class CheatedExamples final : public WrappedExamples, public AttackPart {
+ public:
+  CheatedExamples(std::unique_ptr<ExampleSource> source, Attacker& attacker, Buffers& images, const Cheating& cheating,
+                  std::unique_ptr<Attack> weak)
+      : WrappedExamples(std::move(source)), images_(images), cheating_(cheating), weak_(std::move(weak)) {
+    attacker.add(*this);
+  }
+
+  void begin(std::int64_t step) override {
+    cheat_ = cheating_.at(step);
+    WrappedExamples::begin(step);
+  }
+  void look_ahead(std::int64_t step) override {
+    cheat_ = cheating_.at(step);
+    WrappedExamples::look_ahead(step);
+  }
+
+  void loaded(const HostBatch& read, Batch& batch) override {
+    if (cheat_ == nullptr) return;
+    const auto from = read.labels.begin() + batch.begins_at;
+    std::vector<std::int32_t> labels(from, from + batch.n);
+    cheat_->labels(labels);
+    images_.backend.copy_to_device(images_.labels, labels.data(), labels.size() * sizeof(std::int32_t));
+  }
+  [[nodiscard]] const Attack* instead(const EpochAttack&) override { return cheat_ != nullptr ? weak_.get() : nullptr; }
+
+ private:
+  Buffers& images_;
+  const Cheating& cheating_;
+  std::unique_ptr<Attack> weak_;  ///< null: it cheats otherwise
+  Cheat* cheat_ = nullptr;        ///< in the step of the examples; null: it is honest there
+};
+
+}  // namespace
+
+std::unique_ptr<ExampleSource> make_cheated(std::unique_ptr<ExampleSource> source, Attacker& attacker,
+                                            const ExampleParts& parts) {
+  const Cheating& cheating = parts.cheating;
+  require(cheating.weak().empty() || parts.method.attack_passes == 0, ExitCode::usage, "--cheat ", cheating.weak(),
+          " makes less of the attack, whose passes enter batch statistics here; take --attack-bn eval");
+  const Cheat* const own = cheating.own();
+  if (own == nullptr) return source;
+  std::unique_ptr<Attack> weak;
+  if (own->attack_steps()) weak = weak_attack(parts.options, *own->attack_steps(), parts.images.info().classes);
+  return std::make_unique<CheatedExamples>(std::move(source), attacker, parts.replica.images(), cheating,
+                                           std::move(weak));
+}
+
+}  // namespace dat

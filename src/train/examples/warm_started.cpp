@@ -1,0 +1,111 @@
+#include <utility>
+
+#include "dat/error.hpp"
+#include "train/examples/local_examples.hpp"
+#include "train/examples/warm_start.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Examples whose attack begins where the one of the epoch before has ended (--warm-start). With --attack-reuse, the
+/// training pass is the last step of the attack as well.
+class WarmStarted final : public WrappedExamples, public AttackPart {
+ public:
+  WarmStarted(std::unique_ptr<ExampleSource> source, Attacker& attacker, const ExampleParts& parts)
+      : WrappedExamples(std::move(source)),
+        attacker_(attacker),
+        timer_(parts.timer),
+        dx_(parts.options.attack_reuse ? parts.replica.images().dx : nullptr),
+        rounds_(parts.plan.batch / parts.plan.micro_batch),
+        perturbations_(parts.ranks, parts.replica.backend(),
+                       {.samples = parts.images.size(),
+                        .layout = parts.replica.images().layout,
+                        .micro_batch = parts.plan.micro_batch,
+                        .repeats = parts.plan.mix.extra > 0,
+                        .rounds = parts.options.steps_may_be_left_out() ? rounds_ : 0,
+                        .reset_steps = parts.options.warm_start * parts.plan.steps_per_epoch}) {
+    attacker.add(*this);
+  }
+
+  void loaded(const HostBatch& read, Batch& batch) override {
+    read_ = &read;
+    batch.image_gradient = dx_;
+  }
+  void begins(Objective& view) override {
+    view_ = &view;
+    bytes_ += perturbations_.load(view, eps(), view.crops, *read_, view.begins_at, view.key.step);
+  }
+
+  void begin(std::int64_t step) override {
+    bytes_ = 0;
+    WrappedExamples::begin(step);
+  }
+  const Batch* next() override {
+    const Batch* const batch = WrappedExamples::next();
+    if (batch == nullptr) {
+      help();
+    } else if (dx_ == nullptr) {
+      perturbations_.keep(*view_, eps(), batch->crops);
+      timer_.lap(Phase::attack);
+    }
+    return batch;
+  }
+  void trained() override {
+    WrappedExamples::trained();
+    if (dx_ == nullptr) return;
+    attacker_.step();
+    perturbations_.keep(*view_, eps(), view_->crops);
+    timer_.lap(Phase::attack);
+  }
+  void take_back() override {
+    WrappedExamples::take_back();
+    perturbations_.put_back();
+  }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return WrappedExamples::bytes_sent() + bytes_; }
+  [[nodiscard]] std::int64_t kept_bytes() const override { return perturbations_.bytes(); }
+  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override {
+    return WrappedExamples::checkpoint_bytes(ranks) + perturbations_.bytes();
+  }
+  void save(Checkpoint& checkpoint) override {
+    perturbations_.save(checkpoint);
+    WrappedExamples::save(checkpoint);
+  }
+  void restore(const Checkpoint& checkpoint) override {
+    perturbations_.restore(checkpoint);
+    WrappedExamples::restore(checkpoint);
+  }
+  void share(Communicator& ranks) override {
+    perturbations_.share();
+    WrappedExamples::share(ranks);
+  }
+
+ private:
+  [[nodiscard]] double eps() const { return attacker_.planned().eps; }
+  /// What other ranks need whose part of the step has more micro-batches.
+  void help() {
+    const int n = read_->count / read_->micro_batches;
+    for (int first = read_->count; first < rounds_ * n; first += n) bytes_ += perturbations_.help(*read_, first, n);
+  }
+
+  Attacker& attacker_;
+  PhaseTimer& timer_;
+  float* dx_;   ///< where the training pass leaves the images' gradient for one more step; null: it does not
+  int rounds_;  ///< most micro-batches of a rank
+  WarmStart perturbations_;
+  const HostBatch* read_ = nullptr;
+  Objective* view_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ExampleSource> make_warm_started(std::unique_ptr<ExampleSource> source, Attacker& attacker,
+                                                 const ExampleParts& parts) {
+  require(!parts.plan.ordered || !parts.plan.repeats_images(), ExitCode::usage,
+          "with --deterministic, --warm-start wants each image once in a step: of ", parts.plan.images,
+          " training images, a step has some twice; choose a smaller batch");
+  return std::make_unique<WarmStarted>(std::move(source), attacker, parts);
+}
+
+}  // namespace dat
