@@ -45,9 +45,9 @@ class Stage final : public Objective {
     perturbed.clear();
     for (const std::int64_t id : ids) {
       cuts.push_back(crop(id, epoch));
-      const auto key = static_cast<std::uint32_t>(1000 * id + epoch);
-      const auto image = random_values(layout.elements(), key, 0, 1);
-      const auto step = random_values(layout.elements(), key + 500000, -kEps, kEps);
+      const auto number = static_cast<std::uint32_t>(1000 * id + epoch);
+      const auto image = random_values(layout.elements(), number, 0, 1);
+      const auto step = random_values(layout.elements(), number + 500000, -kEps, kEps);
       for (std::size_t i = 0; i < image.size(); ++i) {
         x.push_back(image[i]);
         perturbed.push_back(std::clamp(image[i] + step[i], 0.0F, 1.0F));

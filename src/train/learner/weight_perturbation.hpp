@@ -5,6 +5,7 @@
 #include "batch/buffers/kept_batches.hpp"
 #include "dat/config.hpp"
 #include "dat/reducer.hpp"
+#include "train/examples/example_source.hpp"
 #include "train/layers/sampling.hpp"
 #include "train/learner/learner.hpp"
 

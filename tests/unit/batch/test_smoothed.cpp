@@ -4,6 +4,7 @@
 
 #include "batch/view/smoothed.hpp"
 #include "catch.hpp"
+#include "dat/attack.hpp"
 #include "dat/error.hpp"
 #include "device.hpp"
 #include "noise.hpp"
