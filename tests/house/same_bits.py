@@ -41,7 +41,7 @@ RECIPES = [  # name, ranks, options
     ("nuat, detached, three ranks", 3, "--loss nuat --detach-reference --attack fgsm --optimizer sgd --lr 0.1 --batch 8"),
     ("noise, two copies, smooth-pgd", 1, "--noise 0.25 --noise-samples 2 --attack smooth-pgd --norm l2 --eps 0.5 --attack-steps 2"),
     ("noise, trades, average made anew", 2, "--noise 0.25 --loss trades --attack-steps 2 --batch 8 --average swa --average-bn rebuild"),
-    ("sizes by epoch", 2, "--train-size 20,32@1 --attack-steps 2 --batch 8"),
+    ("sizes by epoch", 2, "--train-size 8,16@1 --attack-steps 2 --batch 8"),
     ("a growing ball, l2", 1, "--norm l2 --eps 0.2..0.6@0-1 --attack-steps 2 --optimizer sgd --lr 0.1"),
     ("n-fgsm, no attack at first", 1, "--attack none,fgsm@1 --attack-bn eval --start-radius 2 --project off --optimizer sgd --lr 0.1"),
     ("old weights, refreshed, three ranks, ordered", 3, "--staleness 2 --attack-steps 3 --deterministic --batch 8 --micro-batch 2"),
