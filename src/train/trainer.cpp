@@ -333,15 +333,16 @@ Checkpoint Trainer::capture() {
   return checkpoint;
 }
 
-void Trainer::restore(const Checkpoint& checkpoint, bool other_options) {
-  require(integer_of(checkpoint, "train_images") == splits_.train->size(), ExitCode::usage,
-          "the checkpoint was trained on ", integer_of(checkpoint, "train_images"),
-          " images, --data and --limit-train give ", splits_.train->size());
-  step_ = integer_of(checkpoint, "step");
-  // With another number of ranks an epoch has another number of steps: go on at the same place of the epoch.
+std::int64_t steps_done_at(const Checkpoint& checkpoint, const Plan& plan, std::int64_t images) {
+  require(integer_of(checkpoint, "train_images") == images, ExitCode::usage, "the checkpoint was trained on ",
+          integer_of(checkpoint, "train_images"), " images, --data and --limit-train give ", images);
   const std::int64_t then = integer_of(checkpoint, "steps_per_epoch");
   require(then > 0, ExitCode::checkpoint, "the checkpoint has epochs of ", then, " steps");
-  step_ = at_same_place(step_, then, plan_.steps_per_epoch);
+  return at_same_place(integer_of(checkpoint, "step"), then, plan.steps_per_epoch);
+}
+
+void Trainer::restore(const Checkpoint& checkpoint, bool other_options) {
+  step_ = steps_done_at(checkpoint, plan_, splits_.train->size());
   for (Stateful* part : parts()) {
     part->restore(checkpoint);
     if (other_options) part->forget_step_under_way();

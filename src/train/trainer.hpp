@@ -25,6 +25,11 @@
 
 namespace dat {
 
+/// The steps done at a checkpoint, as a plan of now counts them: with another number of ranks an epoch has another
+/// number of steps, and the same place of the epoch is meant. images: of the training set. Error(usage): it was trained
+/// on another number of them. Error(checkpoint).
+[[nodiscard]] std::int64_t steps_done_at(const Checkpoint& checkpoint, const Plan& plan, std::int64_t images);
+
 /// The training of one network on all ranks: puts the parts of a step together and takes the steps. Construction plans
 /// everything and calls no collective; after start() nothing is allocated in step().
 class Trainer {
