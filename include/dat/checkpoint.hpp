@@ -38,7 +38,7 @@ struct Checkpoint {
 /// checkpoint means, or belongs to a part of the run that was lost.
 struct BestRecord {
   double accuracy = -1;  ///< robust, the worst of the attacks; -1: there has been none
-  /// Step of the evaluation, as counted in that part of the run; -1: a run of an earlier version does not say.
+  /// Step of the evaluation, as counted in that part of the run; -1: there has been none.
   std::int64_t step = -1;
   std::int64_t bytes = -1;  ///< length of metrics.jsonl when best.h5 was written; -1: as for step
 

@@ -11,7 +11,6 @@
 #include <memory>
 #include <string_view>
 
-#include "dat/checkpoint.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -78,6 +77,12 @@ namespace {
   }
 }
 
+[[nodiscard]] bool is_hdf5(const std::string& path) {
+  if (has_seal(path)) return true;
+  const std::array<char, 9> begin = beginning_of(*open_source(path));
+  return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
+}
+
 /// Whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or the
 /// graph.
 [[nodiscard]] bool begins_onnx(std::string_view magic) {
@@ -86,16 +91,20 @@ namespace {
 
 }  // namespace
 
-bool is_hdf5_of_weights(const std::string& path) {
-  if (has_seal(path)) return true;
-  const std::array<char, 9> begin = beginning_of(*open_source(path));
-  return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
+std::optional<Checkpoint> read_hdf5_source(const std::string& path,
+                                           const std::function<void(const std::string&)>& warn) {
+  std::error_code unreadable;
+  if (std::filesystem::is_directory(path, unreadable)) return find_checkpoint(path, warn);
+  if (is_hdf5(path)) return read_weights(path);
+  return std::nullopt;
 }
 
 Source read_source(const std::string& path, const std::function<void(const std::string&)>& warn) {
-  std::error_code unreadable;
-  if (std::filesystem::is_directory(path, unreadable)) return source_of(find_checkpoint(path, warn));
-  if (is_hdf5_of_weights(path)) return source_of(read_weights(path));
+  std::optional<Checkpoint> ours = read_hdf5_source(path, warn);
+  return ours ? source_of(std::move(*ours)) : read_tensors(path);
+}
+
+Source read_tensors(const std::string& path) {
   const std::unique_ptr<ByteSource> bytes = open_source(path);
   const std::array<char, 9> begin = beginning_of(*bytes);
   const std::string_view magic(begin.data(), begin.size());
@@ -121,9 +130,8 @@ std::string config_of_source(const std::string& path) {
     if (file.is_open()) return {std::istreambuf_iterator<char>(file), {}};
     return find_checkpoint(path, [](const std::string&) {}).texts["config_toml"];
   }
-  if (is_hdf5_of_weights(path))
-    return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
-  return read_source(path, [](const std::string&) {}).config;
+  if (is_hdf5(path)) return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
+  return read_tensors(path).config;
 }
 
 void check_values(const StateDict& state, const std::string& file) {

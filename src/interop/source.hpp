@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "dat/checkpoint.hpp"
 #include "interop/state_dict.hpp"
 
 namespace dat {
@@ -21,13 +23,14 @@ struct Source {
 /// are named to `warn`. Error(checkpoint): `path` is none of these; for a pickle or an ONNX graph the message says what
 /// to do.
 [[nodiscard]] Source read_source(const std::string& path, const std::function<void(const std::string&)>& warn);
+/// The same in two parts: what is HDF5, as it stands there; empty: it is not. And all else.
+[[nodiscard]] std::optional<Checkpoint> read_hdf5_source(const std::string& path,
+                                                         const std::function<void(const std::string&)>& warn);
+[[nodiscard]] Source read_tensors(const std::string& path);
 
 /// The options (Source::config) of a file that read_source() takes, or of a run's folder, without a look at the weights
 /// where that is possible.
 [[nodiscard]] std::string config_of_source(const std::string& path);
-
-/// Whether a file is HDF5: a checkpoint, or a state_dict.
-[[nodiscard]] bool is_hdf5_of_weights(const std::string& path);
 
 /// Refuses values that are not finite, and negative variances, with which nothing can be computed. Error(checkpoint).
 void check_values(const StateDict& state, const std::string& file);

@@ -2,35 +2,16 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 #include "dat/aggregator.hpp"
 #include "dat/error.hpp"
-#include "train/message/stateful.hpp"
 
 namespace dat {
 
 namespace {
 
 constexpr int kEndTag = 0;  ///< of the launch's group, in which nobody else sends messages
-const char* const kLeft = "left";
-
-/// "RANK STEP WHY", a line each.
-[[nodiscard]] std::string text_of(const std::vector<LeftRecord>& records) {
-  std::string text;
-  for (const LeftRecord& one : records)
-    text += std::to_string(one.rank) + " " + std::to_string(one.step) + " " + one.why + "\n";
-  return text;
-}
-
-[[nodiscard]] std::vector<LeftRecord> records_of(const std::string& text) {
-  std::vector<LeftRecord> records;
-  std::istringstream lines(text);
-  for (LeftRecord one; lines >> one.rank >> one.step && std::getline(lines >> std::ws, one.why);)
-    records.push_back(one);
-  return records;
-}
 
 }  // namespace
 
@@ -48,22 +29,6 @@ std::vector<LeftRecord> Membership::add(const std::vector<LeftRecord>& leaving) 
     added.push_back(one);
   }
   return added;
-}
-
-void Membership::save(Checkpoint& checkpoint) const {
-  if (!left_.empty()) checkpoint.texts[kLeft] = text_of(left_);
-}
-
-std::vector<LeftRecord> Membership::in(const Checkpoint& checkpoint, const std::string& where) {
-  const auto found = checkpoint.texts.find(kLeft);
-  if (found == checkpoint.texts.end()) return {};
-  std::vector<LeftRecord> records = records_of(found->second);
-  const std::int64_t ranks = integer_of(checkpoint, "ranks") + std::ssize(records);
-  for (const LeftRecord& one : records)
-    require(one.rank > 0 && one.rank < ranks, ExitCode::checkpoint, where, ": the checkpoint of step ",
-            integer_of(checkpoint, "step"), " says that rank ", one.rank, " of ", ranks,
-            " has left: it is damaged; remove it, or go on from another one");
-  return records;
 }
 
 RankRecord Membership::of_launch(const RankRecord& record, const Communicator& group) const {
@@ -99,12 +64,6 @@ void Membership::wake(ExitCode code) {
   if (!world_.root()) return;
   for (const LeftRecord& one : left_) world_.send(&code, sizeof code, one.rank, kEndTag);
   for (const int rank : serving_) world_.send(&code, sizeof code, rank, kEndTag);
-}
-
-void share(std::vector<LeftRecord>& records, Communicator& ranks) {
-  std::string text = text_of(records);
-  ranks.broadcast(text);
-  records = records_of(text);
 }
 
 bool honest_majority(int micro_batches, int ranks, int faults) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
 #include "dat/config.hpp"
 #include "dat/report.hpp"
@@ -27,10 +26,6 @@ class Membership {
   /// them, which holds the run's folder and its lock.
   [[nodiscard]] std::vector<LeftRecord> add(const std::vector<LeftRecord>& leaving);
 
-  /// Adds the list to a checkpoint, where there is one.
-  void save(Checkpoint& checkpoint) const;
-  /// The list in a checkpoint. Error(checkpoint): no run has such ranks.
-  [[nodiscard]] static std::vector<LeftRecord> in(const Checkpoint& checkpoint, const std::string& where);
   /// The record of the ranks of a group, as one of all ranks of the launch.
   [[nodiscard]] RankRecord of_launch(const RankRecord& record, const Communicator& group) const;
 
@@ -48,9 +43,6 @@ class Membership {
   std::vector<LeftRecord> left_;
   std::vector<int> serving_;
 };
-
-/// The records that rank 0 has, on all ranks. **Collective.**
-void share(std::vector<LeftRecord>& records, Communicator& ranks);
 
 /// How many ranks may cheat among those left where `faults` might at the start: whoever leaves is thought to be one.
 [[nodiscard]] inline int faults_left(int faults, int gone) { return faults > gone ? faults - gone : 0; }

@@ -5,7 +5,7 @@
 
 #include "dat/communicator.hpp"
 #include "dat/report.hpp"
-#include "run/beginning.hpp"
+#include "run/begin/beginning.hpp"
 #include "train/trainer.hpp"
 
 namespace dat {

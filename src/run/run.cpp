@@ -10,6 +10,8 @@
 #include "dat/provenance.hpp"
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
+#include "run/begin/folder.hpp"
+#include "run/begin/left.hpp"
 #include "run/opening.hpp"
 #include "run/restart.hpp"
 #include "run/signals.hpp"
@@ -29,13 +31,14 @@ namespace {
 
 }  // namespace
 
-Run::Run(Communicator& world, const TrainOptions& options, int argc, char** argv)
+Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights, int argc, char** argv)
     : world_(world),
       options_(options),
       argc_(argc),
       argv_(argv),
       folder_(folder_of(options)),
       members_(world),
+      weights_(std::move(weights)),
       checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
@@ -114,7 +117,7 @@ void Run::plan() {
     resolved.out = folder_;
     config_ = toml_of(resolved);
     (void)parse_train_options(config_, "the configuration of this run");  // `eval`, `export` and --config will read it
-    beginning_ = begin(resolved, folder_, *trainer_);
+    beginning_ = begin(resolved, folder_, std::move(weights_), *trainer_);
     if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
   world_.broadcast(folder_);
@@ -403,7 +406,7 @@ void Run::complete(Checkpoint& state, Checkpoints::Kind kind, const CutRecord* c
     state.integers["since_best"] = best_.evaluations_since() - (stops_early() && evaluation_due_ != 0 ? 1 : 0);
     state.integers["stopped_early"] = stops_early() ? 1 : 0;
   }
-  members_.save(state);
+  save_left(members_.left(), state);
   state.texts["provenance"] = provenance();
 }
 

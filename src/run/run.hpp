@@ -10,7 +10,7 @@
 #include "dat/config.hpp"
 #include "dat/report.hpp"
 #include "dat/run_lock.hpp"
-#include "run/beginning.hpp"
+#include "run/begin/beginning.hpp"
 #include "run/best.hpp"
 #include "run/checkpoints.hpp"
 #include "run/crowding.hpp"
@@ -25,8 +25,9 @@ namespace dat {
 /// then on its calls are **collective** over the group of the trainers, which it holds in one place.
 class Run {
  public:
-  /// The ranks have compared program and options. argc, argv: of the program, for the records. **Collective.**
-  Run(Communicator& world, const TrainOptions& options, int argc, char** argv);
+  /// The ranks have compared program and options. weights: as take_network() returns them. argc, argv: of the program,
+  /// for the records. **Collective.**
+  Run(Communicator& world, const TrainOptions& options, GivenWeights weights, int argc, char** argv);
   /// Trains, and returns the exit code. Error(numerical), Error(integrity): on all ranks alike, but for those that have
   /// left: they return its code. **Collective.**
   int go();
@@ -109,6 +110,7 @@ class Run {
   std::vector<Cheater> attackers_;
   std::vector<std::string> hosts_;  ///< [ranks of the launch], on rank 0
   // On rank 0:
+  GivenWeights weights_;  ///< until the run has begun
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Report> report_;
   // On all ranks, as rank 0 knows it:

@@ -3,35 +3,18 @@
 #include <utility>
 
 #include "dat/error.hpp"
-#include "reduce/tree/mean_of_units.hpp"
-#include "reduce/tree/tree_reducer.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
 #include "train/plan/replica_of.hpp"
-#include "train/protocol/kept_step.hpp"
+#include "train/protocol/guard.hpp"
 
 namespace dat {
 
 namespace {
 
-[[nodiscard]] std::int64_t bucket_of(const TrainOptions& options) {
-  if (options.byzantine) return std::int64_t{1} << 40;  // all at once
-  return options.bucket > 0 ? options.bucket : default_bucket(options.overlap);
-}
-
 /// Null: none.
 [[nodiscard]] const SummationTree* address(const std::optional<const SummationTree>& order) {
   return order ? &*order : nullptr;
-}
-
-/// None: all ranks are believed.
-[[nodiscard]] std::optional<Tolerance> tolerance_of(const TrainOptions& options,
-                                                    const std::optional<const SummationTree>& order, int ranks) {
-  if (!ranks_may_be_false(options)) return {};
-  Tolerance tolerance{.faults = faults_of(options.aggregator, options.faults, ranks), .shares = {}};
-  for (int rank = 0; rank < ranks; ++rank)
-    tolerance.shares.push_back(order ? static_cast<double>(order->leaves_of(rank)) / order->leaves() : 1.0 / ranks);
-  return tolerance;
 }
 
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
@@ -56,35 +39,29 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       examples_(
           make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_, cheating_})),
       layers_(make_layer_sampling(ranks, options, plan_, replica_.model())),
-      guard_(options.byzantine && ranks.size() > 1
-                 ? std::make_unique<Guard>(Guard::Parts{ranks, *splits_.train, options_, plan_, method_, replica_,
-                                                        *order_, timer_, cheating_})
-                 : nullptr),
-      reducer_(make_reducer(replica_.model().parameters.gradients, options.codec, options.codec_transport,
-                            options.aggregator)),
-      codec_state_(ranks, replica_.backend(), *reducer_, options.steps_may_be_left_out()),
+      exchange_(make_exchange(
+          {ranks, *splits_.train, options_, plan_, method_, replica_, address(order_), timer_, cheating_})),
       learner_(
           replica_, *method_.loss, plan_.batch, statistics_, method_.attack_passes, timer_,
           [this](int segment) {
             layers_->weigh(segment);
-            reducer_->ready(segment);
+            exchange_->reducer().ready(segment);
           },
           method_.unlabelled),
       update_(options, plan_, replica_.model(), statistics_),
       watch_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
-      message_(ranks, replica_.backend(), address(order_), tolerance_of(options, order_, ranks.size())),
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();
-  MessagePart& statistics = cheating_.falsify(statistics_);
-  for (MessagePart* part : std::initializer_list<MessagePart*>{&watch_.numbers(), &learner_, examples_.get(),
-                                                               &watch_.vote(), layers_.get(), &statistics})
-    if (guard_ && (part == &learner_ || part == &statistics))
-      guard_->add(*part);
-    else
-      message_.add(*part);
-  if (guard_) guard_->ready();
+  StepMessage &message = exchange_->message(), &of_contributions = exchange_->message_of_contributions();
+  message.add(watch_.numbers());
+  of_contributions.add(learner_);
+  message.add(*examples_);
+  message.add(watch_.vote());
+  message.add(*layers_);
+  of_contributions.add(cheating_.falsify(statistics_));
+  exchange_->ready();
   if (options.average_bn == "rebuild")
     statistics_pass_ =
         std::make_unique<StatisticsPass>(ranks, *splits_.train, options, plan_, replica_, address(order_));
@@ -102,51 +79,19 @@ void Trainer::put_images_on_device() {
   const std::uint8_t* pixels = resident(*splits_.train);
   examples_->keep_on_device(pixels);
   watch_.keep_on_device(pixels);
-  if (guard_) guard_->keep_on_device(pixels);
+  exchange_->keep_on_device(pixels);
   if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
   options_.resident = pixels != nullptr ? "on" : "off";  // what became of it
 }
 
-std::unique_ptr<Reducer> Trainer::make_reducer(float* gradients, const std::string& codec,
-                                               const std::string& codec_transport, const std::string& aggregator) {
-  Backend& backend = replica_.backend();
-  const Parameters& parameters = replica_.model().parameters;
-  ReducerOptions reduction{.bucket_elements = bucket_of(options_),
-                           .overlap = options_.overlap,
-                           .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
-                           .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
-                           .watch = guard_.get(),
-                           .ended = [this](ReducerStage stage) { reducer_ended(stage); }};
-  const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;
-  if (order_ && !of_ranks)
-    return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
-  for (int rank = 0; order_ && rank < ranks_.size(); ++rank) reduction.weights.push_back(order_->leaves_of(rank));
-  auto chosen = aggregators().at(aggregator)(backend, parameters,
-                                             {.ranks = ranks_.size(),
-                                              .faults = faults_of(aggregator, options_.faults, ranks_.size()),
-                                              .tau = options_.aggregator_tau,
-                                              .iterations = options_.aggregator_iterations,
-                                              .mixing = options_.aggregator_mixing});
-  if (guard_) guard_->use(*chosen);
-  auto reducer = dat::make_reducer(
-      backend, ranks_, parameters, gradients,
-      codecs().at(codec)(
-          backend, parameters,
-          {.seed = options_.seed, .rank = ranks_.rank(), .factors = options_.codec_rank, .clip = options_.codec_clip}),
-      std::move(chosen), reduction);
-  if (gradients == parameters.gradients)
-    reducer = cheating_.falsify(std::move(reducer), backend, ranks_, parameters, gradients, reduction);
-  if (!order_) return reducer;
-  return std::make_unique<MeanOfUnits>(backend, parameters, gradients, *order_, ranks_.rank(), std::move(reducer));
-}
-
 void Trainer::wrap_examples() {
   float* const gradients = replica_.backend().allocate_floats(replica_.model().parameters.size, "weight perturbation");
   auto around = std::make_unique<WeightPerturbation>(
       ranks_, options_, plan_, *method_.loss, replica_, std::move(examples_), *layers_, gradients,
-      options_.awp == "global" ? make_reducer(gradients, "float32", "auto", "mean") : nullptr, address(order_), timer_);
+      options_.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
+      address(order_), timer_);
   update_.find_weights_by(*around);
   examples_ = std::move(around);
 }
@@ -160,33 +105,27 @@ const StepRecord& Trainer::step(bool stop) {
   const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   watch_.begin_step(stop || examples_->stop_wanted());
   cheating_.begin(step_);
-  if (guard_) guard_->begin(step_);
+  exchange_->begin_step(step_);
   timer_.lap(Phase::other);
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
   const std::int64_t drawn_bytes = ranks_.bytes_given() - given;
-  around_reducer_ = Phase::select;
-  codec_state_.keep();
-  reducer_->begin(layers_->brought(), step_);
-  timer_.lap(Phase::select);
+  exchange_->begin(layers_->brought(), step_);
 
-  around_reducer_ = Phase::backward;
   examples_->begin(step_);
   watch_.begin_examples(step_);
-  if (!guard_ || !guard_->validates()) train_on_examples(active);
+  if (exchange_->contributes()) train_on_examples(active);
   if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
-  reducer_->finish();
-  timer_.end_sum(reducer_->seconds_under_way());
-  if (guard_ && !guard_->passed()) {
+  if (!exchange_->finish()) {
     leave_out();
     return record_;
   }
   watch_.look_at_sum(layers_->summed());
-  message_.sum();
+  exchange_->sum();
   timer_.lap(Phase::exposed);
 
   layers_->require_agreement();
-  if (guard_) guard_->keep(active, replica_.model().parameters.gradients);
+  exchange_->keep(active);
   if (watch_.may_update(step_, active)) {
     layers_->learn(watch_.squares());
     timer_.lap(Phase::select);
@@ -203,47 +142,22 @@ const StepRecord& Trainer::step(bool stop) {
 void Trainer::train_on_examples(const ActiveSet& active) {
   while (const Batch* batch = examples_->next()) {
     watch_.look_at(*batch);
-    float* const place = reducer_->place(batch->key.unit);
+    float* const place = exchange_->reducer().place(batch->key.unit);
     learner_.train(*batch, active, place);
     watch_.keep(*batch, place, active);
     examples_->trained();
   }
-  watch_.look_at_own(reducer_->own(), active);
-}
-
-std::span<const Ban> Trainer::bans() const {
-  return guard_ ? std::span<const Ban>(guard_->protocol().bans()) : std::span<const Ban>();
-}
-
-std::vector<Accusation> Trainer::take_accusations() {
-  return guard_ ? guard_->protocol().take_accusations() : std::vector<Accusation>();
+  watch_.look_at_own(exchange_->reducer().own(), active);
 }
 
 std::vector<Stateful*> Trainer::parts() {
-  std::vector<Stateful*> all{&update_,        &statistics_, layers_.get(),     &codec_state_,
-                             examples_.get(), &timer_,      &watch_.setbacks()};
-  if (guard_) all.push_back(guard_.get());
-  return all;
-}
-
-void Trainer::reducer_ended(ReducerStage stage) {
-  switch (stage) {
-    case ReducerStage::outside:
-      return timer_.lap(around_reducer_);
-    case ReducerStage::encode:
-      return timer_.lap(Phase::encode);
-    case ReducerStage::communicate:
-      return timer_.lap(Phase::exposed);
-    case ReducerStage::decode:
-      return timer_.lap(Phase::decode);
-    case ReducerStage::aside:
-      return timer_.leave_out();
-  }
+  return {&update_,        &statistics_, layers_.get(),      &exchange_->codec_state(),
+          examples_.get(), &timer_,      &watch_.setbacks(), exchange_.get()};
 }
 
 /// Nothing of the step stays but the draw of layers, into which none of its numbers has gone.
 void Trainer::leave_out() {
-  codec_state_.put_back();
+  exchange_->put_back();
   examples_->take_back();
 }
 
@@ -267,14 +181,13 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   // Each micro-batch computes the same ones.
   record_.weight_gradients =
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
-  record_.active_elements = reducer_->elements();
-  record_.bytes_sent = reducer_->bytes_sent();
-  record_.bytes_statistics = message_.bytes_sent() + examples_->bytes_sent() + drawn_bytes + watch_.bytes_sent() +
-                             (guard_ ? guard_->bytes_sent() : 0);
+  record_.active_elements = exchange_->reducer().elements();
+  record_.bytes_sent = exchange_->reducer().bytes_sent();
+  record_.bytes_statistics = exchange_->bytes_sent() + examples_->bytes_sent() + drawn_bytes + watch_.bytes_sent();
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
-  record_.distances = guard_ ? &guard_->distances() : cheating_.distances();
+  record_.distances = exchange_->distances();
   bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
   return record_;
 }
@@ -333,15 +246,16 @@ Checkpoint Trainer::capture() {
   return checkpoint;
 }
 
-void Trainer::restore(const Checkpoint& checkpoint, bool other_options) {
-  require(integer_of(checkpoint, "train_images") == splits_.train->size(), ExitCode::usage,
-          "the checkpoint was trained on ", integer_of(checkpoint, "train_images"),
-          " images, --data and --limit-train give ", splits_.train->size());
-  step_ = integer_of(checkpoint, "step");
-  // With another number of ranks an epoch has another number of steps: go on at the same place of the epoch.
+std::int64_t steps_done_at(const Checkpoint& checkpoint, const Plan& plan, std::int64_t images) {
+  require(integer_of(checkpoint, "train_images") == images, ExitCode::usage, "the checkpoint was trained on ",
+          integer_of(checkpoint, "train_images"), " images, --data and --limit-train give ", images);
   const std::int64_t then = integer_of(checkpoint, "steps_per_epoch");
   require(then > 0, ExitCode::checkpoint, "the checkpoint has epochs of ", then, " steps");
-  step_ = at_same_place(step_, then, plan_.steps_per_epoch);
+  return at_same_place(integer_of(checkpoint, "step"), then, plan.steps_per_epoch);
+}
+
+void Trainer::restore(const Checkpoint& checkpoint, bool other_options) {
+  step_ = steps_done_at(checkpoint, plan_, splits_.train->size());
   for (Stateful* part : parts()) {
     part->restore(checkpoint);
     if (other_options) part->forget_step_under_way();
@@ -369,7 +283,7 @@ std::int64_t Trainer::checkpoint_bytes(int ranks) const {
   const bool guarded = options_.byzantine && ranks > 1;
   return static_cast<std::int64_t>(sizeof(float)) *
              (model().parameters.size + 2 * model().graph.statistics + update_.state_size()) +
-         codec_state_.bytes(ranks) + examples_->checkpoint_bytes(ranks) +
+         exchange_->codec_state().bytes(ranks) + examples_->checkpoint_bytes(ranks) +
          (guarded ? KeptStep::checkpoint_bytes(model()) : 0);
 }
 

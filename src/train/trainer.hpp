@@ -7,23 +7,26 @@
 #include <vector>
 
 #include "assess/assessment.hpp"
-#include "dat/reducer.hpp"
 #include "reduce/tree/summation_tree.hpp"
 #include "replica/model_state.hpp"
 #include "train/attackers/cheating.hpp"
 #include "train/examples/example_source.hpp"
+#include "train/exchange/step_exchange.hpp"
 #include "train/layers/sampling.hpp"
 #include "train/learner/learner.hpp"
 #include "train/learner/weight_perturbation.hpp"
-#include "train/message/codec_state.hpp"
 #include "train/plan/method.hpp"
 #include "train/plan/splits.hpp"
-#include "train/protocol/guard.hpp"
 #include "train/update/statistics_pass.hpp"
 #include "train/update/weight_update.hpp"
 #include "train/watch/watch.hpp"
 
 namespace dat {
+
+/// The steps done at a checkpoint, as a plan of now counts them: with another number of ranks an epoch has another
+/// number of steps, and the same place of the epoch is meant. images: of the training set. Error(usage): it was trained
+/// on another number of them. Error(checkpoint).
+[[nodiscard]] std::int64_t steps_done_at(const Checkpoint& checkpoint, const Plan& plan, std::int64_t images);
 
 /// The training of one network on all ranks: puts the parts of a step together and takes the steps. Construction plans
 /// everything and calls no collective; after start() nothing is allocated in step().
@@ -46,9 +49,9 @@ class Trainer {
   [[nodiscard]] bool stop_agreed() const { return watch_.vote().stop_agreed(); }
   /// Ranks that the last step has found out, which has not been done: the training goes on without them, and does it
   /// again. On all ranks alike; empty without --byzantine.
-  [[nodiscard]] std::span<const Ban> bans() const;
+  [[nodiscard]] std::span<const Ban> bans() const { return exchange_->bans(); }
   /// What ranks have been accused of since the last call.
-  [[nodiscard]] std::vector<Accusation> take_accusations();
+  [[nodiscard]] std::vector<Accusation> take_accusations() { return exchange_->take_accusations(); }
   /// Why the step before was skipped; empty: it was not.
   [[nodiscard]] const std::string& skipped() const { return watch_.skipped(); }
   [[nodiscard]] const Setbacks& setbacks() const { return watch_.setbacks(); }
@@ -103,7 +106,7 @@ class Trainer {
   [[nodiscard]] const Method& method() const { return method_; }
   [[nodiscard]] ExampleSource& examples() { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
-  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
+  [[nodiscard]] const Reducer& reducer() const { return exchange_->reducer(); }
   /// How many numbers a rank says of its batch statistics and losses in a step.
   [[nodiscard]] std::size_t contribution_numbers() const { return learner_.places() + statistics_.places(); }
   [[nodiscard]] const Cheating& cheating() const { return cheating_; }
@@ -113,17 +116,12 @@ class Trainer {
 
  private:
   [[nodiscard]] std::vector<Stateful*> parts();
-  /// Of gradients in this block.
-  [[nodiscard]] std::unique_ptr<Reducer> make_reducer(float* gradients, const std::string& codec,
-                                                      const std::string& codec_transport,
-                                                      const std::string& aggregator);
   /// Puts AWP around the source of examples.
   void wrap_examples();
   /// What is left of the device's memory takes the images.
   void put_images_on_device();
   void train_on_examples(const ActiveSet& active);
   void leave_out();
-  void reducer_ended(ReducerStage stage);
   const StepRecord& record(std::int64_t weight_gradients, std::int64_t drawn_bytes);
 
   Communicator& ranks_;
@@ -138,20 +136,16 @@ class Trainer {
   BatchStatistics statistics_;
   std::unique_ptr<ExampleSource> examples_;  ///< that steps train on
   std::unique_ptr<LayerSampling> layers_;
-  std::unique_ptr<Guard> guard_;  ///< null: without --byzantine
-  std::unique_ptr<Reducer> reducer_;
-  CodecState codec_state_;
+  std::unique_ptr<StepExchange> exchange_;  ///< with the other ranks
   Learner learner_;
   WeightUpdate update_;
   Watch watch_;
-  StepMessage message_;
   Assessment assessment_;
   std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
 
   std::int64_t step_ = 0;
   StepRecord record_;
   double bytes_ = 0;  ///< sent, since gather_times()
-  Phase around_reducer_ = Phase::select;
 };
 
 }  // namespace dat

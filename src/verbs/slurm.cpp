@@ -16,7 +16,7 @@
 #include "options/slurm_time.hpp"
 #include "options/train/table.hpp"
 #include "printed.hpp"
-#include "run/beginning.hpp"
+#include "run/begin/found.hpp"
 #include "run/split.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"

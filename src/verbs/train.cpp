@@ -1,8 +1,11 @@
 // The verb train.
 
+#include <utility>
+
 #include "options/train/parse.hpp"
 #include "printed.hpp"
-#include "run/beginning.hpp"
+#include "run/begin/folder.hpp"
+#include "run/begin/found.hpp"
 #include "run/run.hpp"
 #include "run/signals.hpp"
 #include "run/split.hpp"
@@ -17,19 +20,16 @@ namespace {
 /// Plans, trains, evaluates, writes the run's folder; goes on from a checkpoint where there is one. **Collective.**
 int run_training(const TrainOrder& order, int argc, char** argv) {
   outlive_readers();
-  TrainOrder own = order;
-  try {
-    take_network(own);
-  } catch (const Error&) {  // rank 0 says so when it reads the weights, if it must
-  }
   return with_ranks([&](Communicator& world) {
-    shake_hands(world, facts_of(settings_of(own.options), argc, argv));
+    shake_hands(world, facts_of(settings_of(order.options), argc, argv));
+    TrainOrder own = order;
+    GivenWeights weights = take_network(own, world);
     const std::string told = settle_generators(world, own.options);
     if (world.root() && !told.empty()) say(told);
     if (const std::string other = other_ranks(order, trainers_of(world.size(), own.options));
         world.root() && !other.empty())
       say("warning: " + other);
-    return Run(world, own.options, argc, argv).go();
+    return Run(world, own.options, std::move(weights), argc, argv).go();
   });
 }
 

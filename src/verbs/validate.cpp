@@ -11,7 +11,7 @@
 #include "options/train/parse.hpp"
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
-#include "run/beginning.hpp"
+#include "run/begin/found.hpp"
 #include "run/split.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"

@@ -1,11 +1,9 @@
 #include "options/train/table.hpp"
 
-#include <algorithm>
-#include <sstream>
+#include <map>
 
 #include "dat/aggregator.hpp"
 #include "dat/error.hpp"
-#include "options/file_reader.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
@@ -58,22 +56,12 @@ TrainOptions parse_train_options(const std::string& toml, const std::string& whe
   return result;
 }
 
-Written read_written(const std::string& toml) {
+Written read_written(const std::string& toml, const std::string& where) {
   Written result;
   Bound options(train_table(), result.options);
-  std::istringstream lines(toml);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t equals = line.find(" = ");
-    const OptionRow* row = equals == std::string::npos ? nullptr : train_table().find(line.substr(0, equals));
-    if (row == nullptr || line[0] == '#') continue;
-    result.said.insert(row->name);
-    try {
-      for (const Entry& entry : read_entries(line, "")) assign(entry.values, row->range, "", options.field(*row));
-    } catch (const Error&) {
-      options.put_back(*row);
-      result.unreadable[row->name] = line.substr(equals + 3);
-    }
-  }
+  static_cast<void>(options.read(toml, where, Origin::file, "dat_hpc train"));
+  for (const OptionRow& row : train_table().rows())
+    if (options.origin(row.name) != Origin::none) result.said.insert(row.name);
   put_back_unused(result.options);
   return result;
 }
@@ -82,15 +70,9 @@ std::string differences(const Written& earlier, const TrainOptions& now,
                         bool (*matters)(const OptionRow& row, const Bound& now)) {
   const Bound before = bound(earlier.options), after = bound(now);
   std::map<std::string, std::string> all;
-  for (const OptionRow& row : train_table().rows()) {
-    const auto unreadable = earlier.unreadable.find(row.name);
-    const bool read = unreadable == earlier.unreadable.end();
-    if (!earlier.said.contains(row.name) || !matters(row, after) ||
-        (read && same_value(before.field(row), after.field(row))))
-      continue;
-    all[row.name] = row.name + " (was " + (read ? before.text(row, true) : unreadable->second) + ", is " +
-                    after.text(row, true) + ")";
-  }
+  for (const OptionRow& row : train_table().rows())
+    if (earlier.said.contains(row.name) && matters(row, after) && !same_value(before.field(row), after.field(row)))
+      all[row.name] = row.name + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
   std::string text;
   for (const auto& [name, difference] : all) text += (text.empty() ? "" : ", ") + difference;
   return text;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,13 +16,14 @@ namespace dat {
 /// For options that the table has checked.
 void settle(TrainOptions& options);
 
-/// A configuration that some version of the program has written down, line by line: what this version knows of it.
+/// A configuration that a run has written down, or a part of one.
 struct Written {
-  TrainOptions options;                           ///< defaults where it says nothing
-  std::set<std::string> said;                     ///< options that it has, by their names of today
-  std::map<std::string, std::string> unreadable;  ///< of them, those with a value that there is no more: as it stands
+  TrainOptions options;        ///< defaults where it says nothing
+  std::set<std::string> said;  ///< options that it has
 };
-[[nodiscard]] Written read_written(const std::string& toml);
+/// As it stands: nothing follows from other options but what falls back. `where` names it in messages. Error(usage): it
+/// has something that is no option of a training.
+[[nodiscard]] Written read_written(const std::string& toml, const std::string& where);
 
 /// "lr (was 0.1, is 0.2), ...": the options in which a run differs from what it was before, in the order of their
 /// names; only those that `matters` of. An option that the earlier configuration does not have does not differ.

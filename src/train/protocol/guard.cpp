@@ -106,7 +106,7 @@ class Reader {
 /// With more of them, liars could be half of those who bring a gradient.
 [[nodiscard]] int most_validators(int faults, int ranks) { return ranks - 2 * faults - 1; }
 
-[[nodiscard]] ProtocolOptions options_of(const Guard::Parts& parts) {
+[[nodiscard]] ProtocolOptions options_of(const StepExchange::Parts& parts) {
   const TrainOptions& options = parts.options;
   ProtocolOptions result{.faults = faults_of(options.aggregator, options.faults, parts.ranks.size()),
                          .validators = options.validators,
@@ -115,7 +115,7 @@ class Reader {
                          .weights = {}};
   // Where ranks have left, fewer may be free to check others.
   result.validators = std::min(result.validators, std::max(most_validators(result.faults, parts.ranks.size()), 0));
-  for (int rank = 0; rank < parts.ranks.size(); ++rank) result.weights.push_back(parts.order.leaves_of(rank));
+  for (int rank = 0; rank < parts.ranks.size(); ++rank) result.weights.push_back(parts.order->leaves_of(rank));
   return result;
 }
 
@@ -136,11 +136,21 @@ void require_validators(const TrainOptions& options, int ranks) {
           std::max(0, (ranks - options.validators - 1) / 2));
 }
 
+std::unique_ptr<StepExchange> make_exchange(const StepExchange::Parts& parts) {
+  std::unique_ptr<StepExchange> exchange;
+  if (parts.options.byzantine && parts.ranks.size() > 1)
+    exchange = std::make_unique<Guard>(parts);
+  else
+    exchange = std::make_unique<StepExchange>(parts);
+  exchange->open();
+  return exchange;
+}
+
 Guard::Guard(const Parts& parts)
-    : ranks_(parts.ranks),
+    : StepExchange(parts),
+      ranks_(parts.ranks),
       plan_(parts.plan),
       replica_(parts.replica),
-      order_(parts.order),
       cheating_(parts.cheating),
       options_(options_of(parts)),
       secret_(parts.options.seed, parts.ranks.launch_rank(), secret_words()),
@@ -151,7 +161,7 @@ Guard::Guard(const Parts& parts)
       message_(replica_.backend().allocate_floats(replica_.model().parameters.size, "a contribution made once more")),
       work_(replica_.backend(), ranks_.size(), ranks_.rank(), replica_.model().parameters.size,
             [this](const PendingChecks& of, const PendingCheck& check) { return redo(of, check); }),
-      numbers_(ranks_, replica_.backend(), &order_,
+      numbers_(ranks_, replica_.backend(), parts.order,
                Tolerance{.faults = options_.faults, .shares = std::vector<double>(options_.weights.size())}),
       shares_(options_.weights.size()),
       distances_(static_cast<std::size_t>(ranks_.launch_rank(ranks_.size() - 1)) + 1, std::nan("")) {
@@ -171,8 +181,7 @@ std::int64_t Guard::memory(const Model& model, int ranks) {
          3 * model.parameters.size * std::int64_t{sizeof(float)};  // Recompute has one block, too
 }
 
-void Guard::begin(std::int64_t step) {
-  step_ = step;
+void Guard::begin_step(std::int64_t step) {
   bytes_sent_ = 0;
   if (collusion_) collusion_->act(cheating_.now());
   protocol_->act(collusion_ && cheating_.now() != nullptr ? collusion_.get() : nullptr);
@@ -183,15 +192,15 @@ void Guard::begin(std::int64_t step) {
 void Guard::encoded(std::int64_t step, std::int64_t elements, const float* message) {
   given_ = ranks_.bytes_given();
   work_.begin(step, elements, message);
-  if (validates())
-    protocol_->commit(std::vector<double>(numbers_.numbers()));
-  else
+  if (contributes())
     protocol_->commit(numbers_.write_own());
+  else
+    protocol_->commit(std::vector<double>(numbers_.numbers()));
   bytes_sent_ += ranks_.bytes_given() - given_;
 }
 
 void Guard::leaves(std::span<float> message) {
-  if (collusion_ && cheating_.now() != nullptr && !validates()) collusion_->parts(message);
+  if (collusion_ && cheating_.now() != nullptr && contributes()) collusion_->parts(message);
 }
 
 void Guard::exchanged(float* everyone, float* place) {
@@ -214,7 +223,8 @@ void Guard::gathered(const float* result) {
   bytes_sent_ += ranks_.bytes_given() - given_;
 }
 
-bool Guard::passed() {
+bool Guard::finish() {
+  static_cast<void>(StepExchange::finish());
   given_ = ranks_.bytes_given();
   protocol_->validate();
   bytes_sent_ += ranks_.bytes_given() - given_;
@@ -228,9 +238,9 @@ bool Guard::passed() {
   return true;
 }
 
-void Guard::keep(const ActiveSet& active, const float* result) {
+void Guard::keep(const ActiveSet& active) {
   protocol_->end();
-  kept_.keep(active, result);
+  kept_.keep(active, replica_.model().parameters.gradients);
   tell_friends();
 }
 

@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "dat/dealing.hpp"
 #include "errors.hpp"
+#include "run/begin/left.hpp"
 #include "run/membership.hpp"
 
 using namespace dat;
@@ -26,19 +27,19 @@ TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody
   const auto world = Communicator::single();
   Membership members(*world);
   Checkpoint checkpoint;
-  members.save(checkpoint);
+  save_left(members.left(), checkpoint);
   CHECK(checkpoint.texts.empty());
-  CHECK(Membership::in(checkpoint, "run/ckpt").empty());
+  CHECK(left_at(checkpoint, "run/ckpt").empty());
   const std::vector<LeftRecord> gone = {{7, 0, "--cheat leave"},
                                         {12, 4000000000, "sends what is \"not\" its own, twice"}};
   static_cast<void>(members.add(gone));
-  members.save(checkpoint);
+  save_left(members.left(), checkpoint);
   checkpoint.integers["ranks"] = 11;
   checkpoint.integers["step"] = 40;
-  CHECK(Membership::in(checkpoint, "run/ckpt") == gone);
+  CHECK(left_at(checkpoint, "run/ckpt") == gone);
   checkpoint.integers["ranks"] = 10;  // 12 ranks were launched, and there is none of that number
   CHECK(error_of([&] {
-          static_cast<void>(Membership::in(checkpoint, "run/ckpt"));
+          static_cast<void>(left_at(checkpoint, "run/ckpt"));
         }).starts_with("4: run/ckpt: the checkpoint of step 40 says that rank 12"));
 }
 

@@ -1,0 +1,251 @@
+#include <functional>
+#include <map>
+
+#include "catch.hpp"
+#include "errors.hpp"
+#include "run/begin/beginning.hpp"
+#include "small_run.hpp"
+
+using namespace dat;
+
+namespace {
+
+constexpr std::int64_t kImages = 64;  // 4 steps of 16
+const std::map<std::string, std::string> kHashes = {{"test", "b"}, {"train", "a"}};
+
+[[nodiscard]] TrainOptions planned() {
+  TrainOptions options = test::small_run();
+  options.out = "run";
+  options.epochs = 2;
+  settle(options);
+  put_back_unused(options);
+  return options;
+}
+
+[[nodiscard]] Checkpoint checkpoint_of(const TrainOptions& options, std::int64_t step) {
+  Checkpoint checkpoint;
+  checkpoint.integers = {
+      {"step", step}, {"steps_per_epoch", 4}, {"ranks", 1}, {"train_images", kImages}, {"metrics_bytes", 700}};
+  checkpoint.texts = {{"config_toml", toml_of(options)}, {"hash_test", "b"}, {"hash_train", "a"}};
+  return checkpoint;
+}
+
+/// A run that has stopped, or has come to its end.
+[[nodiscard]] Found run_of(const TrainOptions& options, std::int64_t step) {
+  Found found{.folder = "run", .config = toml_of(options), .occupied = true, .own = true};
+  if (step == 8) found.summary = "Final";
+  found.checkpoint = checkpoint_of(options, step);
+  return found;
+}
+
+/// An empty folder, beside the checkpoint that `options` name.
+[[nodiscard]] Found branch_of(const TrainOptions& options) {
+  Found found{.folder = "run"};
+  found.checkpoint = checkpoint_of(options, 4);
+  return found;
+}
+
+[[nodiscard]] Found weights_of(const std::string& config) {
+  Found found{.folder = "run"};
+  found.weights.config = config;
+  found.weights.checkpoint.emplace();
+  return found;
+}
+
+[[nodiscard]] Beginning decision(const Found& found, const TrainOptions& options, int ranks = 1,
+                                 const std::map<std::string, std::string>& hashes = kHashes) {
+  return decide(found, options, {Plan(options, kImages, ranks), kImages, hashes});
+}
+
+/// What is decided, in a word and the words for people; or the refusal.
+[[nodiscard]] std::string told(const Found& found, const TrainOptions& options, int ranks = 1,
+                               const std::map<std::string, std::string>& hashes = kHashes) {
+  std::string text;
+  const std::string refusal = error_of([&] {
+    const Beginning beginning = decision(found, options, ranks, hashes);
+    text = std::map<Beginning::Way, std::string>{{Beginning::Way::fresh, "fresh"},
+                                                 {Beginning::Way::weights, "weights"},
+                                                 {Beginning::Way::go_on, "go_on"},
+                                                 {Beginning::Way::branch, "branch"}}[beginning.way] +
+           beginning.what + (beginning.finished ? "; finished: " + beginning.summary : "");
+    for (const std::string& warning : beginning.warnings) text += "; warning: " + warning;
+    CHECK(beginning.own() == (beginning.way == Beginning::Way::go_on));
+  });
+  return refusal == "none" ? text : refusal;
+}
+
+}  // namespace
+
+TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
+  using Change = std::function<void(Found&, TrainOptions&)>;
+  const auto nothing = [](Found&, TrainOptions&) {};
+  const TrainOptions options = planned();
+  TrainOptions elsewhere = options, given = options;
+  elsewhere.resume = "other";
+  given.initialize = "w.h5";
+  const Found empty{.folder = "run"}, stopped = run_of(options, 4), ended = run_of(options, 8);
+  Found record = empty;  // of a run that was killed before its first checkpoint
+  record.occupied = true;
+  record.config = toml_of(options);
+  const auto resume = [](const char* what) { return [what](Found&, TrainOptions& o) { o.resume = what; }; };
+  const auto longer = [](Found&, TrainOptions& o) { o.epochs = 3; };
+  const auto faster = [](Found&, TrainOptions& o) { o.lr = 0.5; };
+  const std::string holds = "2: --out run holds a run already: choose another folder, or --resume auto to go on";
+  const std::string other_lr =
+      "2: run was made with other options: lr (was 0.01, is 0.5); repeat them, or choose another --out (there, "
+      "--resume run goes on from it with other options)";
+  struct Case {
+    Found found;
+    TrainOptions options;
+    Change change;
+    std::string expected;
+  };
+  for (const auto& [there, asked, change, expected] : std::vector<Case>{
+           {empty, options, nothing, "fresh"},
+           {empty, options, resume("never"), "fresh"},
+           {record, options, nothing, "fresh"},
+           {record, options, faster, other_lr},
+           {record, options, resume("never"), holds},
+           {record, elsewhere, nothing, holds},
+           {stopped, options, nothing, "go_on, going on after step 4"},
+           {stopped, options, faster, other_lr},
+           {stopped, options, longer, "go_on, going on after step 4"},
+           {stopped, options, resume("never"), holds},
+           {stopped, options, resume("other"), holds},
+           {stopped, options, [](Found& f, TrainOptions&) { f.warnings = {"one is damaged"}; },
+            "go_on, going on after step 4; warning: one is damaged"},
+           {stopped, options, [](Found& f, TrainOptions&) { f.failure = Error(ExitCode::checkpoint, "none is whole"); },
+            "4: none is whole"},
+           {stopped, options,
+            [](Found& f, TrainOptions& o) {
+              f.failure = Error(ExitCode::checkpoint, "none is whole");
+              o.resume = "never";
+            },
+            holds},
+           {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->integers["train_images"] = 65; },
+            "2: the checkpoint was trained on 65 images, --data and --limit-train give 64"},
+           {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->integers["steps_per_epoch"] = 0; },
+            "4: the checkpoint has epochs of 0 steps"},
+           {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->texts["hash_train"] = "c"; },
+            "2: run was made with other images: --data has other training images now, under whatever name; give the "
+            "files that the run began with, or choose another --out (there, --resume run goes on from it with these)"},
+           {stopped, options, [](Found& f, TrainOptions&) { f.checkpoint->texts.erase("hash_test"); },
+            "go_on, going on after step 4"},
+           {ended, options, nothing, "go_on, going on after step 8; finished: Final"},
+           {ended, options, [](Found&, TrainOptions& o) { o.verbose = true; }, "go_on, going on after step 8"},
+           {ended, options, longer, "go_on, going on after step 8"},
+           {ended, options, [](Found& f, TrainOptions&) { f.summary = ""; }, "go_on, going on after step 8"},
+           {ended, options, [](Found&, TrainOptions& o) { o.epochs = 1; },
+            "2: run has 8 steps done, and the options end the run after 4; raise --epochs or --max-steps"},
+           {stopped, options,
+            [](Found& f, TrainOptions&) {
+              f.checkpoint->integers["stopped_early"] = 1;
+              f.summary = "Early";
+            },
+            "go_on, going on after step 4; finished: Early"},
+           {branch_of(options), elsewhere, nothing, "branch, going on after step 4 of other"},
+           {branch_of(options), elsewhere, faster,
+            "branch, going on after step 4 of other with other options: lr (was 0.01, is 0.5)"},
+           {branch_of(options), elsewhere, [](Found& f, TrainOptions&) { f.checkpoint->texts["hash_test"] = "c"; },
+            "branch, going on after step 4 of other with other options: other test images"},
+           {branch_of(options), elsewhere,
+            [](Found& f, TrainOptions&) { f.checkpoint->integers["train_images"] = 65; },
+            "2: other: the checkpoint was trained on 65 images, --data and --limit-train give 64 (--initialize takes "
+            "the weights alone)"},
+           // The same command goes on with what it has begun.
+           {run_of(elsewhere, 4), elsewhere, nothing, "go_on, going on after step 4"},
+           {run_of(elsewhere, 4), elsewhere, resume("third"), holds},
+           {weights_of(""), given, nothing, "weights, beginning with the weights of w.h5"},
+           {weights_of("network = \"small_cnn\"\n"), given,
+            [](Found& f, TrainOptions&) { f.weights.warnings = {"one is damaged"}; },
+            "weights, beginning with the weights of w.h5; warning: one is damaged"},
+           {weights_of("activation = \"silu\"\n"), given, nothing,
+            "2: --initialize w.h5: the network there was trained with --activation silu, this run has --activation "
+            "relu; give --activation silu or leave it off"},
+           {weights_of(""), given,
+            [](Found& f, TrainOptions&) { f.weights.failure = Error(ExitCode::checkpoint, "cannot be opened"); },
+            "4: cannot be opened"},
+           {run_of(given, 4), given, nothing, "go_on, going on after step 4"}}) {
+    Found found = there;
+    TrainOptions now = asked;
+    change(found, now);
+    CHECK(told(found, now) == expected);
+  }
+}
+
+TEST_CASE("A run takes up what its checkpoint says, and a branch does not", "[beginning]") {
+  const TrainOptions options = planned();
+  Found found = run_of(options, 4);
+  Checkpoint& checkpoint = *found.checkpoint;
+  BestRecord{.accuracy = 0.5, .step = 3, .bytes = 600}.save(checkpoint);
+  for (const char* name : {"evaluation_due", "evaluation_recorded"}) checkpoint.integers[name] = 1;
+  checkpoint.integers["since_best"] = 2;
+  checkpoint.texts["metrics_behind"] = "line\n";
+  Beginning own = decision(found, options);
+  CHECK(own.step == 4);
+  CHECK(own.metrics_bytes == 700);
+  CHECK(own.behind == "line\n");
+  CHECK(own.evaluation_due == 1);
+  CHECK(own.recorded);
+  CHECK(own.best == BestRecord{.accuracy = 0.5, .step = 3, .bytes = 600});
+  CHECK(own.since_best == 2);
+  CHECK(!own.counted_anew);
+  CHECK(!own.other_options);
+  found.own = found.occupied = false;
+  found.config = "";
+  TrainOptions elsewhere = options;
+  elsewhere.resume = "other";
+  elsewhere.lr = 0.5;
+  const Beginning branch = decision(found, elsewhere);
+  CHECK(branch.step == -1);
+  CHECK(branch.metrics_bytes == -1);
+  CHECK(branch.behind.empty());
+  CHECK(branch.evaluation_due == 1);
+  CHECK(!branch.recorded);
+  CHECK(branch.best == BestRecord{});
+  CHECK(branch.other_options);
+  checkpoint.integers.erase("metrics_bytes");
+  found.own = true;
+  CHECK(error_of([&] { (void)decision(found, options); }).starts_with("4: "));
+}
+
+TEST_CASE("With other ranks a run goes on at the same place, and counts its steps anew", "[beginning]") {
+  TrainOptions options = planned();
+  Found found = run_of(options, 4);
+  const Beginning two = decision(found, options, 2);
+  CHECK(two.counted_anew);
+  CHECK(two.what == ", going on after step 2");
+  CHECK(two.step == 4);  // the file's name has this number
+  options.max_steps = 6;
+  found = run_of(options, 4);
+  CHECK(told(found, options, 2) ==
+        "2: --max-steps 6 was given for epochs of 4 steps, and with 2 ranks they have 2: give --max-steps 3 for the "
+        "same end, or another number");
+  options.max_steps = 1000;  // ends no run
+  CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
+}
+
+TEST_CASE("A later end is told where something depends on it", "[beginning]") {
+  TrainOptions options = planned();
+  options.schedule = "linear";
+  const Found found = run_of(options, 4);
+  options.epochs = 3;
+  CHECK(told(found, options)
+            .starts_with("go_on, going on after step 4; warning: --epochs was 2 and is 3 from here on: the learning "
+                         "rate of --schedule "
+                         "linear depends on it"));
+}
+
+TEST_CASE("Those who have left stay away in the same run on as many ranks", "[beginning]") {
+  const TrainOptions options = planned();
+  Found found = run_of(options, 2);
+  found.checkpoint->integers["steps_per_epoch"] = 2;
+  found.checkpoint->texts["left"] = "1 1 banned\n";  // 1 of 2 ranks
+  CHECK(decision(found, options, 2).left == std::vector<LeftRecord>{{1, 1, "banned"}});
+  CHECK(decision(found, options, 2).warnings.empty());
+  CHECK(told(found, options, 4) ==
+        "go_on, going on after step 1; warning: 1 of 2 ranks had left at the checkpoint; with 4 ranks all take part "
+        "again");
+  found.checkpoint->texts["left"] = "2 1 banned\n";
+  CHECK(told(found, options, 2).starts_with("4: run/ckpt: the checkpoint of step 2 says that rank 2 of 2 has left"));
+}
