@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "allocations.hpp"
@@ -17,6 +19,7 @@
 #include "dat/file.hpp"
 #include "dat/report.hpp"
 #include "hdf5/hdf5.hpp"
+#include "record/event_kind.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
@@ -148,6 +151,42 @@ std::pair<ExitCode, std::string> error_of(const Action& action) {
     return {error.code(), error.what()};
   }
   return {ExitCode::done, ""};
+}
+
+/// An event that the program does not know.
+struct FloodRecord {
+  static constexpr const char *kKind = "flood", *kTable = "floods";
+  std::int64_t step = 0;
+  double depth = 0;
+  static void fields(auto& self, const auto& field) {
+    field("step", self.step);
+    field("depth", self.depth);
+  }
+  [[nodiscard]] bool lasts() const { return depth > 0; }
+  [[nodiscard]] std::string sentence() const { return fmt::format("the water stands at {}", depth); }
+  [[nodiscard]] static std::string summary(const std::vector<FloodRecord>& all) {
+    return fmt::format("{:<16}{}\n", "floods", all.size());
+  }
+};
+
+/// An event, and what is to be seen of it.
+struct Example {
+  std::string kind, line, said;
+  bool lasts;
+  std::function<void(Report&)> tell;
+  std::function<std::string()> read_again;
+};
+
+/// fields: of its line; said: to people.
+template <class Event>
+Example example(const Event& event, const std::string& fields, const std::string& said, bool lasts = false) {
+  const std::string line = std::string("{\"kind\":\"") + Event::kKind + "\"," + fields + "}\n";
+  return {Event::kKind,
+          line,
+          said,
+          lasts,
+          [event](Report& report) { report.tell(event); },
+          [line] { return line_of(std::any_cast<Event>(kind_of<Event>().read(nlohmann::json::parse(line)))); }};
 }
 
 /// Sends the lines to the terminal, or those to standard error, to a file while it lives.
@@ -335,52 +374,107 @@ TEST_CASE("The summary's seconds are those of rank 0's records, which have what 
   }
 }
 
-TEST_CASE("A slow rank is on the terminal, in the record and in the summary, until it keeps up again", "[report]") {
+TEST_CASE(
+    "An event is a line, a sentence, a part of the summary and of a table, and stays behind a rollback if it lasts",
+    "[report]") {
+  std::vector<EventKind> kinds = event_kinds();
+  kinds.push_back(kind_of<FloodRecord>());
+  const std::vector<Example> examples = {
+      example(
+          StragglerRecord{20, 1, true, 2.125, "node0"}, R"("step":20,"rank":1,"slow":true,"ratio":2.125)",
+          "rank 1 on node0 is slow: its part of a step takes 2.1 times as long as the others', in the last steps up "
+          "to 20"),
+      example(
+          StragglerRecord{25, 0, true, 1.5, "node1"}, R"("step":25,"rank":0,"slow":true,"ratio":1.5)",
+          "rank 0 on node1 is slow: its part of a step takes 1.5 times as long as the others', in the last steps up "
+          "to 25"),
+      example(StragglerRecord{40, 1, false, kNaN, "node0"}, R"("step":40,"rank":1,"slow":false,"ratio":null)",
+              "rank 1 on node0 keeps up with the others again, at step 40"),
+      example(CorruptionRecord{20, 1, "weights", "copied from rank 0", "all of it"},
+              R"("step":20,"rank":1,"what":"weights","done":"copied from rank 0")", "warning: all of it"),
+      example(CorruptionRecord{40, -1, "a gradient", "the step was left out", "and that"},
+              R"("step":40,"rank":-1,"what":"a gradient","done":"the step was left out")", "warning: and that"),
+      example(LeftRecord{1, 40, "is \"not\" its own", "node1", 2, 3},
+              R"("step":40,"rank":1,"why":"is \"not\" its own")",
+              "rank 1 on node1 has left after step 40: is \"not\" its own; the run goes on with 2 of 3 ranks", true),
+      example(AccusationRecord{2, 1, 3, "norm", true}, R"("step":2,"by":1,"rank":3,"rule":"norm","upheld":true)", "",
+              true),
+      example(BanRecord{2, 3, 1, "norm"}, R"("step":2,"rank":3,"by":1,"rule":"norm")", "", true),
+      example(BanRecord{4, 2, -1, "copy"}, R"("step":4,"rank":2,"by":null,"rule":"copy")", "", true),
+      example(SetbackRecord{2, "rollback", "why", 1, 0.5},
+              R"("step":2,"event":"rollback","cause":"why","to_step":1,"lr_factor":0.5)",
+              "warning: back to the checkpoint of step 1, with 0.5 times the learning rate: why", true),
+      example(SetbackRecord{3, "skipped", "no number"}, R"("step":3,"event":"skipped","cause":"no number")",
+              "warning: no number: the step is skipped"),
+      example(SetbackRecord{5, "skipped", "none"}, R"("step":5,"event":"skipped","cause":"none")",
+              "warning: none: the step is skipped"),
+      example(SetbackRecord{4, "overfitting", "it fell"}, R"("step":4,"event":"overfitting","cause":"it fell")",
+              "warning: it fell"),
+      example(AttacksRecord{1, true, {{1, 1, 0, 0.5, 0.75}}}, R"("step":1,"first":true,"spans":[[1,1,0,0.5,0.75]])",
+              ""),
+      example(FloodRecord{7, 0.25}, R"("step":7,"depth":0.25)", "the water stands at 0.25", true)};
+  const Folder folder;
+  CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
+  const RunFacts facts = facts_in(folder / "run");
+  Report report(facts, -1, "", kinds);
+  const SetbackRecord rollback{9, "rollback", "another", 0, 1};
+  std::set<std::string> shown;
+  for (const Example& one : examples) {
+    INFO(one.line);
+    const std::int64_t before = report.metrics_bytes();
+    one.tell(report);
+    shown.insert(one.kind);
+    CHECK(contents(facts.folder + "/metrics.jsonl").substr(static_cast<std::size_t>(before)) == one.line);
+    CHECK(report.behind_rollback(before, rollback) == (one.lasts ? one.line : "") + line_of(rollback));
+    CHECK(one.read_again() == one.line);
+    if (!one.said.empty()) CHECK(contents(facts.folder + "/run.log").ends_with("Z " + one.said + "\n"));
+  }
+  for (const EventKind& kind : kinds) CHECK(shown.count(kind.name) == 1);
+
+  report.finish({});
+  CHECK(contents(facts.folder + "/SUMMARY.txt")
+            .find("\nslow            rank 1, 2.1 times as long as the others, from about step 20 to 40\n"
+                  "slow            rank 0, 1.5 times as long as the others, from about step 25\n"
+                  "corruption      1 of 2: step 20, rank 1, weights; copied from rank 0\n"
+                  "corruption      2 of 2: step 40, a gradient; the step was left out\n"
+                  "left            rank 1, after step 40: is \"not\" its own\n"
+                  "banned          rank 3, in step 2, by rank 1: norm\n"
+                  "banned          rank 2, in step 4, by all: copy\n"
+                  "skipped steps   3, 5: numbers that are not finite\n"
+                  "rollback        from step 2 to 1, 0.5 times the learning rate: why\n"
+                  "overfitting     it fell\n"
+                  "floods          1\n") != std::string::npos);
+  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  CHECK(integers(file, "bans/by") == std::vector<std::int64_t>{1, -1});
+  CHECK(file.read_texts("bans/rule") == std::vector<std::string>{"norm", "copy"});
+  CHECK(integers(file, "accusations/upheld") == std::vector<std::int64_t>{1});
+  CHECK(reals(file, "floods/depth") == std::vector<double>{0.25});
+}
+
+TEST_CASE("Tables of events are all there, or none", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");
   const RunFacts facts = facts_in(folder / "run");
   Report report(facts, -1);
-  Step step(1);
-  report.step(step.get());
-  report.straggler({20, 1, true, 2.125}, "node0");
-  report.straggler({25, 0, true, 1.5}, "node0");
-  report.straggler({40, 1, false, 1.0}, "node0");
-  report.finish({});
-  CHECK(contents(facts.folder + "/metrics.jsonl")
-            .find("{\"kind\":\"straggler\",\"step\":20,\"rank\":1,\"slow\":true,"
-                  "\"ratio\":2.125}\n") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
-  INFO(summary);
-  CHECK(summary.find("\nslow            rank 1, 2.1 times as long as the others, from about step 20 to 40\n"
-                     "slow            rank 0, 1.5 times as long as the others, from about step 25\n") !=
-        std::string::npos);
-  CHECK(log.find("rank 1 on node0 is slow: its part of a step takes 2.1 times as long") != std::string::npos);
-  CHECK(log.find("rank 1 on node0 keeps up with the others again, at step 40") != std::string::npos);
+  report.tell(StragglerRecord{});
+  const auto bans = [&] {
+    write_results(facts);
+    return integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "bans/step").size();
+  };
+  CHECK_THROWS_AS(bans(), Error);
+  report.tell(AccusationRecord{});
+  CHECK(bans() == 0);
 }
 
-TEST_CASE("Corruption that was repaired is warned of, recorded, and counted in the summary", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
-  Report report(facts, -1);
-  Step step(1);
-  report.step(step.get());
-  report.corruption({20, 1, "weights, running means", "copied from rank 0", "all of it"});
-  report.corruption({40, -1, "gradient of micro-batch 0 of rank 1", "the step was left out", "and that"});
-  report.finish({});
-  CHECK(contents(facts.folder + "/metrics.jsonl")
-            .find("{\"kind\":\"corruption\",\"step\":20,\"rank\":1,\"what\":\"weights, running means\","
-                  "\"done\":\"copied from rank 0\"}\n") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
-  INFO(summary);
-  CHECK(summary.find("\ncorruption      1 of 2: step 20, rank 1, weights, running means; copied from rank 0\n"
-                     "corruption      2 of 2: step 40, gradient of micro-batch 0 of rank 1; the step was left out\n") !=
-        std::string::npos);
-  CHECK(log.find("warning: all of it") != std::string::npos);
-  CHECK(log.find("warning: and that") != std::string::npos);
+TEST_CASE("The manual has every kind of event", "[report]") {
+  const std::string manual = contents(DAT_TEST_DATA "/../docs/manual/files.md");
+  for (const EventKind& kind : event_kinds()) {
+    INFO(kind.name);
+    CHECK(manual.find("`" + std::string(kind.name) + "`") != std::string::npos);
+  }
 }
 
-TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the record", "[report]") {
+TEST_CASE("A rollback cuts the record; what lasts stands behind the cut, in its order, once", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");
   const RunFacts facts = facts_in(folder / "run");
@@ -389,42 +483,28 @@ TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the r
   report.step(one.get());
   const std::int64_t kept = report.metrics_bytes();
   report.step(two.get());
-  report.setback({2, "skipped", "the loss is not \"finite\""});
+  report.tell(SetbackRecord{2, "skipped", "the loss is not \"finite\""});
   const SetbackRecord before{2, "rollback", "what was before", 0, 0.5}, now{2, "rollback", "why", 1, 0.125};
   report.roll_back(kept, report.behind_rollback(kept, before), before);
   report.step(two.get());
-  report.left({3, 2, "banned: norm"});
-  report.accusation({2, 1, 3, "norm", true});
-  report.ban({2, 3, 1, "norm"});
+  report.tell(LeftRecord{3, 2, "banned: norm"});
+  report.tell(AccusationRecord{2, 1, 3, "norm", true});
+  report.tell(BanRecord{2, 3, 1, "norm"});
   const std::string behind = report.behind_rollback(kept, now);
   CHECK_THROWS_AS(report.roll_back(report.metrics_bytes() + 1, behind, now), Error);
   report.roll_back(kept, behind, now);
   report.step(two.get());
   report.step(three.get());
-  report.setback({3, "skipped", "the gradient of a is not finite"});
-  report.setback({3, "overfitting", "it fell"});
-  report.finish({});
-  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("{\"kind\":\"setback\",\"step\":2,\"event\":\"rollback\",\"cause\":\"why\",\"to_step\":1,"
-                     "\"lr_factor\":0.125}\n") != std::string::npos);
+  report.tell(SetbackRecord{3, "overfitting", "it fell"});
+  const std::string metrics = contents(facts.folder + "/metrics.jsonl"), log = contents(facts.folder + "/run.log");
   CHECK(metrics.find("not \\\"finite") == std::string::npos);
-  // What stays true stands behind the cut, in its order, once.
   std::vector<std::string> kinds;
   for (std::size_t at = 0; (at = metrics.find("{\"kind\":\"", at)) != std::string::npos; ++at)
     kinds.push_back(metrics.substr(at + 9, metrics.find('"', at + 9) - at - 9));
   CHECK(kinds == std::vector<std::string>{"run", "step", "setback", "left", "accusation", "ban", "setback", "step",
-                                          "step", "setback", "setback"});
-  CHECK(metrics.find("{\"kind\":\"setback\",\"step\":3,\"event\":\"skipped\",\"cause\":\"the gradient of a is not "
-                     "finite\"}\n") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
-  INFO(summary);
-  CHECK(summary.find("\nskipped steps   3: numbers that are not finite\n"
-                     "rollback        from step 2 to 0, 0.5 times the learning rate: what was before\n"
-                     "rollback        from step 2 to 1, 0.125 times the learning rate: why\n"
-                     "overfitting     it fell\n") != std::string::npos);
-  for (const char* line : {"warning: the loss is not \"finite\": the step is skipped", "warning: it fell",
-                           "warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why"})
-    CHECK(log.find(line) != std::string::npos);
+                                          "step", "setback"});
+  CHECK(log.find("warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why") !=
+        std::string::npos);
 }
 
 TEST_CASE("Spans of attacks behind a rollback are of another part than those before", "[report]") {
@@ -448,26 +528,18 @@ TEST_CASE("Spans of attacks behind a rollback are of another part than those bef
   CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":2,\"first\":false,") != std::string::npos);
 }
 
-TEST_CASE("Ranks that have left are recorded and summed up; their seconds are those of nobody", "[report]") {
+TEST_CASE("Seconds of ranks that have left are those of nobody", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");
-  RunFacts facts = facts_in(folder / "run");
-  facts.ranks = 2;
+  const RunFacts facts = facts_in(folder / "run");
   Report report(facts, -1);
-  Step step(1);
-  report.step(step.get());
-  report.left({1, 40, "sends what is \"not\" its own"});
   RankRecord record{.step = 41, .seconds = std::vector<double>(2 * kPhases, std::nan("")), .bytes = {8, std::nan("")}};
   std::fill_n(record.seconds.begin(), kPhases, 0.5);
   report.ranks(record);
   report.finish({});
   const std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("{\"kind\":\"left\",\"step\":40,\"rank\":1,\"why\":\"sends what is \\\"not\\\" its own\"}\n") !=
-        std::string::npos);
   CHECK(metrics.find("\"t_data\":[0.5,null],") != std::string::npos);
   CHECK(metrics.find("\"bytes\":[8,null]}") != std::string::npos);
-  CHECK(contents(facts.folder + "/SUMMARY.txt")
-            .find("\nleft            rank 1, after step 40: sends what is \"not\" its own\n") != std::string::npos);
 }
 
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
@@ -721,17 +793,8 @@ TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[re
   const std::string summary = contents(facts.folder + "/SUMMARY.txt");
   CHECK(summary.find("\nEvaluations on 10000 test images\n") != std::string::npos);
   CHECK(summary.find("\nEvaluations on 10000 test images, averaged weights\n") != std::string::npos);
-  const auto weights = [&] {
-    return Hdf5File::open(facts.folder + "/results.h5", ExitCode::data).read_texts("history/evaluation/weights");
-  };
-  CHECK(weights() == std::vector<std::string>{"raw", "average"});
-  // Records of earlier versions do not name them.
-  std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  const std::string name = "\"weights\":\"raw\",";
-  metrics.erase(metrics.find(name), name.size());
-  std::ofstream(facts.folder + "/metrics.jsonl") << metrics;
-  write_results(facts);
-  CHECK(weights() == std::vector<std::string>{"raw", "average"});
+  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  CHECK(file.read_texts("history/evaluation/weights") == std::vector<std::string>{"raw", "average"});
 }
 
 TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
@@ -766,8 +829,8 @@ TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in 
     Report report(facts, -1);
     report.message("says " + evil);
     report.warning(evil);
-    report.left({3, 2, evil});
-    report.setback({1, "skipped", evil});
+    report.tell(LeftRecord{3, 2, evil});
+    report.tell(SetbackRecord{1, "skipped", evil});
     report.finish({});
   }
   CHECK(contents(folder / "output").starts_with("says " + tame + "\n"));
@@ -819,7 +882,7 @@ TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint
     report.step(one.get());
     kept = report.metrics_bytes();
     report.step(two.get());
-    report.ban({2, 3, 1, "norm"});
+    report.tell(BanRecord{2, 3, 1, "norm"});
     behind = report.behind_rollback(kept, rollback);
     fs::copy(facts.folder, folder / "killed", fs::copy_options::recursive);
     report.roll_back(kept, behind, rollback);
