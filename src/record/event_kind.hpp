@@ -47,29 +47,17 @@ template <class Event>
 }
 
 template <class Event>
-[[nodiscard]] bool event_lasts(const nlohmann::json& line) {
-  if constexpr (requires(const Event& event) { event.lasts(); })
-    return event_of<Event>(line).lasts();
-  else
-    return false;
-}
-
-template <class Event>
-[[nodiscard]] std::string event_summary(const History& history) {
-  if constexpr (requires { Event::summary(std::vector<Event>()); })
-    return Event::summary(history.all<Event>());
-  else
-    return "";
-}
-
-template <class Event>
 [[nodiscard]] EventKind kind_of() {
   EventKind kind{.name = Event::kKind,
                  .read = [](const nlohmann::json& line) -> std::any { return event_of<Event>(line); },
-                 .lasts = event_lasts<Event>,
-                 .summary = event_summary<Event>,
+                 .lasts = [](const nlohmann::json&) { return false; },
+                 .summary = [](const History&) { return std::string(); },
                  .count = [](const History& history) { return history.all<Event>().size(); },
                  .write_table = nullptr};
+  if constexpr (requires(const Event& event) { event.lasts(); })
+    kind.lasts = [](const nlohmann::json& line) { return event_of<Event>(line).lasts(); };
+  if constexpr (requires { Event::summary({}); })
+    kind.summary = [](const History& history) { return Event::summary(history.all<Event>()); };
   if constexpr (requires { Event::kTable; })
     kind.write_table = [](Hdf5File& file, const History& history) {
       write_series(file, Event::kTable, history.all<Event>(),
